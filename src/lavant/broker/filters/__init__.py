@@ -1,0 +1,1 @@
+"""The language in which subscribers say what they want."""
