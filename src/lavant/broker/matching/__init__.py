@@ -1,0 +1,1 @@
+"""The engines that find who wants a publication: one interface, three matchers."""

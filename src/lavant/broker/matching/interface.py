@@ -1,0 +1,76 @@
+"""What every matcher can do, whatever its filters are.
+
+A matcher holds subscriptions and says, for a batch of publications, which of them each one matches. The state that a
+match reads is immutable and replaced as a whole, so `match` may run in several threads while one other adds and
+removes: each call sees the subscriptions of one moment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Protocol, Self, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.uint32]
+Offsets = NDArray[np.int64]
+
+FiltersT_contra = TypeVar("FiltersT_contra", contravariant=True)
+BatchT_contra = TypeVar("BatchT_contra", contravariant=True)
+
+
+class Matches(NamedTuple):
+    """Who matches: publication i matches `ids[offsets[i]:offsets[i + 1]]`, in no promised order, each id once."""
+
+    offsets: Offsets
+    ids: Ids
+
+    def of(self, publication: int) -> Ids:
+        """The ids that publication number `publication` of the batch matches."""
+        return self.ids[self.offsets[publication] : self.offsets[publication + 1]]
+
+    def sorted(self) -> Matches:
+        """The same with the ids of each publication in ascending order, to compare or to show."""
+        publication = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        return Matches(self.offsets, self.ids[np.lexsort((self.ids, publication))])
+
+
+class MatcherStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a matcher is. `memory_bytes` counts all of its arrays, memory-mapped ones too."""
+
+    subscriptions: int
+    segments: int
+    removed: int
+    memory_bytes: int
+    version: int
+
+
+class Matcher(Protocol[FiltersT_contra, BatchT_contra]):
+    """Add many, remove many, match a batch; freeze to disk and carry on from there."""
+
+    def add(self, ids: Ids, filters: FiltersT_contra) -> None:
+        """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
+
+    def remove(self, ids: Ids) -> None:
+        """Unsubscribe. All or nothing; an id that is not there is an error."""
+
+    def match(self, batch: BatchT_contra) -> Matches:
+        """The subscriptions that each publication of the batch matches."""
+
+    def statistics(self) -> MatcherStatistics:
+        """How large it is."""
+
+    def snapshot(self, directory: Path) -> int:
+        """Write everything below `directory` and return the version it holds; what is there already is not rewritten."""
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """A matcher on a snapshot's memory-mapped arrays: nothing is read before it is needed."""
+
+    def delta(self, since: int) -> bytes:
+        """What was added and removed after version `since`, for `apply` on a matcher of that version."""
+
+    def apply(self, delta: bytes) -> None:
+        """Bring a matcher from the delta's first version to its last."""

@@ -1,0 +1,380 @@
+"""What all indexed matchers share: immutable segments, merged as they grow.
+
+An index is quick because it is sorted and packed, and so it does not like to be changed. Additions therefore become a
+segment of their own; once `TIER_WIDTH` segments of similar size have gathered, they are built into one. Each
+subscription is rebuilt about log(n) / log(TIER_WIDTH) times in its life, and a match visits a handful of segments. A
+removal marks the rows of a subscription as dead; a segment with a quarter of its subscriptions removed is built anew.
+
+    add ──► segment ─┐
+    add ──► segment ─┼─ TIER_WIDTH of one tier ──► one segment of the next tier
+    add ──► segment ─┘
+    remove ──► dead rows ── a quarter of a segment ──► segment built anew
+
+The whole state is one immutable value, replaced by a single assignment: readers in other threads see the subscriptions
+of one moment, the writer (one at a time) never waits for them.
+
+A kind of matcher supplies two things: filters by column (`Filters`) and a segment built from them (`Segment`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lavant.broker.matching import container, snapshots
+from lavant.broker.matching.changes import Change, ChangeLog
+from lavant.broker.matching.interface import Ids, Matches, MatcherStatistics
+from lavant.core.errors import DuplicateSubscription, InvalidValue, UnknownSubscription
+from lavant.core.ids import SUBSCRIPTION_ID_MAX
+
+TIER_WIDTH = 4
+TIER_ROWS = 64
+"""Segments up to this many subscriptions are all of the lowest tier."""
+
+Dead = NDArray[np.bool_]
+
+
+class Filters(Protocol):
+    """Filters by column, as many as `len` says."""
+
+    def __len__(self) -> int: ...
+    def take(self, indices: NDArray[np.intp]) -> Self: ...
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self: ...
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
+    @classmethod
+    def from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> Self: ...
+
+
+class Search(Protocol):
+    """What one segment found for a batch: first how many, then which."""
+
+    counts: NDArray[np.int64]
+    """Matches of each publication."""
+
+    def fill(self, out: Ids, cursor: NDArray[np.int64]) -> None:
+        """Write publication i's ids to `out` from `cursor[i]` on, and move `cursor[i]` behind them."""
+
+
+BatchT_contra = TypeVar("BatchT_contra", contravariant=True)
+
+
+class Segment(Protocol[BatchT_contra]):
+    """An immutable index over some subscriptions. A row is what can match; a subscription has one or more."""
+
+    @property
+    def row_ids(self) -> Ids:
+        """The subscription that each row belongs to."""
+
+    def search(self, batch: BatchT_contra, dead: Dead | None) -> Search:
+        """Find the rows that match; `dead` marks by row those to leave out. A subscription counts once."""
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Everything that `from_arrays` needs, without copying."""
+
+
+FiltersT = TypeVar("FiltersT", bound=Filters)
+BatchT = TypeVar("BatchT")
+
+
+class Placed(NamedTuple, Generic[FiltersT, BatchT]):
+    """A segment in use, with what finds a subscription in it again and what has been removed since it was built."""
+
+    segment: Segment[BatchT]
+    ids: Ids
+    """Of the filters, ascending."""
+    filters: FiltersT
+    sorted_row_ids: Ids
+    sorted_rows: NDArray[np.uint32]
+    """Row of each entry of `sorted_row_ids`."""
+    removed: Ids
+    """Ascending."""
+    dead: Dead | None
+
+    @property
+    def alive(self) -> int:
+        return len(self.ids) - len(self.removed)
+
+    def holds(self, ids: Ids) -> NDArray[np.bool_]:
+        """Which of these are here and not removed?"""
+        return _in_sorted(ids, self.ids) & ~_in_sorted(ids, self.removed)
+
+    def without(self, ids: Ids) -> Self:
+        """The same with these subscriptions, all of them here, marked as removed."""
+        dead = np.zeros(len(self.sorted_rows), np.bool_) if self.dead is None else self.dead.copy()
+        first = np.searchsorted(self.sorted_row_ids, ids, "left")
+        last = np.searchsorted(self.sorted_row_ids, ids, "right")
+        for offset in range(int((last - first).max(initial=0))):
+            here = first + offset
+            dead[self.sorted_rows[here[here < last]]] = True
+        return self._replace(removed=np.union1d(self.removed, ids), dead=dead)
+
+    def survivors(self) -> tuple[Ids, FiltersT]:
+        if not len(self.removed):
+            return self.ids, self.filters
+        keep = np.flatnonzero(~_in_sorted(self.ids, self.removed))
+        return self.ids[keep], self.filters.take(keep)
+
+
+class State(NamedTuple, Generic[FiltersT, BatchT]):
+    """Everything a match reads."""
+
+    version: int
+    segments: tuple[Placed[FiltersT, BatchT], ...]
+
+
+class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
+    """Adding, removing, merging, freezing and replaying, whatever the filters are."""
+
+    scheme: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._state: State[FiltersT, BatchT] = State(0, ())
+        self._changes: ChangeLog[FiltersT] = ChangeLog()
+
+    # ---- what a kind of matcher supplies ---------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def _build(cls, ids: Ids, filters: FiltersT) -> Segment[BatchT]:
+        """An index over the filters, whose ids ascend."""
+
+    @classmethod
+    @abstractmethod
+    def _segment_from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> Segment[BatchT]:
+        """The segment that was written, on memory-mapped arrays."""
+
+    @classmethod
+    @abstractmethod
+    def _filters_type(cls) -> type[FiltersT]:
+        """The type of the filters."""
+
+    @abstractmethod
+    def _batch_length(self, batch: BatchT) -> int:
+        """How many publications."""
+
+    def _check(self, filters: FiltersT) -> FiltersT:  # noqa: PLR6301
+        """Raise if filters cannot live beside those that are there (of another dimension, say)."""
+        return filters
+
+    # ---- changing ---------------------------------------------------------------------------------------------------
+
+    def add(self, ids: Ids, filters: FiltersT) -> None:
+        """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
+        ids = as_ids(ids)
+        if len(ids) != len(filters):
+            raise InvalidValue(f"got {len(ids)} ids for {len(filters)} filters; give each filter one id")
+        if not len(ids):
+            return
+        filters = self._check(filters)
+        order = np.argsort(ids, kind="stable")
+        ordered = ids[order]
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(twice):
+            raise DuplicateSubscription(f"subscription {twice[0]} occurs twice among the additions")
+        for placed in self._state.segments:
+            taken = ordered[placed.holds(ordered)]
+            if len(taken):
+                raise DuplicateSubscription(f"subscription {taken[0]} exists already; remove it first")
+        sorted_filters = filters if np.array_equal(ordered, ids) else filters.take(order)
+        segments = [*self._state.segments, self._place(ordered, sorted_filters)]
+        self._publish(Change(ids, filters), self._merge(segments))
+
+    def remove(self, ids: Ids) -> None:
+        """Unsubscribe. All or nothing; an id that is not there is an error."""
+        ids = np.unique(as_ids(ids))
+        if not len(ids):
+            return
+        segments: list[Placed[FiltersT, BatchT]] = []
+        missing = np.ones(len(ids), np.bool_)
+        for placed in self._state.segments:
+            here = placed.holds(ids)
+            missing &= ~here
+            segments.append(placed.without(ids[here]) if here.any() else placed)
+        if missing.any():
+            raise UnknownSubscription(f"no subscription has id {ids[missing][0]}; nothing was removed")
+        self._publish(Change(ids, None), self._merge(self._compact(segments)))
+
+    def _publish(self, change: Change[FiltersT], segments: list[Placed[FiltersT, BatchT]]) -> None:
+        version = self._state.version + 1
+        self._changes.append(version, change)
+        self._state = State(version, tuple(segments))
+
+    def _place(self, ids: Ids, filters: FiltersT) -> Placed[FiltersT, BatchT]:
+        return self._placed(self._build(ids, filters), ids, filters)
+
+    @staticmethod
+    def _placed(segment: Segment[BatchT], ids: Ids, filters: FiltersT) -> Placed[FiltersT, BatchT]:
+        rows = np.argsort(segment.row_ids, kind="stable").astype(np.uint32)
+        return Placed(segment, ids, filters, segment.row_ids[rows], rows, np.empty(0, np.uint32), None)
+
+    def _join(self, parts: Sequence[Placed[FiltersT, BatchT]]) -> Placed[FiltersT, BatchT]:
+        survivors = [part.survivors() for part in parts]
+        ids = np.concatenate([ids for ids, _ in survivors])
+        order = np.argsort(ids, kind="stable")
+        filters = self._filters_type().concatenate([filters for _, filters in survivors])
+        return self._place(ids[order], filters.take(order))
+
+    def _merge(self, segments: list[Placed[FiltersT, BatchT]]) -> list[Placed[FiltersT, BatchT]]:
+        """Join the segments of a tier as soon as it is full; larger ones come first, so a join may fill the next."""
+        segments = sorted(segments, key=lambda placed: -placed.alive)
+        while len(segments) >= TIER_WIDTH:
+            tier = _tier(segments[-1].alive)
+            same = [placed for placed in segments if _tier(placed.alive) <= tier]
+            if len(same) < TIER_WIDTH:
+                break
+            rest = segments[: len(segments) - len(same)]
+            segments = sorted([*rest, self._join(same)], key=lambda placed: -placed.alive)
+        return segments
+
+    def _compact(self, segments: list[Placed[FiltersT, BatchT]]) -> list[Placed[FiltersT, BatchT]]:
+        worn = [s for s in segments if s.alive and len(s.removed) * 4 >= len(s.ids)]
+        kept = [s for s in segments if len(s.removed) * 4 < len(s.ids)]
+        return kept + [self._join([segment]) for segment in worn]
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def match(self, batch: BatchT) -> Matches:
+        """The subscriptions that each publication of the batch matches."""
+        searches = [placed.segment.search(batch, placed.dead) for placed in self._state.segments]
+        offsets = np.zeros(self._batch_length(batch) + 1, np.int64)
+        for search in searches:
+            offsets[1:] += search.counts
+        np.cumsum(offsets, out=offsets)
+        ids = np.empty(offsets[-1], np.uint32)
+        cursor = offsets[:-1].copy()
+        for search in searches:
+            search.fill(ids, cursor)
+        return Matches(offsets, ids)
+
+    def __len__(self) -> int:
+        return sum(placed.alive for placed in self._state.segments)
+
+    def __contains__(self, id: int) -> bool:
+        one = as_ids(np.array([id]))
+        return any(bool(placed.holds(one)[0]) for placed in self._state.segments)
+
+    @property
+    def version(self) -> int:
+        """Counts the calls that changed something."""
+        return self._state.version
+
+    def statistics(self) -> MatcherStatistics:
+        segments = self._state.segments
+        return MatcherStatistics(
+            subscriptions=sum(placed.alive for placed in segments),
+            segments=len(segments),
+            removed=sum(len(placed.removed) for placed in segments),
+            memory_bytes=sum(_memory_bytes(placed) for placed in segments),
+            version=self._state.version,
+        )
+
+    # ---- freezing and replaying -------------------------------------------------------------------------------------
+
+    def snapshot(self, directory: Path) -> int:
+        """Write everything below `directory` and return the version it holds; what is there already is not rewritten."""
+        state = self._state
+        parts = []
+        for placed in state.segments:
+            index_meta, index = placed.segment.to_arrays()
+            filters_meta, filters = placed.filters.to_arrays()
+            parts.append(
+                snapshots.Part(
+                    meta={"index": index_meta, "filters": filters_meta},
+                    arrays={
+                        **{f"index.{name}": array for name, array in index.items()},
+                        **{f"filters.{name}": array for name, array in filters.items()},
+                        "ids": placed.ids,
+                        "sorted_row_ids": placed.sorted_row_ids,
+                        "sorted_rows": placed.sorted_rows,
+                    },
+                    state={"removed": placed.removed, "dead": _or_empty(placed.dead)},
+                )
+            )
+        snapshots.write(directory, scheme=self.scheme, version=state.version, parts=parts)
+        return state.version
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """A matcher on a snapshot's memory-mapped arrays: nothing is read before it is needed."""
+        version, parts = snapshots.read(directory, scheme=cls.scheme)
+        matcher = cls()
+        segments: list[Placed[FiltersT, BatchT]] = []
+        for part in parts:
+            segment = cls._segment_from_arrays(part.meta["index"], _below("index.", part.arrays))
+            filters = cls._filters_type().from_arrays(part.meta["filters"], _below("filters.", part.arrays))
+            dead = part.state["dead"]
+            segments.append(
+                Placed(
+                    segment,
+                    part.arrays["ids"],
+                    filters,
+                    part.arrays["sorted_row_ids"],
+                    part.arrays["sorted_rows"],
+                    part.state["removed"],
+                    dead if len(dead) else None,
+                )
+            )
+        matcher._state = State(version, tuple(segments))
+        matcher._changes = ChangeLog(start=version)
+        return matcher
+
+    def delta(self, since: int) -> bytes:
+        """What was added and removed after version `since`, for `apply` on a matcher of that version."""
+        return self._changes.pack(self.scheme, since)
+
+    def apply(self, delta: bytes) -> None:
+        """Bring a matcher from the delta's first version to its last."""
+        for change in ChangeLog.unpack(self.scheme, delta, self._state.version, self._filters_type()):
+            if change.filters is None:
+                self.remove(change.ids)
+            else:
+                self.add(change.ids, change.filters)
+
+
+def as_ids(ids: Sequence[int] | NDArray[Any]) -> Ids:
+    """Subscription ids as an array, or an error that names the one which cannot be an id."""
+    array = np.asarray(ids)
+    if array.dtype == np.uint32 and array.ndim == 1:
+        return array
+    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
+        raise InvalidValue(f"subscription ids must be a flat array of integers, got {array.dtype} of {array.ndim} axes")
+    for extreme in (array.min(initial=0), array.max(initial=0)):
+        if not 0 <= extreme <= SUBSCRIPTION_ID_MAX:
+            raise InvalidValue(f"a subscription id lies between 0 and {SUBSCRIPTION_ID_MAX}, got {extreme}")
+    return array.astype(np.uint32)
+
+
+def _tier(subscriptions: int) -> int:
+    tier = 0
+    while subscriptions > TIER_ROWS:
+        subscriptions //= TIER_WIDTH
+        tier += 1
+    return tier
+
+
+def _in_sorted(values: Ids, ascending: Ids) -> NDArray[np.bool_]:
+    if not len(ascending):
+        return np.zeros(len(values), np.bool_)
+    place = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return ascending[place] == values
+
+
+def _below(prefix: str, arrays: container.Arrays) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _or_empty(dead: Dead | None) -> Dead:
+    return np.empty(0, np.bool_) if dead is None else dead
+
+
+def _memory_bytes(placed: Placed[Any, Any]) -> int:
+    index = placed.segment.to_arrays()[1].values()
+    filters = placed.filters.to_arrays()[1].values()
+    own = (placed.ids, placed.sorted_row_ids, placed.sorted_rows, placed.removed, _or_empty(placed.dead))
+    return sum(array.nbytes for arrays in (index, filters, own) for array in arrays)
