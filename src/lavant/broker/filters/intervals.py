@@ -6,20 +6,23 @@ the double after x is `nextafter(x, ∞)`; the string after s, in order of code 
     x > 5     [5.000000000000001, ∞)           name = 'IBM'       ['IBM', 'IBM\\0')
     x <= 5    (-∞, 5.000000000000001)          name like 'Ya%'    ['Ya', 'Yb')
 
-`None` as a low end means no lower bound, as a high end no upper bound.
+`None` as a low end means no lower bound, as a high end no upper bound. There is one way to write a set: intervals do
+not touch, and the smallest value (the lowest double, the empty string) is no low end, since `None` says the same.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T", float, str)
 Interval = tuple[T | None, T | None]
 Intervals = tuple[Interval[T], ...]
 
+_LINEAR_MAX = 8
 EVERYTHING: tuple[tuple[None, None]] = ((None, None),)
 
 
@@ -78,7 +81,7 @@ def complement(intervals: Intervals[T]) -> Intervals[T]:
 def union_of_disjoint(intervals: Iterable[Interval[T]]) -> Intervals[T]:
     """Sorted, with neighbours that touch joined."""
     result: list[Interval[T]] = []
-    for low, high in sorted(intervals, key=lambda interval: (interval[0] is not None, interval[0])):
+    for low, high in sorted(intervals, key=_start):
         if result and result[-1][1] == low and low is not None:
             result[-1] = (result[-1][0], high)
         else:
@@ -86,9 +89,37 @@ def union_of_disjoint(intervals: Iterable[Interval[T]]) -> Intervals[T]:
     return tuple(result)
 
 
+def union(intervals: Iterable[Interval[T]]) -> Intervals[T]:
+    """What lies in any of them; they may overlap."""
+    result: list[Interval[T]] = []
+    for low, high in sorted(intervals, key=_start):
+        if not result:
+            result.append((low, high))
+            continue
+        start, end = result[-1]
+        if end is None:
+            break
+        if low is None or low <= end:
+            result[-1] = (start, None if high is None else max(end, high))
+        else:
+            result.append((low, high))
+    return tuple(result)
+
+
 def contains(intervals: Sequence[Interval[T]], value: T) -> bool:
     """Is `value` in one of the intervals?"""
-    return any((low is None or low <= value) and (high is None or value < high) for low, high in intervals)
+    if len(intervals) > _LINEAR_MAX:  # an in-list may have a thousand points
+        start = bisect.bisect_right(intervals, (True, value), key=_start)
+        intervals = intervals[start - 1 : start] if start else ()
+    for low, high in intervals:  # noqa: SIM110 - a generator costs as much again, for each publication
+        if (low is None or low <= value) and (high is None or value < high):
+            return True
+    return False
+
+
+def _start(interval: Interval[T]) -> Any:
+    """Sorts no lower bound before all others."""
+    return interval[0] is not None, interval[0]
 
 
 def is_subset(inner: Intervals[T], outer: Intervals[T]) -> bool:

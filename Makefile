@@ -1,0 +1,39 @@
+# Every target sets up what it needs: the locked Python packages in .venv and, where Spark may run, Java.
+
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench soak setup java clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: setup java ## run the demonstration
+	@$(BIN)/lavant demo
+
+test: lint java ## lint, then all tests but the soak tests
+	@$(BIN)/pytest -q
+
+lint: setup ## style, types and import contracts
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+
+bench: setup java ## run the benchmarks
+	@$(BIN)/python -m tests.bench
+
+soak: setup java ## run the property tests marked soak, with very many examples
+	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m soak || \
+		{ status=$$?; [ $$status -ne 5 ] || echo "soak: no test is marked soak" >&2; exit $$status; }
+
+setup: ## make .venv hold what uv.lock says
+	@tools/setup
+
+# Without Java the Spark tests are skipped, and say so; continuous integration does not put up with that.
+java:
+	@tools/java || [ -z "$$CI" ]
+
+clean: ## remove .venv and everything else that can be made again
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,212 @@
+"""Subscriptions ordered by covering: which of them must be forwarded, and what changes with each new or gone one.
+
+A partially ordered set, kept as the graph of its immediate coverings. A node is a class of equivalent filters; its
+parents cover it, its children are covered by it, and no node lies in between:
+
+                     (imaginary root)
+                    /                \\
+             class = 'STOCK'     class = 'SPORTS'            <- the covering subscription set (CSS)
+              /           \\              |
+    ... and symbol =   ... and      ... and type =
+        'YHOO'       volume > 1000     'RACING'
+
+Of equivalent subscriptions the one added first stands for all, so that a later one, whatever its id, causes no traffic.
+A filter that matches nothing is never in the CSS: nothing need be forwarded for it.
+
+Adding walks down from those roots that may cover the new filter (`root_index` leaves out most), along coverings only;
+then down again through what overlaps it, for what it covers.
+
+After A. K. Y. Cheung and H.-A. Jacobsen, Load Balancing Content-Based Publish/Subscribe Systems, section 2.1.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from lavant.broker.filters.covering import covers, intersects
+from lavant.broker.filters.model import Filter
+from lavant.broker.filters.poset_node import Node, ancestors
+from lavant.broker.filters.root_index import RootIndex
+from lavant.core.errors import DuplicateSubscription, UnknownSubscription
+from lavant.core.ids import SubscriptionId
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """How the CSS changed, besides a removed subscription's leaving it. Both are sorted."""
+
+    uncovered: tuple[SubscriptionId, ...] = ()
+    """Joined it: to be forwarded now. A new subscription that nothing covers is among them."""
+    covered: tuple[SubscriptionId, ...] = ()
+    """Left it, because the new one covers them: need not be forwarded any more."""
+
+
+class CoveringSet:
+    """
+    >>> subscriptions = CoveringSet()
+    >>> subscriptions.add(SubscriptionId(1), Filter.parse("class = 'STOCK' and volume > 1000"))
+    Change(uncovered=(1,), covered=())
+    >>> subscriptions.add(SubscriptionId(2), Filter.parse("class = 'STOCK'"))
+    Change(uncovered=(2,), covered=(1,))
+    >>> subscriptions.remove(SubscriptionId(2))
+    Change(uncovered=(1,), covered=())
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[SubscriptionId, Node] = {}
+        self._by_filter: dict[Filter, Node] = {}
+        self._roots = RootIndex()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, id: SubscriptionId) -> bool:
+        return id in self._nodes
+
+    def __iter__(self) -> Iterator[SubscriptionId]:
+        """The ids of the covering subscription set, sorted."""
+        return iter(self.roots())
+
+    def roots(self) -> tuple[SubscriptionId, ...]:
+        """The ids of the covering subscription set, sorted."""
+        return _ids(self._roots)
+
+    def is_root(self, id: SubscriptionId) -> bool:
+        node = self._find(id)
+        return node.id == id and node in self._roots
+
+    def filter(self, id: SubscriptionId) -> Filter:
+        """The filter that was added under this id."""
+        return self._find(id).members[id]
+
+    def children(self, id: SubscriptionId) -> tuple[SubscriptionId, ...]:
+        """The ids that this one covers with none in between, one for each class of equivalent ones; sorted."""
+        return _ids(self._find(id).children)
+
+    def equivalents(self, id: SubscriptionId) -> tuple[SubscriptionId, ...]:
+        """The ids whose filters mean the same, with this one, in the order they were added."""
+        return tuple(self._find(id).members)
+
+    def add(self, id: SubscriptionId, filter: Filter) -> Change:
+        if id in self._nodes:
+            raise DuplicateSubscription(f"subscription {id} is in the set already; remove it first")
+        known = self._by_filter.get(filter)
+        if known is not None:
+            return self._join(known, id, filter)
+        node = Node(filter)
+        if not filter.conjunctions:
+            self._by_filter[filter] = node
+            return self._join(node, id, filter)
+        parents = self._closest_covering(node)
+        for parent in parents:
+            if covers(filter, parent.filter):
+                return self._join(parent, id, filter)
+        children = self._largest_covered(node, parents)
+        self._join(node, id, filter)
+        self._by_filter[filter] = node
+        return self._link(node, parents, children)
+
+    def remove(self, id: SubscriptionId) -> Change:
+        node = self._find(id)
+        was_first = node.id == id
+        del self._nodes[id]
+        del node.members[id]
+        if not node.members:
+            del self._by_filter[node.filter]
+            return self._unlink(node)
+        if was_first and node in self._roots:
+            return Change(uncovered=(node.id,))
+        return Change()
+
+    def _find(self, id: SubscriptionId) -> Node:
+        node = self._nodes.get(id)
+        if node is None:
+            raise UnknownSubscription(f"no subscription {id} in the set")
+        return node
+
+    def _join(self, node: Node, id: SubscriptionId, filter: Filter) -> Change:
+        node.members[id] = filter
+        self._nodes[id] = node
+        return Change()
+
+    def _closest_covering(self, node: Node) -> list[Node]:
+        """The nodes that cover it and have no child that does."""
+        closest: list[Node] = []
+        seen: set[Node] = set()
+        waiting = [root for root in self._roots.may_cover(node) if covers(root.filter, node.filter)]
+        seen.update(waiting)
+        while waiting:
+            covering = waiting.pop()
+            below = [
+                child for child in covering.children if child.may_cover(node) and covers(child.filter, node.filter)
+            ]
+            if not below:
+                closest.append(covering)
+            waiting += [child for child in below if child not in seen]
+            seen.update(below)
+        return sorted(closest, key=Node.order)
+
+    def _largest_covered(self, node: Node, parents: list[Node]) -> list[Node]:
+        """The nodes that it covers and that have no ancestor that it covers.
+
+        Whatever it covers, its parents cover; so with a parent only what lies below that one is looked at.
+        """
+        if parents:
+            waiting = list(min(parents, key=lambda parent: len(parent.children)).children)
+        else:
+            waiting = list(self._roots.may_meet(node))
+        above = ancestors(parents)
+        above.update(parents)
+        seen = set(waiting)
+        covered: set[Node] = set()
+        while waiting:
+            candidate = waiting.pop()
+            if candidate in above or not candidate.may_meet(node):
+                continue
+            if covers(node.filter, candidate.filter):
+                covered.add(candidate)
+            elif candidate.children and intersects(node.filter, candidate.filter):
+                waiting += [child for child in candidate.children if child not in seen]
+                seen.update(candidate.children)
+        return sorted((c for c in covered if covered.isdisjoint(ancestors([c]))), key=Node.order)
+
+    def _link(self, node: Node, parents: list[Node], children: list[Node]) -> Change:
+        for child in children:
+            for parent in parents:
+                parent.children.pop(child, None)
+                child.parents.pop(parent, None)
+            node.children[child] = None
+            child.parents[node] = None
+        for parent in parents:
+            parent.children[node] = None
+            node.parents[parent] = None
+        if parents:
+            return Change()
+        demoted = [child for child in children if child in self._roots]
+        for child in demoted:
+            self._roots.remove(child)
+        self._roots.add(node)
+        return Change(uncovered=(node.id,), covered=_ids(demoted))
+
+    def _unlink(self, node: Node) -> Change:
+        for parent in node.parents:
+            del parent.children[node]
+        promoted: list[Node] = []
+        for child in node.children:
+            del child.parents[node]
+            reachable = ancestors([child])
+            for parent in node.parents:
+                if parent not in reachable:
+                    parent.children[child] = None
+                    child.parents[parent] = None
+            if not child.parents:
+                self._roots.add(child)
+                promoted.append(child)
+        if node in self._roots:
+            self._roots.remove(node)
+        return Change(uncovered=_ids(promoted))
+
+
+def _ids(nodes: Iterable[Node]) -> tuple[SubscriptionId, ...]:
+    return tuple(sorted(node.id for node in nodes))

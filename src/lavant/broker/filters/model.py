@@ -1,0 +1,58 @@
+"""`Filter`: what a subscriber wants, or what a publisher announces, in one normal form with two syntaxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from lavant.broker.filters.conjunctions import Conjunction
+from lavant.broker.filters.limits import FILTER_LIMITS, FilterLimits
+from lavant.broker.filters.normal_form import normalise, reduce
+from lavant.broker.filters.printing import expression_text, triples_text
+from lavant.broker.filters.syntax import parse_syntax
+from lavant.core.attributes import AttributeValue
+
+
+class Filter(msgspec.Struct, frozen=True, cache_hash=True):
+    """A disjunction of conjunctions. None at all matches nothing; one without constraints matches everything.
+
+    Two filters are equal if their normal forms are; see `equivalent` for equality of meaning.
+
+    >>> wanted = Filter.parse("volume > 300000 and symbol = 'YHOO' and class = 'STOCK'")
+    >>> wanted.matches({"class": "STOCK", "symbol": "YHOO", "volume": 300001})
+    True
+    >>> print(wanted)
+    class = 'STOCK' and symbol = 'YHOO' and volume > 300000
+    >>> wanted.triples()
+    "[class,eq,'STOCK'],[symbol,eq,'YHOO'],[volume,>,300000]"
+    """
+
+    conjunctions: tuple[Conjunction, ...]
+
+    @classmethod
+    def parse(cls, text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:
+        """The filter that the text, an expression or triples, describes."""
+        return cls(normalise(parse_syntax(text, limits), limits))
+
+    @classmethod
+    def of(cls, conjunctions: Iterable[Conjunction]) -> Filter:
+        """The filter that matches where any of these does."""
+        return cls(reduce(conjunctions))
+
+    def matches(self, attributes: Mapping[str, AttributeValue]) -> bool:
+        for conjunction in self.conjunctions:  # noqa: SIM110 - a generator costs as much again
+            if conjunction.matches(attributes):
+                return True
+        return False
+
+    def __str__(self) -> str:
+        return expression_text(self.conjunctions)
+
+    def triples(self) -> str:
+        return triples_text(self.conjunctions)
+
+
+def parse(text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:
+    """The filter that the text, an expression or triples, describes."""
+    return Filter.parse(text, limits)

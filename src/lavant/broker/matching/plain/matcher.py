@@ -1,0 +1,51 @@
+"""The plaintext matcher: parsed filters in, ids out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from lavant.broker.filters import Filter
+from lavant.broker.matching import container
+from lavant.broker.matching.interface import Ids
+from lavant.broker.matching.plain.encode import encode_filters
+from lavant.broker.matching.plain.segment import PlainSegment
+from lavant.broker.matching.plain.table import FilterTable
+from lavant.broker.matching.segmented import SegmentedMatcher
+from lavant.core.batches import PublicationBatch
+
+
+class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
+    """Finds the subscriptions that match, without trying each.
+
+    >>> matcher = PlainMatcher()
+    >>> matcher.subscribe([1, 2], [Filter.parse("volume > 300"), Filter.parse("symbol = 'IBM'")])
+    >>> matcher.match(PublicationBatch.from_dicts([{"symbol": "IBM", "volume": 500}])).of(0).tolist()
+    [1, 2]
+    """
+
+    scheme = "plain"
+
+    def subscribe(self, ids: Sequence[int] | NDArray[Any], filters: Sequence[Filter | str]) -> None:
+        """`add` for filters that are objects or texts."""
+        from lavant.broker.matching.segmented import as_ids
+
+        parsed = [Filter.parse(filter) if isinstance(filter, str) else filter for filter in filters]
+        self.add(as_ids(ids), encode_filters(parsed))
+
+    @classmethod
+    def _build(cls, ids: Ids, filters: FilterTable) -> PlainSegment:
+        return PlainSegment.build(ids, filters)
+
+    @classmethod
+    def _segment_from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> PlainSegment:
+        return PlainSegment.from_arrays(meta, arrays)
+
+    @classmethod
+    def _filters_type(cls) -> type[FilterTable]:
+        return FilterTable
+
+    def _batch_length(self, batch: PublicationBatch) -> int:
+        return len(batch)

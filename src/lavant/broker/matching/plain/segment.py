@@ -1,0 +1,132 @@
+"""An immutable index over some filters, ready to search."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lavant.broker.matching import container
+from lavant.broker.matching.interface import Ids
+from lavant.broker.matching.plain.bitmaps import Bitmaps, Cells, find_cells
+from lavant.broker.matching.plain.extras import Extras
+from lavant.broker.matching.plain.index import Checks, Index, build_index
+from lavant.broker.matching.plain.search import Events, Found, copy_ids, find_rows, select_ids
+from lavant.broker.matching.plain.strings import StringTable
+from lavant.broker.matching.plain.table import Dimension, FilterTable, Kind
+from lavant.core.batches import PublicationBatch
+
+_NONE_DEAD = np.empty(0, np.bool_)
+_PARTS = {"index": Index, "checks": Checks, "extras": Extras, "cells": Cells, "bitmaps": Bitmaps, "strings": StringTable}
+
+
+class PlainSegment(NamedTuple):
+    dimensions: tuple[Dimension, ...]
+    strings: StringTable
+    index: Index
+    checks: Checks
+    extras: Extras
+    cells: Cells
+    bitmaps: Bitmaps
+    twins: int
+    """How many subscriptions have several rows."""
+
+    @classmethod
+    def build(cls, ids: Ids, table: FilterTable) -> PlainSegment:
+        index, checks, cells, bitmaps = build_index(ids, table)
+        twins = int(index.row_twin.max(initial=-1)) + 1
+        return cls(table.dimensions, table.strings, index, checks, table.extras, cells, bitmaps, twins)
+
+    @property
+    def row_ids(self) -> Ids:
+        return self.index.row_ids
+
+    def search(self, batch: PublicationBatch, dead: NDArray[np.bool_] | None) -> FoundIds | SelectedIds:
+        found = find_rows(self.index, self.checks, self.extras, self.bitmaps, self._events(batch))
+        if dead is None and not self.twins:
+            return FoundIds(self.index.row_ids, found)
+        return SelectedIds(*select_ids(self.index, found, _NONE_DEAD if dead is None else dead, self.twins))
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        meta = {"dimensions": [[name, int(kind)] for name, kind in self.dimensions], "twins": self.twins}
+        arrays = {
+            f"{part}.{field}": array for part in _PARTS for field, array in getattr(self, part)._asdict().items()
+        }
+        return meta, arrays
+
+    @classmethod
+    def from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> PlainSegment:
+        parts: dict[str, Any] = {
+            part: kind(**{field: arrays[f"{part}.{field}"] for field in kind._fields}) for part, kind in _PARTS.items()
+        }
+        dimensions = tuple((name, Kind(kind)) for name, kind in meta["dimensions"])
+        return cls(dimensions=dimensions, twins=meta["twins"], **parts)
+
+    def _events(self, batch: PublicationBatch) -> Events:
+        values = np.empty((len(self.dimensions), len(batch)))
+        for d, (name, kind) in enumerate(self.dimensions):
+            column = self._column(batch, name, kind)
+            values[d] = np.nan if column is None else column + 0.0  # + 0.0: -0.0 and 0.0 are one key
+        has_blocks = len(self.bitmaps.rows) > 0
+        cells = find_cells(self.cells, values) if has_blocks else np.empty((1, 1, 0), np.uint8)
+        return Events(values, cells, *self._texts(batch))
+
+    def _column(self, batch: PublicationBatch, name: str, kind: Kind) -> NDArray[np.float64] | None:
+        match kind:
+            case Kind.NUMBER:
+                return batch.numbers(name)
+            case Kind.STRING:
+                column = batch.strings(name)
+                return None if column is None else self.strings.positions(column)
+            case Kind.BOOLEAN:
+                return batch.booleans(name)
+            case Kind.PRESENCE:
+                return batch.presence(name)
+
+    def _texts(
+        self, batch: PublicationBatch
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
+        """The publications' strings themselves, which only patterns look at."""
+        nothing = np.empty(0, np.int64)
+        if not len(self.extras.pattern_kind):
+            return np.empty((0, 0), np.int32), nothing, nothing, np.empty(0, np.uint8)
+        text = np.full((len(self.dimensions), len(batch)), -1, np.int32)
+        starts, ends, data = [nothing], [nothing], [np.empty(0, np.uint8)]
+        texts = size = 0
+        for d, (name, kind) in enumerate(self.dimensions):
+            column = batch.strings(name) if kind is Kind.STRING else None
+            if column is None:
+                continue
+            text[d] = np.where(column.codes >= 0, column.codes + texts, -1)
+            starts.append(column.offsets[:-1] + size)
+            ends.append(column.offsets[1:] + size)
+            data.append(column.data)
+            texts += len(column.offsets) - 1
+            size += len(column.data)
+        return text, np.concatenate(starts), np.concatenate(ends), np.concatenate(data)
+
+
+class FoundIds:
+    """The quick way out: runs of ids are copied as they stand."""
+
+    def __init__(self, row_ids: Ids, found: Found) -> None:
+        self.counts = found.counts
+        self._row_ids = row_ids
+        self._found = found
+
+    def fill(self, out: Ids, cursor: NDArray[np.int64]) -> None:
+        copy_ids(self._row_ids, self._found, out, cursor)
+
+
+class SelectedIds:
+    """The way out where rows are dead or subscriptions have several rows: ids are picked first."""
+
+    def __init__(self, counts: NDArray[np.int64], ids: Ids) -> None:
+        self.counts = counts
+        self._ids = ids
+
+    def fill(self, out: Ids, cursor: NDArray[np.int64]) -> None:
+        first = np.cumsum(self.counts) - self.counts
+        out[np.arange(len(self._ids)) + np.repeat(cursor - first, self.counts)] = self._ids
+        cursor += self.counts

@@ -1,0 +1,187 @@
+"""Filters by column: what the index is built from, merged, and written to disk.
+
+A filter is one or more rows, a row is one or more predicates, and every predicate says that the value of one
+*dimension* lies in a closed interval [low, high] of doubles:
+
+    dimension            value of a publication                     example
+    (volume, NUMBER)     the number                                 volume > 300000   [300000.00000000006, ∞]
+    (symbol, STRING)     position in the table's strings            symbol = 'YHOO'   [3, 3]
+    (listed, BOOLEAN)    0 or 1                                     listed = true     [1, 1]
+    (date, PRESENCE)     1 where the attribute is there, else 0     exists(date)      [1, 1]
+
+A value that is absent or of another type is NaN, which lies in no interval. What an interval cannot say (a set with
+holes, a suffix) is said by `Extras` besides; the interval is then the hull. A short list, `symbol in ('A', 'B')`,
+becomes a row for each value, so that each is found by equality.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lavant.broker.matching import container
+from lavant.broker.matching.plain.extras import Extras
+from lavant.broker.matching.plain.strings import StringTable, remap_high, remap_low
+from lavant.core.errors import LimitExceeded
+
+DIMENSIONS_MAX = 4096
+
+
+class Kind(enum.IntEnum):
+    """What of an attribute is compared."""
+
+    NUMBER = 0
+    STRING = 1
+    BOOLEAN = 2
+    PRESENCE = 3
+
+
+Dimension = tuple[str, Kind]
+
+
+@dataclass(frozen=True, eq=False)
+class FilterTable:
+    """Row r belongs to filter `row_filter[r]` and has the predicates `row_start[r]` to `row_start[r + 1]`."""
+
+    count: int
+    dimensions: tuple[Dimension, ...]
+    strings: StringTable
+    row_filter: NDArray[np.uint32]
+    row_start: NDArray[np.uint32]
+    dimension: NDArray[np.uint16]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    extras: Extras
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def rows(self) -> int:
+        return len(self.row_filter)
+
+    def take(self, indices: NDArray[np.intp]) -> FilterTable:
+        """The filters with these numbers, in this order."""
+        first_row = np.searchsorted(self.row_filter, np.arange(self.count + 1))
+        rows = _ranges(first_row[indices], first_row[indices + 1])
+        rows_of_filter = first_row[indices + 1] - first_row[indices]
+        predicates = _ranges(self.row_start[rows], self.row_start[rows + 1])
+        predicates_of_row = self.row_start[rows + 1] - self.row_start[rows]
+        return FilterTable(
+            len(indices),
+            self.dimensions,
+            self.strings,
+            np.repeat(np.arange(len(indices), dtype=np.uint32), rows_of_filter),
+            _offsets(predicates_of_row),
+            self.dimension[predicates],
+            self.low[predicates],
+            self.high[predicates],
+            self.extras.take(predicates),
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[FilterTable]) -> FilterTable:
+        """The filters of all parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        strings, new_numbers = StringTable.union([part.strings for part in parts])
+        dimensions = tuple(dict.fromkeys(dimension for part in parts for dimension in part.dimensions))
+        check_dimensions(len(dimensions))
+        code = {dimension: number for number, dimension in enumerate(dimensions)}
+        moved = [
+            _move(part, numbers, np.array([code[d] for d in part.dimensions], np.uint16))
+            for part, numbers in zip(parts, new_numbers, strict=True)
+        ]
+        filters = np.cumsum([0, *(len(part) for part in parts)])
+        return cls(
+            int(filters[-1]),
+            dimensions,
+            strings,
+            np.concatenate([m.row_filter + np.uint32(n) for m, n in zip(moved, filters[:-1], strict=True)]),
+            _offsets(np.concatenate([np.diff(m.row_start) for m in moved])),
+            np.concatenate([m.dimension for m in moved]),
+            np.concatenate([m.low for m in moved]),
+            np.concatenate([m.high for m in moved]),
+            Extras.concatenate([(m.extras, len(m.low)) for m in moved]),
+        )
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        meta = {"count": self.count, "dimensions": [[name, int(kind)] for name, kind in self.dimensions]}
+        return meta, {
+            "string_offsets": self.strings.offsets,
+            "string_data": self.strings.data,
+            "row_filter": self.row_filter,
+            "row_start": self.row_start,
+            "dimension": self.dimension,
+            "low": self.low,
+            "high": self.high,
+            **{f"extras.{name}": array for name, array in self.extras._asdict().items()},
+        }
+
+    @classmethod
+    def from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> Self:
+        return cls(
+            meta["count"],
+            tuple((name, Kind(kind)) for name, kind in meta["dimensions"]),
+            StringTable(arrays["string_offsets"], arrays["string_data"]),
+            arrays["row_filter"],
+            arrays["row_start"],
+            arrays["dimension"],
+            arrays["low"],
+            arrays["high"],
+            Extras(**{name: arrays[f"extras.{name}"] for name in Extras._fields}),
+        )
+
+
+def check_dimensions(count: int) -> None:
+    if count > DIMENSIONS_MAX:
+        raise LimitExceeded(
+            f"the filters of one matcher compare {count} attributes, at most {DIMENSIONS_MAX} are allowed; "
+            "use fewer attribute names"
+        )
+
+
+def _move(part: FilterTable, new_number: NDArray[np.int64], new_dimension: NDArray[np.uint16]) -> FilterTable:
+    """The same filters in terms of a larger string table and other dimension numbers."""
+    is_string_dimension = np.array([kind is Kind.STRING for _, kind in part.dimensions], np.bool_)
+    is_string = is_string_dimension[part.dimension] if len(part.dimensions) else np.empty(0, np.bool_)
+    extra_is_string = is_string[part.extras.predicate]
+    return replace(
+        part,
+        dimension=new_dimension[part.dimension] if len(new_dimension) else part.dimension,
+        low=_where_finite(part.low, is_string, remap_low, new_number),
+        high=_where_finite(part.high, is_string, remap_high, new_number),
+        extras=part.extras._replace(
+            low=_where_finite(part.extras.low, part.extras.per_interval(extra_is_string), remap_low, new_number),
+            high=_where_finite(part.extras.high, part.extras.per_interval(extra_is_string), remap_high, new_number),
+        ),
+    )
+
+
+def _where_finite(
+    ends: NDArray[np.float64], chosen: NDArray[np.bool_], remap: Callable[..., NDArray[np.float64]], new_number: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    chosen = chosen & np.isfinite(ends)
+    if not chosen.any():
+        return ends
+    moved = ends.copy()
+    moved[chosen] = remap(ends[chosen], new_number)
+    return moved
+
+
+def _ranges(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[np.int64]:
+    """All numbers of all ranges [start, end), one range after the other."""
+    starts, lengths = starts.astype(np.int64), (ends - starts).astype(np.int64)
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
+
+
+def _offsets(lengths: NDArray[Any]) -> NDArray[np.uint32]:
+    offsets = np.zeros(len(lengths) + 1, np.uint32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets

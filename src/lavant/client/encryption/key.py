@@ -1,0 +1,129 @@
+"""The secret that publishers and subscribers share, and what it encrypts.
+
+Choi, Ghinita, Bertino: A Privacy-Enhancing Content-Based Publish/Subscribe System Using Scalar Product Preserving
+Transformations (DEXA 2010), after Wong et al. (SIGMOD 2009). For d attributes, normalised to [-1, 1]:
+
+    publication x        p = r·(x, 1), random r > 0              E(p) = Mᵀ p
+    test xᵢ ≥ b          q = s·(eᵢ, -b), random s > 0            E(q) = M⁻¹ q
+    test xᵢ < b          q = s·(-eᵢ, b)
+                                                                 E(p)·E(q) = p·q = ± r·s·(xᵢ - b)
+
+M is the key, of d + 1 dimensions. The server sees the sign of xᵢ - b, as it must, without x, b or i. Every filter
+has 2d tests in an order of its own: an attribute it does not constrain gets bounds out of range.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lavant.broker.filters import Filter
+from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
+from lavant.client.encryption.columns import Columns, Rows, values_of
+from lavant.client.encryption.entropy import Entropy, log_uniform, permutations, uniform
+from lavant.client.encryption.grid import Grid
+from lavant.client.encryption.keyfile import KeyFile
+from lavant.client.encryption.matrix import CONDITION_MAX, condition, random_matrix
+from lavant.client.encryption.ranges import ranges_of
+from lavant.client.encryption.schema import Schema
+from lavant.core.errors import InvalidValue
+
+SCALE_MIN, SCALE_MAX = 2.0**-8, 2.0**8
+"""Of the random factors r and s."""
+
+OUT_OF_RANGE = 1.0
+"""How far beyond [-1, 1] the bounds of what a filter does not constrain may lie."""
+
+Doubles = NDArray[np.float64]
+
+
+class Key:
+    """Encrypts publications and filters of one schema. Whoever holds it can also read what others encrypted with it.
+
+    >>> from lavant.client.encryption import NumericAttribute
+    >>> Key.generate(Schema.of(NumericAttribute("price", 0, 1000, 0.01)))
+    Key(of price)
+    """
+
+    def __init__(self, schema: Schema, matrix: Doubles, *, entropy: Entropy = secrets.token_bytes) -> None:
+        dimensions = len(schema.attributes) + 1
+        if matrix.shape != (dimensions, dimensions) or not np.isfinite(matrix).all():
+            raise InvalidValue(
+                f"the key of {dimensions - 1} attributes is a finite matrix of {dimensions} × {dimensions}, "
+                f"got one of {' × '.join(map(str, matrix.shape))}; generate a new key"
+            )
+        if not condition(matrix) <= CONDITION_MAX:
+            raise InvalidValue(
+                f"the key's matrix has condition {condition(matrix):.3g}, above {CONDITION_MAX:g}: comparisons would "
+                "not be exact; generate a new key"
+            )
+        self.schema = schema
+        self._matrix = matrix
+        self._inverse = np.linalg.inv(matrix)
+        self._grid = Grid(schema)
+        self._entropy = entropy
+
+    @classmethod
+    def generate(cls, schema: Schema, *, entropy: Entropy = secrets.token_bytes) -> Key:
+        """A new random key."""
+        return cls(schema, random_matrix(entropy, len(schema.attributes) + 1), entropy=entropy)
+
+    def __repr__(self) -> str:  # without the matrix: what is printed ends in logs
+        return f"Key(of {', '.join(self.schema.names)})"
+
+    def save(self, path: Path) -> None:
+        """Write the key to a new file that only its owner may read."""
+        KeyFile(self.schema, self._matrix.tolist()).write(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Key:
+        """The key that was saved."""
+        file = KeyFile.read(path)
+        return cls(file.schema, np.array(file.matrix, np.float64))
+
+    def encrypt_publications(self, publications: Columns | Rows) -> EncryptedBatch:
+        """Publications, or mappings of attributes, or one mapping of columns; each carries all of the schema."""
+        values, ids = values_of(self.schema, publications)
+        places = self._grid.place(self._grid.points(values))
+        extended = np.column_stack([places, np.ones(len(places))])
+        scale = log_uniform(self._entropy, SCALE_MIN, SCALE_MAX, len(places), 1)
+        return EncryptedBatch((scale * extended) @ self._matrix, ids)
+
+    def encrypt_filters(self, filters: Sequence[Filter]) -> EncryptedFilters:
+        """Filters of the language that are one conjunction of one numeric range an attribute."""
+        return self.encrypt_ranges(*ranges_of(self.schema, filters))
+
+    def encrypt_ranges(self, low: ArrayLike, high: ArrayLike) -> EncryptedFilters:
+        """Half-open ranges low ≤ x < high, filters × attributes, with -inf and inf for no bound."""
+        lows, highs = self._checked(low), self._checked(high)
+        count, attributes = lows.shape
+        bounds = np.stack([self._low_places(lows), self._high_places(highs)], axis=2).reshape(count, 2 * attributes)
+        order = permutations(self._entropy, count, 2 * attributes)
+        scale = log_uniform(self._entropy, SCALE_MIN, SCALE_MAX, count, 2 * attributes)
+        factor = np.where(order % 2 == 0, scale, -scale)  # even: x ≥ bound, odd: x < bound
+        directions = self._inverse.T[order // 2]  # E(eᵢ), the i-th column of the inverse
+        shifted = directions - np.take_along_axis(bounds, order, axis=1)[..., None] * self._inverse[:, -1]
+        return EncryptedFilters(factor[..., None] * shifted)
+
+    def _checked(self, bounds: ArrayLike) -> Doubles:
+        array = np.asarray(bounds, np.float64)
+        if array.ndim != 2 or array.shape[1] != len(self.schema.names):
+            raise InvalidValue(
+                f"bounds must be an array of filters × {len(self.schema.names)} attributes "
+                f"({', '.join(self.schema.names)}), got shape {array.shape}"
+            )
+        return array
+
+    def _low_places(self, low: Doubles) -> Doubles:
+        first = self._grid.first_not_below(low)
+        beyond = OUT_OF_RANGE * uniform(self._entropy, *low.shape)
+        return self._grid.place(first - 0.5) - np.where(first == 0, beyond, 0.0)
+
+    def _high_places(self, high: Doubles) -> Doubles:
+        first = self._grid.first_not_below(high)
+        beyond = OUT_OF_RANGE * uniform(self._entropy, *high.shape)
+        return self._grid.place(first - 0.5) + np.where(first > self._grid.steps, beyond, 0.0)

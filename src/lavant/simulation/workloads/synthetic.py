@@ -1,0 +1,64 @@
+"""Ranges over many numeric attributes: the workload on which published matchers are usually compared.
+
+Attributes are uniform in [0, 1). A subscription has 5 to 7 ranges on distinct attributes, all of the same width, chosen
+such that a publication, which has all attributes, matches it with the wanted probability.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from lavant.broker.matching.plain.extras import Extras
+from lavant.broker.matching.plain.strings import StringTable
+from lavant.broker.matching.plain.table import FilterTable, Kind
+from lavant.core.batches import PublicationBatch
+
+PREDICATES_MIN, PREDICATES_MAX = 5, 7
+
+
+class SyntheticWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """`subscriptions` subscriptions over `attributes` attributes, each matched with probability `match_probability`.
+
+    >>> workload = SyntheticWorkload(attributes=20, subscriptions=10, match_probability=0.01, seed=1)
+    >>> len(workload.filters()), len(workload.publications(3).attributes)
+    (10, 20)
+    """
+
+    attributes: int = 20
+    subscriptions: int = 100_000
+    match_probability: float = 0.01
+    seed: int = 1
+
+    def publications(self, count: int, *, stream: int = 0) -> PublicationBatch:
+        """A batch of publications; another `stream` gives others."""
+        random = np.random.default_rng([self.seed, 1, stream])
+        values = random.random((self.attributes, count))
+        columns = [pa.array(column) for column in values]
+        return PublicationBatch(pa.RecordBatch.from_arrays(columns, names=self.names()))
+
+    def filters(self) -> FilterTable:
+        random = np.random.default_rng([self.seed, 2])
+        count = self.subscriptions
+        predicates = random.integers(PREDICATES_MIN, PREDICATES_MAX + 1, count)
+        start = np.concatenate([[0], np.cumsum(predicates)]).astype(np.uint32)
+        # The first k of a random permutation of all attributes are k distinct ones.
+        shuffled = np.argsort(random.random((count, self.attributes)), axis=1)[:, :PREDICATES_MAX]
+        dimension = shuffled[np.arange(PREDICATES_MAX) < predicates[:, None]]
+        width = np.repeat(self.match_probability ** (1 / predicates), predicates)
+        low = random.random(len(width)) * (1 - width)
+        return FilterTable(
+            count,
+            tuple((name, Kind.NUMBER) for name in self.names()),
+            StringTable.of([]),
+            np.arange(count, dtype=np.uint32),
+            start,
+            dimension.astype(np.uint16),
+            low,
+            low + width,
+            Extras.none(),
+        )
+
+    def names(self) -> list[str]:
+        return [f"a{number}" for number in range(self.attributes)]
