@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numba.core.cgutils
+import numba.extending
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,3 +26,23 @@ def fast_kernel(function: F) -> F:
 def inline_kernel(function: F) -> F:
     """A small piece of a kernel, inlined where it is called."""
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function))
+
+
+@numba.extending.intrinsic  # type: ignore[untyped-decorator]
+def trailing_zeros(typing_context: Any, value: Any) -> Any:
+    """The number of zero bits below the lowest one of an unsigned 64-bit word, in one instruction; 64 for zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], numba.core.cgutils.false_bit)
+
+    return numba.uint64(numba.uint64), generate
+
+
+@numba.extending.intrinsic  # type: ignore[untyped-decorator]
+def double_bits(typing_context: Any, value: Any) -> Any:
+    """The 64 bits of a double as an unsigned word."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], context.get_value_type(numba.uint64))
+
+    return numba.uint64(numba.float64), generate

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from lavant.broker.filters.constraints import Constraint, Strings, narrow
-from lavant.broker.filters.limits import FILTER_LIMITS, FilterLimits
+from lavant.broker.filters.limits import FilterLimits
+from lavant.broker.filters.string_search import Budget
 from lavant.broker.filters.strings import satisfiable, simplify
 from lavant.core.attributes import AttributeValue
 from lavant.core.errors import LimitExceeded
@@ -29,7 +30,7 @@ class Conjunction(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def conjoin(
-    constraints: Iterable[tuple[str, Constraint | None]], limits: FilterLimits = FILTER_LIMITS
+    constraints: Iterable[tuple[str, Constraint | None]], limits: FilterLimits, budget: Budget
 ) -> Conjunction | None:
     """All of these together; None if nothing can match them."""
     together: dict[str, Constraint] = {}
@@ -49,7 +50,7 @@ def conjoin(
                     f"attribute {name!r} has {len(simpler.patterns)} suffix and contains patterns in one conjunction, "
                     f"at most {limits.patterns_max} are allowed"
                 )
-            if not satisfiable(simpler):
+            if not satisfiable(simpler, budget):
                 return None
             together[name] = simpler
     return Conjunction(tuple(sorted(together.items())) if len(together) > 1 else tuple(together.items()))

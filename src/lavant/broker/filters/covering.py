@@ -12,6 +12,7 @@ covering that is missed costs a forwarded subscription, never a publication.
 from __future__ import annotations
 
 from lavant.broker.filters.model import Filter
+from lavant.broker.filters.string_search import Budget
 from lavant.broker.filters.subsets import conjunction_covers, conjunctions_intersect
 
 
@@ -21,7 +22,10 @@ def covers(outer: Filter, inner: Filter) -> bool:
     >>> covers(Filter.parse("volume > 1000"), Filter.parse("volume > 2000 and class = 'STOCK'"))
     True
     """
-    return all(any(conjunction_covers(mine, other) for mine in outer.conjunctions) for other in inner.conjunctions)
+    budget = Budget()
+    return all(
+        any(conjunction_covers(mine, other, budget) for mine in outer.conjunctions) for other in inner.conjunctions
+    )
 
 
 def equivalent(left: Filter, right: Filter) -> bool:
@@ -38,4 +42,7 @@ def intersects(left: Filter, right: Filter) -> bool:
     >>> intersects(Filter.parse("a > 5"), Filter.parse("a < 9 and b = 1"))
     True
     """
-    return any(conjunctions_intersect(mine, other) for mine in left.conjunctions for other in right.conjunctions)
+    budget = Budget()
+    return any(
+        conjunctions_intersect(mine, other, budget) for mine in left.conjunctions for other in right.conjunctions
+    )

@@ -10,6 +10,7 @@ from lavant.broker.filters.conjunctions import Conjunction
 from lavant.broker.filters.limits import FILTER_LIMITS, FilterLimits
 from lavant.broker.filters.normal_form import normalise, reduce
 from lavant.broker.filters.printing import expression_text, triples_text
+from lavant.broker.filters.string_search import Budget
 from lavant.broker.filters.syntax import parse_syntax
 from lavant.core.attributes import AttributeValue
 
@@ -38,7 +39,7 @@ class Filter(msgspec.Struct, frozen=True, cache_hash=True):
     @classmethod
     def of(cls, conjunctions: Iterable[Conjunction]) -> Filter:
         """The filter that matches where any of these does."""
-        return cls(reduce(conjunctions))
+        return cls(reduce(conjunctions, Budget()))
 
     def matches(self, attributes: Mapping[str, AttributeValue]) -> bool:
         for conjunction in self.conjunctions:  # noqa: SIM110 - a generator costs as much again

@@ -19,47 +19,51 @@ from lavant.broker.filters.constraints import Absent, Booleans, Constraint, Numb
 from lavant.broker.filters.intervals import union
 from lavant.broker.filters.limits import FilterLimits
 from lavant.broker.filters.predicates import constraint_of
+from lavant.broker.filters.string_search import Budget
 from lavant.broker.filters.subsets import conjunction_covers
 from lavant.core.errors import LimitExceeded
 
 
 def normalise(node: Node, limits: FilterLimits) -> tuple[Conjunction, ...]:
     """The conjunctions of the syntax tree, reduced and in canonical order."""
-    return reduce(_expand(node, True, limits))
+    budget = Budget()
+    return reduce(_expand(node, True, limits, budget), budget)
 
 
-def reduce(conjunctions: Iterable[Conjunction]) -> tuple[Conjunction, ...]:
+def reduce(conjunctions: Iterable[Conjunction], budget: Budget) -> tuple[Conjunction, ...]:
     """Without those that others cover, merged where two are one, in canonical order."""
     reduced = list(conjunctions)
     while len(reduced) > 1:
         count = len(reduced)
-        reduced = _absorb(_merge(reduced))
+        reduced = _absorb(_merge(reduced), budget)
         if len(reduced) == count:
             break
     return tuple(reduced)
 
 
-def _expand(node: Node, positive: bool, limits: FilterLimits) -> Sequence[Conjunction]:
+def _expand(node: Node, positive: bool, limits: FilterLimits, budget: Budget) -> Sequence[Conjunction]:
     match node:
         case Not(operand):
-            return _expand(operand, not positive, limits)
+            return _expand(operand, not positive, limits, budget)
         case Literal(value):
             return [Conjunction()] if value is positive else []
         case And(operands) | Or(operands):
             if isinstance(node, And) is positive:
-                return _product(operands, positive, limits)
-            return _sum(operands, positive, limits)
+                return _product(operands, positive, limits, budget)
+            return _sum(operands, positive, limits, budget)
         case _:
-            conjunction = conjoin([(node.name, constraint_of(node, positive))], limits)
+            conjunction = conjoin([(node.name, constraint_of(node, positive))], limits, budget)
             return [] if conjunction is None else [conjunction]
 
 
-def _sum(operands: tuple[Node, ...], positive: bool, limits: FilterLimits) -> list[Conjunction]:
-    together = _merge([conjunction for operand in operands for conjunction in _expand(operand, positive, limits)])
+def _sum(operands: tuple[Node, ...], positive: bool, limits: FilterLimits, budget: Budget) -> list[Conjunction]:
+    together = _merge(
+        [conjunction for operand in operands for conjunction in _expand(operand, positive, limits, budget)]
+    )
     return _check_count(together, limits)
 
 
-def _product(operands: tuple[Node, ...], positive: bool, limits: FilterLimits) -> Sequence[Conjunction]:
+def _product(operands: tuple[Node, ...], positive: bool, limits: FilterLimits, budget: Budget) -> Sequence[Conjunction]:
     """Predicates are joined in one go; then the alternatives of each other operand are multiplied out."""
     constraints: list[tuple[str, Constraint | None]] = []
     factors: list[Node] = []
@@ -69,14 +73,14 @@ def _product(operands: tuple[Node, ...], positive: bool, limits: FilterLimits) -
             factors.append(operand)
         else:
             constraints.append((inner.name, constraint_of(inner, positive is same)))
-    base = conjoin(constraints, limits)
+    base = conjoin(constraints, limits, budget)
     product: Sequence[Conjunction] = [] if base is None else [base]
     for factor in factors:
-        alternatives = _expand(factor, positive, limits)
+        alternatives = _expand(factor, positive, limits, budget)
         following: dict[Conjunction, None] = {}
         for left in product:
             for right in alternatives:
-                both = conjoin((*left.constraints, *right.constraints), limits)
+                both = conjoin((*left.constraints, *right.constraints), limits, budget)
                 if both is not None:
                     following[both] = None
             if len(following) > limits.conjunctions_max:
@@ -148,16 +152,17 @@ def _union(constraints: Sequence[Constraint]) -> Constraint | None:
             return None if len(set(constraints)) > 1 else constraints[0]
 
 
-def _absorb(conjunctions: list[Conjunction]) -> list[Conjunction]:
+def _absorb(conjunctions: list[Conjunction], budget: Budget) -> list[Conjunction]:
     """Drop those that another one covers; of two that cover each other, the first in canonical order stays."""
     ordered = sorted(set(conjunctions), key=canonical_order)
     kept: list[Conjunction] = []
     for number, conjunction in enumerate(ordered):
         later = ordered[number + 1 :]
-        if any(conjunction_covers(other, conjunction) for other in kept):
+        if any(conjunction_covers(other, conjunction, budget) for other in kept):
             continue
         if any(
-            conjunction_covers(other, conjunction) and not conjunction_covers(conjunction, other) for other in later
+            conjunction_covers(other, conjunction, budget) and not conjunction_covers(conjunction, other, budget)
+            for other in later
         ):
             continue
         kept.append(conjunction)

@@ -19,16 +19,27 @@ from collections.abc import Iterable, Iterator
 from lavant.broker.filters.constraints import Pattern, PatternKind, Strings
 from lavant.broker.filters.intervals import Intervals, contains
 
-STEPS_MAX = 100_000
-"""Transitions followed before the search gives up: a tenth of a second. Real filters need some hundreds."""
+WORK_MAX = 200_000
+"""Moves of single automata that one question may take: some hundredths of a second. Real filters take some hundreds."""
 
 _SURROGATES = range(0xD800, 0xE000)
 _DEAD = -1
 _INSIDE = -2
 
 
-def search(strings: Strings, steps_max: int = STEPS_MAX) -> str | bool | None:
-    """A string that fits; False if there is none; None if that could not be told within `steps_max`."""
+class Budget:
+    """Work left for all searches of one question: parsing a filter, or comparing two, may need many of them."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, work_max: int = WORK_MAX) -> None:
+        self.left = work_max
+
+
+def search(strings: Strings, budget: Budget) -> str | bool | None:
+    """A string that fits; False if there is none; None if that could not be told within the budget."""
+    if budget.left <= 0:
+        return None
     ends = {end for interval in strings.intervals for end in interval if end is not None}
     alphabet = _representatives({*"".join(ends), *"".join(pattern.literal for pattern in strings.patterns)})
     order = _Order(strings.intervals, ends)
@@ -36,13 +47,13 @@ def search(strings: Strings, steps_max: int = STEPS_MAX) -> str | bool | None:
     start = (0, *(0 for _ in patterns))
     reached: dict[tuple[int, ...], tuple[tuple[int, ...], str] | None] = {start: None}
     waiting = deque([start])
-    steps = 0
+    moves = len(alphabet) * (1 + len(patterns))
     while waiting:
         state = waiting.popleft()
         if order.accepts(state[0]) and all(p.accepts(s) for p, s in zip(patterns, state[1:], strict=True)):
             return _spell(reached, state)
-        steps += len(alphabet)
-        if steps > steps_max:
+        budget.left -= moves
+        if budget.left <= 0:
             return None
         for character in alphabet:
             following = _step(order, patterns, state, character)

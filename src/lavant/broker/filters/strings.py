@@ -15,12 +15,12 @@ import msgspec
 
 from lavant.broker.filters.constraints import Pattern, PatternKind, Strings
 from lavant.broker.filters.intervals import Interval, complement, contains, intersection, is_subset
-from lavant.broker.filters.string_search import search
+from lavant.broker.filters.string_search import Budget, search
 
 _LAST = chr(sys.maxunicode)
 
 
-def satisfiable(strings: Strings) -> bool:
+def satisfiable(strings: Strings, budget: Budget) -> bool:
     """Is there a string for which the constraint holds?"""
     if not strings.intervals:
         return False
@@ -30,22 +30,22 @@ def satisfiable(strings: Strings) -> bool:
         return any(strings.holds(interval[0] or "") for interval in strings.intervals)
     if any(strings.holds(witness) for witness in _likely(strings)):
         return True
-    return search(strings) is not False
+    return search(strings, budget) is not False
 
 
-def is_within(inner: Strings, outer: Strings) -> bool:
+def is_within(inner: Strings, outer: Strings, budget: Budget) -> bool:
     """Does `outer` hold for every string for which `inner`, which is satisfiable, does?"""
     if not inner.patterns and not outer.patterns:
         return is_subset(inner.intervals, outer.intervals)
     # A string of `inner` outside of `outer` lies outside of its intervals, or fails one of its patterns.
     outside = intersection(inner.intervals, complement(outer.intervals))
-    if outside and satisfiable(msgspec.structs.replace(inner, intervals=outside)):
+    if outside and satisfiable(msgspec.structs.replace(inner, intervals=outside), budget):
         return False
     for pattern in outer.patterns:
         if any(implies(known, pattern) for known in inner.patterns):
             continue
         failing = msgspec.structs.replace(pattern, negated=not pattern.negated)
-        if satisfiable(Strings(inner.intervals, (*inner.patterns, failing))):
+        if satisfiable(Strings(inner.intervals, (*inner.patterns, failing)), budget):
             return False
     return True
 

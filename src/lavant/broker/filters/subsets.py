@@ -9,10 +9,11 @@ from __future__ import annotations
 from lavant.broker.filters.conjunctions import Conjunction
 from lavant.broker.filters.constraints import Absent, Booleans, Constraint, Numbers, Present, Strings, narrow
 from lavant.broker.filters.intervals import is_subset
+from lavant.broker.filters.string_search import Budget
 from lavant.broker.filters.strings import is_within, satisfiable
 
 
-def constraint_covers(outer: Constraint, inner: Constraint) -> bool:
+def constraint_covers(outer: Constraint, inner: Constraint, budget: Budget) -> bool:
     """Does `outer` hold wherever `inner` does?"""
     match outer, inner:
         case Present(), _:
@@ -20,7 +21,7 @@ def constraint_covers(outer: Constraint, inner: Constraint) -> bool:
         case Numbers(), Numbers():
             return is_subset(inner.intervals, outer.intervals)
         case Strings(), Strings():
-            return outer == inner or is_within(inner, outer)
+            return outer == inner or is_within(inner, outer, budget)
         case Booleans(), Booleans():
             return all(value in outer.allowed for value in inner.allowed)
         case Absent(), Absent():
@@ -29,7 +30,7 @@ def constraint_covers(outer: Constraint, inner: Constraint) -> bool:
             return False
 
 
-def conjunction_covers(outer: Conjunction, inner: Conjunction) -> bool:
+def conjunction_covers(outer: Conjunction, inner: Conjunction, budget: Budget) -> bool:
     """Does `outer` match wherever `inner` does?"""
     if len(outer.constraints) > len(inner.constraints):
         return False
@@ -37,18 +38,20 @@ def conjunction_covers(outer: Conjunction, inner: Conjunction) -> bool:
     for name, _ in outer.constraints:  # names first: most pairs fail here, and it is cheap
         if name not in known:
             return False
-    return all(constraint_covers(constraint, known[name]) for name, constraint in outer.constraints)
+    return all(constraint_covers(constraint, known[name], budget) for name, constraint in outer.constraints)
 
 
-def conjunctions_intersect(left: Conjunction, right: Conjunction) -> bool:
+def conjunctions_intersect(left: Conjunction, right: Conjunction, budget: Budget) -> bool:
     """Is there a publication that both match?"""
     known = dict(left.constraints)
     return all(
-        constraints_intersect(known[name], constraint) for name, constraint in right.constraints if name in known
+        constraints_intersect(known[name], constraint, budget)
+        for name, constraint in right.constraints
+        if name in known
     )
 
 
-def constraints_intersect(left: Constraint, right: Constraint) -> bool:
+def constraints_intersect(left: Constraint, right: Constraint, budget: Budget) -> bool:
     """Is there a value for which both hold?"""
     both = narrow(left, right)
-    return satisfiable(both) if isinstance(both, Strings) else both is not None
+    return satisfiable(both, budget) if isinstance(both, Strings) else both is not None

@@ -1,7 +1,8 @@
 """Text into tokens: one compiled expression, no Python loop over characters.
 
 A token is just its text. Its first character tells its kind (see `is_word` and friends), and where it stood is
-found out only when an error has to point there; so the common case costs one call of `findall`.
+found out only when an error has to point there; so the common case costs one call of `findall`. Its time is linear in
+the text: blanks are always followed by a token, and a quote that is never closed takes the rest of the text.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from lavant.core.errors import FilterSyntaxError, InvalidValue, LimitExceeded
 
 _REST = r"""
   | [+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
-  | '[^']*(?:''[^']*)*'(?!')
-  | "[^"]*(?:""[^"]*)*"(?!")
+  | '[^']*+(?:''[^']*+)*+' | '.*
+  | "[^"]*+(?:""[^"]*+)*+" | ".*
   | <=|>=|<>|!=|==
   | \S
 )"""
-EXPRESSION = re.compile(r"\s*( [A-Za-z_][A-Za-z0-9_.]*" + _REST, re.VERBOSE)
-TRIPLES = re.compile(r"\s*( [A-Za-z_][A-Za-z0-9_.-]*" + _REST, re.VERBOSE)  # operators such as str-prefix
+EXPRESSION = re.compile(r"\s*( [A-Za-z_][A-Za-z0-9_.]*" + _REST, re.VERBOSE | re.DOTALL)
+TRIPLES = re.compile(r"\s*( [A-Za-z_][A-Za-z0-9_.-]*" + _REST, re.VERBOSE | re.DOTALL)  # operators such as str-prefix
 
 END = ""
 _WORD_START = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
@@ -38,11 +39,15 @@ def is_number(token: str) -> bool:
 
 
 def is_string(token: str) -> bool:
-    return len(token) > 1 and token[0] == "'"
+    return token[:1] == "'" and token.count("'") % 2 == 0
 
 
 def is_quoted_name(token: str) -> bool:
-    return len(token) > 1 and token[0] == '"'
+    return token[:1] == '"' and token.count('"') % 2 == 0
+
+
+def is_unclosed(token: str) -> bool:
+    return token[:1] in ("'", '"') and token.count(token[0]) % 2 == 1
 
 
 class TokenReader:
@@ -55,7 +60,7 @@ class TokenReader:
         self.text = text
         self.limits = limits
         self._grammar = grammar
-        self.tokens = grammar.findall(text)
+        self.tokens = grammar.findall(text.rstrip())
         self.tokens.append(END)
         self._index = 0
         self.token: str = self.tokens[0]
@@ -81,15 +86,16 @@ class TokenReader:
     def error(self, problem: str, *, back: int = 0) -> FilterSyntaxError:
         """An error at the current token, or `back` tokens before it."""
         index = self._index - back
-        if self.tokens[index] in ("'", '"') and not back:
-            kind = "string" if self.tokens[index] == "'" else "attribute name"
-            problem = f"{kind} is not closed: expected another {self.tokens[index]}; write it twice to mean itself"
+        if is_unclosed(self.tokens[index]):
+            quote = self.tokens[index][0]
+            kind = "string" if quote == "'" else "attribute name"
+            problem = f"{kind} is not closed: expected another {quote}; write it twice to mean itself"
         return FilterSyntaxError(self.text, self._position(index), problem)
 
     def _position(self, index: int) -> int:
         if index == len(self.tokens) - 1:
             return len(self.text.rstrip())
-        for number, match in enumerate(self._grammar.finditer(self.text)):
+        for number, match in enumerate(self._grammar.finditer(self.text.rstrip())):
             if number == index:
                 return match.start(1)
         raise AssertionError("findall and finditer see the same tokens")

@@ -56,11 +56,11 @@ class Grid:
         lowest, highest = self.values(np.zeros(len(self.steps))), self.values(self.steps)
         nearest = self._nearest(np.clip(bounds, lowest, highest))
         inner = nearest + (self.values(nearest) < bounds)
-        return np.where(bounds > highest, self.steps + 1, inner)
+        return np.asarray(np.where(bounds > highest, self.steps + 1, inner))
 
     def place(self, points: Doubles) -> Doubles:
         """Where grid points lie on [-1, 1]."""
         return np.asarray((2 * points - self.steps) / self.steps)
 
     def _nearest(self, values: Doubles) -> Doubles:
-        return np.rint((values * self._denominator - self._first) / self._step)
+        return np.asarray(np.rint((values * self._denominator - self._first) / self._step))

@@ -100,6 +100,8 @@ class Key:
     def encrypt_ranges(self, low: ArrayLike, high: ArrayLike) -> EncryptedFilters:
         """Half-open ranges low ≤ x < high, filters × attributes, with -inf and inf for no bound."""
         lows, highs = self._checked(low), self._checked(high)
+        if len(lows) != len(highs):
+            raise InvalidValue(f"low and high must be of the same filters, got {len(lows)} and {len(highs)} filters")
         count, attributes = lows.shape
         bounds = np.stack([self._low_places(lows), self._high_places(highs)], axis=2).reshape(count, 2 * attributes)
         order = permutations(self._entropy, count, 2 * attributes)

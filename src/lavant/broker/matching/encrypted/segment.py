@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,11 @@ from lavant.core.errors import CorruptSnapshot, InvalidValue
 PUBLICATIONS_TOGETHER = 256
 """A tile of publications that passes by a block while that is in cache, itself small enough to stay there."""
 
-CANDIDATES_MAX = 2 * PUBLICATIONS_TOGETHER * LANES
-"""Room for what one call of the kernel finds: at least one block's worth, where everything matches."""
+CANDIDATES_MIN = 4096
+"""A call of the kernel goes on until it has found about this many, or a block's worth where everything matches."""
 
 Dead = NDArray[np.bool_]
-_NOBODY_DEAD: Final = np.empty(0, np.bool_)
+ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
 class EncryptedSearch:
@@ -46,9 +46,9 @@ class EncryptedSegment:
     """An immutable part of the subscriptions. Row i belongs to the i-th filter."""
 
     def __init__(self, ids: Ids, blocks: NDArray[np.float32], filters: EncryptedFilters | None) -> None:
-        self._ids = ids
-        self._blocks = blocks
-        self._filters = filters
+        self._ids = frozen(ids)
+        self._blocks = frozen(blocks)
+        self._tests = None if filters is None else frozen(filters.tests)
 
     @classmethod
     def build(cls, ids: Ids, filters: EncryptedFilters) -> EncryptedSegment:
@@ -83,16 +83,18 @@ class EncryptedSegment:
                 f"{self._blocks.shape[2]}; encrypt both with one key"
             )
         search = EncryptedSearch(len(batch))
-        room = _Room()
+        room = _Room(min(len(batch), PUBLICATIONS_TOGETHER))
+        gone = frozen(np.empty(0, np.bool_) if dead is None else dead)
+        points = frozen(batch.points)
         for start in range(0, len(batch), PUBLICATIONS_TOGETHER):
-            self._search_tile(batch.points[start : start + PUBLICATIONS_TOGETHER], start, dead, room, search)
+            self._search_tile(points[start : start + PUBLICATIONS_TOGETHER], start, gone, room, search)
         return search
 
     def _search_tile(
-        self, points: NDArray[np.float64], start: int, dead: Dead | None, room: _Room, search: EncryptedSearch
+        self, points: NDArray[np.float64], start: int, dead: Dead, room: _Room, search: EncryptedSearch
     ) -> None:
-        assert self._filters is not None
-        band = np.float32(guard(points.shape[1]))
+        assert self._tests is not None, "filters come before the first search"
+        band = np.float32(0.0)
         singles = unit_vectors(points)
         dims = (0,) * points.shape[1]
         block = 0
@@ -104,7 +106,7 @@ class EncryptedSegment:
             publication, id = np.empty(found, np.int32), np.empty(found, np.uint32)
             kept, doubted = kernels.decide(
                 room.publication[:found], room.row[:found], room.product[:found], band,
-                self._filters.tests, points, _NOBODY_DEAD if dead is None else dead, self._ids,
+                self._tests, points, dead, self._ids,
                 search.counts[start:], start, publication, id,
             )  # fmt: skip
             search.decided_in_double += doubted
@@ -114,13 +116,21 @@ class EncryptedSegment:
 class _Room:
     """What the kernels write to: made for each search, so that several threads may search at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, publications: int) -> None:
+        candidates = publications * LANES + max(publications * LANES, CANDIDATES_MIN)
         self.lowest = np.empty((kernels.TOGETHER, LANES), np.float32)
         self.flags = np.empty(LANES, np.uint8)
         self.flags_by_eight = self.flags.view(np.uint64)
-        self.publication = np.empty(CANDIDATES_MAX, np.int32)
-        self.row = np.empty(CANDIDATES_MAX, np.int32)
-        self.product = np.empty(CANDIDATES_MAX, np.float32)
+        self.publication = np.empty(candidates, np.int32)
+        self.row = np.empty(candidates, np.int32)
+        self.product = np.empty(candidates, np.float32)
+
+
+def frozen(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
+    """A read-only, contiguous view: whether mapped or built, kernels see one type and are compiled once."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def unit_vectors(vectors: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -36,12 +36,7 @@ class EncryptedFilters:
     tests: Doubles
 
     def __post_init__(self) -> None:
-        _check_shape("encrypted filters", self.tests, axes=3)
-        if not 1 <= self.tests.shape[1] <= TESTS_MAX:
-            raise LimitExceeded(
-                f"an encrypted filter has {self.tests.shape[1]} tests, between 1 and {TESTS_MAX} are allowed "
-                f"(two for each of at most {ATTRIBUTES_MAX} attributes)"
-            )
+        _check_tests(self.tests)
         self.check_vectors()
 
     def check_vectors(self) -> None:
@@ -78,7 +73,7 @@ class EncryptedFilters:
         tests = arrays.get("tests")
         if tests is None:
             raise InvalidValue(f"encrypted filters need the array 'tests', got {sorted(arrays)}")
-        _check_shape("encrypted filters", tests, axes=3)
+        _check_tests(tests)
         return cls._unchecked(tests)
 
     @classmethod
@@ -110,6 +105,15 @@ class EncryptedBatch:
 
     def __repr__(self) -> str:
         return f"EncryptedBatch({len(self)} publications in {self.dimensions} dimensions)"
+
+
+def _check_tests(tests: Doubles) -> None:
+    _check_shape("encrypted filters", tests, axes=3)
+    if not 1 <= tests.shape[1] <= TESTS_MAX:
+        raise LimitExceeded(
+            f"an encrypted filter has {tests.shape[1]} tests, between 1 and {TESTS_MAX} are allowed "
+            f"(two for each of at most {ATTRIBUTES_MAX} attributes)"
+        )
 
 
 def _check_shape(what: str, array: object, *, axes: int) -> None:

@@ -47,8 +47,8 @@ class Cells(NamedTuple):
 class Bitmaps(NamedTuple):
     """Bucket b of the MIXED ones has the blocks `bucket_start[b]` to `bucket_start[b + 1]`; none if it is small.
 
-    Column j, from `block_start[k]` to `block_start[k + 1]` for block k, is a dimension with its bitmaps of `WORDS`
-    words for each joined cell, from `offset[j]` on.
+    Column j, from `block_start[k]` to `block_start[k + 1]` for block k, is a dimension; its bitmaps are the lines
+    `first_line[j]` to `first_line[j + 1]` of `maybe` and `sure`, one for each joined cell.
     """
 
     bucket_start: NDArray[np.int64]
@@ -57,7 +57,7 @@ class Bitmaps(NamedTuple):
     block_start: NDArray[np.int64]
     dimension: NDArray[np.uint16]
     shift: NDArray[np.uint8]
-    offset: NDArray[np.int64]
+    first_line: NDArray[np.int64]
     maybe: NDArray[np.uint64]
     sure: NDArray[np.uint64]
 
@@ -100,16 +100,16 @@ def build_bitmaps(buckets: NDArray[np.int64], checks: Checks, cells: Cells) -> B
     rows = np.minimum(np.repeat(buckets[:, 1], blocks) - first_row, BLOCK_ROWS)
     first_check = first_row - checks.first_row[0]
     dimensions = len(cells.start) - 1
-    block_start, dimension, shift, offset = _plan(first_check, rows, checks, cells, dimensions)
-    maybe = np.empty(offset[-1], np.uint64)
-    sure = np.empty(offset[-1], np.uint64)
-    _fill(first_check, rows, block_start, dimension, shift, offset, checks, cells, maybe, sure)
-    return Bitmaps(bucket_start, first_row, rows, block_start, dimension, shift, offset[:-1], maybe, sure)
+    block_start, dimension, shift, first_line = _plan(first_check, rows, checks, cells, dimensions)
+    maybe = np.empty((first_line[-1], WORDS), np.uint64)
+    sure = np.empty((first_line[-1], WORDS), np.uint64)
+    _fill(first_check, rows, block_start, dimension, shift, first_line, checks, cells, maybe, sure)
+    return Bitmaps(bucket_start, first_row, rows, block_start, dimension, shift, first_line, maybe, sure)
 
 
 def find_cells(cells: Cells, values: NDArray[np.float64]) -> NDArray[np.uint8]:
     """The cell of each value, for each width of cells: shape (SHIFTS, dimensions, publications)."""
-    found = np.empty((SHIFTS, *values.shape), np.uint8)
+    found = np.empty((SHIFTS, *values.T.shape), np.uint8)
     _find_cells(cells, values, found)
     return found
 
@@ -145,13 +145,13 @@ def _cell(cells: Cells, dimension: int, value: float) -> int:
 
 @kernel
 def _find_cells(cells: Cells, values: NDArray[np.float64], found: NDArray[np.uint8]) -> None:
-    for d in range(values.shape[0]):
-        for e in range(values.shape[1]):
-            if np.isnan(values[d, e]):
+    for d in range(values.shape[1]):
+        for e in range(values.shape[0]):
+            if np.isnan(values[e, d]):
                 for shift in range(SHIFTS):
                     found[shift, d, e] = 0
             else:
-                cell = _cell(cells, d, values[d, e])
+                cell = _cell(cells, d, values[e, d])
                 for shift in range(SHIFTS):
                     found[shift, d, e] = 1 + (cell >> shift)
 
@@ -194,7 +194,7 @@ def _plan(
     capacity = 1024
     dimension = np.empty(capacity, np.uint16)
     shift = np.empty(capacity, np.uint8)
-    offset = np.zeros(capacity + 1, np.int64)
+    first_line = np.zeros(capacity + 1, np.int64)
     place = 0
     for k in range(len(rows)):
         count[:] = 0
@@ -204,7 +204,7 @@ def _plan(
                 d = checks.dimension[p]
                 width = cells.start[d + 1] - cells.start[d] + 1
                 count[d] += 1
-                share[d] += 1.0 - (_cell(cells, d, checks.high[p]) - _cell(cells, d, checks.low[p]) + 1) / width
+                share[d] += 1.0 - (_cell(cells, d, checks.bounds[p, 1]) - _cell(cells, d, checks.bounds[p, 0]) + 1) / width
         for d in np.argsort(-share, kind="mergesort"):
             if count[d] == 0:
                 continue
@@ -212,17 +212,17 @@ def _plan(
                 capacity *= 2
                 dimension = np.append(dimension, np.empty(place, np.uint16))
                 shift = np.append(shift, np.empty(place, np.uint8))
-                offset = np.append(offset, np.empty(place, np.int64))
+                first_line = np.append(first_line, np.empty(place, np.int64))
             coarse = 0
             if 4 * count[d] < rows[k]:
                 coarse = 1 if 8 * count[d] >= rows[k] else 2
             cell_count = cells.start[d + 1] - cells.start[d] + 1
             dimension[place] = d
             shift[place] = coarse
-            offset[place + 1] = offset[place] + (((cell_count - 1) >> coarse) + 2) * WORDS
+            first_line[place + 1] = first_line[place] + ((cell_count - 1) >> coarse) + 2
             place += 1
         block_start[k + 1] = place
-    return block_start, dimension[:place].copy(), shift[:place].copy(), offset[: place + 1].copy()
+    return block_start, dimension[:place].copy(), shift[:place].copy(), first_line[: place + 1].copy()
 
 
 @kernel
@@ -232,7 +232,7 @@ def _fill(
     block_start: NDArray[np.int64],
     dimension: NDArray[np.uint16],
     shift: NDArray[np.uint8],
-    offset: NDArray[np.int64],
+    first_line: NDArray[np.int64],
     checks: Checks,
     cells: Cells,
     maybe: NDArray[np.uint64],
@@ -242,11 +242,11 @@ def _fill(
     for k in range(len(rows)):
         for j in range(block_start[k], block_start[k + 1]):
             column[dimension[j]] = j
-            for w in range(offset[j], offset[j + 1]):
-                bits = min(max(rows[k] - 64 * (w % WORDS), 0), 64)
+            for w in range(WORDS):
+                bits = min(max(rows[k] - 64 * w, 0), 64)
                 ones = ~np.uint64(0) if bits == 64 else (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-                maybe[w] = ones
-                sure[w] = ones
+                maybe[first_line[j] : first_line[j + 1], w] = ones
+                sure[first_line[j] : first_line[j + 1], w] = ones
         for r in range(rows[k]):
             word = r // 64
             keep = ~(np.uint64(1) << np.uint64(r % 64))
@@ -255,16 +255,16 @@ def _fill(
                 d = checks.dimension[p]
                 j = column[d]
                 first, last, first_sure, last_sure = _cell_range(
-                    cells, d, shift[j], checks.low[p], checks.high[p]
+                    cells, d, shift[j], checks.bounds[p, 0], checks.bounds[p, 1]
                 )
                 if checks.extra[p] >= 0:
                     first_sure, last_sure = 1, 0
-                for cell in range((offset[j + 1] - offset[j]) // WORDS):
-                    w = offset[j] + cell * WORDS + word
-                    if cell == 0 or cell - 1 < first or cell - 1 > last:
-                        maybe[w] &= keep
-                    if cell == 0 or cell - 1 < first_sure or cell - 1 > last_sure:
-                        sure[w] &= keep
+                for line in range(first_line[j], first_line[j + 1]):
+                    cell = line - first_line[j] - 1
+                    if cell < max(first, 0) or cell > last:
+                        maybe[line, word] &= keep
+                    if cell < max(first_sure, 0) or cell > last_sure:
+                        sure[line, word] &= keep
 
 
 @kernel

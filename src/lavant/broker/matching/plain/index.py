@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lavant.broker.matching.plain.bitmaps import Bitmaps, Cells, build_bitmaps, build_cells, pivots
 from lavant.broker.matching.plain.grouping import MIXED, Group, extra_flags, group_rows, key_values, mix
 from lavant.broker.matching.plain.table import FilterTable
-from lavant.core.kernels import kernel
+from lavant.core.kernels import double_bits, kernel
 
 NO_EXTRA = -1
 EMPTY = -1
@@ -53,8 +53,8 @@ class Checks(NamedTuple):
     """Of the index's rows, the first that is MIXED; an array of one element."""
     start: NDArray[np.uint32]
     dimension: NDArray[np.uint16]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    bounds: NDArray[np.float64]
+    """Low and high side by side, because they are read together."""
     extra: NDArray[np.int32]
 
 
@@ -157,8 +157,7 @@ def _checks(table: FilterTable, groups: list[Group], rows: NDArray[np.int64], *,
         np.array([first_row], np.int64),
         start,
         table.dimension[chosen],
-        table.low[chosen],
-        table.high[chosen],
+        np.stack([table.low[chosen], table.high[chosen]], axis=1),
         extra[chosen],
     )
 
@@ -184,9 +183,7 @@ def _no_rows() -> NDArray[np.int64]:
 @kernel
 def hash_key(hashed: np.uint64, value: float) -> np.uint64:
     """Extend the hash of a key by one more value."""
-    # A double's bits through an array of one: numba has no other way to reinterpret them.
-    bits = np.array([value]).view(np.uint64)[0]
-    return mix(hashed ^ bits)
+    return mix(hashed ^ double_bits(value))
 
 
 @kernel

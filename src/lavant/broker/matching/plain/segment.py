@@ -64,10 +64,10 @@ class PlainSegment(NamedTuple):
         return cls(dimensions=dimensions, twins=meta["twins"], **parts)
 
     def _events(self, batch: PublicationBatch) -> Events:
-        values = np.empty((len(self.dimensions), len(batch)))
+        values = np.empty((len(batch), len(self.dimensions)))
         for d, (name, kind) in enumerate(self.dimensions):
             column = self._column(batch, name, kind)
-            values[d] = np.nan if column is None else column + 0.0  # + 0.0: -0.0 and 0.0 are one key
+            values[:, d] = np.nan if column is None else column + 0.0  # + 0.0: -0.0 and 0.0 are one key
         has_blocks = len(self.bitmaps.rows) > 0
         cells = find_cells(self.cells, values) if has_blocks else np.empty((1, 1, 0), np.uint8)
         return Events(values, cells, *self._texts(batch))
