@@ -15,18 +15,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lavant.core.attributes import INTEGER_MAX, AttributeValue, check_name
-from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.columns import (
+    BOOLEAN,
+    ENVELOPE,
+    FLOAT,
+    ID,
+    INTEGER,
+    PAYLOAD,
+    TIME,
+    checked_columns,
+    columns_of_rows,
+    is_string,
+)
 from lavant.core.ids import PublicationId
 from lavant.core.publications import Publication
-
-ID, TIME, PAYLOAD = "@id", "@time_ms", "@payload"
-ENVELOPE = (ID, TIME, PAYLOAD)
-ATTRIBUTES_OF_A_BATCH_MAX = 4096
-STRING, INTEGER, FLOAT, BOOLEAN = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 
 
 class StringColumn(NamedTuple):
@@ -52,7 +56,7 @@ class PublicationBatch:
 
     def __init__(self, records: pa.RecordBatch) -> None:
         """Take columns as they are, after a check of names, types and numbers; nothing is copied without need."""
-        self.records = _normalise(records)
+        self.records = checked_columns(records)
         self._by_name: dict[str, list[pa.Array]] = {}
         for name, column in zip(self.records.schema.names, self.records.columns, strict=True):
             if name not in ENVELOPE:
@@ -61,18 +65,7 @@ class PublicationBatch:
     @classmethod
     def from_dicts(cls, rows: Sequence[Mapping[str, Any]]) -> PublicationBatch:
         """Publications from flat dicts; `@id`, `@time_ms` and `@payload` are optional. A value of None is absent."""
-        names = dict.fromkeys(name for row in rows for name in row)
-        if len(names) > ATTRIBUTES_OF_A_BATCH_MAX:
-            raise LimitExceeded(
-                f"a batch names {len(names)} attributes, at most {ATTRIBUTES_OF_A_BATCH_MAX} are allowed; "
-                "send smaller batches or fewer distinct names"
-            )
-        fields: list[tuple[str, pa.Array]] = []
-        for name in names:
-            values = [row.get(name) for row in rows]
-            fields += _envelope_column(name, values) if name in ENVELOPE else _attribute_columns(name, values)
-        records = pa.RecordBatch.from_arrays([array for _, array in fields], names=[name for name, _ in fields])
-        return cls(records if fields else _without_columns(len(rows)))
+        return cls(columns_of_rows(rows))
 
     @classmethod
     def from_publications(cls, publications: Iterable[Publication]) -> PublicationBatch:
@@ -95,9 +88,7 @@ class PublicationBatch:
         """A part of the batch; nothing is copied."""
         part = PublicationBatch.__new__(PublicationBatch)
         part.records = self.records.slice(start, length)
-        part._by_name = {
-            name: [c.slice(start, length) for c in columns] for name, columns in self._by_name.items()
-        }
+        part._by_name = {name: [c.slice(start, length) for c in columns] for name, columns in self._by_name.items()}
         return part
 
     # ---- rows -------------------------------------------------------------------------------------------------------
@@ -151,12 +142,8 @@ class PublicationBatch:
             name: _encode_strings(column)
             for name, columns in self._by_name.items()
             for column in columns
-            if _is_string(column.type)
+            if is_string(column.type)
         }
-
-
-def _is_string(type: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type) or pa.types.is_dictionary(type))
 
 
 def _encode_strings(column: pa.Array) -> StringColumn:
@@ -177,105 +164,3 @@ def _as_doubles(column: pa.Array) -> NDArray[np.float64]:
         column = column.cast(FLOAT).fill_null(float("nan"))
     doubles = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     return doubles
-
-
-# ---- rows into columns ----------------------------------------------------------------------------------------------
-
-
-def _attribute_columns(name: str, values: list[Any]) -> list[tuple[str, pa.Array]]:
-    """A column for each type that occurs."""
-    check_name(name)
-    types = set(map(type, values)) - {type(None)}
-    columns: list[tuple[str, pa.Array]] = []
-    for kind, arrow_type in ((str, STRING), (int, INTEGER), (float, FLOAT), (bool, BOOLEAN)):
-        if kind in types:
-            types.remove(kind)
-            mine = values if not (types or columns) else [v if type(v) is kind else None for v in values]
-            columns.append((name, _to_arrow(name, mine, arrow_type)))
-    if types:
-        odd = next(value for value in values if type(value) in types)
-        raise InvalidValue(
-            f"attribute {name!r} is of type {type(odd).__name__}; "
-            "use a string, an integer, a float or a boolean (and the payload for anything else)"
-        )
-    return columns
-
-
-def _envelope_column(name: str, values: list[Any]) -> list[tuple[str, pa.Array]]:
-    if name == TIME:
-        return [(name, _to_arrow(name, [0 if v is None else v for v in values], INTEGER))]
-    if name == PAYLOAD:
-        return [(name, _to_arrow(name, values, pa.binary()))] if any(v is not None for v in values) else []
-    return [(name, _to_arrow(name, ["" if v is None else v for v in values], STRING))]
-
-
-def _to_arrow(name: str, values: list[Any], type: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(values, type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InvalidValue(f"column {name!r} does not hold {type} values: {reason}") from None
-
-
-# ---- columns from outside -------------------------------------------------------------------------------------------
-
-
-def _normalise(records: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with every attribute as string, int64, float64 or boolean; an error where that would change a value."""
-    if not isinstance(records, pa.RecordBatch):
-        raise InvalidValue(f"a PublicationBatch is made of a pyarrow.RecordBatch, got {type(records).__name__}")
-    names = records.schema.names
-    columns = [
-        column if name in ENVELOPE else _normalise_attribute(check_name(name), column)
-        for name, column in zip(names, records.columns, strict=True)
-    ]
-    if not columns:
-        return records
-    return pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def _normalise_attribute(name: str, column: pa.Array) -> pa.Array:
-    kind = column.type
-    if kind == STRING or kind == BOOLEAN:
-        return column
-    if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
-        return column.unify_dictionaries() if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_integer(kind):
-        return _check_integers(name, column.cast(INTEGER))
-    if pa.types.is_floating(kind):
-        return _check_floats(name, column.cast(FLOAT))
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return column.cast(STRING)
-    raise InvalidValue(
-        f"column {name!r} is of type {kind}; cast it to string, integer, float or boolean, or leave it out"
-    )
-
-
-def _check_integers(name: str, column: pa.Array) -> pa.Array:
-    extremes = pc.min_max(column).as_py()
-    for value in extremes.values():
-        if value is not None and abs(value) > INTEGER_MAX:
-            raise LimitExceeded(
-                f"integer {value} of attribute {name!r} is beyond ±2^53, where doubles skip integers; "
-                "send it as a string"
-            )
-    return column
-
-
-def _check_floats(name: str, column: pa.Array) -> pa.Array:
-    finite = pc.is_finite(column)
-    if not pc.all(finite, min_count=0).as_py():
-        row = pc.index(finite, pa.scalar(False)).as_py()
-        raise InvalidValue(
-            f"attribute {name!r} of publication {row} is {column[row].as_py()}; "
-            "leave the attribute out where there is no number"
-        )
-    return column
-
-
-def _without_columns(rows: int) -> pa.RecordBatch:
-    """Arrow counts rows by its columns, so publications without any attribute still carry an id column."""
-    return pa.RecordBatch.from_arrays([pa.array([""] * rows, STRING)], names=[ID])
-
-
-AttributeRow = Mapping[str, AttributeValue]

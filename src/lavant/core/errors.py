@@ -1,12 +1,12 @@
 """The one tree of errors. Each says what was wrong, the value, and what to do about it.
 
-    LavantError
-    ├── InvalidValue            an attribute, publication or id that cannot be accepted      (also a ValueError)
-    │   ├── LimitExceeded       well-formed, but larger than an explicit limit allows
-    │   └── FilterSyntaxError   a filter's text, with the place of the mistake
-    ├── DuplicateSubscription   the id is taken
-    ├── UnknownSubscription     nobody has that id                                           (also a KeyError)
-    └── CorruptSnapshot         files that are damaged, incomplete, or of another format
+LavantError
+├── InvalidValue            an attribute, publication or id that cannot be accepted      (also a ValueError)
+│   ├── LimitExceeded       well-formed, but larger than an explicit limit allows
+│   └── FilterSyntaxError   a filter's text, with the place of the mistake
+├── DuplicateSubscription   the id is taken
+├── UnknownSubscription     nobody has that id                                           (also a KeyError)
+└── CorruptSnapshot         files that are damaged, incomplete, or of another format
 """
 
 from __future__ import annotations

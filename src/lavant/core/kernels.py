@@ -28,9 +28,14 @@ def inline_kernel(function: F) -> F:
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function))
 
 
-@numba.extending.intrinsic  # type: ignore[untyped-decorator]
+def _instruction(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """A machine instruction that kernels call like a function of one value."""
+    return cast(Callable[[Any], Any], numba.extending.intrinsic(function))
+
+
+@_instruction
 def trailing_zeros(typing_context: Any, value: Any) -> Any:
-    """The number of zero bits below the lowest one of an unsigned 64-bit word, in one instruction; 64 for zero."""
+    """The number of zero bits below the lowest one of an unsigned 64-bit word; 64 for zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], numba.core.cgutils.false_bit)
@@ -38,7 +43,7 @@ def trailing_zeros(typing_context: Any, value: Any) -> Any:
     return numba.uint64(numba.uint64), generate
 
 
-@numba.extending.intrinsic  # type: ignore[untyped-decorator]
+@_instruction
 def double_bits(typing_context: Any, value: Any) -> Any:
     """The 64 bits of a double as an unsigned word."""
 

@@ -7,8 +7,9 @@ removes: each call sees the subscriptions of one moment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -50,10 +51,10 @@ class MatcherStatistics(msgspec.Struct, frozen=True, kw_only=True):
 class Matcher(Protocol[FiltersT_contra, BatchT_contra]):
     """Add many, remove many, match a batch; freeze to disk and carry on from there."""
 
-    def add(self, ids: Ids, filters: FiltersT_contra) -> None:
+    def add(self, ids: Sequence[int] | NDArray[Any], filters: FiltersT_contra) -> None:
         """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
 
-    def remove(self, ids: Ids) -> None:
+    def remove(self, ids: Sequence[int] | NDArray[Any]) -> None:
         """Unsubscribe. All or nothing; an id that is not there is an error."""
 
     def match(self, batch: BatchT_contra) -> Matches:
@@ -63,7 +64,7 @@ class Matcher(Protocol[FiltersT_contra, BatchT_contra]):
         """How large it is."""
 
     def snapshot(self, directory: Path) -> int:
-        """Write everything below `directory` and return the version it holds; what is there already is not rewritten."""
+        """Write everything below `directory`, but not again what is there; return the version it holds."""
 
     @classmethod
     def open(cls, directory: Path) -> Self:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from lavant.broker.matching import container, snapshots
 from lavant.broker.matching.changes import Change, ChangeLog
-from lavant.broker.matching.interface import Ids, Matches, MatcherStatistics
+from lavant.broker.matching.interface import Ids, MatcherStatistics, Matches
 from lavant.core.errors import DuplicateSubscription, InvalidValue, UnknownSubscription
 from lavant.core.ids import SUBSCRIPTION_ID_MAX
 
@@ -158,13 +158,13 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
     def _batch_length(self, batch: BatchT) -> int:
         """How many publications."""
 
-    def _check(self, filters: FiltersT) -> FiltersT:  # noqa: PLR6301
+    def _check(self, filters: FiltersT) -> FiltersT:
         """Raise if filters cannot live beside those that are there (of another dimension, say)."""
         return filters
 
     # ---- changing ---------------------------------------------------------------------------------------------------
 
-    def add(self, ids: Ids, filters: FiltersT) -> None:
+    def add(self, ids: Sequence[int] | NDArray[Any], filters: FiltersT) -> None:
         """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
         ids = as_ids(ids)
         if len(ids) != len(filters):
@@ -185,7 +185,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         segments = [*self._state.segments, self._place(ordered, sorted_filters)]
         self._publish(Change(ids, filters), self._merge(segments))
 
-    def remove(self, ids: Ids) -> None:
+    def remove(self, ids: Sequence[int] | NDArray[Any]) -> None:
         """Unsubscribe. All or nothing; an id that is not there is an error."""
         ids = np.unique(as_ids(ids))
         if not len(ids):
@@ -277,7 +277,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
     # ---- freezing and replaying -------------------------------------------------------------------------------------
 
     def snapshot(self, directory: Path) -> int:
-        """Write everything below `directory` and return the version it holds; what is there already is not rewritten."""
+        """Write everything below `directory`, but not again what is there; return the version it holds."""
         state = self._state
         parts = []
         for placed in state.segments:
@@ -362,7 +362,7 @@ def _in_sorted(values: Ids, ascending: Ids) -> NDArray[np.bool_]:
     if not len(ascending):
         return np.zeros(len(values), np.bool_)
     place = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    return ascending[place] == values
+    return np.equal(ascending[place], values)
 
 
 def _below(prefix: str, arrays: container.Arrays) -> dict[str, NDArray[Any]]:

@@ -41,7 +41,7 @@ def write(directory: Path, *, scheme: str, version: int, parts: Sequence[Part]) 
     previous = _segments_of_manifest(directory)
     states = {f"{i}.{key}": array for i, part in enumerate(parts) for key, array in part.state.items()}
     container.write(directory / MANIFEST, {"scheme": scheme, "version": version, "segments": names}, states)
-    for stale in set(path.name for path in directory.glob("segment-*.lavant")) - {*names, *previous}:
+    for stale in {path.name for path in directory.glob("segment-*.lavant")} - {*names, *previous}:
         (directory / stale).unlink(missing_ok=True)
 
 

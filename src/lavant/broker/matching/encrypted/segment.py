@@ -94,7 +94,7 @@ class EncryptedSegment:
         self, points: NDArray[np.float64], start: int, dead: Dead, room: _Room, search: EncryptedSearch
     ) -> None:
         assert self._tests is not None, "filters come before the first search"
-        band = np.float32(0.0)
+        band = np.float32(guard(points.shape[1]))
         singles = unit_vectors(points)
         dims = (0,) * points.shape[1]
         block = 0

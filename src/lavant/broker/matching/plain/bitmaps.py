@@ -140,7 +140,7 @@ def _cell(cells: Cells, dimension: int, value: float) -> int:
             low = middle + 1
         else:
             high = middle
-    return low - first
+    return int(low - first)
 
 
 @kernel
@@ -174,9 +174,7 @@ def _find_pivots(
             d = dimension[p]
             if in_key[d]:
                 continue
-            width = (_cell(cells, d, high[p]) - _cell(cells, d, low[p]) + 1) / (
-                cells.start[d + 1] - cells.start[d] + 1
-            )
+            width = (_cell(cells, d, high[p]) - _cell(cells, d, low[p]) + 1) / (cells.start[d + 1] - cells.start[d] + 1)
             if width < narrowest:
                 narrowest = width
                 pivot[i] = d
@@ -204,7 +202,9 @@ def _plan(
                 d = checks.dimension[p]
                 width = cells.start[d + 1] - cells.start[d] + 1
                 count[d] += 1
-                share[d] += 1.0 - (_cell(cells, d, checks.bounds[p, 1]) - _cell(cells, d, checks.bounds[p, 0]) + 1) / width
+                share[d] += (
+                    1.0 - (_cell(cells, d, checks.bounds[p, 1]) - _cell(cells, d, checks.bounds[p, 0]) + 1) / width
+                )
         for d in np.argsort(-share, kind="mergesort"):
             if count[d] == 0:
                 continue

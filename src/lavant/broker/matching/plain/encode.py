@@ -20,9 +20,9 @@ LIST_ROWS_MAX = 16
 Ends = tuple[float, float]
 
 
-def encode_filters(filters: Sequence[Filter]) -> FilterTable:
-    """A table of the filters, in their order."""
-    return _Encoder(filters).table()
+def encode_filters(filters: Sequence[Filter | str]) -> FilterTable:
+    """A table of the filters, given as such or as texts, in their order."""
+    return _Encoder([Filter.parse(filter) if isinstance(filter, str) else filter for filter in filters]).table()
 
 
 class _Encoder:

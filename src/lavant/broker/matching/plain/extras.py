@@ -99,9 +99,7 @@ class Extras(NamedTuple):
 
 
 @kernel
-def extra_holds(
-    extras: Extras, extra: int, value: float, data: NDArray[np.uint8], start: int, end: int
-) -> bool:
+def extra_holds(extras: Extras, extra: int, value: float, data: NDArray[np.uint8], start: int, end: int) -> bool:
     """Does `value`, which for a string dimension stands for the string `data[start:end]`, pass extra number `extra`?"""
     first, last = extras.interval_start[extra], extras.interval_start[extra + 1]
     if first < last:

@@ -83,7 +83,9 @@ def build_index(ids: NDArray[np.uint32], table: FilterTable) -> tuple[Index, Che
         slots.append(_hash_slots(keys))
 
     rows = np.concatenate([_no_rows(), *order])
-    bounded = np.concatenate([_no_rows(), *(_bound_predicates(table, g, o) for g, o in zip(groups, order, strict=True))])
+    bounded = np.concatenate(
+        [_no_rows(), *(_bound_predicates(table, g, o) for g, o in zip(groups, order, strict=True))]
+    )
     mixed_rows = np.concatenate([_no_rows(), *(o for g, o in zip(groups, order, strict=True) if g.form == MIXED)])
     index = Index(
         row_ids=ids[table.row_filter[rows]],
@@ -247,4 +249,3 @@ def _predicates_to_check(
                 chosen[place] = p
                 place += 1
     return chosen
-

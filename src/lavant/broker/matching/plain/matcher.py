@@ -1,4 +1,4 @@
-"""The plaintext matcher: parsed filters in, ids out."""
+"""The plaintext matcher: filters in, ids out."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from lavant.core.batches import PublicationBatch
 class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
     """Finds the subscriptions that match, without trying each.
 
+    Filters are a `FilterTable` (by column, for many), or a sequence of filters or of their texts.
+
     >>> matcher = PlainMatcher()
-    >>> matcher.subscribe([1, 2], [Filter.parse("volume > 300"), Filter.parse("symbol = 'IBM'")])
+    >>> matcher.add([1, 2, 3], ["volume > 300", "symbol = 'IBM'", "symbol like 'Y%'"])
     >>> matcher.match(PublicationBatch.from_dicts([{"symbol": "IBM", "volume": 500}])).of(0).tolist()
     [1, 2]
     """
 
     scheme = "plain"
 
-    def subscribe(self, ids: Sequence[int] | NDArray[Any], filters: Sequence[Filter | str]) -> None:
-        """`add` for filters that are objects or texts."""
-        from lavant.broker.matching.segmented import as_ids
-
-        parsed = [Filter.parse(filter) if isinstance(filter, str) else filter for filter in filters]
-        self.add(as_ids(ids), encode_filters(parsed))
+    def add(self, ids: Sequence[int] | NDArray[Any], filters: FilterTable | Sequence[Filter | str]) -> None:
+        """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
+        super().add(ids, filters if isinstance(filters, FilterTable) else encode_filters(filters))
 
     @classmethod
     def _build(cls, ids: Ids, filters: FilterTable) -> PlainSegment:

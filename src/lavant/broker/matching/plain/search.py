@@ -89,9 +89,7 @@ def find_rows(index: Index, checks: Checks, extras: Extras, bitmaps: Bitmaps, ev
 
 
 @kernel
-def copy_ids(
-    row_ids: NDArray[np.uint32], found: Found, out: NDArray[np.uint32], cursor: NDArray[np.int64]
-) -> None:
+def copy_ids(row_ids: NDArray[np.uint32], found: Found, out: NDArray[np.uint32], cursor: NDArray[np.int64]) -> None:
     """Write the ids of what was found, publication e's from `cursor[e]` on."""
     for e in range(found.run_start.shape[0]):
         place = np.uint64(cursor[e])
@@ -155,7 +153,7 @@ def _find_bucket(index: Index, g: int, values: NDArray[np.float64], e: int) -> i
     first_key, last_key = index.group_key_start[g], index.group_key_start[g + 1]
     first_bucket = index.group_bucket_start[g]
     if first_key == last_key:
-        return first_bucket
+        return int(first_bucket)
     hashed = np.uint64(0)
     for k in range(first_key, last_key):
         value = values[e, index.key_dimension[k]]
@@ -172,11 +170,14 @@ def _find_bucket(index: Index, g: int, values: NDArray[np.float64], e: int) -> i
             return NO_BUCKET
         same = True
         for k in range(width):
-            if index.key_value[index.group_value_start[g] + b * width + k] != values[e, index.key_dimension[first_key + k]]:
+            if (
+                index.key_value[index.group_value_start[g] + b * width + k]
+                != values[e, index.key_dimension[first_key + k]]
+            ):
                 same = False
                 break
         if same:
-            return first_bucket + b
+            return int(first_bucket + b)
         slot = (slot + np.uint64(1)) & mask
 
 
@@ -212,10 +213,10 @@ def _find_run(index: Index, g: int, values: NDArray[np.float64], e: int) -> tupl
 
 
 @kernel
-def _row_matches(checks: Checks, extras: Extras, events: Events, row: int, e: int) -> bool:
+def _row_matches(checks: Checks, extras: Extras, events: Events, row: int, event: int) -> bool:
     """Does the publication pass everything that the key of a MIXED row does not decide?"""
-    row, e = np.uint64(row), np.uint64(e)
-    for p in range(checks.start[row], checks.start[row + np.uint64(1)]):
+    r, e = np.uint64(row), np.uint64(event)
+    for p in range(checks.start[r], checks.start[r + np.uint64(1)]):
         d = checks.dimension[p]
         value = events.values[e, d]
         if not (checks.bounds[p, 0] <= value <= checks.bounds[p, 1]):
@@ -357,7 +358,7 @@ def _sweep(masks: NDArray[np.uint64], alive: NDArray[np.int64], count: int) -> i
                 masks[kept] = mask
                 alive[kept] = alive[i]
             kept += np.uint64(1)
-    return np.int64(kept)
+    return int(kept)
 
 
 @kernel

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,20 @@ from lavant.broker.matching.plain.table import Dimension, FilterTable, Kind
 from lavant.core.batches import PublicationBatch
 
 _NONE_DEAD = np.empty(0, np.bool_)
-_PARTS = {"index": Index, "checks": Checks, "extras": Extras, "cells": Cells, "bitmaps": Bitmaps, "strings": StringTable}
+_PARTS: dict[str, Any] = {
+    "index": Index,
+    "checks": Checks,
+    "extras": Extras,
+    "cells": Cells,
+    "bitmaps": Bitmaps,
+    "strings": StringTable,
+}
 
 
-class PlainSegment(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class PlainSegment:
+    """Immutable; made of filters or of a file."""
+
     dimensions: tuple[Dimension, ...]
     strings: StringTable
     index: Index
@@ -50,9 +61,7 @@ class PlainSegment(NamedTuple):
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         meta = {"dimensions": [[name, int(kind)] for name, kind in self.dimensions], "twins": self.twins}
-        arrays = {
-            f"{part}.{field}": array for part in _PARTS for field, array in getattr(self, part)._asdict().items()
-        }
+        arrays = {f"{part}.{field}": array for part in _PARTS for field, array in getattr(self, part)._asdict().items()}
         return meta, arrays
 
     @classmethod

@@ -76,13 +76,13 @@ class StringTable(NamedTuple):
 def remap_low(position: NDArray[Any], new_number: NDArray[np.int64]) -> NDArray[np.float64]:
     """Lower ends of intervals, carried over to a larger table: 2i + 1 is "at least i", 2i + 2 "above i"."""
     entry = np.ceil(position / 2).astype(np.int64) - 1
-    return 2.0 * new_number[entry] + (position - 2.0 * entry)
+    return np.asarray(2.0 * new_number[entry] + (position - 2.0 * entry), np.float64)
 
 
 def remap_high(position: NDArray[Any], new_number: NDArray[np.int64]) -> NDArray[np.float64]:
     """Upper ends of intervals, carried over to a larger table: 2i is "below i", 2i + 1 "at most i"."""
     entry = np.floor(position / 2).astype(np.int64)
-    return 2.0 * new_number[entry] + (position - 2.0 * entry)
+    return np.asarray(2.0 * new_number[entry] + (position - 2.0 * entry), np.float64)
 
 
 @kernel

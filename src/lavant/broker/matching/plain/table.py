@@ -164,7 +164,10 @@ def _move(part: FilterTable, new_number: NDArray[np.int64], new_dimension: NDArr
 
 
 def _where_finite(
-    ends: NDArray[np.float64], chosen: NDArray[np.bool_], remap: Callable[..., NDArray[np.float64]], new_number: NDArray[np.int64]
+    ends: NDArray[np.float64],
+    chosen: NDArray[np.bool_],
+    remap: Callable[..., NDArray[np.float64]],
+    new_number: NDArray[np.int64],
 ) -> NDArray[np.float64]:
     chosen = chosen & np.isfinite(ends)
     if not chosen.any():
@@ -178,7 +181,7 @@ def _ranges(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[np.int64]:
     """All numbers of all ranges [start, end), one range after the other."""
     starts, lengths = starts.astype(np.int64), (ends - starts).astype(np.int64)
     before = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
+    return np.asarray(np.arange(lengths.sum()) + np.repeat(starts - before, lengths), np.int64)
 
 
 def _offsets(lengths: NDArray[Any]) -> NDArray[np.uint32]:

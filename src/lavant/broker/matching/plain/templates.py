@@ -49,7 +49,8 @@ def encode_template(columns: Sequence[Column]) -> FilterTable:
             below, above, points = _number_ends(column)
         else:
             entry = code_of[id(column)]
-            below, above, points = 2.0 * entry, 2.0 * entry + 2, 2.0 * entry + 1
+            below = 2.0 * entry.astype(np.float64)
+            points, above = below + 1, below + 2
         low[:, place], high[:, place] = _interval(column, below, above, points)
     if len(set(dimensions)) < len(dimensions):
         raise InvalidValue("a template compares each attribute once; join the two ends of a range in a filter's text")
