@@ -11,12 +11,28 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.unit.broker.filters.oracle import NUMBERS, STRINGS, filters, near, predicate_truth, predicates, write
 
 from lavant.broker.filters import Filter, covers, equivalent, intersects, parse
-from lavant.broker.filters.ast import And, Between, Compare, Like, LikeKind, Literal, Node, Not, Operator, Or, Predicate
+from lavant.broker.filters.ast import (
+    And,
+    Between,
+    Compare,
+    Exists,
+    In,
+    Like,
+    LikeKind,
+    Literal,
+    Node,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+)
+from lavant.broker.filters.constraints import Pattern, PatternKind, Strings
+from lavant.broker.filters.string_search import Budget, search
 from lavant.core.attributes import AttributeValue
 
 LITERALS = ("a", "b", "ab", "ba", "aa", "bb")
@@ -88,11 +104,52 @@ PATTERNS_ON_X = st.lists(st.one_of(STRINGS_ON_X, st.builds(Not, STRINGS_ON_X)), 
 EITHER = st.one_of(ON_X, PATTERNS_ON_X)
 
 
+def test_all_pairs_of_predicates_are_decided_exactly() -> None:
+    leaves: list[Node] = [
+        *(Compare("x", operator, value) for operator in Operator for value in (*NUMBERS, *STRINGS)),
+        *(Like("x", kind, literal) for kind in LikeKind for literal in ("", *LITERALS)),
+        *(Compare("x", Operator.EQ, value) for value in (False, True)),
+        *(In("x", values) for values in ((False, True), ("a", "ab", "b"), (0.0, 1.0))),
+        Between("x", "a", "b"),
+        Exists("x"),
+    ]
+    leaves += [Not(leaf) for leaf in leaves]
+    known = [(parse(write(leaf)), true_and_false(leaf)[0]) for leaf in leaves]
+    for (left, true_left), (right, true_right) in product(known, repeat=2):
+        assert covers(left, right) is (true_right & ~true_left == 0), (str(left), str(right))
+        assert intersects(left, right) is bool(true_left & true_right), (str(left), str(right))
+
+
+WORDS = strings_over("ab\0", 7)
+ENDS = st.lists(st.text("ab\0", min_size=1, max_size=3), max_size=4, unique=True).map(sorted)
+PATTERNS = st.builds(Pattern, st.sampled_from(PatternKind), st.text("ab", min_size=1, max_size=4), st.booleans())
+
+
+@settings(max_examples=200)
+@given(ENDS, st.booleans(), st.lists(PATTERNS, min_size=1, max_size=3, unique=True))
+def test_the_search_finds_a_shortest_string_if_there_is_one(
+    ends: list[str], from_start: bool, patterns: list[Pattern]
+) -> None:
+    flat = [*([None] if from_start else []), *ends]
+    flat += [None] if len(flat) % 2 else []
+    strings = Strings(tuple(zip(flat[::2], flat[1::2], strict=True)), tuple(sorted(patterns)))
+    expected = next((word for word in WORDS if strings.holds(word)), None)
+    found = search(strings, Budget())
+    event(f"found: {type(found).__name__}")
+    assert found is not None
+    if expected is not None:
+        assert isinstance(found, str)
+        assert len(found) <= len(expected)
+    if isinstance(found, str):
+        assert strings.holds(found)
+
+
 @given(EITHER, EITHER)
 def test_covering_and_intersection_are_those_of_the_sets(f: Node, g: Node) -> None:
     check(f, g)
 
 
+@settings(max_examples=300)
 @given(PATTERNS_ON_X, PATTERNS_ON_X)
 def test_patterns_and_intervals_of_strings_are_decided_exactly(f: Node, g: Node) -> None:
     check(f, g)

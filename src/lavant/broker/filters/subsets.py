@@ -15,6 +15,8 @@ from lavant.broker.filters.strings import is_within, satisfiable
 
 def constraint_covers(outer: Constraint, inner: Constraint, budget: Budget) -> bool:
     """Does `outer` hold wherever `inner` does?"""
+    if outer is inner:  # conjunctions that were multiplied out share their constraints
+        return True
     match outer, inner:
         case Present(), _:
             return not isinstance(inner, Absent)

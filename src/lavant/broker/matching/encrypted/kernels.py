@@ -17,8 +17,12 @@ comes as the length of the tuple `dims`, whose values nobody reads.
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numba
+import numba.extending
 import numpy as np
+from llvmlite import ir
 from numpy.typing import NDArray
 
 from lavant.broker.matching.encrypted.precision import TOLERANCE
@@ -39,6 +43,21 @@ Doubles = NDArray[np.float64]
 Dims = tuple[int, ...]
 
 
+@numba.extending.intrinsic  # type: ignore[untyped-decorator]
+def lower(typing_context: Any, a: Any, b: Any) -> Any:
+    """The lower of two singles, neither of them NaN, in one instruction.
+
+    Python's `min` is a branch, which LLVM turns into masked stores: five times slower where there is no AVX-512.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        single = ir.FloatType()
+        minimum = builder.module.declare_intrinsic("llvm.minnum", [single], ir.FunctionType(single, [single, single]))
+        return builder.call(minimum, arguments, fastmath=("nnan",))
+
+    return numba.float32(numba.float32, numba.float32), generate
+
+
 @fast_kernel
 def lowest_of_four(block: Singles, points: Singles, first: int, dims: Dims, lowest: Singles) -> None:
     """For publications first … first + 3: the lowest scalar product of all tests, by lane."""
@@ -53,10 +72,10 @@ def lowest_of_four(block: Singles, points: Singles, first: int, dims: Dims, lowe
                 b += q * points[first + 1, i]
                 c += q * points[first + 2, i]
                 d += q * points[first + 3, i]
-            lowest[0, lane] = min(lowest[0, lane], a)
-            lowest[1, lane] = min(lowest[1, lane], b)
-            lowest[2, lane] = min(lowest[2, lane], c)
-            lowest[3, lane] = min(lowest[3, lane], d)
+            lowest[0, lane] = lower(lowest[0, lane], a)
+            lowest[1, lane] = lower(lowest[1, lane], b)
+            lowest[2, lane] = lower(lowest[2, lane], c)
+            lowest[3, lane] = lower(lowest[3, lane], d)
 
 
 @fast_kernel
@@ -69,7 +88,7 @@ def lowest_of_one(block: Singles, points: Singles, first: int, dims: Dims, lowes
             a = np.float32(0.0)
             for i in range(len(dims)):
                 a += block[test, i, lane] * points[first, i]
-            lowest[0, lane] = min(lowest[0, lane], a)
+            lowest[0, lane] = lower(lowest[0, lane], a)
 
 
 @fast_kernel

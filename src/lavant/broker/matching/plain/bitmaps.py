@@ -3,7 +3,8 @@
 The values of each dimension are cut into at most 64 *cells*, at quantiles of the bounds that occur. For a block of 512
 rows and a dimension that any of them constrains, there are two bitmaps for each cell: `maybe`, the rows whose interval
 meets the cell, and `sure`, the rows whose interval holds all of it. Rows that do not constrain the dimension are in
-all of them. One more cell, number 0, is for publications without a value: no row that constrains the dimension is in it.
+all of them. One more cell, number 0, is for publications without a value; rows that constrain the dimension are not in
+it.
 
 The AND of the `maybe` bitmaps of a publication's cells is a superset of the block's matches, the AND of the `sure`
 ones a subset; what lies between is checked predicate by predicate. The AND stops when nothing is left.
@@ -17,6 +18,7 @@ The idea of bitmaps over cells is common to several published matchers; sure/may
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -70,7 +72,7 @@ def build_cells(table: FilterTable, rows: NDArray[np.int64]) -> Cells:
     order = np.argsort(dimension, kind="stable")
     ends = np.searchsorted(dimension[order], np.arange(len(table.dimensions) + 1))
     edges: list[NDArray[np.float64]] = []
-    for first, last in zip(ends[:-1], ends[1:], strict=True):
+    for first, last in pairwise(ends):
         part = order[first:last]
         bounds = np.concatenate([low[part], np.nextafter(high[part], np.inf)])
         edges.append(_quantiles(np.sort(bounds[np.isfinite(bounds)])))

@@ -11,30 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, WORDS, Bitmaps
-from lavant.broker.matching.plain.extras import Extras, extra_holds
+from lavant.broker.matching.plain.bitmaps import Bitmaps
+from lavant.broker.matching.plain.events import Events
+from lavant.broker.matching.plain.extras import Extras
 from lavant.broker.matching.plain.grouping import ALL, AT_LEAST, MIXED
-from lavant.broker.matching.plain.index import EMPTY, NO_EXTRA, Checks, Index, hash_key
-from lavant.core.kernels import inline_kernel, kernel, trailing_zeros
+from lavant.broker.matching.plain.index import EMPTY, Checks, Index, hash_key
+from lavant.broker.matching.plain.mixed_search import search_bucket
+from lavant.core.kernels import kernel
 
 NO_BUCKET = -1
-CHUNK = 128
-"""Publications whose bitmaps are combined together: their masks stay in the first-level cache."""
-COLUMNS_BETWEEN_SWEEPS = 4
-
-
-class Events(NamedTuple):
-    """A batch as a segment sees it."""
-
-    values: NDArray[np.float64]
-    """By publication and dimension: a row's check reads several values of one publication."""
-    cells: NDArray[np.uint8]
-    """By width of cells, dimension and publication; empty if the segment has no bitmaps."""
-    text: NDArray[np.int32]
-    """By dimension and publication, the string's number in `text_start`; empty if the segment has no patterns."""
-    text_start: NDArray[np.int64]
-    text_end: NDArray[np.int64]
-    text_data: NDArray[np.uint8]
 
 
 class Found(NamedTuple):
@@ -64,28 +49,26 @@ def find_rows(index: Index, checks: Checks, extras: Extras, bitmaps: Bitmaps, ev
             run_start[e, g] = start
             run_length[e, g] = length
             counts[e] += length
-    hit_event = np.empty(64 + 16 * count if runs < groups else 0, np.uint32)
-    hit_row = np.empty_like(hit_event)
-    hits = 0
+    room = 64 + 16 * count if runs < groups else 0
+    hits = np.empty(room, np.uint32), np.empty(room, np.uint32), 0
     bucket = np.empty(count, np.int64)
     for g in range(runs, groups):
         for e in range(count):
             bucket[e] = _find_bucket(index, g, events.values, e)
         order = np.argsort(bucket, kind="mergesort")
         first = 0
-        while first < count:
+        while first < count:  # publications with the same bucket go through it together
             b = bucket[order[first]]
             last = first
             while last < count and bucket[order[last]] == b:
                 last += 1
             if b != NO_BUCKET:
-                hit_event, hit_row, hits = _search_bucket(
-                    index, checks, extras, bitmaps, events, b, order[first:last], hit_event, hit_row, hits
-                )
+                hits = search_bucket(index, checks, extras, bitmaps, events, b, order[first:last], hits)
             first = last
-    for h in range(hits):
+    hit_event, hit_row, found = hits
+    for h in range(found):
         counts[hit_event[h]] += 1
-    return Found(counts, run_start, run_length, hit_event[:hits], hit_row[:hits])
+    return Found(counts, run_start, run_length, hit_event[:found], hit_row[:found])
 
 
 @kernel
@@ -210,159 +193,3 @@ def _find_run(index: Index, g: int, values: NDArray[np.float64], e: int) -> tupl
         else:
             high = middle
     return low, end - low
-
-
-@kernel
-def _row_matches(checks: Checks, extras: Extras, events: Events, row: int, event: int) -> bool:
-    """Does the publication pass everything that the key of a MIXED row does not decide?"""
-    r, e = np.uint64(row), np.uint64(event)
-    for p in range(checks.start[r], checks.start[r + np.uint64(1)]):
-        d = checks.dimension[p]
-        value = events.values[e, d]
-        if not (checks.bounds[p, 0] <= value <= checks.bounds[p, 1]):
-            return False
-        extra = checks.extra[p]
-        if extra != NO_EXTRA:
-            start, end = 0, 0
-            if len(events.text):
-                text = events.text[d, e]
-                if text >= 0:
-                    start, end = events.text_start[text], events.text_end[text]
-            if not extra_holds(extras, extra, value, events.text_data, start, end):
-                return False
-    return True
-
-
-@kernel
-def _search_bucket(
-    index: Index,
-    checks: Checks,
-    extras: Extras,
-    bitmaps: Bitmaps,
-    events: Events,
-    b: int,
-    chosen: NDArray[np.int64],
-    hit_event: NDArray[np.uint32],
-    hit_row: NDArray[np.uint32],
-    hits: int,
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], int]:
-    """Add the rows of MIXED bucket b that the chosen publications match to the hits, which may have to grow."""
-    first_check = checks.first_row[0]
-    mixed = b - (len(index.bucket_start) - len(bitmaps.bucket_start))
-    first_block, last_block = bitmaps.bucket_start[mixed], bitmaps.bucket_start[mixed + 1]
-    if first_block == last_block:
-        start, end = index.bucket_start[b], index.bucket_start[b + 1]
-        for e in chosen:
-            if hits + (end - start) > len(hit_event):
-                hit_event, hit_row = _grow(hit_event, end - start), _grow(hit_row, end - start)
-            for row in range(start, end):
-                if _row_matches(checks, extras, events, row - first_check, e):
-                    hit_event[hits] = e
-                    hit_row[hits] = row
-                    hits += 1
-        return hit_event, hit_row, hits
-    maybe = np.empty((CHUNK, WORDS), np.uint64)
-    sure = np.empty((CHUNK, WORDS), np.uint64)
-    alive = np.empty(CHUNK, np.int64)
-    # Blocks outside, publications inside: a block's bitmaps stay in the cache for the whole batch.
-    for block in range(first_block, last_block):
-        first_row = bitmaps.first_row[block]
-        for first in range(0, len(chosen), CHUNK):
-            count = min(CHUNK, len(chosen) - first)
-            for i in range(count):
-                alive[i] = chosen[first + i]
-            count = _and_maybe(bitmaps, block, events.cells, alive, count, maybe)
-            if not count:
-                continue
-            _and_sure(bitmaps, block, events.cells, alive, count, sure)
-            for i in range(count):
-                if hits + BLOCK_ROWS > len(hit_event):
-                    hit_event, hit_row = _grow(hit_event, BLOCK_ROWS), _grow(hit_row, BLOCK_ROWS)
-                e = alive[i]
-                for w in range(WORDS):
-                    bits = maybe[i, w]
-                    while bits:
-                        row = first_row + 64 * w + np.int64(trailing_zeros(bits))
-                        lowest = bits & (~bits + np.uint64(1))
-                        bits ^= lowest
-                        if sure[i, w] & lowest or _row_matches(checks, extras, events, row - first_check, e):
-                            hit_event[hits] = e
-                            hit_row[hits] = row
-                            hits += 1
-    return hit_event, hit_row, hits
-
-
-@kernel
-def _and_maybe(
-    bitmaps: Bitmaps,
-    block: int,
-    cells: NDArray[np.uint8],
-    alive: NDArray[np.int64],
-    count: int,
-    masks: NDArray[np.uint64],
-) -> int:
-    """The AND of each publication's `maybe` bitmaps into its line of `masks`.
-
-    Column by column, because a column's bitmaps are few lines of cache; publications of which nothing is left drop out
-    of `alive`, whose new length is returned.
-    """
-    masks[:count] = ~np.uint64(0)
-    first, last = bitmaps.block_start[block], bitmaps.block_start[block + 1]
-    for j in range(first, last):
-        cell = cells[bitmaps.shift[j], bitmaps.dimension[j]]
-        words = bitmaps.maybe[bitmaps.first_line[j] : bitmaps.first_line[j + 1]]
-        for i in range(np.uint64(count)):
-            _and_line(masks[i], words[np.uint64(cell[np.uint64(alive[i])])])
-        if (j - first) % COLUMNS_BETWEEN_SWEEPS == 0 or j == last - 1:
-            count = _sweep(masks, alive, count)
-            if count == 0:
-                return 0
-    return count
-
-
-@kernel
-def _and_sure(
-    bitmaps: Bitmaps,
-    block: int,
-    cells: NDArray[np.uint8],
-    alive: NDArray[np.int64],
-    count: int,
-    masks: NDArray[np.uint64],
-) -> None:
-    """The AND of each publication's `sure` bitmaps into its line of `masks`."""
-    masks[:count] = ~np.uint64(0)
-    for j in range(bitmaps.block_start[block], bitmaps.block_start[block + 1]):
-        cell = cells[bitmaps.shift[j], bitmaps.dimension[j]]
-        words = bitmaps.sure[bitmaps.first_line[j] : bitmaps.first_line[j + 1]]
-        for i in range(np.uint64(count)):
-            _and_line(masks[i], words[np.uint64(cell[np.uint64(alive[i])])])
-
-
-@inline_kernel
-def _and_line(mask: NDArray[np.uint64], line: NDArray[np.uint64]) -> None:
-    """`mask &= line`, spelt out: all is loaded before anything is stored, so it becomes vector code."""
-    w0, w1, w2, w3 = mask[0] & line[0], mask[1] & line[1], mask[2] & line[2], mask[3] & line[3]
-    w4, w5, w6, w7 = mask[4] & line[4], mask[5] & line[5], mask[6] & line[6], mask[7] & line[7]
-    mask[0], mask[1], mask[2], mask[3] = w0, w1, w2, w3
-    mask[4], mask[5], mask[6], mask[7] = w4, w5, w6, w7
-
-
-@kernel
-def _sweep(masks: NDArray[np.uint64], alive: NDArray[np.int64], count: int) -> int:
-    """Close the gaps that publications with an empty mask leave."""
-    kept = np.uint64(0)
-    for i in range(np.uint64(count)):
-        mask = masks[i]
-        if mask[0] | mask[1] | mask[2] | mask[3] | mask[4] | mask[5] | mask[6] | mask[7]:
-            if kept < i:
-                masks[kept] = mask
-                alive[kept] = alive[i]
-            kept += np.uint64(1)
-    return int(kept)
-
-
-@kernel
-def _grow(array: NDArray[np.uint32], more: int) -> NDArray[np.uint32]:
-    larger = np.empty(2 * len(array) + more, array.dtype)
-    larger[: len(array)] = array
-    return larger

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from lavant.broker.matching import container
 from lavant.broker.matching.interface import Ids
 from lavant.broker.matching.plain.bitmaps import Bitmaps, Cells, find_cells
+from lavant.broker.matching.plain.events import Events
 from lavant.broker.matching.plain.extras import Extras
 from lavant.broker.matching.plain.index import Checks, Index, build_index
-from lavant.broker.matching.plain.search import Events, Found, copy_ids, find_rows, select_ids
+from lavant.broker.matching.plain.search import Found, copy_ids, find_rows, select_ids
 from lavant.broker.matching.plain.strings import StringTable
 from lavant.broker.matching.plain.table import Dimension, FilterTable, Kind
 from lavant.core.batches import PublicationBatch

@@ -1,0 +1,201 @@
+"""The search of MIXED buckets: row by row in small ones, by bitmaps in large ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, WORDS, Bitmaps
+from lavant.broker.matching.plain.events import Events
+from lavant.broker.matching.plain.extras import Extras, extra_holds
+from lavant.broker.matching.plain.index import NO_EXTRA, Checks, Index
+from lavant.core.kernels import inline_kernel, kernel, trailing_zeros
+
+CHUNK = 128
+"""Publications whose bitmaps are combined together: their masks stay in the first-level cache."""
+COLUMNS_BETWEEN_SWEEPS = 4
+
+Hits = tuple[NDArray[np.uint32], NDArray[np.uint32], int]
+"""Publications and rows that match, and how many of them there are; the arrays have room for more, and may grow."""
+
+
+@kernel
+def search_bucket(
+    index: Index,
+    checks: Checks,
+    extras: Extras,
+    bitmaps: Bitmaps,
+    events: Events,
+    bucket: int,
+    chosen: NDArray[np.int64],
+    hits: Hits,
+) -> Hits:
+    """Add the rows of a MIXED bucket that the chosen publications match to the hits."""
+    mixed = bucket - (len(index.bucket_start) - len(bitmaps.bucket_start))
+    first_block, last_block = bitmaps.bucket_start[mixed], bitmaps.bucket_start[mixed + 1]
+    if first_block == last_block:
+        start, end = index.bucket_start[bucket], index.bucket_start[bucket + 1]
+        return _search_rows(checks, extras, events, start, end, chosen, hits)
+    # Blocks outside, publications inside: a block's bitmaps stay in the cache for the whole batch.
+    for block in range(first_block, last_block):
+        hits = _search_block(checks, extras, bitmaps, events, block, chosen, hits)
+    return hits
+
+
+@kernel
+def _search_rows(
+    checks: Checks,
+    extras: Extras,
+    events: Events,
+    start: int,
+    end: int,
+    chosen: NDArray[np.int64],
+    hits: Hits,
+) -> Hits:
+    """Check each row from `start` to `end` against each publication."""
+    hit_event, hit_row, count = hits
+    first_check = checks.first_row[0]
+    for e in chosen:
+        if count + (end - start) > len(hit_event):
+            hit_event, hit_row = _grow(hit_event, end - start), _grow(hit_row, end - start)
+        for row in range(start, end):
+            if _row_matches(checks, extras, events, row - first_check, e):
+                hit_event[count] = e
+                hit_row[count] = row
+                count += 1
+    return hit_event, hit_row, count
+
+
+@kernel
+def _search_block(
+    checks: Checks,
+    extras: Extras,
+    bitmaps: Bitmaps,
+    events: Events,
+    block: int,
+    chosen: NDArray[np.int64],
+    hits: Hits,
+) -> Hits:
+    """Combine the block's bitmaps for each publication, and check the rows that these leave open."""
+    hit_event, hit_row, count = hits
+    maybe = np.empty((CHUNK, WORDS), np.uint64)
+    sure = np.empty((CHUNK, WORDS), np.uint64)
+    alive = np.empty(CHUNK, np.int64)
+    first_row, first_check = bitmaps.first_row[block], checks.first_row[0]
+    for first in range(0, len(chosen), CHUNK):
+        left = min(CHUNK, len(chosen) - first)
+        alive[:left] = chosen[first : first + left]
+        left = _and_maybe(bitmaps, block, events.cells, alive, left, maybe)
+        _and_sure(bitmaps, block, events.cells, alive, left, sure)
+        for i in range(left):
+            if count + BLOCK_ROWS > len(hit_event):
+                hit_event, hit_row = _grow(hit_event, BLOCK_ROWS), _grow(hit_row, BLOCK_ROWS)
+            e = alive[i]
+            for w in range(WORDS):
+                bits = maybe[i, w]
+                while bits:
+                    row = first_row + 64 * w + np.int64(trailing_zeros(bits))
+                    lowest = bits & (~bits + np.uint64(1))
+                    bits ^= lowest
+                    if sure[i, w] & lowest or _row_matches(checks, extras, events, row - first_check, e):
+                        hit_event[count] = e
+                        hit_row[count] = row
+                        count += 1
+    return hit_event, hit_row, count
+
+
+@kernel
+def _row_matches(checks: Checks, extras: Extras, events: Events, row: int, event: int) -> bool:
+    """Does the publication pass everything that the key of a MIXED row does not decide?"""
+    r, e = np.uint64(row), np.uint64(event)
+    for p in range(checks.start[r], checks.start[r + np.uint64(1)]):
+        d = checks.dimension[p]
+        value = events.values[e, d]
+        if not (checks.bounds[p, 0] <= value <= checks.bounds[p, 1]):
+            return False
+        extra = checks.extra[p]
+        if extra != NO_EXTRA:
+            start, end = 0, 0
+            if len(events.text):
+                text = events.text[d, e]
+                if text >= 0:
+                    start, end = events.text_start[text], events.text_end[text]
+            if not extra_holds(extras, extra, value, events.text_data, start, end):
+                return False
+    return True
+
+
+@kernel
+def _and_maybe(
+    bitmaps: Bitmaps,
+    block: int,
+    cells: NDArray[np.uint8],
+    alive: NDArray[np.int64],
+    count: int,
+    masks: NDArray[np.uint64],
+) -> int:
+    """The AND of each publication's `maybe` bitmaps into its line of `masks`.
+
+    Column by column, because a column's bitmaps are few lines of cache; publications of which nothing is left drop out
+    of `alive`, whose new length is returned.
+    """
+    masks[:count] = ~np.uint64(0)
+    first, last = bitmaps.block_start[block], bitmaps.block_start[block + 1]
+    for j in range(first, last):
+        cell = cells[bitmaps.shift[j], bitmaps.dimension[j]]
+        words = bitmaps.maybe[bitmaps.first_line[j] : bitmaps.first_line[j + 1]]
+        for i in range(np.uint64(count)):
+            _and_line(masks[i], words[np.uint64(cell[np.uint64(alive[i])])])
+        if (j - first) % COLUMNS_BETWEEN_SWEEPS == 0 or j == last - 1:
+            count = _sweep(masks, alive, count)
+            if count == 0:
+                return 0
+    return count
+
+
+@kernel
+def _and_sure(
+    bitmaps: Bitmaps,
+    block: int,
+    cells: NDArray[np.uint8],
+    alive: NDArray[np.int64],
+    count: int,
+    masks: NDArray[np.uint64],
+) -> None:
+    """The AND of each publication's `sure` bitmaps into its line of `masks`."""
+    masks[:count] = ~np.uint64(0)
+    for j in range(bitmaps.block_start[block], bitmaps.block_start[block + 1]):
+        cell = cells[bitmaps.shift[j], bitmaps.dimension[j]]
+        words = bitmaps.sure[bitmaps.first_line[j] : bitmaps.first_line[j + 1]]
+        for i in range(np.uint64(count)):
+            _and_line(masks[i], words[np.uint64(cell[np.uint64(alive[i])])])
+
+
+@inline_kernel
+def _and_line(mask: NDArray[np.uint64], line: NDArray[np.uint64]) -> None:
+    """`mask &= line`, spelt out: all is loaded before anything is stored, so it becomes vector code."""
+    w0, w1, w2, w3 = mask[0] & line[0], mask[1] & line[1], mask[2] & line[2], mask[3] & line[3]
+    w4, w5, w6, w7 = mask[4] & line[4], mask[5] & line[5], mask[6] & line[6], mask[7] & line[7]
+    mask[0], mask[1], mask[2], mask[3] = w0, w1, w2, w3
+    mask[4], mask[5], mask[6], mask[7] = w4, w5, w6, w7
+
+
+@kernel
+def _sweep(masks: NDArray[np.uint64], alive: NDArray[np.int64], count: int) -> int:
+    """Close the gaps that publications with an empty mask leave."""
+    kept = np.uint64(0)
+    for i in range(np.uint64(count)):
+        mask = masks[i]
+        if mask[0] | mask[1] | mask[2] | mask[3] | mask[4] | mask[5] | mask[6] | mask[7]:
+            if kept < i:
+                masks[kept] = mask
+                alive[kept] = alive[i]
+            kept += np.uint64(1)
+    return int(kept)
+
+
+@kernel
+def _grow(array: NDArray[np.uint32], more: int) -> NDArray[np.uint32]:
+    larger = np.empty(2 * len(array) + more, array.dtype)
+    larger[: len(array)] = array
+    return larger
