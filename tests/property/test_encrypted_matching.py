@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lavant.broker.filters import Filter
 from lavant.broker.matching.encrypted.matcher import EncryptedMatcher
+from lavant.broker.matching.encrypted.precision import TOLERANCE
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.client.encryption import Key, NumericAttribute, Schema
 from lavant.client.encryption.grid import Grid
@@ -102,6 +103,23 @@ def test_no_match_is_lost_and_none_invented_in_many_random_pairs(
         found[np.repeat(np.arange(200), np.diff(matches.offsets)), matches.ids] = True
         assert np.array_equal(found, expected)
         assert len(matches.ids) == expected.sum()
+
+
+@pytest.mark.parametrize("attributes", [1, 4, 16])
+@pytest.mark.parametrize("grid", GRIDS)
+def test_no_grid_value_is_near_a_bound_when_measured_by_the_tolerance(
+    attributes: int, grid: tuple[float, float, float]
+) -> None:
+    schema = Schema.of(*(NumericAttribute(f"a{i}", *grid) for i in range(attributes)))
+    random = np.random.default_rng(attributes)
+    low, high, values = on_and_beside_bounds(schema, random, filters=300, publications=100)
+    for _ in range(10):
+        key = Key.generate(schema, entropy=random.bytes)
+        tests = key.encrypt_ranges(low, high).tests
+        points = key.encrypt_publications(dict(zip(schema.names, values.T, strict=True))).points
+        lengths = np.linalg.norm(tests, axis=2)[None] * np.linalg.norm(points, axis=1)[:, None, None]
+        relative = np.einsum("rti,pi->prt", tests, points) / lengths
+        assert np.abs(relative).min() > 4 * TOLERANCE
 
 
 finite = st.floats(-1e6, 1e6).map(lambda x: x if abs(x) > 1e-6 else 1.0)

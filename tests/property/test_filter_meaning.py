@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.unit.broker.filters.oracle import (
     NUMBERS,
@@ -18,11 +18,13 @@ from tests.unit.broker.filters.oracle import (
 
 from lavant.broker.filters import CANONICAL_LIMITS, Filter, parse
 from lavant.broker.filters.ast import Node
-from lavant.broker.filters.constraints import Numbers, Strings
+from lavant.broker.filters.conjunctions import conjoin
+from lavant.broker.filters.constraints import Numbers, Pattern, PatternKind, Present, Strings
 from lavant.broker.filters.explain import explain
 from lavant.broker.filters.expressions import parse_expression
-from lavant.broker.filters.intervals import complement, contains, intersection, is_subset, union
+from lavant.broker.filters.intervals import T, complement, contains, intersection, is_subset, union
 from lavant.broker.filters.limits import FILTER_LIMITS
+from lavant.broker.filters.string_search import Budget
 from lavant.core.attributes import AttributeValue
 from lavant.core.errors import InvalidValue
 
@@ -95,6 +97,41 @@ def check_canonical(constraint: Numbers | Strings) -> None:
     assert None not in inner
     assert inner == sorted(set(inner))  # type: ignore[type-var]
     assert flat[0] not in ("", -max(NUMBERS))
+
+
+def alternate(ends: list[T], from_start: bool) -> tuple[tuple[T | None, T | None], ...]:
+    """Intervals between every other two of the ends, the first without a low end if `from_start`."""
+    flat: list[T | None] = [None] if from_start else []
+    flat.extend(sorted(ends))
+    if len(flat) % 2:
+        flat.append(None)
+    return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+
+NUMBER_ENDS = st.lists(st.sampled_from(near(NUMBERS)[1:]), min_size=1, max_size=7, unique=True)
+STRING_ENDS = st.lists(
+    st.text("\0ab\ud7ff\ue000\U0010ffff", min_size=1, max_size=3), min_size=1, max_size=7, unique=True
+)
+PATTERNS = st.builds(Pattern, st.sampled_from(PatternKind), st.text("ab%", min_size=1, max_size=3), st.booleans())
+
+
+@settings(max_examples=300)
+@given(NUMBER_ENDS, st.booleans())
+def test_any_set_of_numbers_can_be_printed(ends: list[float], from_start: bool) -> None:
+    check_round_trip(Numbers(alternate(ends, from_start)))
+
+
+@settings(max_examples=300)
+@given(STRING_ENDS, st.booleans(), st.lists(PATTERNS, max_size=2, unique=True))
+def test_any_set_of_strings_can_be_printed(ends: list[str], from_start: bool, patterns: list[Pattern]) -> None:
+    check_round_trip(Strings(alternate(ends, from_start), tuple(sorted(patterns))))
+
+
+def check_round_trip(constraint: Numbers | Strings) -> None:
+    conjunction = conjoin([("x", constraint), ("y", Present())], FILTER_LIMITS, Budget())
+    filter = Filter(() if conjunction is None else (conjunction,))
+    assert parse(str(filter), CANONICAL_LIMITS) == filter
+    assert parse(filter.triples(), CANONICAL_LIMITS) == filter
 
 
 number_sets = st.lists(st.sampled_from(NUMBERS[1:]), max_size=6, unique=True).map(

@@ -1,1 +1,11 @@
 """The engines that find who wants a publication: one interface, three matchers."""
+
+from lavant.broker.matching.encrypted.matcher import EncryptedMatcher
+from lavant.broker.matching.interface import Matcher, Matches, MatcherStatistics
+from lavant.broker.matching.plain.matcher import PlainMatcher
+from lavant.broker.matching.scan import ScanMatcher
+
+MATCHERS = {matcher.scheme: matcher for matcher in (ScanMatcher, PlainMatcher, EncryptedMatcher)}
+"""By the scheme that files and deltas carry."""
+
+__all__ = ["MATCHERS", "EncryptedMatcher", "Matcher", "MatcherStatistics", "Matches", "PlainMatcher", "ScanMatcher"]

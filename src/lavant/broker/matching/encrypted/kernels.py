@@ -17,7 +17,8 @@ comes as the length of the tuple `dims`, whose values nobody reads.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numba
 import numba.extending
@@ -43,8 +44,7 @@ Doubles = NDArray[np.float64]
 Dims = tuple[int, ...]
 
 
-@numba.extending.intrinsic  # type: ignore[untyped-decorator]
-def lower(typing_context: Any, a: Any, b: Any) -> Any:
+def _lower(typing_context: Any, a: Any, b: Any) -> Any:
     """The lower of two singles, neither of them NaN, in one instruction.
 
     Python's `min` is a branch, which LLVM turns into masked stores: five times slower where there is no AVX-512.
@@ -56,6 +56,9 @@ def lower(typing_context: Any, a: Any, b: Any) -> Any:
         return builder.call(minimum, arguments, fastmath=("nnan",))
 
     return numba.float32(numba.float32, numba.float32), generate
+
+
+lower = cast(Callable[[np.float32, np.float32], np.float32], numba.extending.intrinsic(_lower))
 
 
 @fast_kernel
