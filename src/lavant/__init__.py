@@ -1,0 +1,62 @@
+"""Lavant: elastic publish/subscribe. What applications need is here; everything else is one package below.
+
+>>> import lavant
+>>> matcher = lavant.PlainMatcher()
+>>> matcher.add([1, 2], ["symbol = 'YHOO' and volume > 300000", "price < 10 or symbol like 'I%'"])
+>>> quotes = lavant.PublicationBatch.from_dicts([{"symbol": "YHOO", "volume": 300001}, {"symbol": "IBM", "price": 121.5}])
+>>> [matcher.match(quotes).of(i).tolist() for i in range(len(quotes))]
+[[1], [2]]
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lavant.broker.filters import Filter, covers, explain, intersects
+    from lavant.broker.matching import EncryptedMatcher, Matches, PlainMatcher, ScanMatcher
+    from lavant.client.encryption import Key, NumericAttribute, Schema
+    from lavant.core.batches import PublicationBatch
+    from lavant.core.errors import LavantError
+    from lavant.core.jsonlines import from_json_lines, to_json_lines
+    from lavant.core.publications import Advertisement, Publication, Subscription
+
+_HOMES = {
+    "lavant.broker.filters": ("Filter", "covers", "explain", "intersects"),
+    "lavant.broker.matching": ("EncryptedMatcher", "Matches", "PlainMatcher", "ScanMatcher"),
+    "lavant.client.encryption": ("Key", "NumericAttribute", "Schema"),
+    "lavant.core.batches": ("PublicationBatch",),
+    "lavant.core.errors": ("LavantError",),
+    "lavant.core.jsonlines": ("from_json_lines", "to_json_lines"),
+    "lavant.core.publications": ("Advertisement", "Publication", "Subscription"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Advertisement",
+    "EncryptedMatcher",
+    "Filter",
+    "Key",
+    "LavantError",
+    "Matches",
+    "NumericAttribute",
+    "PlainMatcher",
+    "Publication",
+    "PublicationBatch",
+    "ScanMatcher",
+    "Schema",
+    "Subscription",
+    "covers",
+    "explain",
+    "from_json_lines",
+    "intersects",
+    "to_json_lines",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for when it is: `import lavant` itself costs nothing."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'lavant' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)

@@ -33,11 +33,9 @@ LANES = 128
 """Subscriptions in a block: 20 KB for 4 attributes, which leaves room in 32 KB of cache for the publications. Fewer
 make the loops short for their overhead (64 are 10 % slower)."""
 
-TOGETHER = 4
-"""Publications that share one load of a test's vector."""
-
-TOGETHER_DIMENSIONS_MAX = 6
-"""With more dimensions LLVM does not unroll the loop over `TOGETHER` publications; they then pass one by one."""
+FOUR_DIMENSIONS_MAX = 6
+"""Publications share the load of a test's vector: four of them up to so many dimensions, beyond which LLVM no longer
+unrolls (and so no longer vectorises) their loop; then two."""
 
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -82,16 +80,19 @@ def lowest_of_four(block: Singles, points: Singles, first: int, dims: Dims, lowe
 
 
 @fast_kernel
-def lowest_of_one(block: Singles, points: Singles, first: int, dims: Dims, lowest: Singles) -> None:
-    """For one publication: the lowest scalar product of all tests, by lane."""
+def lowest_of_two(block: Singles, points: Singles, first: int, second: int, dims: Dims, lowest: Singles) -> None:
+    """For two publications: the lowest scalar product of all tests, by lane."""
     for lane in range(LANES):
-        lowest[0, lane] = np.float32(2.0)
+        lowest[0, lane] = lowest[1, lane] = np.float32(2.0)
     for test in range(block.shape[0]):
         for lane in range(LANES):
-            a = np.float32(0.0)
+            a = b = np.float32(0.0)
             for i in range(len(dims)):
-                a += block[test, i, lane] * points[first, i]
+                q = block[test, i, lane]
+                a += q * points[first, i]
+                b += q * points[second, i]
             lowest[0, lane] = lower(lowest[0, lane], a)
+            lowest[1, lane] = lower(lowest[1, lane], b)
 
 
 @fast_kernel
@@ -116,12 +117,12 @@ def survey(
             return block, found
         first = 0
         while first < publications:
-            if len(dims) <= TOGETHER_DIMENSIONS_MAX and first + TOGETHER <= publications:
+            if len(dims) <= FOUR_DIMENSIONS_MAX and first + 4 <= publications:
+                together = 4
                 lowest_of_four(blocks[block], points, first, dims, lowest)
-                together = TOGETHER
             else:
-                lowest_of_one(blocks[block], points, first, dims, lowest)
-                together = 1
+                together = min(2, publications - first)  # the last one may be paired with itself
+                lowest_of_two(blocks[block], points, first, first + together - 1, dims, lowest)
             for k in range(together):
                 for lane in range(LANES):
                     flags[lane] = lowest[k, lane] >= -guard

@@ -118,7 +118,7 @@ class _Room:
 
     def __init__(self, publications: int) -> None:
         candidates = publications * LANES + max(publications * LANES, CANDIDATES_MIN)
-        self.lowest = np.empty((kernels.TOGETHER, LANES), np.float32)
+        self.lowest = np.empty((4, LANES), np.float32)
         self.flags = np.empty(LANES, np.uint8)
         self.flags_by_eight = self.flags.view(np.uint64)
         self.publication = np.empty(candidates, np.int32)

@@ -1,0 +1,1 @@
+"""The face: what people type and see."""
