@@ -36,7 +36,8 @@ from lavant.core.publications import Publication
 class StringColumn(NamedTuple):
     """Strings by code: publication i has string number `codes[i]`, or none where that is -1.
 
-    String number c is the UTF-8 text `data[offsets[c]:offsets[c + 1]]`; no string is there twice.
+    String number c is the UTF-8 text `data[offsets[c]:offsets[c + 1]]`. A dictionary that came from outside may hold a
+    string twice, or one that no publication has.
     """
 
     codes: NDArray[np.int32]
@@ -132,7 +133,7 @@ class PublicationBatch:
         return present
 
     def strings(self, name: str) -> StringColumn | None:
-        """Strings of attribute `name`, each distinct one once; None if no publication has it as a string."""
+        """Strings of attribute `name`, by code; None if no publication has it as a string."""
         return self._string_columns.get(name)
 
     @cached_property
@@ -148,14 +149,14 @@ class PublicationBatch:
 
 def _encode_strings(column: pa.Array) -> StringColumn:
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    codes = encoded.indices
+    codes = encoded.indices.cast(pa.int32())
     if codes.null_count:
         codes = codes.fill_null(-1)
     texts = encoded.dictionary
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     blob = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return StringColumn(codes.to_numpy().astype(np.int32, copy=False), ends, blob)
+    return StringColumn(codes.to_numpy(), ends, blob)
 
 
 def _as_doubles(column: pa.Array) -> NDArray[np.float64]:

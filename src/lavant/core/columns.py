@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lavant.core.attributes import INTEGER_MAX, STRING_BYTES_MAX, check_name
+from lavant.core.attributes import ATTRIBUTES_MAX, INTEGER_MAX, STRING_BYTES_MAX, check_name
 from lavant.core.errors import InvalidValue, LimitExceeded
-from lavant.core.publications import PAYLOAD_BYTES_MAX, PUBLICATION_ID_LENGTH_MAX
+from lavant.core.publications import PAYLOAD_BYTES_MAX, PUBLICATION_ID_LENGTH_MAX, check_envelope
 
 ID, TIME, PAYLOAD = "@id", "@time_ms", "@payload"
 ENVELOPE = {ID: pa.string(), TIME: pa.int64(), PAYLOAD: pa.binary()}
 ATTRIBUTES_OF_A_BATCH_MAX = 4096
 STRING, INTEGER, FLOAT, BOOLEAN = pa.string(), pa.int64(), pa.float64(), pa.bool_()
-_SIZE_MAX = {ID: PUBLICATION_ID_LENGTH_MAX, PAYLOAD: PAYLOAD_BYTES_MAX}
 
 
 def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
@@ -49,6 +49,10 @@ def checked_columns(records: pa.RecordBatch) -> pa.RecordBatch:
         _checked_envelope(name, column) if name in ENVELOPE else _checked_attribute(check_name(name), column)
         for name, column in zip(names, records.columns, strict=True)
     ]
+    if len(set(names)) < len(names):
+        _check_repeated(names, columns)
+    if len(names) > ATTRIBUTES_MAX:
+        _check_attribute_counts(names, columns)
     return pa.RecordBatch.from_arrays(columns, names=names) if columns else records
 
 
@@ -63,6 +67,7 @@ def _attribute_columns(name: str, values: list[Any]) -> list[tuple[str, pa.Array
     for kind, arrow_type in ((str, STRING), (int, INTEGER), (float, FLOAT), (bool, BOOLEAN)):
         if kind in types:
             types.remove(kind)
+            check_name(name)
             mine = values if not (types or columns) else [v if type(v) is kind else None for v in values]
             columns.append((name, _to_arrow(name, mine, arrow_type)))
     if types:
@@ -97,7 +102,7 @@ def _checked_envelope(name: str, column: pa.Array) -> pa.Array:
         if earliest is not None and earliest < 0:
             raise InvalidValue(f"@time_ms must be milliseconds since 1970, got {earliest}")
         return column
-    return _checked_size(name, column, _SIZE_MAX[name])
+    return _checked_ids(column) if name == ID else _checked_size(name, column, PAYLOAD_BYTES_MAX)
 
 
 def _checked_attribute(name: str, column: pa.Array) -> pa.Array:
@@ -106,9 +111,10 @@ def _checked_attribute(name: str, column: pa.Array) -> pa.Array:
         return column
     if kind == STRING:
         return _checked_size(name, column, STRING_BYTES_MAX)
-    if pa.types.is_dictionary(kind) and kind.value_type == STRING:
-        _checked_size(name, column.dictionary, STRING_BYTES_MAX)
-        return column
+    if pa.types.is_dictionary(kind) and (kind.value_type == STRING or pa.types.is_large_string(kind.value_type)):
+        return _checked_dictionary(name, column)
+    if kind == pa.uint64():  # refused before the cast, which knows neither the attribute nor what to do
+        _checked_integers(name, column)
     if pa.types.is_integer(kind):
         return _checked_integers(name, column if kind == INTEGER else column.cast(INTEGER))
     if pa.types.is_floating(kind):
@@ -125,6 +131,49 @@ def _checked_size(name: str, column: pa.Array, bytes_max: int) -> pa.Array:
     if largest is not None and largest > bytes_max:
         raise LimitExceeded(f"{name!r} has a value of {largest} bytes, at most {bytes_max} are allowed")
     return column
+
+
+def _checked_ids(column: pa.Array) -> pa.Array:
+    _, ends, data = column.buffers()
+    first, last = np.frombuffer(ends, np.int32)[[column.offset, column.offset + len(column)]] if len(column) else (0, 0)
+    longest = pc.max(pc.utf8_length(column)).as_py()
+    together = b"" if data is None else memoryview(data)[first:last].tobytes()  # printable if each of them is
+    if (longest is not None and longest > PUBLICATION_ID_LENGTH_MAX) or not together.decode().isprintable():
+        for id in column.drop_null().to_pylist():
+            check_envelope(id=id, time_ms=0, payload=None)
+    return column
+
+
+def _checked_dictionary(name: str, column: pa.Array) -> pa.Array:
+    texts = _checked_size(name, column.dictionary, STRING_BYTES_MAX)
+    if texts.null_count:  # an entry that is null makes the value absent, which only indices are to say
+        return column.cast(texts.type).cast(STRING).dictionary_encode()
+    return column if texts.type == STRING else pa.DictionaryArray.from_arrays(column.indices, texts.cast(STRING))
+
+
+def _check_repeated(names: list[str], columns: list[pa.Array]) -> None:
+    """Raise unless columns of one name are of different types, and no publication has a value in two of them."""
+    for name in dict.fromkeys(names):
+        mine = [column for other, column in zip(names, columns, strict=True) if other == name]
+        types = {STRING if is_string(column.type) else column.type for column in mine}
+        if len(types) < len(mine):
+            raise InvalidValue(f"{len(mine)} columns are named {name!r} and two are of one type; join them into one")
+        values = sum(column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) for column in mine)
+        if np.any(values > 1):
+            raise InvalidValue(
+                f"attribute {name!r} of publication {np.argmax(values)} has a value in {np.max(values)} columns; "
+                "leave null in all but one"
+            )
+
+
+def _check_attribute_counts(names: list[str], columns: list[pa.Array]) -> None:
+    attributes = [column for name, column in zip(names, columns, strict=True) if name not in ENVELOPE]
+    counts = sum(column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) for column in attributes)
+    if np.any(counts > ATTRIBUTES_MAX):
+        raise LimitExceeded(
+            f"publication {np.argmax(counts)} has {np.max(counts)} attributes, at most {ATTRIBUTES_MAX} are allowed; "
+            "use the payload"
+        )
 
 
 def _checked_integers(name: str, column: pa.Array) -> pa.Array:

@@ -52,6 +52,10 @@ class CorruptSnapshot(LavantError):
     """A snapshot whose files are damaged, incomplete or of another format version."""
 
 
+class MissingComponent(LavantError):
+    """Something outside of Lavant that it needs here is not there, too old, or does not answer."""
+
+
 def _point_at(text: str, position: int, width: int = 76) -> str:
     """The line of `text` around `position` with a caret below it, cut to `width` characters."""
     line_start = text.rfind("\n", 0, position) + 1

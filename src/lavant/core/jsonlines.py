@@ -52,7 +52,7 @@ def to_json_lines(batch: PublicationBatch) -> bytes:
 def _publication(line: bytes) -> dict[str, Any]:
     try:
         row = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidValue(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InvalidValue(f"a publication must be an object, got {type(row).__name__}")

@@ -221,16 +221,15 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         return self._place(ids[order], filters.take(order))
 
     def _merge(self, segments: list[Placed[FiltersT, BatchT]]) -> list[Placed[FiltersT, BatchT]]:
-        """Join the segments of a tier as soon as it is full; larger ones come first, so a join may fill the next."""
-        segments = sorted(segments, key=lambda placed: -placed.alive)
-        while len(segments) >= TIER_WIDTH:
-            tier = _tier(segments[-1].alive)
-            same = [placed for placed in segments if _tier(placed.alive) <= tier]
-            if len(same) < TIER_WIDTH:
-                break
-            rest = segments[: len(segments) - len(same)]
-            segments = sorted([*rest, self._join(same)], key=lambda placed: -placed.alive)
-        return segments
+        """Join the segments of a tier as soon as it is full, the lowest first: a join may fill the next."""
+        while True:
+            tiers = [_tier(placed.alive) for placed in segments]
+            full = [tier for tier in tiers if tiers.count(tier) >= TIER_WIDTH]
+            if not full:
+                return sorted(segments, key=lambda placed: -placed.alive)
+            same = [placed for placed, tier in zip(segments, tiers, strict=True) if tier == min(full)]
+            rest = [placed for placed, tier in zip(segments, tiers, strict=True) if tier != min(full)]
+            segments = [*rest, self._join(same)]
 
     def _compact(self, segments: list[Placed[FiltersT, BatchT]]) -> list[Placed[FiltersT, BatchT]]:
         worn = [s for s in segments if s.alive and len(s.removed) * 4 >= len(s.ids)]
@@ -341,7 +340,7 @@ def as_ids(ids: Sequence[int] | NDArray[Any]) -> Ids:
     """Subscription ids as an array, or an error that names the one which cannot be an id."""
     array = np.asarray(ids)
     if array.dtype == np.uint32 and array.ndim == 1:
-        return array
+        return array.copy()  # the change log keeps it, and the caller may write to its own
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise InvalidValue(f"subscription ids must be a flat array of integers, got {array.dtype} of {array.ndim} axes")
     for extreme in (array.min(initial=0), array.max(initial=0)):

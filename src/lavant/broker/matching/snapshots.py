@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -65,13 +66,16 @@ def read(directory: Path, *, scheme: str) -> tuple[int, list[Part]]:
 def _segments_of_manifest(directory: Path) -> list[str]:
     if not (directory / MANIFEST).exists():
         return []
-    meta, _ = container.map_file(directory / MANIFEST)
+    try:
+        meta, _ = container.map_file(directory / MANIFEST)
+    except CorruptSnapshot:  # nobody can read it, and a new snapshot is the remedy
+        return []
     segments: list[str] = meta["segments"]
     return segments
 
 
 def _content_hash(part: Part) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(msgspec.json.encode(part.meta, order="deterministic"), digest_size=16)
     for name, array in part.arrays.items():
         digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
         digest.update(_bytes_of(array))

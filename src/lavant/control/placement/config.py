@@ -14,6 +14,16 @@ import msgspec
 from lavant.core.errors import InvalidValue
 
 
+def _require_positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidValue(f"{name} must be positive, got {value}")
+
+
+def _require_not_negative(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise InvalidValue(f"{name} must be 0 or more, got {value}")
+
+
 class Band(msgspec.Struct, frozen=True):
     """CPU shares between which nothing needs to be done."""
 
@@ -53,7 +63,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     grace_ms: int = 30_000
 
     def __post_init__(self) -> None:
-        if not (0 < self.target and self.target in self.average and self.target in self.host):
+        if not (self.target > 0 and self.target in self.average and self.target in self.host):
             raise InvalidValue(
                 f"the target must lie within the bands {self.average} and {self.host}, got {self.target}; "
                 "otherwise reaching it would violate a rule"
@@ -70,7 +80,12 @@ class ForecastConfig(msgspec.Struct, frozen=True, kw_only=True):
     far_lead_ms: int = 150_000
     average: Band = Band(0.40, 0.62)
     host: Band = Band(0.28, 0.72)
+    shrink_target: float = 0.58
+    spread: float = 0.08
     rest_ms: int = 90_000
+    look_back_ms: int = 60_000
+    growth_max: float = 1.4
+    saturated_factor: float = 1.5
     move_cost: float = 0.012
     state_cost_per_gib: float = 0.05
 
@@ -111,13 +126,3 @@ class PlacementConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"forecast average.high {self.forecast.average.high} is above what one host may have, "
                 f"{self.rules.host.high}; hosts would be overloaded before one is added"
             )
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidValue(f"{name} must be positive, got {value}")
-
-
-def _require_not_negative(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InvalidValue(f"{name} must be 0 or more, got {value}")

@@ -4,7 +4,7 @@ e-StreamHub, Section V: of the sets of slices whose summed CPU is at least the h
 one with the least state. This is the subset-sum problem, solved by dynamic programming over the sum.
 
 CPU is counted in thousandths of a host, finer than probes measure; the program has at most (slices × reachable sums)
-steps, and a sum beyond `need + largest slice` is never reached by a set from which nothing can be left out. Ties are
+steps, and a sum that is enough is not extended, since a slice that can be left out is not worth moving. Ties are
 broken by less CPU beyond the need, fewer slices, then the ids in their order, which makes the result unique.
 """
 
@@ -23,11 +23,11 @@ class _Best(NamedTuple):
     """The best set with one sum. A larger mask of as many slices has the smaller ids, hence the minus."""
 
     state_bytes: int
-    count: int
+    slices: int
     minus_mask: int
 
     def with_slice(self, load: SliceLoad, bit: int) -> _Best:
-        return _Best(self.state_bytes + load.memory_bytes, self.count + 1, self.minus_mask - bit)
+        return _Best(self.state_bytes + load.memory_bytes, self.slices + 1, self.minus_mask - bit)
 
 
 def select_slices(slices: Sequence[SliceLoad], cpu_least: float) -> tuple[SliceLoad, ...]:
@@ -47,16 +47,16 @@ def units(cpu: float) -> int:
 
 
 def _best_mask(by_id: Sequence[SliceLoad], need: int) -> int:
-    sum_max = need + max(units(load.cpu) for load in by_id)
     best: dict[int, _Best] = {0: _Best(0, 0, 0)}
     for index, load in enumerate(by_id):
         bit = 1 << (len(by_id) - 1 - index)
         for reached, found in list(best.items()):
             total = reached + units(load.cpu)
+            candidate = found.with_slice(load, bit)
             # What is enough needs no further slice.
-            if reached < need and total < sum_max:
-                candidate = found.with_slice(load, bit)
-                if total not in best or candidate < best[total]:
-                    best[total] = candidate
-    enough = [(found.state_bytes, total, found.count, found.minus_mask) for total, found in best.items() if total >= need]
+            if reached < need and (total not in best or candidate < best[total]):
+                best[total] = candidate
+    enough = (
+        (found.state_bytes, total, found.slices, found.minus_mask) for total, found in best.items() if total >= need
+    )
     return -min(enough)[3]

@@ -1,8 +1,8 @@
 """What a policy sees: the loads over the window under the present placement, and what may be done.
 
 CPU is a share of one host here, whatever unit the probes have. A slice's CPU and network are means over the window,
-its memory is the latest. A host's `cpu` is the sum of the slices it runs now, so that it is right also just after a
-move; `lowest` and `highest` are what was measured on it in the window, and decide whether a rule was violated in all of it.
+its memory is the latest. A host's CPU is the sum of the slices it runs now, so that it is right also just after a move;
+its range is what was measured on it in the window, and decides whether a rule was violated in all of it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ class Cells(NamedTuple):
 
 
 class Bitmaps(NamedTuple):
-    """Bucket b of the MIXED ones has the blocks `bucket_start[b]` to `bucket_start[b + 1]`; none if it is small.
+    """Bucket b of the MIXED ones has the blocks `bucket_start[b]` to `bucket_start[b + 1]`; none if it is small, or
+    if its rows have no checks.
 
     Column j, from `block_start[k]` to `block_start[k + 1]` for block k, is a dimension; its bitmaps are the lines
     `first_line[j]` to `first_line[j + 1]` of `maybe` and `sure`, one for each joined cell.
@@ -95,7 +96,9 @@ def pivots(
 def build_bitmaps(buckets: NDArray[np.int64], checks: Checks, cells: Cells) -> Bitmaps:
     """Blocks for the MIXED buckets, given as pairs of first row and end."""
     sizes = buckets[:, 1] - buckets[:, 0]
-    blocks = np.where(sizes > BUCKET_ROWS_MIN, -(-sizes // BLOCK_ROWS), 0)
+    last, first = (checks.start[buckets[:, end] - checks.first_row[0]] for end in (1, 0))
+    # Rows of which the key decides everything need no bitmaps, and a block without a column could not say its length.
+    blocks = np.where((sizes > BUCKET_ROWS_MIN) & (last > first), -(-sizes // BLOCK_ROWS), 0)
     bucket_start = np.concatenate([[0], np.cumsum(blocks)]).astype(np.int64)
     number = np.arange(bucket_start[-1]) - np.repeat(bucket_start[:-1], blocks)
     first_row = np.repeat(buckets[:, 0], blocks) + number * BLOCK_ROWS

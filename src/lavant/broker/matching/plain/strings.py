@@ -65,6 +65,10 @@ class StringTable(NamedTuple):
         blob = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
         return cls(ends - ends[0], blob[ends[0] : ends[-1]])
 
+    def keep(self, chosen: NDArray[np.bool_]) -> StringTable:
+        """The entries that are chosen."""
+        return StringTable.from_arrow(self.to_arrow().filter(pa.array(chosen)))
+
     def positions(self, column: StringColumn) -> NDArray[np.float64]:
         """The position of each publication's string; NaN where it has none."""
         of_code = np.empty(len(column.offsets), np.float64)  # one more than codes: code -1 reads the NaN at the end
@@ -73,15 +77,25 @@ class StringTable(NamedTuple):
         return of_code[column.codes]
 
 
+def low_entries(position: NDArray[Any]) -> NDArray[np.int64]:
+    """The entries that lower ends of intervals speak of: 2i + 1 is "at least i", 2i + 2 "above i"."""
+    return np.ceil(position / 2).astype(np.int64) - 1
+
+
+def high_entries(position: NDArray[Any]) -> NDArray[np.int64]:
+    """The entries that upper ends of intervals speak of: 2i is "below i", 2i + 1 "at most i"."""
+    return np.floor(position / 2).astype(np.int64)
+
+
 def remap_low(position: NDArray[Any], new_number: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Lower ends of intervals, carried over to a larger table: 2i + 1 is "at least i", 2i + 2 "above i"."""
-    entry = np.ceil(position / 2).astype(np.int64) - 1
+    """Lower ends of intervals, carried over to another table."""
+    entry = low_entries(position)
     return np.asarray(2.0 * new_number[entry] + (position - 2.0 * entry), np.float64)
 
 
 def remap_high(position: NDArray[Any], new_number: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Upper ends of intervals, carried over to a larger table: 2i is "below i", 2i + 1 "at most i"."""
-    entry = np.floor(position / 2).astype(np.int64)
+    """Upper ends of intervals, carried over to another table."""
+    entry = high_entries(position)
     return np.asarray(2.0 * new_number[entry] + (position - 2.0 * entry), np.float64)
 
 

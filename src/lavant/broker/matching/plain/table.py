@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from lavant.broker.matching import container
 from lavant.broker.matching.plain.extras import Extras
-from lavant.broker.matching.plain.strings import StringTable, remap_high, remap_low
+from lavant.broker.matching.plain.strings import StringTable, high_entries, low_entries, remap_high, remap_low
 from lavant.core.errors import LimitExceeded
 
 DIMENSIONS_MAX = 4096
@@ -72,7 +72,7 @@ class FilterTable:
         rows_of_filter = first_row[indices + 1] - first_row[indices]
         predicates = _ranges(self.row_start[rows], self.row_start[rows + 1])
         predicates_of_row = self.row_start[rows + 1] - self.row_start[rows]
-        return FilterTable(
+        taken = FilterTable(
             len(indices),
             self.dimensions,
             self.strings,
@@ -83,6 +83,7 @@ class FilterTable:
             self.high[predicates],
             self.extras.take(predicates),
         )
+        return _without_unused(taken) if len(indices) < self.count else taken
 
     @classmethod
     def concatenate(cls, parts: Sequence[FilterTable]) -> FilterTable:
@@ -146,8 +147,29 @@ def check_dimensions(count: int) -> None:
         )
 
 
+def _without_unused(table: FilterTable) -> FilterTable:
+    """The same without strings and dimensions of filters that are gone: else those of all that ever were would stay."""
+    used = np.zeros(len(table.dimensions), np.bool_)
+    used[table.dimension] = True
+    is_string = np.array([kind is Kind.STRING for _, kind in table.dimensions], np.bool_)[table.dimension]
+    in_extras = table.extras.per_interval(is_string[table.extras.predicate])
+    known = np.zeros(table.strings.entries, np.bool_)
+    for ends, chosen, entries in (
+        (table.low, is_string, low_entries),
+        (table.high, is_string, high_entries),
+        (table.extras.low, in_extras, low_entries),
+        (table.extras.high, in_extras, high_entries),
+    ):
+        known[entries(ends[chosen & np.isfinite(ends)])] = True
+    if used.all() and known.all():
+        return table
+    moved = _move(table, np.cumsum(known) - 1, (np.cumsum(used) - 1).astype(np.uint16))
+    dimensions = tuple(dimension for dimension, kept in zip(table.dimensions, used, strict=True) if kept)
+    return replace(moved, dimensions=dimensions, strings=table.strings.keep(known))
+
+
 def _move(part: FilterTable, new_number: NDArray[np.int64], new_dimension: NDArray[np.uint16]) -> FilterTable:
-    """The same filters in terms of a larger string table and other dimension numbers."""
+    """The same filters in terms of another string table and other dimension numbers."""
     is_string_dimension = np.array([kind is Kind.STRING for _, kind in part.dimensions], np.bool_)
     is_string = is_string_dimension[part.dimension] if len(part.dimensions) else np.empty(0, np.bool_)
     extra_is_string = is_string[part.extras.predicate]

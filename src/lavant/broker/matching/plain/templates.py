@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from lavant.broker.matching.plain.extras import Extras
 from lavant.broker.matching.plain.strings import StringTable
 from lavant.broker.matching.plain.table import Dimension, FilterTable, Kind
-from lavant.core.attributes import check_name
-from lavant.core.errors import InvalidValue
+from lavant.core.attributes import INTEGER_MAX, check_name
+from lavant.core.errors import InvalidValue, LimitExceeded
 
 OPERATORS = ("=", "<", "<=", ">", ">=")
 
@@ -37,7 +37,7 @@ def encode_template(columns: Sequence[Column]) -> FilterTable:
     """
     count = _common_length(columns)
     texts = [column for column in columns if not _is_numeric(column.values)]
-    strings, codes = _string_table([column.values for column in texts])
+    strings, codes = _string_table(texts)
     code_of = dict(zip(map(id, texts), codes, strict=True))
     dimensions: list[Dimension] = []
     low = np.empty((count, len(columns)))
@@ -86,14 +86,17 @@ def _interval(
 
 
 def _number_ends(column: Column) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    points = np.asarray(column.values, np.float64) + 0.0
+    values = np.asarray(column.values)
+    if values.dtype.kind in "iu" and len(values) and max(int(values.max()), -int(values.min())) > INTEGER_MAX:
+        raise LimitExceeded(f"integers of {column.attribute!r} are beyond ±2^53, where doubles skip integers")
+    points = values.astype(np.float64) + 0.0
     if not np.isfinite(points).all():
         raise InvalidValue(f"the values of {column.attribute!r} hold NaN or an infinity; leave those filters out")
     return np.nextafter(points, -np.inf) + 0.0, np.nextafter(points, np.inf) + 0.0, points
 
 
-def _string_table(columns: Sequence[Any]) -> tuple[StringTable, list[NDArray[np.int64]]]:
-    arrays = [pa.array(column, pa.large_string()).cast(pa.large_binary()) for column in columns]
+def _string_table(columns: Sequence[Column]) -> tuple[StringTable, list[NDArray[np.int64]]]:
+    arrays = [_as_texts(column).cast(pa.large_binary()) for column in columns]
     if not arrays:
         return StringTable.of([]), []
     distinct = pc.unique(pa.chunked_array(arrays))
@@ -101,6 +104,18 @@ def _string_table(columns: Sequence[Any]) -> tuple[StringTable, list[NDArray[np.
     return StringTable.from_arrow(merged), [
         pc.index_in(array, value_set=merged).to_numpy().astype(np.int64) for array in arrays
     ]
+
+
+def _as_texts(column: Column) -> pa.Array:
+    try:
+        texts = pa.array(column.values, pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError) as error:
+        raise InvalidValue(
+            f"the values of {column.attribute!r} are neither strings nor an array of numbers: {error}"
+        ) from None
+    if texts.null_count:
+        raise InvalidValue(f"the values of {column.attribute!r} hold None; leave those filters out")
+    return texts
 
 
 def _is_numeric(values: Any) -> bool:

@@ -1,0 +1,90 @@
+"""A log's files: blocks of publications, each an Arrow record batch behind a header with its checksum.
+
+    00000000000000000000.log      the file whose first publication has offset 0
+    00000000000000120000.log      the next one …
+
+    block = magic | checksum of the rest | body length | first offset | publications | body (Arrow IPC)
+
+A block is written whole or it does not count: the last one may be torn by a crash, and is cut off when the log is next
+opened for writing. A block that is damaged with others behind it is an error, because something confirmed is lost.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lavant.core.errors import CorruptSnapshot
+
+MAGIC = 0x4C564C31
+HEADER = struct.Struct("<IIIQI")
+_CHECKED = struct.Struct("<IQI")
+"""The part of the header that the checksum covers."""
+BODY_BYTES_MAX = 1 << 30
+
+
+class Block(NamedTuple):
+    """Where a block's body lies, and which publications it holds."""
+
+    path: Path
+    position: int
+    length: int
+    first_offset: int
+    count: int
+    checksum: int
+
+
+def encode_block(records: pa.RecordBatch, first_offset: int) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, records.schema) as stream:
+        stream.write_batch(records)
+    body = sink.getvalue().to_pybytes()
+    checksum = zlib.crc32(body, zlib.crc32(_CHECKED.pack(len(body), first_offset, records.num_rows)))
+    return HEADER.pack(MAGIC, checksum, len(body), first_offset, records.num_rows) + body
+
+
+def read_block(block: Block) -> pa.RecordBatch:
+    """The publications of a block, after a check of its checksum."""
+    with block.path.open("rb") as file:
+        file.seek(block.position)
+        body = file.read(block.length)
+    expected = zlib.crc32(body, zlib.crc32(_CHECKED.pack(block.length, block.first_offset, block.count)))
+    if len(body) != block.length or expected != block.checksum:
+        raise CorruptSnapshot(
+            f"{block.path} is damaged at byte {block.position} (publication {block.first_offset}): "
+            "the checksum differs; restore the file from a copy"
+        )
+    with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
+        return stream.read_next_batch()
+
+
+def scan_blocks(path: Path, position: int = 0) -> Iterator[Block]:
+    """The blocks of a file from a position on, by their headers; ends at the file's end or at a torn block."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while position + HEADER.size <= size:
+            file.seek(position)
+            magic, checksum, length, first_offset, count = HEADER.unpack(file.read(HEADER.size))
+            body = position + HEADER.size
+            if magic != MAGIC or length > BODY_BYTES_MAX:
+                raise CorruptSnapshot(
+                    f"{path} is damaged at byte {position}: no block starts there; restore the file from a copy"
+                )
+            if body + length > size:
+                return
+            yield Block(path, body, length, first_offset, count, checksum)
+            position = body + length
+
+
+def files_of(directory: Path) -> list[Path]:
+    """The log's files in the order of their offsets."""
+    return sorted(directory.glob("*.log"))
+
+
+def file_name(first_offset: int) -> str:
+    return f"{first_offset:020d}.log"

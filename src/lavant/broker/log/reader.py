@@ -1,0 +1,61 @@
+"""Reading the publication log from any offset, while it grows."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lavant.broker.log.blocks import Block, files_of, read_block, scan_blocks
+from lavant.core.errors import InvalidValue
+
+
+class Slab(NamedTuple):
+    """Publications that follow each other, and the offset of the first."""
+
+    first_offset: int
+    records: pa.RecordBatch
+
+
+class LogReader:
+    """A view of a log that some other process may be writing. Only headers are kept in memory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._blocks: list[Block] = []
+        self._starts: list[int] = []
+
+    def end(self) -> int:
+        """The offset behind the last publication that is wholly there."""
+        self._refresh()
+        return self._blocks[-1].first_offset + self._blocks[-1].count if self._blocks else 0
+
+    def read(self, start: int, end: int) -> Iterator[Slab]:
+        """The publications from `start` up to `end`."""
+        if end > (self._blocks[-1].first_offset + self._blocks[-1].count if self._blocks else 0):
+            known = self.end()
+            if end > known:
+                raise InvalidValue(f"the log {self._directory} ends at offset {known}, asked for {end}")
+        number = max(bisect_right(self._starts, start) - 1, 0)
+        while start < end:
+            block = self._blocks[number]
+            records = read_block(block)
+            first = start - block.first_offset
+            count = min(end, block.first_offset + block.count) - start
+            yield Slab(start, records.slice(first, count))
+            start += count
+            number += 1
+
+    def _refresh(self) -> None:
+        """Look at what has come since: new blocks of the last file, and new files."""
+        last = self._blocks[-1] if self._blocks else None
+        for path in files_of(self._directory):
+            if last is not None and path < last.path:
+                continue
+            position = last.position + last.length if last is not None and path == last.path else 0
+            for block in scan_blocks(path, position):
+                self._blocks.append(block)
+                self._starts.append(block.first_offset)

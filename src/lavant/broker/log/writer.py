@@ -1,0 +1,87 @@
+"""Appending to the publication log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+
+from lavant.broker.log.blocks import encode_block, file_name, files_of, read_block, scan_blocks
+from lavant.broker.matching.container import sync_directory
+from lavant.core.errors import CorruptSnapshot, InvalidValue
+
+FILE_BYTES_MAX = 256 << 20
+
+
+class LogWriter:
+    """The one writer of a log. `append` returns when the publications are on disk, if `durable`.
+
+    >>> import tempfile
+    >>> from lavant.core.batches import PublicationBatch
+    >>> with LogWriter(Path(tempfile.mkdtemp())) as log:
+    ...     log.append(PublicationBatch.from_dicts([{"a": 1}, {"a": 2}]).records), log.end
+    (0, 2)
+    """
+
+    def __init__(self, directory: Path, *, durable: bool = True, file_bytes_max: int = FILE_BYTES_MAX) -> None:
+        self._directory = directory
+        self._durable = durable
+        self._file_bytes_max = file_bytes_max
+        directory.mkdir(parents=True, exist_ok=True)
+        self.end = 0
+        """The offset that the next publication gets."""
+        files = files_of(directory)
+        if files:
+            self._file = self._recover(files[-1])
+        else:
+            self._file = self._new_file()
+
+    def append(self, records: pa.RecordBatch) -> int:
+        """Append publications and return the offset of the first."""
+        if records.num_rows == 0:
+            raise InvalidValue("there are no publications to append")
+        first = self.end
+        block = encode_block(records, first)
+        if self._file.tell() and self._file.tell() + len(block) > self._file_bytes_max:
+            self.close()
+            self._file = self._new_file()
+        self._file.write(block)
+        self._file.flush()
+        if self._durable:
+            os.fsync(self._file.fileno())
+        self.end = first + records.num_rows
+        return first
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _new_file(self):  # type: ignore[no-untyped-def]
+        path = self._directory / file_name(self.end)
+        file = path.open("ab")
+        sync_directory(self._directory)
+        return file
+
+    def _recover(self, path: Path):  # type: ignore[no-untyped-def]
+        """Open the last file behind its last whole block; what a crash left of a torn one is cut off."""
+        self.end = int(path.stem)
+        whole = 0
+        for block in scan_blocks(path):
+            try:
+                read_block(block)
+            except CorruptSnapshot:
+                if block.position + block.length < path.stat().st_size:
+                    raise
+                break
+            self.end = block.first_offset + block.count
+            whole = block.position + block.length
+        if whole < path.stat().st_size:
+            os.truncate(path, whole)
+        return path.open("ab")

@@ -1,0 +1,249 @@
+"""Subscriptions on disk in slices, with versions: one process changes them, many read the version they are told to.
+
+    store/
+      store.json                       scheme and number of slices, which never change
+      head.json                        the latest version, and for it and some before: each slice's version
+      slice-0003/base-0000000012/      a snapshot of slice 3 at its version 12
+      slice-0003/delta-0000000012      what leads from 12 on …
+
+A change writes the deltas of the slices that it touches, then the head, which is replaced as a whole: a version is
+there with all its slices or not at all. Subscription i lives in slice `slice_of(i)` (e-StreamHub, section III:
+"modulo hashing on subscription identifiers").
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from lavant.broker.matching import MATCHERS
+from lavant.broker.matching.container import sync_directory
+from lavant.broker.matching.interface import Ids
+from lavant.broker.matching.plain.encode import encode_filters
+from lavant.broker.matching.plain.table import FilterTable
+from lavant.broker.matching.segmented import as_ids
+from lavant.core.errors import CorruptSnapshot, InvalidValue
+
+HISTORY = 64
+"""Versions that can still be read: more than a stream may lie behind."""
+DELTAS_MAX = 32
+"""A slice with more deltas than this is written anew as a whole."""
+DELTA_BYTES_MAX = 1 << 20
+SLICES_MAX = 4096
+SCHEMES = ("plain", "encrypted")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    scheme: str
+    slices: int
+    format: int = 1
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version of the whole store: the version of each slice, and of the snapshot it builds on."""
+
+    number: int
+    slices: tuple[int, ...]
+    bases: tuple[int, ...]
+    subscriptions: int = 0
+
+
+class Head(msgspec.Struct, frozen=True):
+    versions: tuple[Version, ...]
+
+
+def slice_of(ids: Ids, slices: int) -> NDArray[np.int64]:
+    """The slice of each subscription: a hash, so that neighbouring ids spread evenly, modulo the number of slices."""
+    mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return ((mixed >> np.uint64(32)) % np.uint64(slices)).astype(np.int64)
+
+
+class SliceStore:
+    """The writer: holds all slices open and changes them."""
+
+    def __init__(self, directory: Path, settings: Settings, head: Head, matchers: list[Any]) -> None:
+        self.directory = directory
+        self.settings = settings
+        self._head = head
+        self._matchers = matchers
+
+    @classmethod
+    def create(cls, directory: Path, *, scheme: str = "plain", slices: int = 16) -> SliceStore:
+        """A new, empty store."""
+        if scheme not in SCHEMES:
+            raise InvalidValue(f"scheme {scheme!r} is none of {', '.join(SCHEMES)}")
+        if not 1 <= slices <= SLICES_MAX:
+            raise InvalidValue(f"a store has between 1 and {SLICES_MAX} slices, got {slices}")
+        if (directory / "store.json").exists():
+            raise InvalidValue(f"{directory} holds a store already; open it, or choose another directory")
+        settings = Settings(scheme, slices)
+        matchers = [MATCHERS[scheme]() for _ in range(slices)]
+        directory.mkdir(parents=True, exist_ok=True)
+        for number, matcher in enumerate(matchers):
+            matcher.snapshot(_base(directory, number, 0))
+        store = cls(directory, settings, Head(()), matchers)
+        store._publish_head(Version(0, (0,) * slices, (0,) * slices))
+        _replace(directory / "store.json", msgspec.json.encode(settings))
+        return store
+
+    @classmethod
+    def open(cls, directory: Path) -> SliceStore:
+        """The store as it was left."""
+        reader = SliceReader(directory)
+        head = reader.head()
+        version = head.versions[-1]
+        matchers = [reader.matcher(number, version) for number in range(reader.settings.slices)]
+        return cls(directory, reader.settings, head, matchers)
+
+    @property
+    def version(self) -> int:
+        return self._head.versions[-1].number
+
+    def __len__(self) -> int:
+        return sum(len(matcher) for matcher in self._matchers)
+
+    def add(self, ids: Sequence[int] | NDArray[Any], filters: Any) -> int:
+        """Subscribe, all or nothing, and return the version from which on it holds."""
+        taken = as_ids(ids)
+        if self.settings.scheme == "plain" and not isinstance(filters, FilterTable):
+            filters = encode_filters(filters)
+        if len(taken) != len(filters):
+            raise InvalidValue(f"got {len(taken)} ids for {len(filters)} filters; give each filter one id")
+        parts = self._parts(taken)
+        done: list[tuple[int, NDArray[np.intp]]] = []
+        try:
+            for number, chosen in parts:
+                self._matchers[number].add(taken[chosen], filters.take(chosen))
+                done.append((number, chosen))
+        except Exception:
+            for number, _ in done:
+                self._matchers[number] = self._reopen(number)
+            raise
+        return self._commit([number for number, _ in parts])
+
+    def remove(self, ids: Sequence[int] | NDArray[Any]) -> int:
+        """Unsubscribe, all or nothing, and return the version from which on it holds."""
+        gone = np.unique(as_ids(ids))
+        parts = self._parts(gone)
+        done: list[int] = []
+        try:
+            for number, chosen in parts:
+                self._matchers[number].remove(gone[chosen])
+                done.append(number)
+        except Exception:
+            for number in done:
+                self._matchers[number] = self._reopen(number)
+            raise
+        return self._commit([number for number, _ in parts])
+
+    def _parts(self, ids: Ids) -> list[tuple[int, NDArray[np.intp]]]:
+        slices = slice_of(ids, self.settings.slices)
+        return [(int(number), np.flatnonzero(slices == number)) for number in np.unique(slices)]
+
+    def _reopen(self, number: int) -> Any:
+        return SliceReader(self.directory).matcher(number, self._head.versions[-1])
+
+    def _commit(self, changed: list[int]) -> int:
+        latest = self._head.versions[-1]
+        versions, bases = list(latest.slices), list(latest.bases)
+        for number in changed:
+            matcher = self._matchers[number]
+            before = versions[number]
+            versions[number] = matcher.version
+            delta = _small_delta(matcher, before)
+            if delta is None or before - bases[number] >= DELTAS_MAX:
+                matcher.snapshot(_base(self.directory, number, matcher.version))
+                bases[number] = matcher.version
+            else:
+                _replace(_delta(self.directory, number, before), delta)
+        self._publish_head(Version(latest.number + 1, tuple(versions), tuple(bases), len(self)))
+        self._delete_what_no_version_needs(changed)
+        return latest.number + 1
+
+    def _publish_head(self, version: Version) -> None:
+        self._head = Head((*self._head.versions, version)[-HISTORY:])
+        _replace(self.directory / "head.json", msgspec.json.encode(self._head))
+
+    def _delete_what_no_version_needs(self, changed: list[int]) -> None:
+        for number in changed:
+            oldest = min(version.bases[number] for version in self._head.versions)
+            for path in _slice(self.directory, number).iterdir():
+                kind, _, text = path.name.partition("-")
+                if kind == "delta" and int(text) < oldest:
+                    path.unlink()
+                elif kind == "base" and int(text) < oldest:
+                    for file in path.iterdir():
+                        file.unlink()
+                    path.rmdir()
+
+
+class SliceReader:
+    """A reader: opens slices at the version that it is told, from files that others share."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            self.settings = msgspec.json.decode((directory / "store.json").read_bytes(), type=Settings)
+        except FileNotFoundError:
+            raise CorruptSnapshot(f"{directory} holds no subscriptions: store.json is missing") from None
+
+    def head(self) -> Head:
+        return msgspec.json.decode((self.directory / "head.json").read_bytes(), type=Head)
+
+    def version(self, number: int | None = None) -> Version:
+        """The latest version, or the one with this number."""
+        versions = self.head().versions
+        if number is None:
+            return versions[-1]
+        for version in versions:
+            if version.number == number:
+                return version
+        raise InvalidValue(
+            f"version {number} is not kept any more; {self.directory} holds {versions[0].number} to {versions[-1].number}"
+        )
+
+    def matcher(self, number: int, version: Version, known: Any = None) -> Any:
+        """Slice `number` at a version: `known` brought forward if that is possible, else opened from files."""
+        wanted, base = version.slices[number], version.bases[number]
+        if known is None or not base <= known.version <= wanted:
+            known = MATCHERS[self.settings.scheme].open(_base(self.directory, number, base))
+        while known.version < wanted:
+            known.apply(_delta(self.directory, number, known.version).read_bytes())
+        return known
+
+
+def _small_delta(matcher: Any, before: int) -> bytes | None:
+    """The change since a version, unless opening the slice anew costs a reader less than applying it."""
+    try:
+        delta: bytes = matcher.delta(since=before)
+    except InvalidValue:  # more than the change log keeps
+        return None
+    return delta if len(delta) <= DELTA_BYTES_MAX else None
+
+
+def _slice(directory: Path, number: int) -> Path:
+    return directory / f"slice-{number:04d}"
+
+
+def _base(directory: Path, number: int, version: int) -> Path:
+    return _slice(directory, number) / f"base-{version:010d}"
+
+
+def _delta(directory: Path, number: int, version: int) -> Path:
+    return _slice(directory, number) / f"delta-{version:010d}"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(path.name + ".partial")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)

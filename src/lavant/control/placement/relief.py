@@ -1,0 +1,55 @@
+"""Relief of overloaded hosts: the two steps of e-StreamHub's Section V, select and place.
+
+Both rules use it. Against a violated global maximum, every host above the target gives slices away and receives at most
+up to the target; against a violated local maximum, only the overloaded hosts give, and others receive up to the local
+maximum.
+
+Deviation: the largest slice of a host stays if it alone exceeds the target. Moving it would move the overload; instead
+the others leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lavant.control.placement.bins import Bins
+from lavant.control.placement.packing import pack
+from lavant.control.placement.plans import Wish, hold, make_plan
+from lavant.control.placement.selection import select_slices
+from lavant.control.placement.values import HostId, Plan
+from lavant.control.placement.view import LoadView, SliceLoad
+
+
+def relieve(
+    view: LoadView, givers: Sequence[HostId], receivers: Sequence[HostId], *, cpu_max: float, reason: str
+) -> Plan:
+    """Bring the givers down to the target, with receivers of at most `cpu_max` each, or new hosts."""
+    figures = {"target_cpu": view.config.rules.target, "receiver_cpu_max": cpu_max}
+    moving = [load for host in givers for load in leaving(view, host)]
+    if not moving:
+        return hold(view, reason=f"{reason}; {_nothing_to_move(view, givers)}", figures=figures)
+    bins = Bins(view)
+    packing = pack(view, bins, moving, cpu_max=cpu_max, hosts=receivers)
+    wish = Wish(bins.host_of, added=packing.added)
+    return make_plan(view, wish, reason=reason + packing.shortcomings(view), figures=figures)
+
+
+def leaving(view: LoadView, host: HostId) -> tuple[SliceLoad, ...]:
+    """The slices that bring a host down to the target, with the least state."""
+    target = view.config.rules.target
+    slices = view.on_host[host]
+    largest = max(slices, key=lambda load: (load.cpu, load.id), default=None)
+    if largest is not None and largest.cpu > target:
+        slices = tuple(load for load in slices if load is not largest)
+    return select_slices(slices, view.host_cpu[host] - target)
+
+
+def _nothing_to_move(view: LoadView, givers: Sequence[HostId]) -> str:
+    alone = [view.on_host[host][0] for host in givers if len(view.on_host[host]) == 1]
+    if not alone:
+        return "moving slices would not lower it"
+    largest = max(alone, key=lambda load: (load.cpu, load.id))
+    return (
+        f"slice {largest.id} alone takes {largest.cpu:.0%} of {largest.host}, and a slice cannot be divided: "
+        f"give operator {largest.operator} more slices or larger hosts"
+    )

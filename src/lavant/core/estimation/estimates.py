@@ -1,0 +1,123 @@
+"""The figures of one window, made of its sums: rates, variabilities, failures, percentiles.
+
+For n values with sum S and sum of squares Q the squared coefficient of variation, variance over squared mean, is
+n (nQ − S²) / ((n − 1) S²), with the sample variance (n − 1). Numerator and denominator are integers, and Python divides
+integers with one rounding, so a figure is the double nearest to the true value, even where nQ − S² cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pyarrow as pa
+
+from lavant.core.estimation.buckets import middle_of
+from lavant.core.estimation.sums import WindowSums
+
+
+class WindowEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured in [window_start_ms, window_end_ms) for a job type at a topic.
+
+    None is "not enough rows to say": no service, fewer than two gaps between arrivals. A job type of "*" is all of
+    them. A window without any row has no estimate: its arrival rate is 0.
+    """
+
+    window_start_ms: int
+    window_end_ms: int
+    job_type: str
+    topic: str
+    rows: int
+    arrivals: int
+    arrival_rate_per_s: float
+    """Arrivals over the length of the window."""
+    arrival_scv: float | None
+    """Squared coefficient of variation of the times between arrivals."""
+    services: int
+    services_failed: int
+    service_rate_per_s: float | None
+    """Services that one server does in a second, failed ones included: they keep it busy as well."""
+    service_scv: float | None
+    failure_probability: float | None
+    responses: int
+    responses_failed: int
+    response_p50_ms: float | None
+    """Percentiles of responses that did not fail; at most 1/128 from the exact ones."""
+    response_p95_ms: float | None
+    response_p99_ms: float | None
+    matches: int
+    matching_rate: float | None
+    """Matches for each pair of a publication and a subscription."""
+
+
+_NULLABLE = (
+    *("arrival_scv", "service_rate_per_s", "service_scv", "failure_probability", "matching_rate"),
+    *("response_p50_ms", "response_p95_ms", "response_p99_ms"),
+)
+
+
+def _arrow_type(name: str) -> pa.DataType:
+    if name in ("job_type", "topic"):
+        return pa.string()
+    return pa.float64() if name in (*_NULLABLE, "arrival_rate_per_s") else pa.int64()
+
+
+ESTIMATE_SCHEMA = pa.schema(
+    [pa.field(name, _arrow_type(name), nullable=name in _NULLABLE) for name in WindowEstimate.__struct_fields__]
+)
+
+
+def estimate(sums: WindowSums, *, window_ms: int) -> WindowEstimate:
+    """The figures of a window's sums.
+
+    >>> sums = WindowSums(window_start_us=0, job_type="", topic="A", rows=3, arrivals=3, arrival_span_us=30,
+    ...                   gap_us2_sum=500)
+    >>> figures = estimate(sums, window_ms=1000)
+    >>> figures.arrival_rate_per_s, round(figures.arrival_scv, 4)
+    (3.0, 0.2222)
+    """
+    start_ms = sums.window_start_us // 1000
+    return WindowEstimate(
+        window_start_ms=start_ms,
+        window_end_ms=start_ms + window_ms,
+        job_type=sums.job_type,
+        topic=sums.topic,
+        rows=sums.rows,
+        arrivals=sums.arrivals,
+        arrival_rate_per_s=sums.arrivals * 1000 / window_ms,
+        arrival_scv=_scv(sums.arrivals - 1, sums.arrival_span_us, sums.gap_us2_sum),
+        services=sums.services,
+        services_failed=sums.services_failed,
+        service_rate_per_s=_ratio(sums.services * 1_000_000, sums.service_us_sum),
+        service_scv=_scv(sums.services, sums.service_us_sum, sums.service_us2_sum),
+        failure_probability=_ratio(sums.services_failed, sums.services),
+        responses=sums.responses,
+        responses_failed=sums.responses_failed,
+        response_p50_ms=_milliseconds(sums.response_p50_bucket),
+        response_p95_ms=_milliseconds(sums.response_p95_bucket),
+        response_p99_ms=_milliseconds(sums.response_p99_bucket),
+        matches=sums.matches,
+        matching_rate=_ratio(sums.matches, sums.tests),
+    )
+
+
+def estimate_batch(estimates: Sequence[WindowEstimate]) -> pa.RecordBatch:
+    """Estimates by column, ready for a Parquet file."""
+    columns = [
+        pa.array([getattr(estimate, field.name) for estimate in estimates], field.type) for field in ESTIMATE_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ESTIMATE_SCHEMA)
+
+
+def _scv(count: int, total: int, square_total: int) -> float | None:
+    if count < 2 or total == 0:
+        return None
+    return count * (count * square_total - total * total) / ((count - 1) * total * total)
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _milliseconds(bucket: int | None) -> float | None:
+    return None if bucket is None else middle_of(bucket) / 1000

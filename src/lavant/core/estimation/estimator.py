@@ -1,0 +1,162 @@
+"""The embedded estimator: telemetry goes in, estimates of closed windows come out.
+
+    observe(batch) ──► rows of open windows are added,     close(watermark) ──► windows that end at or before the
+                       rows of closed windows are late:                         watermark are closed for good, and
+                       counted and dropped                                      their estimates returned
+
+A row is late when its window has been closed before its batch came; being older than the watermark alone does not make
+it late. That is also Spark's rule: a micro-batch first drops rows of windows that the batches before it have closed,
+then closes windows by the watermark that those batches have set. Calling `close(estimator.watermark_ms)` after each
+`observe` is what Spark does when it has time for an empty micro-batch after each one with rows.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+import pyarrow as pa
+
+from lavant.core.errors import CorruptSnapshot, LimitExceeded
+from lavant.core.estimation.columns import Key, columns_of, groups
+from lavant.core.estimation.config import EstimationConfig
+from lavant.core.estimation.estimates import WindowEstimate, estimate
+from lavant.core.estimation.window import OpenWindow, SavedWindow
+from lavant.core.telemetry import checked_telemetry
+
+_SNAPSHOT_VERSION = 1
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a batch, or of all of them: rows taken or late, and how many windows × keys the late ones had.
+
+    `late_groups` is the figure that Spark counts as `numRowsDroppedByWatermark`: it drops groups, not rows.
+    """
+
+    rows: int = 0
+    late_rows: int = 0
+    late_groups: int = 0
+
+
+class Estimator:
+    """Windowed estimates of rates, variabilities, failures and percentiles.
+
+    >>> from lavant.core.telemetry import Kind, Observation, telemetry_batch
+    >>> estimator = Estimator(EstimationConfig(window_ms=1000, lateness_ms=0, topics_overall=False))
+    >>> times_us = (0, 100_000, 300_000, 1_000_000)
+    >>> rows = [Observation(time_us=t, kind=Kind.ARRIVAL, topic="A", publications=1) for t in times_us]
+    >>> estimator.observe(telemetry_batch(rows))
+    Observed(rows=4, late_rows=0, late_groups=0)
+    >>> [(e.topic, e.arrivals, e.arrival_rate_per_s) for e in estimator.close(estimator.watermark_ms)]
+    [('A', 3, 3.0)]
+    """
+
+    def __init__(self, config: EstimationConfig) -> None:
+        self.config = config
+        self.total = Observed()
+        self._open: dict[Key, OpenWindow] = {}
+        self._newest_us = 0
+        self._closed_ms = 0
+
+    @property
+    def watermark_ms(self) -> int:
+        """The newest row's time less the lateness, in whole milliseconds, as Spark has it."""
+        return max(self._newest_us // 1000 - self.config.lateness_ms, 0)
+
+    @property
+    def rows_open(self) -> int:
+        """Rows of open windows; with `topics_overall` each is there twice."""
+        return sum(window.rows for window in self._open.values())
+
+    def observe(self, batch: pa.RecordBatch) -> Observed:
+        """Take a batch of telemetry; says how much of it came too late. A batch is taken whole or refused whole."""
+        records = checked_telemetry(batch)
+        if records.num_rows == 0:
+            return Observed()
+        self._check_room(records.num_rows)
+        columns = columns_of(records)
+        window_us = self.config.window_ms * 1000
+        late = columns.time_us // window_us * window_us + window_us <= self._closed_ms * 1000
+        late_groups = 0
+        for key, rows in groups(records, window_us=window_us, topics_overall=self.config.topics_overall):
+            if late[rows[0]]:  # all rows of a group are of one window
+                late_groups += 1
+            else:
+                self._open.setdefault(key, OpenWindow()).add(columns.take(rows))
+        self._newest_us = max(self._newest_us, int(columns.time_us.max()))
+        return self._count(Observed(rows=records.num_rows, late_rows=int(late.sum()), late_groups=late_groups))
+
+    def close(self, watermark_ms: int) -> list[WindowEstimate]:
+        """Close all windows that end at or before the watermark; an older watermark than the last one closes nothing.
+
+        Estimates come by window, then job type, then topic.
+        """
+        self._closed_ms = max(self._closed_ms, watermark_ms)
+        window_us = self.config.window_ms * 1000
+        closing = sorted(key for key in self._open if key.window_start_us + window_us <= self._closed_ms * 1000)
+        return [
+            estimate(
+                self._open.pop(key).sums(window_start_us=key.window_start_us, job_type=key.job_type, topic=key.topic),
+                window_ms=self.config.window_ms,
+            )
+            for key in closing
+        ]
+
+    def snapshot(self) -> bytes:
+        """All that the estimator knows, for `restore`."""
+        saved = _Snapshot(
+            version=_SNAPSHOT_VERSION,
+            config=self.config,
+            total=self.total,
+            newest_us=self._newest_us,
+            closed_ms=self._closed_ms,
+            windows=[self._open[key].saved(**key._asdict()) for key in sorted(self._open)],
+        )
+        body = msgspec.msgpack.encode(saved)
+        return zlib.crc32(body).to_bytes(4, "big") + body
+
+    @classmethod
+    def restore(cls, snapshot: bytes) -> Estimator:
+        """The estimator that `snapshot` was taken of."""
+        checksum, body = snapshot[:4], snapshot[4:]
+        if len(checksum) < 4 or zlib.crc32(body).to_bytes(4, "big") != checksum:
+            raise CorruptSnapshot(f"a snapshot of an estimator ({len(snapshot)} bytes) is damaged; start without it")
+        try:
+            saved = msgspec.msgpack.decode(body, type=_Snapshot)
+        except msgspec.MsgspecError as error:
+            raise CorruptSnapshot(f"a snapshot of an estimator is of another format: {error}") from None
+        if saved.version != _SNAPSHOT_VERSION:
+            raise CorruptSnapshot(
+                f"a snapshot of an estimator is of version {saved.version}, expected {_SNAPSHOT_VERSION}"
+            )
+        estimator = cls(saved.config)
+        estimator.total = saved.total
+        estimator._newest_us, estimator._closed_ms = saved.newest_us, saved.closed_ms
+        for window in saved.windows:
+            key = Key(window.window_start_us, window.job_type, window.topic)
+            estimator._open[key] = OpenWindow.of_saved(window)
+        return estimator
+
+    def _check_room(self, rows: int) -> None:
+        if self.rows_open + rows > self.config.rows_open_max:
+            raise LimitExceeded(
+                f"open windows hold {self.rows_open} rows and {rows} more came, at most {self.config.rows_open_max} "
+                "are allowed; close windows more often, shorten window_ms or lateness_ms, or raise rows_open_max"
+            )
+
+    def _count(self, observed: Observed) -> Observed:
+        self.total = Observed(
+            rows=self.total.rows + observed.rows,
+            late_rows=self.total.late_rows + observed.late_rows,
+            late_groups=self.total.late_groups + observed.late_groups,
+        )
+        return observed
+
+
+class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    config: EstimationConfig
+    total: Observed
+    newest_us: int
+    closed_ms: int
+    windows: list[SavedWindow]

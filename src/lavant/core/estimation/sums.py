@@ -1,0 +1,58 @@
+"""What a window's rows are reduced to: integers, so that neither order nor partitions show in the figures."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+
+class WindowSums(msgspec.Struct, frozen=True, kw_only=True):
+    """The sufficient statistics of one window, job type and topic.
+
+    Gaps are those between arrivals inside the window, sorted by time; the gap that crosses a border belongs to no
+    window. Of `arrivals` publications there are `arrivals - 1` gaps, of which those at the same instant are 0.
+    """
+
+    window_start_us: int
+    job_type: str
+    topic: str
+    rows: int
+    arrivals: int = 0
+    arrival_span_us: int = 0
+    """From the first to the last arrival."""
+    gap_us2_sum: int = 0
+    services: int = 0
+    services_failed: int = 0
+    service_us_sum: int = 0
+    service_us2_sum: int = 0
+    responses: int = 0
+    responses_failed: int = 0
+    response_p50_bucket: int | None = None
+    response_p95_bucket: int | None = None
+    response_p99_bucket: int | None = None
+    tests: int = 0
+    """Publications × subscriptions, of each match."""
+    matches: int = 0
+
+
+PERCENTILES = (0.5, 0.95, 0.99)
+
+
+def gap_sums(times_us: NDArray[np.int64]) -> tuple[int, int]:
+    """The span of the times, in whatever order they are, and the sum of the squared gaps between them.
+
+    >>> gap_sums(np.array([10, 0, 30]))
+    (30, 500)
+    """
+    if times_us.size == 0:
+        return 0, 0
+    gaps = np.diff(np.sort(times_us))
+    return int(gaps.sum()), int(np.dot(gaps, gaps))
+
+
+def square_sum(values: NDArray[np.int64]) -> int:
+    """The sum of the squares, exactly, however large."""
+    if values.size and int(values.max()) ** 2 * values.size >= 2**63:
+        return sum(value * value for value in values.tolist())
+    return int(np.dot(values, values))

@@ -1,0 +1,113 @@
+"""Access, match and exit on DataFrames.
+
+    publications ─► AP: to every host ─► M: each host its slices ─► EP: one list a publication
+
+>>> matched = match(publications, "subscriptions", id="event_id")     # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from lavant.broker.slices import SliceReader
+from lavant.core.errors import InvalidValue
+from lavant.pipeline.probes import Probe
+from lavant.pipeline.sinks import NotificationSink
+from lavant.pipeline.slice_cache import store_version
+from lavant.pipeline.sources import LogSource, Placement
+from lavant.pipeline.stages import MATCHED_SQL, NOTIFIED_SQL, match_log, match_records, merge_hosts
+
+HOST, KEY = "@host", "@key"
+
+
+def match(
+    publications: DataFrame, subscriptions: str | Path, *, id: str | None = None, hosts: int | None = None
+) -> DataFrame:
+    """For each publication that matches anything: `key`, `id` and the `subscriptions` it matches.
+
+    `publications` has a column for each attribute, or `@point` for encrypted ones; batch or streaming. Column `id`
+    names the publications; it must be unique, and without it a batch DataFrame is numbered. `subscriptions` is a slice
+    store that all hosts reach. Rows that cannot be publications come out with the reason in `rejected`.
+
+    A streaming DataFrame follows changes of the store, each host at the start of its task; for batches that see one
+    version everywhere, read the publications from the log (`match_log_stream`).
+    """
+    if id is None and publications.isStreaming:
+        raise InvalidValue("a streaming DataFrame needs `id`, the column that names its publications")
+    if id is not None and id not in publications.columns:
+        raise InvalidValue(f"there is no column {id!r} for the ids; the columns are {', '.join(publications.columns)}")
+    store = str(Path(subscriptions).absolute())
+    slices = SliceReader(Path(store)).settings.slices
+    spark = publications.sparkSession
+    count = hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism)
+    placement = Placement.even(slices, count)
+    count = len(placement.hosts)
+    version = None if publications.isStreaming else store_version(store).number
+    key = sf.xxhash64(sf.col(f"`{id}`")) if id is not None else sf.monotonically_increasing_id()
+    keyed = publications.withColumn(KEY, key)
+    exploded = keyed.withColumn(HOST, sf.explode(sf.array(*(sf.lit(host) for host in range(count)))))
+    matched = exploded.repartitionById(count, sf.col(f"`{HOST}`")).mapInArrow(
+        _match_columns(store, version, placement, id), MATCHED_SQL
+    )
+    return exit_point(matched, count)
+
+
+def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **options: str) -> DataFrame:
+    """The stream of notifications for a publication log; options are those of `LogSource`."""
+    register(spark)
+    references = (
+        spark.readStream.format(LogSource.name())
+        .option("log", str(log.absolute()))
+        .option("store", str(subscriptions.absolute()))
+        .options(**options)
+        .load()
+    )
+    return exit_point(references.mapInArrow(match_log, MATCHED_SQL), 1)
+
+
+def exit_point(matched: DataFrame, partitions: int) -> DataFrame:
+    """EP: one row for each publication, from the rows of all hosts."""
+    slot = sf.pmod(sf.col("key"), sf.lit(partitions)).cast("int")
+    return matched.repartitionById(partitions, slot).mapInArrow(merge_hosts, NOTIFIED_SQL)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the log source and the notification sink known to a session."""
+    spark.dataSource.register(LogSource)
+    spark.dataSource.register(NotificationSink)
+
+
+def _match_columns(
+    store: str, version: int | None, placement: Placement, id: str | None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """M on columns: the partition is the host's, as its rows say."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pinned = store_version(store, version)
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            host = batch.column(HOST)[0].as_py()
+            numbers = list(placement.hosts[host])
+            keys = batch.column(KEY).to_numpy()
+            records = _publication_columns(batch, id)
+            probes = [Probe(host=host, slice=number) for number in numbers]
+            yield match_records(store, pinned, numbers, records, np.asarray(keys), probes, report_rejected=host == 0)
+
+    return run
+
+
+def _publication_columns(batch: pa.RecordBatch, id: str | None) -> pa.RecordBatch:
+    """Without our own columns, and with the user's id where the matchers' batches carry it."""
+    names = [name for name in batch.schema.names if name not in (HOST, KEY)]
+    columns = [batch.column(name) for name in names]
+    if id is not None:
+        names.append("@id")
+        columns.append(batch.column(id).cast(pa.string()))
+    return pa.RecordBatch.from_arrays(columns, names=names)

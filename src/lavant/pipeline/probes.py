@@ -1,0 +1,45 @@
+"""What a match task measured of each of its slices, for the manager."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+
+class Probe(msgspec.Struct):
+    """Of one slice on one host in one batch."""
+
+    host: int
+    slice: int
+    cpu_s: float = 0.0
+    publications: int = 0
+    matches: int = 0
+    memory_bytes: int = 0
+    time_ms: int = 0
+
+    def add(self, *, cpu_s: float, publications: int, matches: int, memory_bytes: int) -> None:
+        self.cpu_s += cpu_s
+        self.publications += publications
+        self.matches += matches
+        self.memory_bytes = memory_bytes
+
+
+def write_probes(directory: str, batch: int, probes: list[Probe]) -> None:
+    """One small file a task, renamed into place; a repeated task replaces its own."""
+    if not probes:
+        return
+    path = Path(directory) / f"{batch:020d}-{probes[0].host:04d}.json"
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_bytes(msgspec.json.encode(probes))
+    temporary.replace(path)
+
+
+def take_probes(directory: Path) -> list[Probe]:
+    """All probes since the last time, oldest batch first; their files are gone then."""
+    taken: list[Probe] = []
+    for path in sorted(directory.glob("*.json")):
+        taken += msgspec.json.decode(path.read_bytes(), type=list[Probe])
+        path.unlink()
+    return taken

@@ -1,0 +1,105 @@
+"""Notifications into files, each batch once.
+
+    notifications/
+      batch-0000000007.json        the batch's files; written last, and never replaced
+      part-….parquet               rows: key, id, subscriptions, rejected
+
+What a task writes counts only once a manifest names it. A batch that is repeated after a failure finds the manifest of
+its first success and drops what it wrote again, so nobody is notified twice.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from lavant.broker.matching.container import sync_directory
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    batch: int
+    files: tuple[str, ...]
+    rows: int
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    file: str
+    rows: int
+
+
+class NotificationSink(DataSource):
+    """Options: `path`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "lavant_notifications"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NotificationWriter:  # noqa: N802 - Spark's name
+        return NotificationWriter(self.options)
+
+
+class NotificationWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._path = options["path"]
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In each task: one file, synced, under a name that nobody else uses."""
+        batches = [batch for batch in iterator if batch.num_rows]
+        if not batches:
+            return Written("", 0)
+        directory = Path(self._path)
+        directory.mkdir(parents=True, exist_ok=True)
+        name = f"part-{uuid.uuid4().hex}.parquet"
+        table = pa.Table.from_batches(batches)
+        with (directory / name).open("wb") as file:
+            pq.write_table(table, file, compression="lz4")
+            file.flush()
+            os.fsync(file.fileno())
+        return Written(name, table.num_rows)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """In the driver: the manifest makes the files count, unless an earlier try of this batch has done so."""
+        directory = Path(self._path)
+        directory.mkdir(parents=True, exist_ok=True)
+        written = [message for message in messages if message is not None and message.file]
+        manifest = directory / f"batch-{batchId:010d}.json"
+        if manifest.exists():
+            _delete(directory, written)
+            return
+        content = Manifest(batchId, tuple(m.file for m in written), sum(m.rows for m in written))
+        temporary = manifest.with_suffix(".partial")
+        with temporary.open("wb") as file:
+            file.write(msgspec.json.encode(content))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(manifest)
+        sync_directory(directory)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        _delete(Path(self._path), [message for message in messages if message is not None and message.file])
+
+
+def read_notifications(path: Path) -> pa.Table:
+    """Everything that was notified, in the order of the batches."""
+    files = [
+        path / name
+        for manifest in sorted(path.glob("batch-*.json"))
+        for name in msgspec.json.decode(manifest.read_bytes(), type=Manifest).files
+    ]
+    return pa.concat_tables([pq.read_table(file) for file in files]) if files else pa.table({})
+
+
+def _delete(directory: Path, written: list[Any]) -> None:
+    for message in written:
+        (directory / message.file).unlink(missing_ok=True)

@@ -1,0 +1,129 @@
+"""The publication log as a Spark source: access (AP) without a shuffle.
+
+A micro-batch is a stretch of the log. Every host gets one task, with a row that says what to do: which stretch, which
+slices, which version of the subscriptions. The publications themselves do not pass through Spark: each host reads them
+from the log. Version and placement are taken once for each batch, by the driver, so all tasks of a batch agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from lavant.broker.log import LogReader
+from lavant.broker.slices import SliceReader
+from lavant.core.errors import InvalidValue
+
+REFERENCE_SQL = (
+    "log string, store string, version bigint, host int, slices string, start bigint, end bigint, probes string"
+)
+BATCH_ROWS_MAX = 8192
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Which slices each host matches."""
+
+    hosts: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def even(cls, slices: int, hosts: int) -> Placement:
+        """Slices dealt out in turn."""
+        if hosts < 1:
+            raise InvalidValue(f"there must be at least one host, got {hosts}")
+        return cls(tuple(tuple(range(host, slices, hosts)) for host in range(min(hosts, slices))))
+
+
+class Reference(NamedTuple):
+    """A host's part of a batch."""
+
+    log: str
+    store: str
+    version: int
+    host: int
+    slices: str
+    start: int
+    end: int
+    probes: str
+
+
+class ReferencePartition(InputPartition):
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(tuple(reference))
+
+
+class LogSource(DataSource):
+    """Options: `log`, `store`; `hosts` or `placement` (a file that the manager replaces); `rowsMax`, `probes`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "lavant_log"
+
+    def schema(self) -> str:
+        return REFERENCE_SQL
+
+    def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 - Spark's name
+        return LogStreamReader(self.options)
+
+
+class LogStreamReader(DataSourceStreamReader):
+    """Runs in the driver, but for `read`, which runs in each host's task."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._log = options["log"]
+        self._store = options["store"]
+        self._hosts = int(options.get("hosts", "1"))
+        self._placement = options.get("placement")
+        self._rows_max = int(options.get("rowsMax", str(BATCH_ROWS_MAX)))
+        self._start = int(options.get("startingOffset", "0"))
+        self._probes = options.get("probes", "")
+        self._reader: LogReader | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return {"offset": self._start}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadMaxRows(self._rows_max)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        if self._reader is None:
+            self._reader = LogReader(Path(self._log))
+        end = self._reader.end()
+        if not isinstance(limit, ReadAllAvailable):
+            end = min(end, start["offset"] + limit.max_rows)  # type: ignore[attr-defined]
+        return {"offset": max(end, start["offset"])}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start["offset"] == end["offset"]:
+            return []
+        store = SliceReader(Path(self._store))
+        version = store.version().number
+        placement = self._current_placement(store.settings.slices)
+        return [
+            ReferencePartition(
+                Reference(
+                    self._log,
+                    self._store,
+                    version,
+                    host,
+                    ",".join(map(str, slices)),
+                    start["offset"],
+                    end["offset"],
+                    self._probes,
+                )
+            )
+            for host, slices in enumerate(placement.hosts)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        yield partition.value
+
+    def _current_placement(self, slices: int) -> Placement:
+        if self._placement is None:
+            return Placement.even(slices, self._hosts)
+        return msgspec.json.decode(Path(self._placement).read_bytes(), type=Placement)
