@@ -3,7 +3,8 @@
 >>> import lavant
 >>> matcher = lavant.PlainMatcher()
 >>> matcher.add([1, 2], ["symbol = 'YHOO' and volume > 300000", "price < 10 or symbol like 'I%'"])
->>> quotes = lavant.PublicationBatch.from_dicts([{"symbol": "YHOO", "volume": 300001}, {"symbol": "IBM", "price": 121.5}])
+>>> rows = [{"symbol": "YHOO", "volume": 300001}, {"symbol": "IBM", "price": 121.5}]
+>>> quotes = lavant.PublicationBatch.from_dicts(rows)
 >>> [matcher.match(quotes).of(i).tolist() for i in range(len(quotes))]
 [[1], [2]]
 """

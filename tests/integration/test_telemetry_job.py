@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from lavant.core.estimation import (
 )
 from lavant.core.telemetry import DURATION_US_MAX, Kind, Observation, Outcome, checked_telemetry, telemetry_batch
 from lavant.pipeline.jobs.telemetry import TelemetryJobConfig, late_groups, run, run_history
+from lavant.pipeline.session import spark_session
 
 CONFIG = EstimationConfig(window_ms=1000, lateness_ms=500)
 START_US = 1_700_000_000_000_000
@@ -33,19 +33,11 @@ KEYS = [("order", "A"), ("order", "B"), ("return", "A"), ("", "")]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers take whichever python3 comes first
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("telemetry")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
+    shared = SparkSession.getActiveSession()
+    session = spark_session("local[2]", name="telemetry", spark_sql_shuffle_partitions="2")
     yield session
-    session.stop()
+    if shared is None:
+        session.stop()
 
 
 def observations(random: np.random.Generator, *, count: int, from_ms: int, to_ms: int) -> list[Observation]:

@@ -24,6 +24,8 @@ from lavant.pipeline.sources import LogSource, Placement
 from lavant.pipeline.stages import MATCHED_SQL, NOTIFIED_SQL, match_log, match_records, merge_hosts
 
 HOST, KEY = "@host", "@key"
+EXITS = 1
+"""Exits of a log's stream. One is enough: merging takes a few per cent of matching, and a task more costs 10 ms."""
 
 
 def match(
@@ -59,7 +61,7 @@ def match(
 
 
 def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **options: str) -> DataFrame:
-    """The stream of notifications for a publication log; options are those of `LogSource`."""
+    """What each host finds for the publications of a log, for `NotificationSink`; options are those of `LogSource`."""
     register(spark)
     references = (
         spark.readStream.format(LogSource.name())
@@ -68,13 +70,17 @@ def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **opti
         .options(**options)
         .load()
     )
-    return exit_point(references.mapInArrow(match_log, MATCHED_SQL), 1)
+    return to_exits(references.mapInArrow(match_log, MATCHED_SQL), EXITS)
+
+
+def to_exits(matched: DataFrame, exits: int) -> DataFrame:
+    """All rows of a publication to the same exit."""
+    return matched.repartitionById(exits, sf.pmod(sf.col("key"), sf.lit(exits)).cast("int"))
 
 
 def exit_point(matched: DataFrame, partitions: int) -> DataFrame:
     """EP: one row for each publication, from the rows of all hosts."""
-    slot = sf.pmod(sf.col("key"), sf.lit(partitions)).cast("int")
-    return matched.repartitionById(partitions, slot).mapInArrow(merge_hosts, NOTIFIED_SQL)
+    return to_exits(matched, partitions).mapInArrow(merge_hosts, NOTIFIED_SQL)
 
 
 def register(spark: SparkSession) -> None:

@@ -35,6 +35,8 @@ SETTINGS = {
     # Plans of a few tasks gain nothing from being changed while they run.
     "spark.sql.adaptive.enabled": "false",
     "spark.locality.wait": "0s",
+    # Ids do not compress, and on one machine a shuffle stays in memory anyway.
+    "spark.shuffle.compress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     # Workers start with everything imported, and do not collect it as garbage at every task.
     "spark.python.daemon.module": "lavant.pipeline.daemon",
@@ -72,7 +74,9 @@ def check_java() -> None:
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"
-        raise MissingComponent(f"Spark needs Java {JAVA_VERSION_MIN} or newer, and there is no java {where}; install it")
+        raise MissingComponent(
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer, and there is no java {where}; install it"
+        )
     shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = java_version(shown)
     if version is None or version < JAVA_VERSION_MIN:

@@ -1,4 +1,4 @@
-"""Notifications into files, each batch once.
+"""Exit (EP) into files: the lists of all hosts for a publication become one notification, each batch once.
 
     notifications/
       batch-0000000007.json        the batch's files; written last, and never replaced
@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from lavant.broker.matching.container import sync_directory
+from lavant.pipeline.stages import merge_lists
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -54,19 +55,19 @@ class NotificationWriter(DataSourceStreamArrowWriter):
         self._path = options["path"]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In each task: one file, synced, under a name that nobody else uses."""
-        batches = [batch for batch in iterator if batch.num_rows]
-        if not batches:
+        """In each task, as exit point: one file, synced, under a name that nobody else uses."""
+        merged = merge_lists(iterator)
+        if merged is None:
             return Written("", 0)
         directory = Path(self._path)
         directory.mkdir(parents=True, exist_ok=True)
         name = f"part-{uuid.uuid4().hex}.parquet"
-        table = pa.Table.from_batches(batches)
         with (directory / name).open("wb") as file:
-            pq.write_table(table, file, compression="lz4")
+            # Ids hardly repeat within a file: a dictionary of them costs more than all the rest.
+            pq.write_table(pa.Table.from_batches([merged]), file, compression="lz4", use_dictionary=False)
             file.flush()
             os.fsync(file.fileno())
-        return Written(name, table.num_rows)
+        return Written(name, merged.num_rows)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver: the manifest makes the files count, unless an earlier try of this batch has done so."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from lavant.broker.log import LogReader
@@ -71,7 +71,7 @@ class LogSource(DataSource):
         return LogStreamReader(self.options)
 
 
-class LogStreamReader(DataSourceStreamReader):
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Runs in the driver, but for `read`, which runs in each host's task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -83,6 +83,10 @@ class LogStreamReader(DataSourceStreamReader):
         self._start = int(options.get("startingOffset", "0"))
         self._probes = options.get("probes", "")
         self._reader: LogReader | None = None
+        self._target: int | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._target = self._log_end()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return {"offset": self._start}
@@ -91,9 +95,7 @@ class LogStreamReader(DataSourceStreamReader):
         return ReadMaxRows(self._rows_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        if self._reader is None:
-            self._reader = LogReader(Path(self._log))
-        end = self._reader.end()
+        end = self._log_end()
         if not isinstance(limit, ReadAllAvailable):
             end = min(end, start["offset"] + limit.max_rows)  # type: ignore[attr-defined]
         return {"offset": max(end, start["offset"])}
@@ -122,6 +124,12 @@ class LogStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         yield partition.value
+
+    def _log_end(self) -> int:
+        if self._reader is None:
+            self._reader = LogReader(Path(self._log))
+        end = self._reader.end()
+        return end if self._target is None else min(end, self._target)
 
     def _current_placement(self, slices: int) -> Placement:
         if self._placement is None:

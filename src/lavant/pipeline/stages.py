@@ -94,9 +94,7 @@ def match_records(
     return pa.concat_batches([found, refused])
 
 
-def _matched_rows(
-    matches: Matches, rows: NDArray[np.int64], keys: NDArray[np.int64], ids: pa.Array
-) -> pa.RecordBatch:
+def _matched_rows(matches: Matches, rows: NDArray[np.int64], keys: NDArray[np.int64], ids: pa.Array) -> pa.RecordBatch:
     some = np.flatnonzero(np.diff(matches.offsets))
     ends = np.append(matches.offsets[some], matches.offsets[-1]) * 4
     data = pa.py_buffer(matches.ids)
@@ -114,33 +112,36 @@ def _matched_rows(
 
 
 def merge_hosts(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """EP for Spark, which has no unsigned integers."""
+    merged = merge_lists(batches)
+    if merged is not None:
+        lists = merged.column("subscriptions")
+        signed = pa.ListArray.from_arrays(lists.offsets, lists.values.cast(pa.int64()))
+        yield merged.set_column(2, "subscriptions", signed)
+
+
+def merge_lists(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch | None:
     """EP: the lists of all hosts for one publication become one list; refused publications pass through."""
     arrived = [batch for batch in batches if batch.num_rows]
     if not arrived:
-        return
-    table = pa.Table.from_batches(arrived).combine_chunks()
-    keys = table.column("key").to_numpy()
+        return None
+    rows = pa.concat_batches(arrived)
+    keys = rows.column("key").to_numpy()
     order = np.argsort(keys, kind="stable")
-    table = table.take(pa.array(order))
+    rows = rows.take(pa.array(order))
     keys = keys[order]
     first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    column = table.column("ids").combine_chunks()
-    column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-    ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1] // 4
-    buffer = column.buffers()[2]
-    ids = np.frombuffer(buffer, np.uint32)[ends[0] : ends[-1]] if buffer is not None else np.empty(0, np.uint32)
-    list_ends = np.append(ends[:-1][first], ends[-1]) - ends[0]
-    lists = pa.ListArray.from_arrays(pa.array(list_ends, pa.int32()), pa.array(ids.astype(np.int64)))
-    chosen = table.take(pa.array(first)).combine_chunks()
-    yield pa.RecordBatch.from_arrays(
-        [_only(chosen, "key"), _only(chosen, "id"), lists, _only(chosen, "rejected")],
+    # The lists of a publication lie side by side now, so one list from where its first begins holds them all.
+    column = rows.column("ids")
+    ends = np.frombuffer(column.buffers()[1], np.int32)[: len(column) + 1] // 4
+    data = column.buffers()[2]
+    ids = np.frombuffer(data, np.uint32) if data is not None else np.empty(0, np.uint32)
+    lists = pa.ListArray.from_arrays(pa.array(np.append(ends[:-1][first], ends[-1])), pa.array(ids[: ends[-1]]))
+    chosen = rows.take(pa.array(first))
+    return pa.RecordBatch.from_arrays(
+        [chosen.column("key"), chosen.column("id"), lists, chosen.column("rejected")],
         names=["key", "id", "subscriptions", "rejected"],
     )
-
-
-def _only(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _ids_of(records: pa.RecordBatch) -> pa.Array:

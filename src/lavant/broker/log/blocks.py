@@ -35,7 +35,7 @@ class Block(NamedTuple):
     position: int
     length: int
     first_offset: int
-    count: int
+    publications: int
     checksum: int
 
 
@@ -43,7 +43,7 @@ def encode_block(records: pa.RecordBatch, first_offset: int) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, records.schema) as stream:
         stream.write_batch(records)
-    body = sink.getvalue().to_pybytes()
+    body: bytes = sink.getvalue().to_pybytes()
     checksum = zlib.crc32(body, zlib.crc32(_CHECKED.pack(len(body), first_offset, records.num_rows)))
     return HEADER.pack(MAGIC, checksum, len(body), first_offset, records.num_rows) + body
 
@@ -53,7 +53,7 @@ def read_block(block: Block) -> pa.RecordBatch:
     with block.path.open("rb") as file:
         file.seek(block.position)
         body = file.read(block.length)
-    expected = zlib.crc32(body, zlib.crc32(_CHECKED.pack(block.length, block.first_offset, block.count)))
+    expected = zlib.crc32(body, zlib.crc32(_CHECKED.pack(block.length, block.first_offset, block.publications)))
     if len(body) != block.length or expected != block.checksum:
         raise CorruptSnapshot(
             f"{block.path} is damaged at byte {block.position} (publication {block.first_offset}): "

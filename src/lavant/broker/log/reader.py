@@ -31,11 +31,11 @@ class LogReader:
     def end(self) -> int:
         """The offset behind the last publication that is wholly there."""
         self._refresh()
-        return self._blocks[-1].first_offset + self._blocks[-1].count if self._blocks else 0
+        return self._blocks[-1].first_offset + self._blocks[-1].publications if self._blocks else 0
 
     def read(self, start: int, end: int) -> Iterator[Slab]:
         """The publications from `start` up to `end`."""
-        if end > (self._blocks[-1].first_offset + self._blocks[-1].count if self._blocks else 0):
+        if end > (self._blocks[-1].first_offset + self._blocks[-1].publications if self._blocks else 0):
             known = self.end()
             if end > known:
                 raise InvalidValue(f"the log {self._directory} ends at offset {known}, asked for {end}")
@@ -44,7 +44,7 @@ class LogReader:
             block = self._blocks[number]
             records = read_block(block)
             first = start - block.first_offset
-            count = min(end, block.first_offset + block.count) - start
+            count = min(end, block.first_offset + block.publications) - start
             yield Slab(start, records.slice(first, count))
             start += count
             number += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from io import BufferedWriter
 from pathlib import Path
 from typing import Self
 
@@ -63,13 +64,13 @@ class LogWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _new_file(self):  # type: ignore[no-untyped-def]
+    def _new_file(self) -> BufferedWriter:
         path = self._directory / file_name(self.end)
         file = path.open("ab")
         sync_directory(self._directory)
         return file
 
-    def _recover(self, path: Path):  # type: ignore[no-untyped-def]
+    def _recover(self, path: Path) -> BufferedWriter:
         """Open the last file behind its last whole block; what a crash left of a torn one is cut off."""
         self.end = int(path.stem)
         whole = 0
@@ -80,7 +81,7 @@ class LogWriter:
                 if block.position + block.length < path.stat().st_size:
                     raise
                 break
-            self.end = block.first_offset + block.count
+            self.end = block.first_offset + block.publications
             whole = block.position + block.length
         if whole < path.stat().st_size:
             os.truncate(path, whole)

@@ -1,7 +1,7 @@
 """The engines that find who wants a publication: one interface, three matchers."""
 
 from lavant.broker.matching.encrypted.matcher import EncryptedMatcher
-from lavant.broker.matching.interface import Matcher, Matches, MatcherStatistics
+from lavant.broker.matching.interface import Matcher, MatcherStatistics, Matches
 from lavant.broker.matching.plain.matcher import PlainMatcher
 from lavant.broker.matching.scan import ScanMatcher
 

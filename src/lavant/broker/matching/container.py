@@ -102,7 +102,10 @@ def unpack(
         raise CorruptSnapshot(f"{name} starts with {magic!r}, expected {MAGIC!r}: another format or version")
     if zlib.crc32(header_bytes) != checksum:
         raise CorruptSnapshot(f"{name} has a damaged header (checksum differs)")
-    header = msgspec.json.decode(bytes(header_bytes), type=_Header)
+    try:
+        header = msgspec.json.decode(bytes(header_bytes), type=_Header)
+    except msgspec.DecodeError as error:
+        raise CorruptSnapshot(f"{name} has a header of another format or version: {error}") from None
     start = _PREFIX.size + header_length
     arrays: dict[str, NDArray[Any]] = {}
     for entry in header.entries:

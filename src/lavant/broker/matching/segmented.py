@@ -146,8 +146,8 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
 
     @classmethod
     @abstractmethod
-    def _segment_from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> Segment[BatchT]:
-        """The segment that was written, on memory-mapped arrays."""
+    def _segment_from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays, filters: FiltersT) -> Segment[BatchT]:
+        """The segment that was written, on memory-mapped arrays, and the filters it was built of."""
 
     @classmethod
     @abstractmethod
@@ -305,8 +305,8 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         matcher = cls()
         segments: list[Placed[FiltersT, BatchT]] = []
         for part in parts:
-            segment = cls._segment_from_arrays(part.meta["index"], _below("index.", part.arrays))
             filters = cls._filters_type().from_arrays(part.meta["filters"], _below("filters.", part.arrays))
+            segment = cls._segment_from_arrays(part.meta["index"], _below("index.", part.arrays), filters)
             dead = part.state["dead"]
             segments.append(
                 Placed(

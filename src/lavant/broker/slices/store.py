@@ -205,7 +205,8 @@ class SliceReader:
             if version.number == number:
                 return version
         raise InvalidValue(
-            f"version {number} is not kept any more; {self.directory} holds {versions[0].number} to {versions[-1].number}"
+            f"version {number} is not kept any more; {self.directory} holds "
+            f"{versions[0].number} to {versions[-1].number}"
         )
 
     def matcher(self, number: int, version: Version, known: Any = None) -> Any:

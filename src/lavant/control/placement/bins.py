@@ -75,6 +75,10 @@ class Bins:
     def first_fit(self, load: SliceLoad, hosts: Iterable[HostId], cpu_max: float) -> HostId | None:
         return next((host for host in hosts if self.fits(load, host, cpu_max)), None)
 
+    def fullest(self, load: SliceLoad, hosts: Iterable[HostId], cpu_max: float) -> HostId | None:
+        fitting = [host for host in hosts if self.fits(load, host, cpu_max)]
+        return min(fitting, key=lambda host: (-self.cpu(host), host), default=None)
+
     def least_loaded(self, load: SliceLoad, hosts: Iterable[HostId], cpu_max: float) -> HostId | None:
         fitting = [host for host in hosts if self.fits(load, host, cpu_max)]
         return min(fitting, key=lambda host: (self.cpu(host), host), default=None)

@@ -80,8 +80,13 @@ class ForecastConfig(msgspec.Struct, frozen=True, kw_only=True):
     far_lead_ms: int = 150_000
     average: Band = Band(0.40, 0.62)
     host: Band = Band(0.28, 0.72)
+    grow_target: float = 0.50
     shrink_target: float = 0.58
+    shrink_host_max: float = 0.66
     spread: float = 0.08
+    fill_low: float = 0.30
+    fill_high: float = 0.56
+    trend_errors: float = 1.5
     rest_ms: int = 90_000
     look_back_ms: int = 60_000
     growth_max: float = 1.4
@@ -94,6 +99,9 @@ class ForecastConfig(msgspec.Struct, frozen=True, kw_only=True):
             _require_positive(f"forecast {name}", getattr(self, name))
         for name in ("rest_ms", "move_cost", "state_cost_per_gib"):
             _require_not_negative(f"forecast {name}", getattr(self, name))
+        for name in ("growth_max", "saturated_factor"):
+            if not getattr(self, name) >= 1:
+                raise InvalidValue(f"forecast {name} must be 1 or more, got {getattr(self, name)}")
         if self.far_lead_ms < self.lead_ms:
             raise InvalidValue(f"forecast far_lead_ms must be at least lead_ms {self.lead_ms}, got {self.far_lead_ms}")
 

@@ -1,10 +1,10 @@
 """Evening out: few, cheap moves and swaps that bring all hosts near to the average.
 
 The imbalance is the sum of squared loads. Moving CPU c from a host with load a to one with load b lowers it by
-2c(a − b − c); a swap of two slices counts with the difference of their CPU. What a change costs, a fixed part for each move
-and one for its state, is in the same unit. The best change (gain − cost) is made, again and again, until all hosts are
-within `spread` of the average or no change is worth its cost. Large slices come first by themselves, as in LPT
-scheduling, since they gain the most.
+2c(a − b − c); a swap of two slices counts with the difference of their CPU. What a change costs, a fixed part for each
+move and one for its state, is in the same unit. The best change (gain − cost) is made, again and again, until all
+hosts are even enough or no change is worth its cost. Large slices come first by themselves, as in LPT scheduling,
+since they gain the most.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ def move_cost(config: ForecastConfig, load: SliceLoad) -> float:
     return config.move_cost + config.state_cost_per_gib * load.memory_bytes / 1024**3
 
 
-def even_out(bins: Bins, hosts: Sequence[HostId], config: ForecastConfig) -> None:
-    """Move slices among `hosts` until they are even enough."""
+def even_out(bins: Bins, hosts: Sequence[HostId], config: ForecastConfig, *, low: float, high: float) -> None:
+    """Move slices among `hosts` until all are between `low` and `high` or, where the average leaves no room for that,
+    within `spread` of the average."""
     for _ in range(CHANGES_MAX):
         ranked = sorted(hosts, key=lambda host: (bins.cpu(host), host))
         average = math.fsum(map(bins.cpu, hosts)) / len(hosts)
-        if bins.cpu(ranked[-1]) <= average + config.spread and bins.cpu(ranked[0]) >= average - config.spread:
+        if bins.cpu(ranked[-1]) <= max(high, average + config.spread) and bins.cpu(ranked[0]) >= min(
+            low, average - config.spread
+        ):
             return
         best = max(_changes(bins, ranked, config), key=_rank, default=None)
         if best is None or best.worth <= 0:

@@ -42,7 +42,10 @@ class ForecastPolicy:
         trend = expected(view)
         if trend.highest_until(config.lead_ms) / hosts > config.average.high:
             return _grow(view, trend)
-        if _needed_to_shrink(view, trend) / hosts < config.average.low and not _has_just_grown(view):
+        idle = (
+            min(view.host_cpu.values()) < config.host.low or _needed_to_shrink(view, trend) / hosts < config.average.low
+        )
+        if idle and not _has_just_grown(view):
             plan = _shrink(view, trend)
             if plan is not None:
                 return plan
@@ -51,7 +54,12 @@ class ForecastPolicy:
 
 def expected(view: LoadView) -> Trend:
     """The trend of the total load, with what saturated hosts hide."""
-    trend = fit_trend(view.history, view.now_ms, half_life_ms=view.config.forecast.half_life_ms)
+    trend = fit_trend(
+        view.history,
+        view.now_ms,
+        half_life_ms=view.config.forecast.half_life_ms,
+        errors=view.config.forecast.trend_errors,
+    )
     saturated = math.fsum(cpu for cpu in view.host_cpu.values() if cpu >= SATURATED)
     hidden = saturated * (view.config.forecast.saturated_factor - 1)
     return Trend(level=trend.level + hidden, slope_per_s=trend.slope_per_s)
@@ -61,13 +69,13 @@ def _grow(view: LoadView, trend: Trend) -> Plan:
     config = view.config.forecast
     near, far = trend.highest_until(config.lead_ms), trend.highest_until(config.far_lead_ms)
     # A trend that lasts is worth a large step, but no more than doubling: the longer the lead, the less sure.
-    needed = min(far, config.growth_max * near) / view.config.rules.target
+    needed = min(far, config.growth_max * near) / config.grow_target
     wanted = max(len(view.hosts) + 1, math.ceil(needed))
     added = [view.new_host(n) for n in range(min(wanted - len(view.hosts), view.hosts_addable))]
     bins = Bins(view, cpu_factor=_factor(view, near))
     for host in added:
         bins.open(host)
-    even_out(bins, bins.hosts, config)
+    even_out(bins, bins.hosts, config, low=config.fill_low, high=config.fill_high)
     reason = (
         f"average CPU will be {near / len(view.hosts):.1%} in {config.lead_ms / 1000:g} s, "
         f"above {config.average.high:.0%}"
@@ -110,11 +118,13 @@ def _needed_to_shrink(view: LoadView, trend: Trend) -> float:
 
 
 def _emptied(view: LoadView, leaving: list[HostId]) -> Bins | None:
-    """The slices of these hosts each to the least loaded of the others, largest first; None if they do not fit."""
+    """The slices of these hosts to the fullest of the others with room, largest first; None if they do not fit.
+
+    Fullest, so that the hosts to go next stay those with few slices."""
     bins = Bins(view)
     staying = [host for host in view.hosts if host not in leaving]
     for load in by_falling_cpu(load for host in leaving for load in view.on_host[host]):
-        host = bins.least_loaded(load, staying, view.config.forecast.host.high)
+        host = bins.fullest(load, staying, view.config.forecast.shrink_host_max)
         if host is None:
             return None
         bins.take(load)
@@ -134,7 +144,7 @@ def _settle(view: LoadView, trend: Trend) -> Plan | None:
     if highest <= config.host.high and not too_low:
         return None
     bins = Bins(view, cpu_factor=factor)
-    even_out(bins, bins.hosts, config)
+    even_out(bins, bins.hosts, config, low=config.fill_low, high=config.fill_high)
     reason = (
         f"single hosts will have {lowest:.1%} to {highest:.1%} in {config.lead_ms / 1000:g} s, outside {config.host}"
     )

@@ -16,8 +16,10 @@ from lavant.control.placement.view import LoadView, SliceLoad
 
 
 class Packing(NamedTuple):
-    """The hosts that were opened, the slices that had to go to a fuller host than wished, and those that stay."""
+    """The result, the hosts that were opened, the slices that had to go to a fuller host than wished, and those that
+    stay."""
 
+    bins: Bins
     added: list[HostId]
     squeezed: list[SliceLoad]
     stuck: list[SliceLoad]
@@ -33,14 +35,29 @@ class Packing(NamedTuple):
         return "".join(f"; {part}" for part in parts)
 
 
-def pack(
-    view: LoadView, bins: Bins, moving: Sequence[SliceLoad], *, cpu_max: float, hosts: Sequence[HostId]
+def pack(view: LoadView, moving: Sequence[SliceLoad], *, cpu_max: float, hosts: Sequence[HostId]) -> Packing:
+    """Put the moving slices on `hosts` or new ones.
+
+    All leave their hosts before the first is placed, as in the paper. If one of them then finds no place, it has to go
+    back to a host that others may have filled meanwhile; so all is done again, one slice leaving at a time.
+    """
+    result = _packed(view, moving, cpu_max=cpu_max, hosts=hosts, at_once=True)
+    if result.squeezed or result.stuck:
+        result = _packed(view, moving, cpu_max=cpu_max, hosts=hosts, at_once=False)
+    return result
+
+
+def _packed(
+    view: LoadView, moving: Sequence[SliceLoad], *, cpu_max: float, hosts: Sequence[HostId], at_once: bool
 ) -> Packing:
-    """Take the moving slices off their hosts and put them on `hosts` or new ones; bins hold the result."""
-    result = Packing([], [], [])
-    for load in moving:
-        bins.take(load)
+    result = Packing(Bins(view), [], [], [])
+    bins = result.bins
+    if at_once:
+        for load in moving:
+            bins.take(load)
     for load in by_falling_cpu(moving):
+        if not at_once:
+            bins.take(load)
         others = [host for host in [*hosts, *result.added] if host != load.host]
         host = bins.first_fit(load, others, cpu_max)
         if host is None:

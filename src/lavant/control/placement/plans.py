@@ -41,12 +41,12 @@ def make_plan(view: LoadView, wish: Wish, *, reason: str, figures: Mapping[str, 
     if left_out:
         reason += f"; {len(left_out)} moves are left out, because each waits for the memory or network of another"
     after = len(view.hosts) + len(added) - len(released)
-    state_bytes = sum(load.memory_bytes for load in ordered)
+    state_bytes = float(sum(load.memory_bytes for load in ordered))
     decision = _decision(
         view,
         action=_action(added, released, moves),
         reason=reason,
-        figures={**figures, "hosts_after": after, "moves": len(moves), "state_bytes": state_bytes},
+        figures={**figures, "hosts_after": float(after), "moves": float(len(moves)), "state_bytes": state_bytes},
     )
     return Plan(decision=decision, hosts_added=added, hosts_released=released, moves=moves)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lavant.control.placement.bins import Bins
 from lavant.control.placement.packing import pack
 from lavant.control.placement.plans import Wish, hold, make_plan
 from lavant.control.placement.selection import select_slices
@@ -28,9 +27,8 @@ def relieve(
     moving = [load for host in givers for load in leaving(view, host)]
     if not moving:
         return hold(view, reason=f"{reason}; {_nothing_to_move(view, givers)}", figures=figures)
-    bins = Bins(view)
-    packing = pack(view, bins, moving, cpu_max=cpu_max, hosts=receivers)
-    wish = Wish(bins.host_of, added=packing.added)
+    packing = pack(view, moving, cpu_max=cpu_max, hosts=receivers)
+    wish = Wish(packing.bins.host_of, added=packing.added)
     return make_plan(view, wish, reason=reason + packing.shortcomings(view), figures=figures)
 
 

@@ -37,7 +37,7 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.at(0), self.at(lead_ms))
 
 
-def fit_trend(history: Sequence[TotalLoad], now_ms: int, *, half_life_ms: int) -> Trend:
+def fit_trend(history: Sequence[TotalLoad], now_ms: int, *, half_life_ms: int, errors: float = 1.0) -> Trend:
     """The trend at `now_ms`; flat at the mean while there are too few samples."""
     weights = [2.0 ** (-(now_ms - sample.time_ms) / half_life_ms) for sample in history]
     total = math.fsum(weights)
@@ -57,5 +57,5 @@ def fit_trend(history: Sequence[TotalLoad], now_ms: int, *, half_life_ms: int) -
     # Kish's effective number of samples, as the weights are not equal.
     effective = total**2 / math.fsum(w * w for w in weights)
     error = math.sqrt(residuals / spread / max(1.0, effective - 2))
-    slope = math.copysign(max(0.0, abs(slope) - error), slope)
+    slope = math.copysign(max(0.0, abs(slope) - errors * error), slope)
     return Trend(level=max(0.0, y_mean - slope * x_mean), slope_per_s=slope)

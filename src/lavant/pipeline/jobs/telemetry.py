@@ -35,10 +35,11 @@ from lavant.core.estimation.buckets import SIGNIFICANT_BITS
 from lavant.core.estimation.sums import PERCENTILES
 from lavant.core.telemetry import (
     ANY_JOB_TYPE,
-    COUNT_MAX,
     COUNTED,
     DURATION_US_MAX,
     NAME_LENGTH_MAX,
+    PUBLICATIONS_MAX,
+    SUBSCRIPTIONS_MAX,
     TELEMETRY_SCHEMA,
     TELEMETRY_VERSION,
     TIME_US_MAX,
@@ -91,8 +92,11 @@ def transform(telemetry: DataFrame, config: EstimationConfig) -> DataFrame:
 
 def run(spark: SparkSession, config: TelemetryJobConfig) -> StreamingQuery:
     """Start the stream: new Parquet files of `source` become Parquet files of estimates in `output`."""
+    session = spark.newSession()
+    # Without them a window would stay open until rows come after those that ended it.
+    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
     telemetry = (
-        spark.readStream.schema(spark_schema(TELEMETRY_SCHEMA))
+        session.readStream.schema(spark_schema(TELEMETRY_SCHEMA))
         .option("maxFilesPerTrigger", config.files_of_a_batch_max)
         .parquet(config.source)
     )
@@ -236,13 +240,13 @@ def _problems() -> list[tuple[str, Column]]:
         ("services and responses have a duration_us, other rows none", timed == duration_us.isNull()),
         (f"duration_us must lie between 0 and {DURATION_US_MAX}", ~duration_us.between(0, DURATION_US_MAX)),
         ("only services and responses fail", (outcome == str(Outcome.FAILED)) & ~timed),
-        (f"counts must lie between 0 and {COUNT_MAX}", ~publications.between(0, COUNT_MAX)),
-        (f"counts must lie between 0 and {COUNT_MAX}", ~subscriptions.between(0, COUNT_MAX)),
+        (f"publications must lie between 0 and {PUBLICATIONS_MAX}", ~publications.between(0, PUBLICATIONS_MAX)),
+        (f"subscriptions must lie between 0 and {SUBSCRIPTIONS_MAX}", ~subscriptions.between(0, SUBSCRIPTIONS_MAX)),
         ("arrivals and matches have publications, other rows none", counted == (publications == 0)),
         ("only matches have subscriptions", (subscriptions > 0) & (kind != str(Kind.MATCH))),
         (
             "matches must lie between 0 and publications × subscriptions",
-            (matches < 0) | (matches.cast("double") > publications.cast("double") * subscriptions.cast("double")),
+            (matches < 0) | (matches > publications * subscriptions),
         ),
         (f"job_type {ANY_JOB_TYPE!r} stands for all of them", sf.col("job_type") == ANY_JOB_TYPE),
         *(

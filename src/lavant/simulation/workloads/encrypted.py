@@ -1,8 +1,8 @@
 """Encrypted ranges over d attributes: the workload of e-StreamHub (section VI.B).
 
-There, d = 4 and a publication matches a subscription with a probability of 1 %. Attributes are uniform; a
-subscription has a range on each, all of the same width, chosen for the wanted probability. The key comes from the seed, which
-is good for experiments and for nothing else.
+There, d = 4 and a publication matches a subscription with a probability of 1 %. Attributes are uniform; a subscription
+has a range on each, all of the same width, chosen for the wanted probability. The key comes from the seed, which is
+good for experiments and for nothing else.
 """
 
 from __future__ import annotations

@@ -131,3 +131,8 @@ def test_filters_that_fix_other_values_are_not_compared(monkeypatch: pytest.Monk
     subscriptions.add(number(1000), parse("class = 'STOCK' and symbol = 'S7' and volume > 20"))
     assert subscriptions.children(number(7)) == (1000,)
     assert len(compared) <= 3
+
+
+def test_a_value_that_only_one_alternative_fixes_rules_nothing_out() -> None:
+    assert filled("x = 1 or y = 1", "x = 2 and y = 1").roots() == (1,)
+    assert filled("x = 2 and y = 1", "x = 1 or y = 1").roots() == (2,)

@@ -7,14 +7,13 @@ hardware likes.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from lavant.broker.matching.container import Arrays
 from lavant.broker.matching.encrypted.segment import EncryptedSegment
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.interface import Ids
-from lavant.broker.matching.segmented import Segment, SegmentedMatcher, State
+from lavant.broker.matching.segmented import Segment, SegmentedMatcher
 from lavant.core.errors import InvalidValue
 
 
@@ -28,8 +27,10 @@ class EncryptedMatcher(SegmentedMatcher[EncryptedFilters, EncryptedBatch]):
         return EncryptedSegment.build(ids, filters)
 
     @classmethod
-    def _segment_from_arrays(cls, meta: dict[str, Any], arrays: Arrays) -> Segment[EncryptedBatch]:
-        return EncryptedSegment.from_arrays(arrays)
+    def _segment_from_arrays(
+        cls, meta: dict[str, Any], arrays: Arrays, filters: EncryptedFilters
+    ) -> Segment[EncryptedBatch]:
+        return EncryptedSegment.from_arrays(arrays).with_filters(filters)
 
     @classmethod
     def _filters_type(cls) -> type[EncryptedFilters]:
@@ -37,18 +38,6 @@ class EncryptedMatcher(SegmentedMatcher[EncryptedFilters, EncryptedBatch]):
 
     def _batch_length(self, batch: EncryptedBatch) -> int:
         return len(batch)
-
-    @classmethod
-    def open(cls, directory: Path) -> Self:
-        """A matcher on a snapshot's memory-mapped arrays: nothing is read before it is needed."""
-        matcher = super().open(directory)
-        version, segments = matcher._state
-        joined = []
-        for placed in segments:
-            assert isinstance(placed.segment, EncryptedSegment)
-            joined.append(placed._replace(segment=placed.segment.with_filters(placed.filters)))
-        matcher._state = State(version, tuple(joined))
-        return matcher
 
     def _check(self, filters: EncryptedFilters) -> EncryptedFilters:
         filters.check_vectors()  # those of a delta were not looked at before

@@ -45,7 +45,7 @@ class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
         return PlainSegment.build(ids, filters)
 
     @classmethod
-    def _segment_from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> PlainSegment:
+    def _segment_from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays, filters: FilterTable) -> PlainSegment:
         return PlainSegment.from_arrays(meta, arrays)
 
     @classmethod

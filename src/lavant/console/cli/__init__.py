@@ -1,0 +1,35 @@
+"""`lavant …`: one file a command. Commands load what they need when they are called, so `--help` is quick."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from lavant.console.cli.demo import demo
+from lavant.console.cli.encrypt import encrypt, keygen
+from lavant.console.cli.explain import explain
+from lavant.console.cli.stream import stream
+from lavant.console.cli.sweep import sweep
+from lavant.core.errors import LavantError
+
+BAD_INPUT = 2
+
+commands = typer.Typer(
+    name="lavant",
+    help="Elastic publish/subscribe: match, stream, explain.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, stream, explain, keygen, encrypt, sweep):
+    commands.command()(command)
+
+
+def app() -> None:
+    """Run a command; an error of Lavant's own is one clear message and exit code 2, not a traceback."""
+    try:
+        commands()
+    except LavantError as error:
+        print(f"lavant: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)

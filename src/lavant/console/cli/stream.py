@@ -1,0 +1,63 @@
+"""`lavant stream`: publications against subscriptions on Spark."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Engine(StrEnum):
+    plain = "plain"
+    encrypted = "encrypted"
+
+
+def stream(
+    subscriptions: Annotated[Path, typer.Option(help="JSON lines or Parquet with id and filter, or a slice store")],
+    input: Annotated[Path, typer.Option(help="JSON lines or Parquet, a directory of them, or a publication log")],
+    output: Annotated[Path, typer.Option(help="directory for the notifications")],
+    engine: Annotated[Engine, typer.Option(help="filters in plain text or encrypted")] = Engine.plain,
+    master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
+    slices: Annotated[int, typer.Option(min=1, help="parts of the subscriptions")] = 16,
+    hosts: Annotated[int | None, typer.Option(min=1, help="match tasks a batch; all cores by default")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Match publications against subscriptions with Spark; started again after a failure, it goes on."""
+    import msgspec  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    from lavant.pipeline.session import spark_session  # noqa: PLC0415
+    from lavant.pipeline.stream import stream as run  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting Spark", total=None)
+        spark = spark_session(master)
+        bar.update(task, description="publications")
+        try:
+            result = run(
+                spark,
+                subscriptions=subscriptions,
+                publications=input,
+                output=output,
+                scheme=engine.value,
+                slices=slices,
+                hosts=hosts,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        finally:
+            spark.stop()
+    if as_json:
+        print(msgspec.json.encode(result).decode())
+        return
+    print(
+        f"{result.publications:,} publications against {result.subscriptions:,} subscriptions "
+        f"in {result.seconds:.1f} s ({result.batches} batches)"
+    )
+    print(f"notifications: {result.notifications}")
+    if result.rejected:
+        print(f"{result.rejected} publications were refused; {output / 'rejected.jsonl'} says why")

@@ -1,0 +1,98 @@
+"""`lavant sweep`: one function, thousands of scenarios, over Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from lavant.core.errors import LavantError
+from lavant.pipeline.session import spark_session
+from lavant.pipeline.sweep.calls import resolve
+from lavant.pipeline.sweep.results import ResultStore
+from lavant.pipeline.sweep.runner import Progress, missing_tasks, run_sweep
+from lavant.pipeline.sweep.scenario import load_sweep
+
+EXIT_FAILED_MAX = 100
+EXIT_UNUSABLE = 101
+EXIT_INTERRUPTED = 130
+
+
+def sweep(
+    scenario: Annotated[Path, typer.Argument(help="TOML file: function, [fixed], [grid], replications, seed.")],
+    output: Annotated[Path, typer.Option(help="Directory for the results, as Parquet.")],
+    master: Annotated[str, typer.Option(help="Spark master: local[*], or spark://HOST:PORT.")] = "local[*]",
+    path: Annotated[
+        Path | None, typer.Option(help="Directory of the function's module, the same on every machine.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete results in the directory first.")] = False,
+    driver_host: Annotated[
+        str | None, typer.Option(help="Address at which workers on other machines reach this one.")
+    ] = None,
+) -> None:
+    """Compute a function for every scenario of a grid; results that are there already are kept.
+
+    Exits with the number of scenarios that failed (100 for more), 101 if the sweep cannot be run.
+    """
+    start = time.monotonic()
+    place = None if path is None else str(path.resolve())
+    try:
+        wanted = load_sweep(scenario)
+        resolve(wanted.function, place)  # before Spark takes its seconds to start
+        store = ResultStore(output, wanted, fresh=fresh)
+        progress = Progress(total=wanted.size, kept=wanted.size)
+        if missing_tasks(wanted, store):
+            with contextlib.ExitStack() as ending:
+                settings = {} if driver_host is None else _reachable_at(driver_host)
+                spark = spark_session(master, name=f"sweep of {wanted.function}", **settings)
+                ending.callback(spark.stop)
+                report = ending.enter_context(_bar(scenario.name))
+                progress = run_sweep(spark, wanted, store, path=place, report=report)
+    except LavantError as error:
+        Console(stderr=True).print(f"sweep: {error}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(EXIT_UNUSABLE) from None
+    except KeyboardInterrupt:
+        typer.echo("stopped; finished chunks are kept, run the same command again to go on", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    typer.echo(_summary(progress, output, time.monotonic() - start))
+    for text in progress.errors:
+        typer.echo(f"  {text}", err=True)
+    raise typer.Exit(min(progress.failed, EXIT_FAILED_MAX))
+
+
+def _reachable_at(host: str) -> dict[str, str]:
+    return {"spark_driver_host": host, "spark_driver_bindAddress": "0.0.0.0"}
+
+
+@contextlib.contextmanager
+def _bar(name: str) -> Iterator[Callable[[Progress], None]]:
+    """A bar on the terminal that a sweep reports to; standard output stays for the summary."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        shown = bar.add_task(name, total=None, failed=0)
+
+        def report(progress: Progress) -> None:
+            done = progress.kept + progress.computed
+            bar.update(shown, total=progress.total, completed=done, failed=progress.failed)
+
+        yield report
+
+
+def _summary(progress: Progress, output: Path, seconds: float) -> str:
+    return (
+        f"{progress.total} scenarios: {progress.computed} computed, {progress.kept} kept from before, "
+        f"{progress.failed} failed, in {seconds:.1f} s; results in {output}"
+    )

@@ -1,0 +1,167 @@
+"""A stream from end to end: publications of files or of a log, against subscriptions, into notifications.
+
+output/
+  notifications/      `read_notifications` or any reader of Parquet
+  rejected.jsonl      publications that were refused, with the reason
+  work/               subscriptions in slices, the publication log, Spark's checkpoint
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from lavant.broker.log import LogReader, LogWriter
+from lavant.core.errors import InvalidValue, LavantError
+from lavant.core.publications import Rejected
+from lavant.pipeline.inputs import load_publications, load_subscriptions
+from lavant.pipeline.matching import match_log_stream
+from lavant.pipeline.sinks import NotificationSink
+
+SLICES = 16
+POLL_S = 0.1
+
+Progress = Callable[[int, int], None]
+"""Called with the publications done and those there are."""
+
+
+class StreamResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a finished stream did."""
+
+    publications: int
+    rejected: int
+    subscriptions: int
+    batches: int
+    seconds: float
+    notifications: str
+
+
+class FailedStream(LavantError):
+    """The query stopped; its checkpoint is whole, and it goes on from there when it is started again."""
+
+
+def stream(
+    spark: SparkSession,
+    *,
+    subscriptions: Path,
+    publications: Path,
+    output: Path,
+    scheme: str = "plain",
+    slices: int = SLICES,
+    hosts: int | None = None,
+    progress: Progress | None = None,
+) -> StreamResult:
+    """Match all publications of a file, a directory of files or a log; returns when all are notified.
+
+    Called again with the same output after a failure, it goes on where it was.
+    """
+    work = output / "work"
+    store = _subscriptions(subscriptions, work, scheme, slices)
+    log, rejected = _publications(publications, work, scheme, output)
+    end = LogReader(log).end()
+    started = time.monotonic()
+    query = start(spark, log=log, subscriptions=store, output=output, hosts=hosts, available_now=True)
+    wait(query, end, progress)
+    batches = len(list((output / "notifications").glob("batch-*.json")))
+    return StreamResult(
+        publications=end,
+        rejected=rejected,
+        subscriptions=_count(store),
+        batches=batches,
+        seconds=time.monotonic() - started,
+        notifications=str(output / "notifications"),
+    )
+
+
+def start(
+    spark: SparkSession,
+    *,
+    log: Path,
+    subscriptions: Path,
+    output: Path,
+    hosts: int | None = None,
+    available_now: bool = False,
+    **options: str,
+) -> StreamingQuery:
+    """Start the query: notifications and checkpoint below `output`, options as `LogSource` has them."""
+    count = hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism)
+    matched = match_log_stream(spark, log, subscriptions, hosts=str(count), **options)
+    writer = (
+        matched.writeStream.format(NotificationSink.name())
+        .option("path", str((output / "notifications").absolute()))
+        .option("checkpointLocation", str((output / "work" / "checkpoint").absolute()))
+    )
+    return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+
+def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> None:
+    """Wait for a query that ends by itself, and tell how far it is."""
+    while query.isActive:
+        if progress is not None:
+            progress(min(_offset(query), end), end)
+        query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # seconds, and parts of them
+    error = query.exception()
+    if error is not None:
+        raise FailedStream(f"the stream stopped: {str(error).strip().splitlines()[-1]}") from error
+    if progress is not None:
+        progress(end, end)
+
+
+def _offset(query: StreamingQuery) -> int:
+    latest = query.lastProgress
+    if latest is None:
+        return 0
+    offset = latest["sources"][0]["endOffset"]
+    return int(msgspec.json.decode(offset)["offset"] if isinstance(offset, str) else offset["offset"])
+
+
+def _subscriptions(path: Path, work: Path, scheme: str, slices: int) -> Path:
+    if (path / "store.json").exists():
+        return path
+    store = work / "subscriptions"
+    if not (store / "complete").exists():
+        _remove_tree(store)
+        load_subscriptions(path, store, scheme=scheme, slices=slices)
+        (store / "complete").touch()
+    return store
+
+
+def _publications(path: Path, work: Path, scheme: str, output: Path) -> tuple[Path, int]:
+    if path.is_dir() and any(path.glob("*.log")):
+        return path, 0
+    log = work / "log"
+    refused = output / "rejected.jsonl"
+    if not refused.exists():
+        _remove_tree(log)
+        with LogWriter(log, durable=False) as writer:
+            rejected = load_publications(path, writer, scheme=scheme)
+        _write_rejected(refused, rejected)
+    return log, sum(1 for _ in refused.open("rb"))
+
+
+def _write_rejected(path: Path, rejected: list[Rejected]) -> None:
+    lines = [msgspec.json.encode(each._asdict()) + b"\n" for each in rejected]
+    temporary = path.with_suffix(".partial")
+    temporary.write_bytes(b"".join(lines))
+    temporary.replace(path)
+
+
+def _count(store: Path) -> int:
+    from lavant.broker.slices import SliceReader  # noqa: PLC0415
+
+    return SliceReader(store).version().subscriptions
+
+
+def _remove_tree(directory: Path) -> None:
+    """What an earlier try left unfinished."""
+    if not directory.exists():
+        return
+    if directory.is_symlink():
+        raise InvalidValue(f"{directory} is a link; give an output directory of its own")
+    for path in sorted(directory.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()

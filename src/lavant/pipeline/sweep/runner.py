@@ -1,0 +1,110 @@
+"""Tasks over Spark, a chunk at a time: after each chunk its results are on disk and progress is told.
+
+Chunks are sized to take some seconds, by the time that the last one took: short enough that little is lost when a sweep
+is stopped, long enough that cores seldom wait for the last task of a chunk. A task that takes its worker down with it
+fails the chunk; halves of the chunk are then tried again until that task is alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lavant.core.errors import LavantError
+from lavant.pipeline.sweep.calls import ERROR_LENGTH_MAX, TaskResult, perform
+from lavant.pipeline.sweep.results import ResultStore
+from lavant.pipeline.sweep.scenario import Sweep, Task
+
+CHUNK_SECONDS = 4.0
+CHUNK_TASKS_MAX = 10_000
+GROWTH_MAX = 4.0
+PARTITIONS_OF_A_CORE = 4
+"""Several, so that a core with quick tasks takes over from one with slow ones."""
+
+Compute = Callable[[Sequence[Task]], list[TaskResult]]
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a sweep is: `kept` were there from before, `computed` are new, `failed` of them failed."""
+
+    total: int
+    kept: int
+    computed: int = 0
+    failed: int = 0
+    errors: tuple[str, ...] = ()
+    """The first few, each once."""
+
+    def after(self, results: Sequence[TaskResult]) -> Progress:
+        errors = [result.error for result in results if result.error is not None]
+        shown = tuple(dict.fromkeys([*self.errors, *errors]))[:5]
+        return msgspec.structs.replace(
+            self, computed=self.computed + len(results), failed=self.failed + len(errors), errors=shown
+        )
+
+
+def run_sweep(
+    spark: SparkSession,
+    sweep: Sweep,
+    store: ResultStore,
+    *,
+    path: str | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
+    """Compute what the store does not have yet."""
+    missing = missing_tasks(sweep, store)
+    progress = Progress(total=sweep.size, kept=sweep.size - len(missing))
+    report(progress)
+    cores = spark.sparkContext.defaultParallelism
+    size, first = cores * PARTITIONS_OF_A_CORE, 0
+
+    def compute(tasks: Sequence[Task]) -> list[TaskResult]:
+        return _on_spark(spark, tasks, sweep.function, path)
+
+    while first < len(missing):
+        chunk = missing[first : first + size]
+        start = time.perf_counter()
+        progress = progress.after(store.append(surviving(compute, chunk)))
+        report(progress)
+        first += size
+        size = next_size(size, time.perf_counter() - start, least=cores)
+    return progress
+
+
+def missing_tasks(sweep: Sweep, store: ResultStore) -> list[Task]:
+    return [task for task in sweep.tasks() if task.id not in store.done]
+
+
+def next_size(size: int, seconds: float, *, least: int) -> int:
+    """How many tasks the next chunk has, if `size` of them took `seconds`.
+
+    >>> next_size(8, 1.0, least=2), next_size(100, 40.0, least=2), next_size(4, 1000.0, least=2)
+    (32, 50, 2)
+    """
+    growth = min(max(CHUNK_SECONDS / max(seconds, 1e-9), 0.5), GROWTH_MAX)
+    return min(max(round(size * growth), least), CHUNK_TASKS_MAX)
+
+
+def surviving(compute: Compute, tasks: Sequence[Task]) -> list[TaskResult]:
+    """Results of all tasks, even if some of them end the process that computes them."""
+    try:
+        return compute(tasks)
+    except (Py4JError, PySparkException) as error:
+        if len(tasks) == 1:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            return [TaskResult(task=tasks[0], seconds=0.0, error=f"the worker died: {reason}"[:ERROR_LENGTH_MAX])]
+        middle = len(tasks) // 2
+        return [*surviving(compute, tasks[:middle]), *surviving(compute, tasks[middle:])]
+
+
+def _on_spark(spark: SparkSession, tasks: Sequence[Task], reference: str, path: str | None) -> list[TaskResult]:
+    context = spark.sparkContext
+    if context._jsc is None or context._jsc.sc().isStopped():
+        raise LavantError("Spark has stopped; what was computed is kept, start the sweep again to go on")
+    partitions = min(len(tasks), context.defaultParallelism * PARTITIONS_OF_A_CORE)
+    distributed = context.parallelize(list(tasks), partitions)
+    return distributed.map(lambda task: perform(task, reference, path)).collect()
