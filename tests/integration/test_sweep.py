@@ -18,7 +18,6 @@ import typer
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from lavant.console.cli import sweep as command
 from lavant.core.errors import InvalidValue, LimitExceeded
 from lavant.pipeline.session import spark_session
 from lavant.pipeline.sweep.calls import perform
@@ -26,6 +25,7 @@ from lavant.pipeline.sweep.results import ResultStore, parts, read_results
 from lavant.pipeline.sweep.runner import Progress, run_sweep
 from lavant.pipeline.sweep.scenario import Sweep, load_sweep
 
+command = import_module("lavant.console.cli.sweep")  # the module; the package may offer the function by this name
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 FUNCTIONS = """
@@ -194,7 +194,7 @@ def test_a_file_that_makes_no_sense_is_refused_by_name(tmp_path: Path, text: str
 def test_a_grid_has_a_bound(tmp_path: Path) -> None:
     file = tmp_path / "large.toml"
     file.write_text(f'function = "f:g"\nreplications = 11\n[grid]\na = {list(range(100))}\nb = {list(range(100))}')
-    with pytest.raises(LimitExceeded, match="110000 tasks .100 a × 100 b × 11 replications., at most 100000"):
+    with pytest.raises(LimitExceeded, match=r"110000 tasks .100 a × 100 b × 11 replications., at most 100000"):
         load_sweep(file)
 
 
@@ -216,7 +216,7 @@ def invoke(*arguments: object) -> Result:
 def test_an_unknown_function_is_refused_before_spark_starts(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, message: str
 ) -> None:
-    monkeypatch.delattr(command, "spark_session")
+    monkeypatch.setattr("lavant.pipeline.session.spark_session", None)
     file = tmp_path / "sweep.toml"
     file.write_text(f'function = "{function}"')
     result = invoke(file, "--output", tmp_path / "out", "--path", path)
@@ -239,7 +239,7 @@ def test_the_exit_code_is_the_number_of_failures(
     spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept_running = SimpleNamespace(sparkContext=spark.sparkContext, stop=lambda: None)
-    monkeypatch.setattr(command, "spark_session", lambda *arguments, **settings: kept_running)
+    monkeypatch.setattr("lavant.pipeline.session.spark_session", lambda *arguments, **settings: kept_running)
     file = tmp_path / "sweep.toml"
     file.write_text('function = "swept_functions:picky"\n[grid]\na = [1, 2, 9]')
     result = invoke(file, "--output", tmp_path / "out", "--path", path)

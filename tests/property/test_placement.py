@@ -1,4 +1,4 @@
-"""Any cluster, any policy: plans keep every slice on one host and every capacity, and depend on nothing but the probes."""
+"""Any cluster, any policy: a plan keeps each slice on one host and every capacity, and depends on the probes alone."""
 
 from __future__ import annotations
 

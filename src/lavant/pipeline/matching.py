@@ -21,11 +21,9 @@ from lavant.pipeline.probes import Probe
 from lavant.pipeline.sinks import NotificationSink
 from lavant.pipeline.slice_cache import store_version
 from lavant.pipeline.sources import LogSource, Placement
-from lavant.pipeline.stages import MATCHED_SQL, NOTIFIED_SQL, match_log, match_records, merge_hosts
+from lavant.pipeline.stages import FOUND_SQL, NOTIFIED_SQL, match_log, match_records, merge_hosts
 
 HOST, KEY = "@host", "@key"
-EXITS = 1
-"""Exits of a log's stream. One is enough: merging takes a few per cent of matching, and a task more costs 10 ms."""
 
 
 def match(
@@ -55,13 +53,16 @@ def match(
     keyed = publications.withColumn(KEY, key)
     exploded = keyed.withColumn(HOST, sf.explode(sf.array(*(sf.lit(host) for host in range(count)))))
     matched = exploded.repartitionById(count, sf.col(f"`{HOST}`")).mapInArrow(
-        _match_columns(store, version, placement, id), MATCHED_SQL
+        _match_columns(store, version, placement, id), NOTIFIED_SQL
     )
     return exit_point(matched, count)
 
 
 def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **options: str) -> DataFrame:
-    """What each host finds for the publications of a log, for `NotificationSink`; options are those of `LogSource`."""
+    """Where each host leaves what it finds for the publications of a log: input of `NotificationSink`.
+
+    Options are those of `LogSource`.
+    """
     register(spark)
     references = (
         spark.readStream.format(LogSource.name())
@@ -70,17 +71,13 @@ def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **opti
         .options(**options)
         .load()
     )
-    return to_exits(references.mapInArrow(match_log, MATCHED_SQL), EXITS)
-
-
-def to_exits(matched: DataFrame, exits: int) -> DataFrame:
-    """All rows of a publication to the same exit."""
-    return matched.repartitionById(exits, sf.pmod(sf.col("key"), sf.lit(exits)).cast("int"))
+    return references.mapInArrow(match_log, FOUND_SQL).repartitionById(1, sf.lit(0))
 
 
 def exit_point(matched: DataFrame, partitions: int) -> DataFrame:
     """EP: one row for each publication, from the rows of all hosts."""
-    return to_exits(matched, partitions).mapInArrow(merge_hosts, NOTIFIED_SQL)
+    slot = sf.pmod(sf.col("key"), sf.lit(partitions)).cast("int")
+    return matched.repartitionById(partitions, slot).mapInArrow(merge_hosts, NOTIFIED_SQL)
 
 
 def register(spark: SparkSession) -> None:
@@ -100,13 +97,20 @@ def _match_columns(
             if not batch.num_rows:
                 continue
             host = batch.column(HOST)[0].as_py()
-            numbers = list(placement.hosts[host])
             keys = batch.column(KEY).to_numpy()
             records = _publication_columns(batch, id)
-            probes = [Probe(host=host, slice=number) for number in numbers]
-            yield match_records(store, pinned, numbers, records, np.asarray(keys), probes, report_rejected=host == 0)
+            probes = [Probe(host=host, slice=number) for number in placement.hosts[host]]
+            lists = match_records(store, pinned, records, np.asarray(keys), probes, report_rejected=host == 0)
+            yield _without_unsigned(lists.to_records())
 
     return run
+
+
+def _without_unsigned(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Ids as Spark can take them."""
+    lists = records.column("subscriptions")
+    signed = pa.ListArray.from_arrays(lists.offsets, lists.values.cast(pa.int64()))
+    return records.set_column(2, "subscriptions", signed)
 
 
 def _publication_columns(batch: pa.RecordBatch, id: str | None) -> pa.RecordBatch:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from lavant.broker.matching.container import sync_directory
-from lavant.pipeline.stages import merge_lists
+from lavant.pipeline.exchange import merge_files
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -37,10 +37,12 @@ class Manifest(msgspec.Struct, frozen=True):
 class Written(WriterCommitMessage):
     file: str
     rows: int
+    consumed: list[str]
+    """Files of the exchange that nobody needs once the batch counts."""
 
 
 class NotificationSink(DataSource):
-    """Options: `path`."""
+    """Options: `path`, and `exchange`, where the hosts left what they found."""
 
     @classmethod
     def name(cls) -> str:
@@ -53,12 +55,15 @@ class NotificationSink(DataSource):
 class NotificationWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path = options["path"]
+        self._exchange = options["exchange"]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In each task, as exit point: one file, synced, under a name that nobody else uses."""
-        merged = merge_lists(iterator)
-        if merged is None:
-            return Written("", 0)
+        exchange = Path(self._exchange)
+        files = [exchange / name for batch in iterator for name in batch.column("file").to_pylist()]
+        merged = merge_files(files)
+        if not merged.num_rows:
+            return Written("", 0, [file.name for file in files])
         directory = Path(self._path)
         directory.mkdir(parents=True, exist_ok=True)
         name = f"part-{uuid.uuid4().hex}.parquet"
@@ -67,7 +72,7 @@ class NotificationWriter(DataSourceStreamArrowWriter):
             pq.write_table(pa.Table.from_batches([merged]), file, compression="lz4", use_dictionary=False)
             file.flush()
             os.fsync(file.fileno())
-        return Written(name, merged.num_rows)
+        return Written(name, merged.num_rows, [file.name for file in files])
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver: the manifest makes the files count, unless an earlier try of this batch has done so."""
@@ -77,15 +82,11 @@ class NotificationWriter(DataSourceStreamArrowWriter):
         manifest = directory / f"batch-{batchId:010d}.json"
         if manifest.exists():
             _delete(directory, written)
-            return
-        content = Manifest(batchId, tuple(m.file for m in written), sum(m.rows for m in written))
-        temporary = manifest.with_suffix(".partial")
-        with temporary.open("wb") as file:
-            file.write(msgspec.json.encode(content))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(manifest)
-        sync_directory(directory)
+        else:
+            _publish(manifest, batchId, written)
+        for message in messages:
+            for name in message.consumed if message is not None else ():
+                (Path(self._exchange) / name).unlink(missing_ok=True)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         _delete(Path(self._path), [message for message in messages if message is not None and message.file])
@@ -99,6 +100,17 @@ def read_notifications(path: Path) -> pa.Table:
         for name in msgspec.json.decode(manifest.read_bytes(), type=Manifest).files
     ]
     return pa.concat_tables([pq.read_table(file) for file in files]) if files else pa.table({})
+
+
+def _publish(manifest: Path, batch: int, written: list[Written]) -> None:
+    content = Manifest(batch, tuple(message.file for message in written), sum(message.rows for message in written))
+    temporary = manifest.with_suffix(".partial")
+    with temporary.open("wb") as file:
+        file.write(msgspec.json.encode(content))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(manifest)
+    sync_directory(manifest.parent)
 
 
 def _delete(directory: Path, written: list[Any]) -> None:

@@ -21,7 +21,8 @@ from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
 
 REFERENCE_SQL = (
-    "log string, store string, version bigint, host int, slices string, start bigint, end bigint, probes string"
+    "log string, store string, version bigint, host int, slices string, start bigint, end bigint, "
+    "exchange string, probes string"
 )
 BATCH_ROWS_MAX = 8192
 
@@ -49,6 +50,7 @@ class Reference(NamedTuple):
     slices: str
     start: int
     end: int
+    exchange: str
     probes: str
 
 
@@ -58,7 +60,8 @@ class ReferencePartition(InputPartition):
 
 
 class LogSource(DataSource):
-    """Options: `log`, `store`; `hosts` or `placement` (a file that the manager replaces); `rowsMax`, `probes`."""
+    """Options: `log`, `store` and `exchange`, directories that all hosts reach; `hosts`, or `placement`, a file that the
+    manager replaces; `rowsMax`, publications of a batch; `probes`, a directory for what tasks measured."""
 
     @classmethod
     def name(cls) -> str:
@@ -81,6 +84,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._placement = options.get("placement")
         self._rows_max = int(options.get("rowsMax", str(BATCH_ROWS_MAX)))
         self._start = int(options.get("startingOffset", "0"))
+        self._exchange = options["exchange"]
         self._probes = options.get("probes", "")
         self._reader: LogReader | None = None
         self._target: int | None = None
@@ -116,6 +120,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     ",".join(map(str, slices)),
                     start["offset"],
                     end["offset"],
+                    self._exchange,
                     self._probes,
                 )
             )

@@ -90,9 +90,11 @@ def start(
 ) -> StreamingQuery:
     """Start the query: notifications and checkpoint below `output`, options as `LogSource` has them."""
     count = hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism)
-    matched = match_log_stream(spark, log, subscriptions, hosts=str(count), **options)
+    exchange = str((output / "work" / "exchange").absolute())
+    matched = match_log_stream(spark, log, subscriptions, hosts=str(count), exchange=exchange, **options)
     writer = (
         matched.writeStream.format(NotificationSink.name())
+        .option("exchange", exchange)
         .option("path", str((output / "notifications").absolute()))
         .option("checkpointLocation", str((output / "work" / "checkpoint").absolute()))
     )

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from lavant.core.errors import LavantError
-from lavant.pipeline.session import spark_session
-from lavant.pipeline.sweep.calls import resolve
-from lavant.pipeline.sweep.results import ResultStore
-from lavant.pipeline.sweep.runner import Progress, missing_tasks, run_sweep
-from lavant.pipeline.sweep.scenario import load_sweep
+
+if TYPE_CHECKING:
+    from lavant.pipeline.sweep.runner import Progress
 
 EXIT_FAILED_MAX = 100
 EXIT_UNUSABLE = 101
+"""Not 2, as for other commands: that would be two scenarios that failed."""
 EXIT_INTERRUPTED = 130
 
 
 def sweep(
-    scenario: Annotated[Path, typer.Argument(help="TOML file: function, [fixed], [grid], replications, seed.")],
-    output: Annotated[Path, typer.Option(help="Directory for the results, as Parquet.")],
-    master: Annotated[str, typer.Option(help="Spark master: local[*], or spark://HOST:PORT.")] = "local[*]",
+    scenario: Annotated[Path, typer.Argument(help="TOML file: function, [fixed], [grid], replications, seed")],
+    output: Annotated[Path, typer.Option(help="directory for the results, as Parquet")],
+    master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
     path: Annotated[
-        Path | None, typer.Option(help="Directory of the function's module, the same on every machine.")
+        Path | None, typer.Option(help="directory of the function's module, the same on every machine")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete results in the directory first.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="compute everything again")] = False,
     driver_host: Annotated[
-        str | None, typer.Option(help="Address at which workers on other machines reach this one.")
+        str | None, typer.Option(help="address at which workers on other machines reach this one")
     ] = None,
 ) -> None:
     """Compute a function for every scenario of a grid; results that are there already are kept.
@@ -44,19 +41,9 @@ def sweep(
     start = time.monotonic()
     place = None if path is None else str(path.resolve())
     try:
-        wanted = load_sweep(scenario)
-        resolve(wanted.function, place)  # before Spark takes its seconds to start
-        store = ResultStore(output, wanted, fresh=fresh)
-        progress = Progress(total=wanted.size, kept=wanted.size)
-        if missing_tasks(wanted, store):
-            with contextlib.ExitStack() as ending:
-                settings = {} if driver_host is None else _reachable_at(driver_host)
-                spark = spark_session(master, name=f"sweep of {wanted.function}", **settings)
-                ending.callback(spark.stop)
-                report = ending.enter_context(_bar(scenario.name))
-                progress = run_sweep(spark, wanted, store, path=place, report=report)
+        progress = _run(scenario, output, master=master, place=place, fresh=fresh, driver_host=driver_host)
     except LavantError as error:
-        Console(stderr=True).print(f"sweep: {error}", style="red", markup=False, soft_wrap=True)
+        typer.echo(f"lavant: {error}", err=True)
         raise typer.Exit(EXIT_UNUSABLE) from None
     except KeyboardInterrupt:
         typer.echo("stopped; finished chunks are kept, run the same command again to go on", err=True)
@@ -67,20 +54,38 @@ def sweep(
     raise typer.Exit(min(progress.failed, EXIT_FAILED_MAX))
 
 
-def _reachable_at(host: str) -> dict[str, str]:
-    return {"spark_driver_host": host, "spark_driver_bindAddress": "0.0.0.0"}
+def _run(
+    scenario: Path, output: Path, *, master: str, place: str | None, fresh: bool, driver_host: str | None
+) -> Progress:
+    from lavant.pipeline.session import spark_session  # noqa: PLC0415
+    from lavant.pipeline.sweep.calls import resolve  # noqa: PLC0415
+    from lavant.pipeline.sweep.results import ResultStore  # noqa: PLC0415
+    from lavant.pipeline.sweep.runner import Progress, missing_tasks, run_sweep  # noqa: PLC0415
+    from lavant.pipeline.sweep.scenario import load_sweep  # noqa: PLC0415
+
+    wanted = load_sweep(scenario)
+    resolve(wanted.function, place)  # before Spark takes its seconds to start
+    store = ResultStore(output, wanted, fresh=fresh)
+    if not missing_tasks(wanted, store):
+        return Progress(total=wanted.size, kept=wanted.size)
+    reachable = {} if driver_host is None else {"spark_driver_host": driver_host, "spark_driver_bindAddress": "0.0.0.0"}
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # it would log Ctrl-C as a traceback
+    with contextlib.ExitStack() as ending:
+        spark = spark_session(master, name=f"sweep of {wanted.function}", **reachable)
+        ending.callback(spark.stop)
+        report = ending.enter_context(_bar(scenario.name))
+        return run_sweep(spark, wanted, store, path=place, report=report)
 
 
 @contextlib.contextmanager
 def _bar(name: str) -> Iterator[Callable[[Progress], None]]:
     """A bar on the terminal that a sweep reports to; standard output stays for the summary."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed"),
-        TimeRemainingColumn(),
-    )
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    failures = TextColumn("{task.fields[failed]} failed")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), failures, TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True)) as bar:
         shown = bar.add_task(name, total=None, failed=0)
 

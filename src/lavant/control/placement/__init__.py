@@ -1,0 +1,38 @@
+"""Slices on hosts: when to add and release hosts, and which slices move where (the enforcer of e-StreamHub)."""
+
+from lavant.control.placement.config import Band, ForecastConfig, HostCapacity, PlacementConfig, Rules
+from lavant.control.placement.enforcer import Enforcer
+from lavant.control.placement.policies import POLICIES, Policy, policy_named
+from lavant.control.placement.values import (
+    HostId,
+    HostProbe,
+    Move,
+    Placement,
+    Plan,
+    Probes,
+    SliceId,
+    SliceProbe,
+)
+from lavant.control.placement.view import LoadView, SliceLoad
+
+__all__ = [
+    "POLICIES",
+    "Band",
+    "Enforcer",
+    "ForecastConfig",
+    "HostCapacity",
+    "HostId",
+    "HostProbe",
+    "LoadView",
+    "Move",
+    "Placement",
+    "PlacementConfig",
+    "Plan",
+    "Policy",
+    "Probes",
+    "Rules",
+    "SliceId",
+    "SliceLoad",
+    "SliceProbe",
+    "policy_named",
+]

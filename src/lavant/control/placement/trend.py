@@ -2,7 +2,7 @@
 
     minimise  Σ wᵢ (yᵢ − level − slope · xᵢ)²,    wᵢ = 2^(−age / half-life),    xᵢ = seconds from now (≤ 0)
 
-The slope is shrunk by its own standard error, so that noise alone gives no trend and a steady rise keeps almost all of
+The slope is shrunk by some of its own standard errors, so that noise alone gives no trend and a steady rise keeps almost all of
 its slope. Unlike a moving average, the level does not lag behind a rise.
 """
 
@@ -22,7 +22,8 @@ SAMPLES_MIN = 3
 class Trend(msgspec.Struct, frozen=True, kw_only=True):
     """The load now, and its change per second.
 
-    >>> fit_trend([TotalLoad(t, 2.0 + t / 10_000) for t in range(0, 60_000, 5_000)], 60_000, half_life_ms=20_000).at(10_000)
+    >>> history = [TotalLoad(t, 2.0 + t / 10_000) for t in range(0, 60_000, 5_000)]
+    >>> fit_trend(history, 60_000, half_life_ms=20_000, errors=1.0).at(10_000)
     9.0
     """
 
@@ -37,7 +38,7 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.at(0), self.at(lead_ms))
 
 
-def fit_trend(history: Sequence[TotalLoad], now_ms: int, *, half_life_ms: int, errors: float = 1.0) -> Trend:
+def fit_trend(history: Sequence[TotalLoad], now_ms: int, *, half_life_ms: int, errors: float) -> Trend:
     """The trend at `now_ms`; flat at the mean while there are too few samples."""
     weights = [2.0 ** (-(now_ms - sample.time_ms) / half_life_ms) for sample in history]
     total = math.fsum(weights)

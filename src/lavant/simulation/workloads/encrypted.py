@@ -52,7 +52,7 @@ class EncryptedWorkload:
         return self.key.encrypt_ranges(*self.ranges())
 
     def ranges(self) -> tuple[np.ndarray, np.ndarray]:
-        """The filters before encryption: lower and upper ends, subscriptions × attributes."""
+        """The filters before encryption, low ≤ x < high: lower and upper ends, subscriptions × attributes."""
         random = np.random.default_rng([self.seed, 2])
         width = self.match_probability ** (1 / self.attributes)
         low = random.random((self.subscriptions, self.attributes)) * (1 - width)

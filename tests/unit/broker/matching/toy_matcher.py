@@ -79,7 +79,7 @@ class ToyMatcher(SegmentedMatcher[ToyFilters, Numbers]):
         return ToySegment.build(ids, filters)
 
     @classmethod
-    def _segment_from_arrays(cls, meta: dict[str, Any], arrays: Arrays) -> ToySegment:
+    def _segment_from_arrays(cls, meta: dict[str, Any], arrays: Arrays, filters: ToyFilters) -> ToySegment:
         return ToySegment(arrays["row_ids"], arrays["row_numbers"])
 
     @classmethod

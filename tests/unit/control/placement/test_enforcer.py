@@ -13,7 +13,7 @@ from lavant.core.errors import CorruptSnapshot, InvalidValue
 FIGURE_5_AFTER: Cluster = {
     "host-1": {name: FIGURE_5["host-1"][name] for name in ("M:1", "M:2")},
     "host-2": {name: FIGURE_5["host-2"][name] for name in ("M:3", "M:4")},
-    "host-0001": {name: (0.12, 1) for name in ("AP:1", "AP:2", "EP:1", "EP:2")},
+    "host-0001": dict.fromkeys(("AP:1", "AP:2", "EP:1", "EP:2"), (0.12, 1)),
 }
 
 

@@ -46,11 +46,12 @@ def test_among_equal_slices_those_with_little_state_move() -> None:
 
 def test_hosts_are_not_released_soon_after_they_were_added() -> None:
     config = PlacementConfig()
-    enforcer = watched({"a": {f"M:{n}": (0.09, 1) for n in range(10)}}, config)
+    ten: Cluster = {"a": {f"M:{n}": (0.09, 1) for n in range(10)}}
+    enforcer = watched(ten, config)
     plan = enforcer.decide(30_000)
     assert plan is not None
-    placement = Placement.of(["a"], {f"M:{n}": "a" for n in range(10)}).after(plan)
-    fallen: Cluster = {host: {name: (0.05, 1) for name in names} for host, names in placement.by_host}
+    placement = Placement.of_probes(probes_of(ten)).after(plan)
+    fallen: Cluster = {host: {str(name): (0.05, 1) for name in names} for host, names in placement.by_host}
     released_ms = None
     for now_ms in range(35_000, 300_000, PROBE_MS):
         enforcer.observe(probes_of(fallen), now_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.control.placement.clusters import FIGURE_5, Cluster, plan_for, probes_of, threshold
 
-from lavant.control.placement.values import Placement, Plan
+from lavant.control.placement.values import Placement, Plan, SliceId
 
 
 def moved(plan: Plan | None) -> dict[str, str]:
@@ -34,7 +34,7 @@ def test_slices_fill_present_hosts_up_to_the_target_before_a_new_one_is_added() 
     plan = plan_for({**cluster, "d": {"M:8": (0.95, 1)}}, threshold())
     assert plan is not None
     after = Placement.of_probes(probes_of({**cluster, "d": {"M:8": (0.95, 1)}})).after(plan)
-    assert after.host_of["M:8"] == "d"
+    assert after.host_of[SliceId("M:8")] == "d"
     assert len(plan.hosts_added) == 4  # four slices of 0.3 have to go, and two do not fit into one target
 
 

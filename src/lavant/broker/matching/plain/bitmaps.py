@@ -75,7 +75,8 @@ def build_cells(table: FilterTable, rows: NDArray[np.int64]) -> Cells:
     edges: list[NDArray[np.float64]] = []
     for first, last in pairwise(ends):
         part = order[first:last]
-        bounds = np.concatenate([low[part], np.nextafter(high[part], np.inf)])
+        with np.errstate(over="ignore"):
+            bounds = np.concatenate([low[part], np.nextafter(high[part], np.inf)])
         edges.append(_quantiles(np.sort(bounds[np.isfinite(bounds)])))
     starts = np.concatenate([[0], np.cumsum([len(e) for e in edges], dtype=np.int64)]).astype(np.int64)
     return Cells(starts, np.concatenate([np.empty(0), *edges]))

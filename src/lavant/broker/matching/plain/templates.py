@@ -92,7 +92,8 @@ def _number_ends(column: Column) -> tuple[NDArray[np.float64], NDArray[np.float6
     points = values.astype(np.float64) + 0.0
     if not np.isfinite(points).all():
         raise InvalidValue(f"the values of {column.attribute!r} hold NaN or an infinity; leave those filters out")
-    return np.nextafter(points, -np.inf) + 0.0, np.nextafter(points, np.inf) + 0.0, points
+    with np.errstate(over="ignore"):  # beyond the largest double is an infinity, which no value reaches
+        return np.nextafter(points, -np.inf) + 0.0, np.nextafter(points, np.inf) + 0.0, points
 
 
 def _string_table(columns: Sequence[Column]) -> tuple[StringTable, list[NDArray[np.int64]]]:

@@ -83,7 +83,9 @@ def test_a_hole_is_left_to_extras_and_the_hull_to_the_interval() -> None:
 
 
 def test_strings_with_nuls_are_compared_exactly() -> None:
-    texts = [f"s {operator} '{text}'" for operator in ("=", "<", "<=", ">", ">=", "!=") for text in ("a", "a\0", "", "\0")]
+    texts = [
+        f"s {operator} '{text}'" for operator in ("=", "<", "<=", ">", ">=", "!=") for text in ("a", "a\0", "", "\0")
+    ]
     assert_index_agrees(texts, [{"s": text} for text in ("", "\0", "\0\0", "a", "a\0", "a\0\0", "a\x01", "b")])
 
 

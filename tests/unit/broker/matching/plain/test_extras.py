@@ -17,7 +17,9 @@ INTERVALS = st.lists(st.tuples(ENDS, ENDS), max_size=3)
 ROWS = st.lists(st.tuples(INTERVALS, PATTERNS), min_size=1, max_size=5)
 
 
-def extras_of(rows: list[tuple[list[tuple[float, float]], list[Pattern]]], predicates: list[int] | None = None) -> Extras:
+def extras_of(
+    rows: list[tuple[list[tuple[float, float]], list[Pattern]]], predicates: list[int] | None = None
+) -> Extras:
     numbers = list(range(len(rows))) if predicates is None else predicates
     return Extras.of(numbers, [intervals for intervals, _ in rows], [patterns for _, patterns in rows])
 

@@ -1,0 +1,140 @@
+"""The demonstration: quotes are published at a steady rate, Spark matches them, and the screen shows both."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from lavant.broker.filters import explain, parse
+from lavant.broker.log import LogWriter
+from lavant.broker.slices import SliceStore
+from lavant.core.attributes import AttributeValue
+from lavant.pipeline.latency import Notified, latencies_ms, notified_batches
+from lavant.pipeline.session import spark_session
+from lavant.pipeline.stream import start
+from lavant.simulation.workloads.stock import StockWorkload
+
+SYMBOLS = 500
+SLICES = 16
+PUBLISH_EVERY_S = 0.05
+ROW_EVERY_S = 2.0
+WARM_UP_S = 10.0
+"""The first batches wait for Java's compiler; the figures of the summary leave them out."""
+
+
+class Publisher(threading.Thread):
+    """Appends quotes to the log, a few at a time, and remembers when."""
+
+    def __init__(self, workload: StockWorkload, log: LogWriter, *, rate: int, seconds: float) -> None:
+        super().__init__(daemon=True)
+        self._workload, self._log = workload, log
+        self._each = max(1, int(rate * PUBLISH_EVERY_S))
+        self._rounds = max(1, round(seconds * rate / self._each))
+        self._every_s = self._each / rate
+        self.published_s: list[NDArray[np.float64]] = []
+
+    def run(self) -> None:
+        began = time.time()
+        for number in range(self._rounds):
+            quotes = self._workload.publications(self._each, stream=number)
+            time.sleep(max(0.0, began + number * self._every_s - time.time()))
+            self.published_s.append(np.full(self._each, time.time()))
+            self._log.append(quotes.records)
+
+    @property
+    def count(self) -> int:
+        return self._each * len(self.published_s)
+
+
+def run_demo(*, subscriptions: int, seconds: float, rate: int) -> None:
+    console = Console()
+    workload = StockWorkload(symbols=SYMBOLS, subscriptions=subscriptions)
+    console.print("[bold]Lavant[/bold]: stock quotes through access → match → exit on Spark\n")
+    _show_one_match(console)
+    with tempfile.TemporaryDirectory(prefix="lavant-demo-") as directory:
+        home = Path(directory)
+        with console.status(f"{subscriptions:,} subscriptions into {SLICES} slices"):
+            store = SliceStore.create(home / "subscriptions", slices=SLICES)
+            began = time.monotonic()
+            store.add(np.arange(subscriptions), workload.filters())
+            took = time.monotonic() - began
+        console.print(f"{subscriptions:,} subscriptions stored in {SLICES} slices in {took:.1f} s")
+        with _spark(console) as spark, LogWriter(home / "log") as log:
+            query = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home)
+            publisher = Publisher(workload, log, rate=rate, seconds=seconds + WARM_UP_S)
+            publisher.start()
+            batches = list(_follow(console, home / "notifications", publisher))
+            query.stop()
+            _summary(console, publisher, batches)
+
+
+def _show_one_match(console: Console) -> None:
+    filter = parse("class = 'STOCK' and symbol in ('YHOO', 'IBM') and volume > 300000")
+    quote: dict[str, AttributeValue] = {"class": "STOCK", "symbol": "YHOO", "volume": 203_400}
+    console.print(f"  a subscriber wants   {filter}")
+    console.print("  a publication says   class='STOCK', symbol='YHOO', volume=203400")
+    for line in explain(filter, quote):
+        console.print(f"    {'holds' if line.held else '[red]fails[/red]'}   {line.predicate}", highlight=False)
+    console.print("  … so this one is not notified. Now many of them:\n")
+
+
+@contextlib.contextmanager
+def _spark(console: Console) -> Iterator[Any]:
+    with console.status("starting Spark (about 10 s)"):
+        spark = spark_session("local[*]")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _follow(console: Console, notifications: Path, publisher: Publisher) -> Iterator[Notified]:
+    """Batches as they arrive; now and then a line about them."""
+    table = "{:>6} {:>12} {:>12} {:>15} {:>9} {:>14}"
+    console.print(table.format("time", "published", "matched", "notifications", "batches", "median delay"))
+    seen = matched = sent = batches = 0
+    last, shown = -1, time.monotonic()
+    began = shown
+    recent: list[Notified] = []
+    while publisher.is_alive() or seen < publisher.count:
+        time.sleep(0.05)
+        for batch in notified_batches(notifications, after=last):
+            last, batches = batch.batch, batches + 1
+            matched += len(batch.offsets)
+            sent += batch.notifications
+            seen = max(seen, int(batch.offsets.max(initial=-1)) + 1)
+            recent.append(batch)
+            yield batch
+        if time.monotonic() - shown >= ROW_EVERY_S and recent:
+            delays = latencies_ms(recent, np.concatenate(publisher.published_s))
+            line = (f"{time.monotonic() - began:.0f} s", f"{publisher.count:,}", f"{matched:,}", f"{sent:,}", batches)
+            console.print(table.format(*line, f"{np.median(delays):.0f} ms"))
+            shown, recent = time.monotonic(), []
+
+
+def _summary(console: Console, publisher: Publisher, batches: list[Notified]) -> None:
+    published_s = np.concatenate(publisher.published_s)
+    warm = [batch for batch in batches if batch.time_s > published_s[0] + WARM_UP_S]
+    delays = latencies_ms(warm, published_s)
+    table = Table(title="once warm", title_justify="left")
+    for column in ("publications/s", "notifications/s", "publications a batch", "delay p50", "p95", "p99"):
+        table.add_column(column, justify="right")
+    span = max(warm[-1].time_s - warm[0].time_s, 1e-9) if len(warm) > 1 else float("nan")
+    count = sum(len(batch.offsets) for batch in warm[1:])
+    sent = sum(batch.notifications for batch in warm[1:])
+    p50, p95, p99 = np.quantile(delays, (0.5, 0.95, 0.99)) if len(delays) else (np.nan,) * 3
+    each = count / max(len(warm) - 1, 1)
+    rates = (f"{count / span:,.0f}", f"{sent / span:,.0f}", f"{each:,.0f}")
+    table.add_row(*rates, f"{p50:.0f} ms", f"{p95:.0f} ms", f"{p99:.0f} ms")
+    console.print()
+    console.print(table)

@@ -1,0 +1,72 @@
+"""How the `forecast` policy releases hosts: late, many at once, and cheaply.
+
+Every release that is undone costs its moves twice. So hosts go only if the load falls for sure or was low for
+`look_back_ms`, and not within `rest_ms` of an addition. Few large steps move fewer slices than many small ones: one
+starts at `average.low` (or when a single host has too little) and leads up to `shrink_target`. The hosts that go are
+those that are cheapest to empty; their slices go to the fullest hosts that stay below `shrink_host_max`, so that the
+hosts that go next have few slices too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from lavant.control.placement.bins import Bins, by_falling_cpu
+from lavant.control.placement.evening import move_cost
+from lavant.control.placement.outlook import Outlook
+from lavant.control.placement.plans import Wish, make_plan
+from lavant.control.placement.values import HostId, Plan
+from lavant.control.placement.view import LoadView
+
+
+def retreat(view: LoadView, outlook: Outlook) -> Plan | None:
+    """The release of as many hosts as can go, or None."""
+    config = view.config.forecast
+    reason = _reason(view, outlook)
+    if reason is None or _has_just_grown(view):
+        return None
+    needed = max(outlook.staying / config.shrink_target, outlook.trend.at(0) / config.average.high)
+    wanted = max(view.config.hosts_min, math.ceil(needed))
+    cheapest = sorted(view.hosts, key=lambda host: (_cost_of_emptying(view, host), view.host_cpu[host], host))
+    for count in range(len(view.hosts) - wanted, 0, -1):
+        bins = _emptied(view, cheapest[:count])
+        if bins is not None:
+            wish = Wish(bins.host_of, released=cheapest[:count])
+            return make_plan(view, wish, reason=reason, figures=outlook.figures(wanted))
+    return None
+
+
+def _reason(view: LoadView, outlook: Outlook) -> str | None:
+    config = view.config.forecast
+    average = outlook.staying / len(view.hosts)
+    if average < config.average.low:
+        return f"average CPU will be at most {average:.1%} for a while, below {config.average.low:.0%}"
+    host = min(view.hosts, key=lambda host: (view.host_cpu[host], host))
+    if view.host_cpu[host] < config.host.low:
+        return f"CPU of {host} is {view.host_cpu[host]:.1%}, below {config.host.low:.0%}"
+    return None
+
+
+def _has_just_grown(view: LoadView) -> bool:
+    """Within `rest_ms` of an addition, unless the average is below even what a single host may have."""
+    if view.grown_ms is None or view.average_cpu < view.config.rules.host.low:
+        return False
+    return view.now_ms - view.grown_ms < view.config.forecast.rest_ms
+
+
+def _cost_of_emptying(view: LoadView, host: HostId) -> float:
+    return math.fsum(move_cost(view.config.forecast, load) for load in view.on_host[host])
+
+
+def _emptied(view: LoadView, leaving: Sequence[HostId]) -> Bins | None:
+    """The slices of these hosts on others, largest first; None if they do not fit."""
+    bins = Bins(view)
+    staying = [host for host in view.hosts if host not in leaving]
+    for load in by_falling_cpu(load for host in leaving for load in view.on_host[host]):
+        host = bins.fullest(load, staying, view.config.forecast.shrink_host_max)
+        if host is None:
+            return None
+        bins.take(load)
+        bins.put(load, host)
+    return bins

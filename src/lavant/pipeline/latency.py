@@ -1,0 +1,42 @@
+"""How long from publishing to the notification in the sink: what a stream's files say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from lavant.pipeline.sinks import Manifest
+
+
+class Notified(NamedTuple):
+    """A batch that is in the sink: when it got there, the offsets it notified, and how many notifications."""
+
+    batch: int
+    time_s: float
+    offsets: NDArray[np.int64]
+    notifications: int
+
+
+def notified_batches(notifications: Path, after: int = -1) -> list[Notified]:
+    """The batches behind number `after`, in order; a batch is there from the moment its manifest is."""
+    found: list[Notified] = []
+    for path in sorted(notifications.glob("batch-*.json")):
+        if int(path.stem.partition("-")[2]) <= after:
+            continue
+        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        columns = [pq.read_table(notifications / file, columns=["key", "subscriptions"]) for file in manifest.files]
+        offsets = np.concatenate([np.empty(0, np.int64), *(table.column("key").to_numpy() for table in columns)])
+        sent = sum(len(chunk.values) for table in columns for chunk in table.column("subscriptions").chunks)
+        found.append(Notified(manifest.batch, path.stat().st_mtime, offsets, sent))
+    return found
+
+
+def latencies_ms(batches: list[Notified], published_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of every publication that somebody was notified of; `published_s` is the time of each offset."""
+    waits = [(batch.time_s - published_s[batch.offsets]) * 1000 for batch in batches if len(batch.offsets)]
+    return np.concatenate(waits) if waits else np.empty(0)

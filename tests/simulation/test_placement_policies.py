@@ -1,0 +1,74 @@
+"""Policies against each other in virtual time, over seeds. A failure names the curve; the seeds are in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+
+from lavant.control.placement.config import PlacementConfig
+from lavant.simulation.placement.curves import Curve, ramp, replay, trading_day
+from lavant.simulation.placement.trial import Trial, run_trial
+
+SEEDS = range(1, 7)
+
+CURVES: dict[str, Callable[[int], Curve]] = {
+    "ramp": lambda seed: ramp(),
+    "day": lambda seed: trading_day(seed=seed),
+}
+
+
+@cache
+def trials(curve: str, policy: str) -> Sequence[Trial]:
+    return [run_trial(CURVES[curve](seed), PlacementConfig(policy=policy), seed=seed) for seed in SEEDS]
+
+
+def total(curve: str, policy: str, figure: Callable[[Trial], float]) -> float:
+    return sum(map(figure, trials(curve, policy)))
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_forecast_moves_fewer_slices_than_threshold(curve: str) -> None:
+    assert total(curve, "forecast", lambda t: t.moves) < total(curve, "threshold", lambda t: t.moves)
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_forecast_keeps_single_hosts_in_a_tighter_envelope(curve: str) -> None:
+    for forecast, threshold in zip(trials(curve, "forecast"), trials(curve, "threshold"), strict=True):
+        assert forecast.load_max < threshold.load_max
+        assert forecast.host_s_outside < threshold.host_s_outside
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_forecast_uses_about_as_many_host_hours(curve: str) -> None:
+    ratio = total(curve, "forecast", lambda t: t.host_hours) / total(curve, "threshold", lambda t: t.host_hours)
+    assert 0.9 < ratio < 1.1
+
+
+@pytest.mark.parametrize("policy", ["threshold", "forecast"])
+def test_hosts_follow_the_ramp_up_and_down_again(policy: str) -> None:
+    for trial in trials("ramp", policy):
+        assert trial.hosts[0] == 1
+        assert 10 <= max(trial.hosts) <= 17
+        assert trial.hosts[-1] == 1
+
+
+def test_static_never_moves_anything() -> None:
+    trial = run_trial(ramp(rise_s=120, hold_s=30), PlacementConfig(policy="static"), seed=1, hosts_at_start=15)
+    assert (trial.moves, set(trial.hosts), trial.decisions) == (0, {15}, [])
+
+
+def test_the_same_seed_gives_the_same_trial() -> None:
+    curve = trading_day(seed=3)
+    first, second = (run_trial(curve, PlacementConfig(), seed=3) for _ in range(2))
+    assert first == second
+
+
+def test_a_replayed_day_keeps_its_shape() -> None:
+    times_ms = np.concatenate([np.arange(0, 600_000, 1000), np.arange(600_000, 1_200_000, 100)])
+    curve = replay(times_ms, speedup=20, peak_per_s=100.0)
+    assert len(curve) == 60
+    assert curve[10] == pytest.approx(10.0)
+    assert curve.max() == pytest.approx(100.0)
