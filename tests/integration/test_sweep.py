@@ -6,6 +6,7 @@ import doctest
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -154,6 +155,12 @@ def test_seeds_do_not_depend_on_the_rest_of_the_grid() -> None:
     assert {(t.id, t.seed) for t in small.tasks()} <= {(t.id, t.seed) for t in large.tasks()}
     other = Sweep(function="f:g", grid={"a": [1, 2]}, seed=6)
     assert {t.seed for t in small.tasks()}.isdisjoint(t.seed for t in other.tasks())
+
+
+def test_the_page_shows_the_example() -> None:
+    page = (EXAMPLES.parent / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    shown = page.split("```toml\n")[1].split("```")[0]
+    assert tomllib.loads(shown) == tomllib.loads((EXAMPLES / "sweep.toml").read_text(encoding="utf-8"))
 
 
 def test_a_task_gives_the_same_on_the_driver() -> None:

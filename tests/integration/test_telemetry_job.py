@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from lavant.core.estimation import (
     ESTIMATE_SCHEMA,
@@ -28,6 +31,7 @@ from lavant.pipeline.session import spark_session
 CONFIG = EstimationConfig(window_ms=1000, lateness_ms=500)
 START_US = 1_700_000_000_000_000
 FOREVER_MS = 2**43
+WAIT_S_MAX = 120.0
 KEYS = [("order", "A"), ("order", "B"), ("return", "A"), ("", "")]
 
 
@@ -75,6 +79,19 @@ def read(directory: Path) -> list[WindowEstimate]:
     assert table.schema.names == ESTIMATE_SCHEMA.names
     estimates = [WindowEstimate(**row) for row in table.to_pylist()]
     return sorted(estimates, key=lambda e: (e.window_start_ms, e.job_type, e.topic))
+
+
+def wait_for_watermark(query: StreamingQuery, watermark_ms: int) -> None:
+    """Until a micro-batch has closed windows by this watermark: `processAllAvailable` does not wait for empty ones."""
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not any(watermark_ms_of(progress) >= watermark_ms for progress in query.recentProgress):
+        assert time.monotonic() < deadline, f"no micro-batch with watermark {watermark_ms}: {query.lastProgress}"
+        time.sleep(0.02)
+
+
+def watermark_ms_of(progress: Any) -> int:
+    text = progress["eventTime"].get("watermark", "1970-01-01T00:00:00Z")
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def job(place: Path, **changes: Any) -> TelemetryJobConfig:
@@ -126,8 +143,9 @@ def test_a_stream_gives_the_figures_and_late_counts_of_the_embedded_estimator(
     query = run(spark, job(tmp_path, interval_ms=1))
     for number, batch in enumerate(batches):
         write(batch, tmp_path / "source", number)
-        query.processAllAvailable()  # with the empty micro-batch that closes windows
+        query.processAllAvailable()
         estimator.observe(batch)
+        wait_for_watermark(query, estimator.watermark_ms)
         expected += estimator.close(estimator.watermark_ms)
     progress = query.recentProgress
     query.stop()

@@ -1,8 +1,8 @@
 """What hosts found, handed to the exit as files: Spark carries their names, not the ids.
 
 A publication may match thousands of subscriptions. Sent through Spark, each id would be copied half a dozen times
-between Python, Java and shuffle files; in a file that the exit maps, it is written once and read once. The files lie where
-all hosts reach them, like the log and the slices, and are gone when their batch is in the sink.
+between Python, Java and shuffle files; in a file that the exit maps, it is written once and read once. The files lie
+where all hosts reach them, like the log and the slices, and are gone when their batch is in the sink.
 """
 
 from __future__ import annotations

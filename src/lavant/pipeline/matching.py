@@ -20,7 +20,7 @@ from lavant.core.errors import InvalidValue
 from lavant.pipeline.probes import Probe
 from lavant.pipeline.sinks import NotificationSink
 from lavant.pipeline.slice_cache import store_version
-from lavant.pipeline.sources import LogSource, Placement
+from lavant.pipeline.sources import Assignment, LogSource
 from lavant.pipeline.stages import FOUND_SQL, NOTIFIED_SQL, match_log, match_records, merge_hosts
 
 HOST, KEY = "@host", "@key"
@@ -46,14 +46,14 @@ def match(
     slices = SliceReader(Path(store)).settings.slices
     spark = publications.sparkSession
     count = hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism)
-    placement = Placement.even(slices, count)
-    count = len(placement.hosts)
+    assignment = Assignment.even(slices, count)
+    count = len(assignment.hosts)
     version = None if publications.isStreaming else store_version(store).number
     key = sf.xxhash64(sf.col(f"`{id}`")) if id is not None else sf.monotonically_increasing_id()
     keyed = publications.withColumn(KEY, key)
     exploded = keyed.withColumn(HOST, sf.explode(sf.array(*(sf.lit(host) for host in range(count)))))
     matched = exploded.repartitionById(count, sf.col(f"`{HOST}`")).mapInArrow(
-        _match_columns(store, version, placement, id), NOTIFIED_SQL
+        _match_columns(store, version, assignment, id), NOTIFIED_SQL
     )
     return exit_point(matched, count)
 
@@ -87,7 +87,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _match_columns(
-    store: str, version: int | None, placement: Placement, id: str | None
+    store: str, version: int | None, assignment: Assignment, id: str | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """M on columns: the partition is the host's, as its rows say."""
 
@@ -99,7 +99,7 @@ def _match_columns(
             host = batch.column(HOST)[0].as_py()
             keys = batch.column(KEY).to_numpy()
             records = _publication_columns(batch, id)
-            probes = [Probe(host=host, slice=number) for number in placement.hosts[host]]
+            probes = [Probe(host=host, slice=number) for number in assignment.hosts[host]]
             lists = match_records(store, pinned, records, np.asarray(keys), probes, report_rejected=host == 0)
             yield _without_unsigned(lists.to_records())
 

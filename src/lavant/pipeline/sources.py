@@ -27,13 +27,13 @@ REFERENCE_SQL = (
 BATCH_ROWS_MAX = 8192
 
 
-class Placement(msgspec.Struct, frozen=True):
+class Assignment(msgspec.Struct, frozen=True):
     """Which slices each host matches."""
 
     hosts: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def even(cls, slices: int, hosts: int) -> Placement:
+    def even(cls, slices: int, hosts: int) -> Assignment:
         """Slices dealt out in turn."""
         if hosts < 1:
             raise InvalidValue(f"there must be at least one host, got {hosts}")
@@ -60,8 +60,8 @@ class ReferencePartition(InputPartition):
 
 
 class LogSource(DataSource):
-    """Options: `log`, `store` and `exchange`, directories that all hosts reach; `hosts`, or `placement`, a file that the
-    manager replaces; `rowsMax`, publications of a batch; `probes`, a directory for what tasks measured."""
+    """Options: `log`, `store` and `exchange`, directories that all hosts reach; `hosts`, or `placement`, a file that
+    the manager replaces; `rowsMax`, publications of a batch; `probes`, a directory for what tasks measured."""
 
     @classmethod
     def name(cls) -> str:
@@ -109,7 +109,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         store = SliceReader(Path(self._store))
         version = store.version().number
-        placement = self._current_placement(store.settings.slices)
+        assignment = self._current_assignment(store.settings.slices)
         return [
             ReferencePartition(
                 Reference(
@@ -124,7 +124,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     self._probes,
                 )
             )
-            for host, slices in enumerate(placement.hosts)
+            for host, slices in enumerate(assignment.hosts)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
@@ -136,7 +136,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._reader.end()
         return end if self._target is None else min(end, self._target)
 
-    def _current_placement(self, slices: int) -> Placement:
+    def _current_assignment(self, slices: int) -> Assignment:
         if self._placement is None:
-            return Placement.even(slices, self._hosts)
-        return msgspec.json.decode(Path(self._placement).read_bytes(), type=Placement)
+            return Assignment.even(slices, self._hosts)
+        return msgspec.json.decode(Path(self._placement).read_bytes(), type=Assignment)

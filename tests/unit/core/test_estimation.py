@@ -6,6 +6,7 @@ import doctest
 import math
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -51,6 +52,13 @@ def only(rows: Iterable[Observation]) -> WindowEstimate:
 def test_the_examples_run(name: str) -> None:
     results = doctest.testmod(import_module(f"lavant.core.estimation.{name}"))
     assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_the_examples_of_the_page_run() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "telemetry.md"
+    results = doctest.testfile(str(page), module_relative=False)
+    assert results.attempted > 5
     assert results.failed == 0
 
 

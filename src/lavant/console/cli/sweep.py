@@ -69,7 +69,7 @@ def _run(
     if not missing_tasks(wanted, store):
         return Progress(total=wanted.size, kept=wanted.size)
     reachable = {} if driver_host is None else {"spark_driver_host": driver_host, "spark_driver_bindAddress": "0.0.0.0"}
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # it would log Ctrl-C as a traceback
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would log Ctrl-C as a traceback
     with contextlib.ExitStack() as ending:
         spark = spark_session(master, name=f"sweep of {wanted.function}", **reachable)
         ending.callback(spark.stop)

@@ -2,8 +2,8 @@
 
     minimise  Σ wᵢ (yᵢ − level − slope · xᵢ)²,    wᵢ = 2^(−age / half-life),    xᵢ = seconds from now (≤ 0)
 
-The slope is shrunk by some of its own standard errors, so that noise alone gives no trend and a steady rise keeps almost all of
-its slope. Unlike a moving average, the level does not lag behind a rise.
+The slope is shrunk by a few of its own standard errors, so that noise alone gives no trend and a steady rise keeps
+almost all of its slope. Unlike a moving average, the level does not lag behind a rise.
 """
 
 from __future__ import annotations

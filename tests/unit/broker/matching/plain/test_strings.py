@@ -28,7 +28,7 @@ def entries(table: StringTable) -> list[str]:
 def positions(table: StringTable, texts: list[str | None]) -> list[float]:
     column = PublicationBatch.from_dicts([{"s": text} for text in texts]).strings("s")
     assert column is not None
-    return table.positions(column).tolist()
+    return [float(position) for position in table.positions(column)]
 
 
 @given(TEXTS, TEXTS.filter(bool))
