@@ -157,7 +157,9 @@ def encrypted(subscriptions: int) -> Subject:
         return f"{operations / 1e6:,.0f} M operations/s; {gflop:.0f} GFLOP/s = {gflop / limits.gflop_per_s:.0%} of peak"
 
     name = f"encrypted, d = {workload.attributes}, {subscriptions:,}, 1 %"
-    return Subject(name, "encrypted", subscriptions, build, workload.publications, type(workload).part, more, 480, limit)
+    return Subject(
+        name, "encrypted", subscriptions, build, workload.publications, type(workload).part, more, 480, limit
+    )
 
 
 def scanned() -> Subject:

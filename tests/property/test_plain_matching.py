@@ -124,7 +124,10 @@ def test_ranges_over_many_attributes_go_through_bitmaps(seed: int) -> None:
 
     texts = [f"class = 'C{random.randint(0, 1)}' and {ranges()}" for _ in range(1500)]
     rows: list[dict[str, AttributeValue]] = [
-        {"class": f"C{random.randint(0, 2)}", **{name: random.randint(0, 120) for name in names if random.random() < 0.9}}
+        {
+            "class": f"C{random.randint(0, 2)}",
+            **{name: random.randint(0, 120) for name in names if random.random() < 0.9},
+        }
         for _ in range(150)
     ]
     check_against_scan(texts, rows)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -103,13 +104,15 @@ def start(
 
 def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> None:
     """Wait for a query that ends by itself, and tell how far it is."""
-    while query.isActive:
-        if progress is not None:
-            progress(min(_offset(query), end), end)
-        query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # seconds, and parts of them
-    error = query.exception()
-    if error is not None:
-        raise FailedStream(f"the stream stopped: {str(error).strip().splitlines()[-1]}") from error
+    try:
+        while query.isActive:
+            if progress is not None:
+                progress(min(_offset(query), end), end)
+            query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # seconds, and parts of them
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        cause = str(error).strip().splitlines()
+        raise FailedStream(f"the stream stopped: {cause[0] if cause else 'no reason given'}") from error
     if progress is not None:
         progress(end, end)
 

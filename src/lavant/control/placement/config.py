@@ -75,24 +75,24 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 class ForecastConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What only the `forecast` policy uses; the module `forecast` says what each does."""
 
-    half_life_ms: int = 20_000
-    lead_ms: int = 50_000
-    far_lead_ms: int = 150_000
-    average: Band = Band(0.40, 0.62)
-    host: Band = Band(0.28, 0.72)
-    grow_target: float = 0.50
-    shrink_target: float = 0.58
-    shrink_host_max: float = 0.66
-    spread: float = 0.08
-    fill_low: float = 0.30
-    fill_high: float = 0.56
-    trend_errors: float = 1.5
-    rest_ms: int = 90_000
+    half_life_ms: int = 25_000
+    trend_errors: float = 4.0
+    lead_ms: int = 25_000
+    far_lead_ms: int = 40_000
     look_back_ms: int = 60_000
+    rest_ms: int = 60_000
+    average: Band = Band(0.28, 0.70)
+    host: Band = Band(0.22, 0.76)
+    grow_target: float = 0.51
     growth_max: float = 1.4
-    saturated_factor: float = 1.5
-    move_cost: float = 0.012
-    state_cost_per_gib: float = 0.05
+    shrink_target: float = 0.54
+    shrink_host_max: float = 0.62
+    fill_low: float = 0.32
+    fill_high: float = 0.62
+    spread: float = 0.10
+    move_cost: float = 0.01
+    state_cost_per_gib: float = 0.1
+    saturated_factor: float = 1.6
 
     def __post_init__(self) -> None:
         for name in ("half_life_ms", "lead_ms", "far_lead_ms"):

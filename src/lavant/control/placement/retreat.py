@@ -24,13 +24,15 @@ def retreat(view: LoadView, outlook: Outlook) -> Plan | None:
     """The release of as many hosts as can go, or None."""
     config = view.config.forecast
     reason = _reason(view, outlook)
-    if reason is None or _has_just_grown(view):
+    if reason is None or _has_just_grown(view) or _is_plunging(view, outlook):
         return None
-    needed = max(outlook.staying / config.shrink_target, outlook.trend.at(0) / config.average.high)
+    # Half way to `lead_ms` the moves are under way; a load that falls steeply need not fit before.
+    midway = outlook.trend.at(config.lead_ms // 2)
+    needed = max(outlook.staying / config.shrink_target, midway / config.average.high)
     wanted = max(view.config.hosts_min, math.ceil(needed))
     cheapest = sorted(view.hosts, key=lambda host: (_cost_of_emptying(view, host), view.host_cpu[host], host))
     for count in range(len(view.hosts) - wanted, 0, -1):
-        bins = _emptied(view, cheapest[:count])
+        bins = _emptied(view, cheapest[:count], total_cpu=midway)
         if bins is not None:
             wish = Wish(bins.host_of, released=cheapest[:count])
             return make_plan(view, wish, reason=reason, figures=outlook.figures(wanted))
@@ -55,13 +57,20 @@ def _has_just_grown(view: LoadView) -> bool:
     return view.now_ms - view.grown_ms < view.config.forecast.rest_ms
 
 
+def _is_plunging(view: LoadView, outlook: Outlook) -> bool:
+    """Whether the load will have halved soon: one step after the plunge moves less than two during it."""
+    if view.average_cpu < view.config.rules.host.low:
+        return False
+    return outlook.trend.at(view.config.forecast.lead_ms) < outlook.trend.at(0) / 2
+
+
 def _cost_of_emptying(view: LoadView, host: HostId) -> float:
     return math.fsum(move_cost(view.config.forecast, load) for load in view.on_host[host])
 
 
-def _emptied(view: LoadView, leaving: Sequence[HostId]) -> Bins | None:
+def _emptied(view: LoadView, leaving: Sequence[HostId], *, total_cpu: float) -> Bins | None:
     """The slices of these hosts on others, largest first; None if they do not fit."""
-    bins = Bins(view)
+    bins = Bins(view, cpu_factor=total_cpu / view.total_cpu if view.total_cpu > 0 else 1.0)
     staying = [host for host in view.hosts if host not in leaving]
     for load in by_falling_cpu(load for host in leaving for load in view.on_host[host]):
         host = bins.fullest(load, staying, view.config.forecast.shrink_host_max)

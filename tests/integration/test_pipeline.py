@@ -1,0 +1,262 @@
+"""Access, match and exit on real Spark in local mode: what arrives is what the oracle says, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from tests.integration.workload import EncryptedWorld, append, expected, filters, notified, rows
+
+from lavant.broker.slices import SliceStore
+from lavant.core.errors import InvalidValue
+from lavant.pipeline.matching import match
+from lavant.pipeline.sinks import NotificationWriter
+from lavant.pipeline.stream import FailedStream, start, stream, wait
+
+
+@pytest.fixture
+def spark(shared_spark: SparkSession) -> SparkSession:
+    return shared_spark
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SliceStore:
+    made = SliceStore.create(tmp_path / "subscriptions", slices=4)
+    made.add(range(300), filters(300))
+    return made
+
+
+TEXTS = dict(enumerate(filters(300)))
+
+
+def run_to_end(spark: SparkSession, directory: Path, end: int, **options: str) -> None:
+    query = start(
+        spark,
+        log=directory / "log",
+        subscriptions=directory / "subscriptions",
+        output=directory,
+        hosts=2,
+        available_now=True,
+        **options,
+    )
+    wait(query, end)
+
+
+def test_a_table_is_matched_against_a_store(spark: SparkSession, store: SliceStore) -> None:
+    publications = rows(500)
+    table = spark.createDataFrame(
+        [(r["@id"], r["symbol"], r["volume"], r.get("price")) for r in publications],
+        "event string, symbol string, volume int, price double",
+    )
+    matched = match(table, store.directory, id="event", hosts=2).collect()
+    assert {row.id: sorted(row.subscriptions) for row in matched} == expected(TEXTS, publications)
+    assert all(row.rejected is None for row in matched)
+
+
+def test_rows_that_are_no_publications_come_out_with_the_reason(spark: SparkSession, store: SliceStore) -> None:
+    lines = [("good", "IBM", 101, 1.0), ("nan", "IBM", 101, float("nan")), ("long", "x" * 70_000, 1, 1.0)]
+    table = spark.createDataFrame(lines, "event string, symbol string, volume int, price double")
+    matched = {row.id or row.rejected: row for row in match(table, store.directory, id="event", hosts=2).collect()}
+    assert matched["good"].subscriptions
+    reasons = sorted(row.rejected for row in matched.values() if row.rejected)
+    assert "at most 65536 are allowed" in reasons[0]
+    assert "'price' is nan" in reasons[1]
+
+
+def test_match_says_what_is_missing(spark: SparkSession, store: SliceStore) -> None:
+    table = spark.createDataFrame([(1,)], "volume int")
+    with pytest.raises(InvalidValue, match="no column 'event' for the ids; the columns are volume"):
+        match(table, store.directory, id="event")
+
+
+def test_a_streaming_table_is_matched(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
+    publications = rows(300)
+    columns = {name: [row.get(name) for row in publications] for name in ("@id", "symbol", "volume", "price")}
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"event": columns.pop("@id"), **columns}), tmp_path / "in" / "a.parquet")
+    schema = "event string, symbol string, volume bigint, price double"
+    table = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    query = (
+        match(table, store.directory, id="event", hosts=2)
+        .writeStream.format("memory")
+        .queryName("matched")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    matched = spark.sql("select * from matched").collect()
+    assert {row.id: sorted(row.subscriptions) for row in matched} == expected(TEXTS, publications)
+
+
+def test_a_log_is_matched_in_batches_and_each_batch_sees_one_version(
+    spark: SparkSession, store: SliceStore, tmp_path: Path
+) -> None:
+    first, second = rows(700, seed=3), [{**row, "@id": f"later {row['@id']}"} for row in rows(700, seed=4)]
+    append(tmp_path / "log", first)
+    run_to_end(spark, tmp_path, 700, rowsMax="200")
+    more = filters(50, seed=9)
+    store.add(range(1000, 1050), more)
+    store.remove(range(0, 100))
+    append(tmp_path / "log", second)
+    run_to_end(spark, tmp_path, 1400, rowsMax="200")
+    changed = {id: text for id, text in TEXTS.items() if id >= 100} | dict(zip(range(1000, 1050), more, strict=True))
+    assert notified(tmp_path / "notifications") == expected(TEXTS, first) | expected(changed, second)
+    assert not list((tmp_path / "work" / "exchange").iterdir())
+
+
+def test_encrypted_publications_reach_whom_they_must(spark: SparkSession, tmp_path: Path) -> None:
+    world = EncryptedWorld(tmp_path, subscriptions=5000, publications=1200)
+    run_to_end(spark, tmp_path, 1200, rowsMax="500")
+    assert notified(tmp_path / "notifications") == world.expected()
+
+
+def test_a_batch_that_is_repeated_notifies_nobody_twice(tmp_path: Path) -> None:
+    options = {"path": str(tmp_path / "out"), "exchange": str(tmp_path / "exchange")}
+    from lavant.broker.matching import Matches
+    from lavant.pipeline.exchange import Lists, write_file
+
+    import numpy as np
+
+    def attempt() -> None:
+        lists = Lists(np.array([7]), pa.array(["p7"]), Matches(np.array([0, 2]), np.array([1, 2], np.uint32)), {})
+        name = write_file(tmp_path / "exchange", [lists])
+        writer = NotificationWriter(options)
+        writer.commit([writer.write(iter([pa.record_batch({"file": [name]})]))], 5)
+
+    attempt()
+    attempt()
+    assert notified(tmp_path / "out") == {"p7": [1, 2]}
+    assert len(list((tmp_path / "out").glob("part-*"))) == 1
+    assert not list((tmp_path / "exchange").iterdir())
+
+
+def test_killed_python_workers_lose_nothing_and_repeat_nothing(
+    spark: SparkSession, store: SliceStore, tmp_path: Path
+) -> None:
+    publications = rows(4000, seed=5)
+    append(tmp_path / "log", publications)
+    killed: list[int] = []
+    stop = threading.Event()
+
+    def kill() -> None:
+        while not stop.wait(0.5) and len(killed) < 6:
+            workers = python_workers()
+            if workers and list((tmp_path / "notifications").glob("batch-*.json")):
+                os.kill(workers[len(killed) % len(workers)], signal.SIGKILL)
+                killed.append(workers[0])
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    failures = 0
+    try:
+        for _ in range(20):
+            try:
+                run_to_end(spark, tmp_path, 4000, rowsMax="100")
+                break
+            except FailedStream:
+                failures += 1
+    finally:
+        stop.set()
+        thread.join()
+    assert killed
+    assert notified(tmp_path / "notifications") == expected(TEXTS, publications)
+
+
+def python_workers() -> list[int]:
+    """Processes forked by the worker daemon of this test's Spark: grandchildren's children of ours."""
+    shown = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    processes = [line.split(None, 2) for line in shown.splitlines()[1:]]
+    children: dict[int, list[int]] = {}
+    daemons = set()
+    for pid, parent, command in processes:
+        children.setdefault(int(parent), []).append(int(pid))
+        if "lavant.pipeline.daemon" in command:
+            daemons.add(int(pid))
+    mine, queue = set(), [os.getpid()]
+    while queue:
+        process = queue.pop()
+        mine.add(process)
+        queue += children.get(process, [])
+    return [pid for daemon in daemons & mine for pid in children.get(daemon, [])]
+
+
+def test_files_in_files_out_and_the_poison_aside(spark: SparkSession, tmp_path: Path) -> None:
+    publications = rows(200)
+    poison = [b'{"symbol": ["IBM"]}', b"not json", b'{"volume": 1e999}', b'{"s": "' + b"x" * 1_000_000 + b'"}']
+    lines = [json.dumps(row).encode() for row in publications] + poison
+    (tmp_path / "quotes.jsonl").write_bytes(b"\n".join(lines))
+    subscriptions = tmp_path / "subscriptions.jsonl"
+    subscriptions.write_text("".join(json.dumps({"id": id, "filter": text}) + "\n" for id, text in TEXTS.items()))
+    seen: list[tuple[int, int]] = []
+    result = stream(
+        spark,
+        subscriptions=subscriptions,
+        publications=tmp_path / "quotes.jsonl",
+        output=tmp_path / "out",
+        slices=4,
+        hosts=2,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert notified(tmp_path / "out" / "notifications") == expected(TEXTS, publications)
+    assert (result.publications, result.subscriptions, result.rejected) == (200, 300, 4)
+    assert seen[-1] == (200, 200)
+    refused = [json.loads(line) for line in (tmp_path / "out" / "rejected.jsonl").read_text().splitlines()]
+    assert [line["row"] for line in refused] == [200, 201, 202, 203]
+    assert "type list" in refused[0]["reason"]
+    assert "at most 65536 are allowed" in refused[3]["reason"]
+
+
+def test_a_wrong_filter_in_a_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "volume >"}\n')
+    (tmp_path / "p.jsonl").write_text("{}\n")
+    with pytest.raises(InvalidValue, match="subscription 1: expected a value"):
+        stream(spark, subscriptions=tmp_path / "s.jsonl", publications=tmp_path / "p.jsonl", output=tmp_path / "out")
+
+
+def test_the_command_says_in_one_line_what_is_missing(tmp_path: Path) -> None:
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from lavant.console.cli import app; app()", "stream", *arguments]
+        files = ["--subscriptions", "s.jsonl", "--input", "p.jsonl", "--output", "out"]
+        return subprocess.run(
+            [*command, *files],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            check=False,
+        )
+
+    unreachable = run("--master", "spark://127.0.0.1:9")
+    assert unreachable.returncode == 2
+    assert (
+        unreachable.stderr.strip().splitlines()[-1].startswith("lavant: the Spark master spark://127.0.0.1:9 does not")
+    )
+    without_java = run(JAVA_HOME=str(tmp_path))
+    assert without_java.returncode == 2
+    assert "lavant: Spark needs Java 17 or newer" in without_java.stderr
+    (tmp_path / "bin").mkdir()
+    old = tmp_path / "bin" / "java"
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    too_old = run(JAVA_HOME=str(tmp_path))
+    assert "java is Java 11; install a newer one" in too_old.stderr
+
+
+def test_times_are_not_asserted_but_the_stream_ends(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
+    """A log that is empty ends at once, and one that grows while it is read stops at what was there."""
+    append(tmp_path / "log", rows(10))
+    began = time.monotonic()
+    run_to_end(spark, tmp_path, 10)
+    assert time.monotonic() > began
+    assert len(notified(tmp_path / "notifications")) == len(expected(TEXTS, rows(10)))

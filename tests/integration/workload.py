@@ -1,0 +1,93 @@
+"""A small world for the pipeline's tests: subscriptions, publications, and what the oracle says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from lavant.broker.log import LogWriter
+from lavant.broker.matching import EncryptedMatcher, ScanMatcher
+from lavant.broker.slices import SliceStore
+from lavant.core.batches import PublicationBatch
+from lavant.pipeline.publications import encrypted_records
+from lavant.pipeline.sinks import read_notifications
+from lavant.simulation.workloads.encrypted import EncryptedWorkload
+
+SYMBOLS = ["IBM", "YHOO", "SPY", "AIG", "BAC"]
+Row = dict[str, Any]
+
+
+def filters(count: int, seed: int = 1) -> list[str]:
+    random = Random(seed)
+    forms = (
+        lambda: f"symbol = '{random.choice(SYMBOLS)}' and volume > {random.randint(0, 100)}",
+        lambda: (
+            f"volume between {random.randint(0, 50)} and {random.randint(50, 100)} and price < {random.randint(1, 100)}"
+        ),
+        lambda: f"symbol like '{random.choice(SYMBOLS)[0]}%' or price > {random.randint(90, 100)}",
+        lambda: f"not exists(price) and symbol != '{random.choice(SYMBOLS)}'",
+    )
+    return [random.choice(forms)() for _ in range(count)]
+
+
+def rows(count: int, seed: int = 2) -> list[Row]:
+    random = Random(seed)
+    made: list[Row] = []
+    for number in range(count):
+        row: Row = {"@id": f"p{number}", "symbol": random.choice(SYMBOLS), "volume": random.randint(0, 110)}
+        if random.random() < 0.9:
+            row["price"] = random.random() * 110
+        made.append(row)
+    return made
+
+
+def expected(texts: dict[int, str], publications: list[Row]) -> dict[str, list[int]]:
+    """Whom each publication must reach, by its id; those that nobody wants are left out."""
+    scan = ScanMatcher()
+    scan.add(list(texts), list(texts.values()))
+    matches = scan.match(PublicationBatch.from_dicts(publications)).sorted()
+    found = {row["@id"]: matches.of(number).tolist() for number, row in enumerate(publications)}
+    return {id: ids for id, ids in found.items() if ids}
+
+
+def notified(directory: Path) -> dict[str, list[int]]:
+    """Whom each publication did reach; fails if a publication was notified twice."""
+    table = read_notifications(directory)
+    found: dict[str, list[int]] = {}
+    for id, ids in zip(table.column("id").to_pylist(), table.column("subscriptions").to_pylist(), strict=True):
+        assert id not in found, f"publication {id} was notified twice"
+        assert len(set(ids)) == len(ids), f"a subscriber was notified twice of {id}"
+        found[id] = sorted(ids)
+    return found
+
+
+def append(log: Path, publications: list[Row]) -> None:
+    with LogWriter(log, durable=False) as writer:
+        for first in range(0, len(publications), 500):
+            writer.append(PublicationBatch.from_dicts(publications[first : first + 500]).records)
+
+
+class EncryptedWorld:
+    """An encrypted store and log, and the matcher alone as the oracle (itself checked against plaintext elsewhere)."""
+
+    def __init__(self, directory: Path, *, subscriptions: int, publications: int, slices: int = 8) -> None:
+        workload = EncryptedWorkload(subscriptions=subscriptions)
+        self._filters = workload.filters()
+        self.store, self.log = directory / "subscriptions", directory / "log"
+        SliceStore.create(self.store, scheme="encrypted", slices=slices).add(np.arange(subscriptions), self._filters)
+        self._batch = workload.publications(publications)
+        ids = [f"e{number}" for number in range(publications)]
+        with LogWriter(self.log, durable=False) as writer:
+            for first in range(0, publications, 500):
+                part = workload.part(self._batch, first, 500)
+                writer.append(encrypted_records(part, ids[first : first + 500]))
+
+    def expected(self) -> dict[str, list[int]]:
+        matcher = EncryptedMatcher()
+        matcher.add(np.arange(len(self._filters)), self._filters)
+        matches = matcher.match(self._batch).sorted()
+        found = {f"e{number}": matches.of(number).tolist() for number in range(len(self._batch))}
+        return {id: ids for id, ids in found.items() if ids}
