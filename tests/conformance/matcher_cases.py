@@ -1,4 +1,4 @@
-"""How the conformance suite drives each matcher: the same range filters and publications, in each matcher's own form."""
+"""How the conformance suite drives each matcher: the same filters and publications, in each matcher's own form."""
 
 from __future__ import annotations
 

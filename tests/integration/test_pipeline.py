@@ -11,14 +11,17 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from tests.integration.workload import EncryptedWorld, append, expected, filters, notified, rows
 
+from lavant.broker.matching import Matches
 from lavant.broker.slices import SliceStore
 from lavant.core.errors import InvalidValue
+from lavant.pipeline.exchange import Lists, write_file
 from lavant.pipeline.matching import match
 from lavant.pipeline.sinks import NotificationWriter
 from lavant.pipeline.stream import FailedStream, start, stream, wait
@@ -47,7 +50,7 @@ def run_to_end(spark: SparkSession, directory: Path, end: int, **options: str) -
         output=directory,
         hosts=2,
         available_now=True,
-        **options,
+        options=options,
     )
     wait(query, end)
 
@@ -123,11 +126,6 @@ def test_encrypted_publications_reach_whom_they_must(spark: SparkSession, tmp_pa
 
 def test_a_batch_that_is_repeated_notifies_nobody_twice(tmp_path: Path) -> None:
     options = {"path": str(tmp_path / "out"), "exchange": str(tmp_path / "exchange")}
-    from lavant.broker.matching import Matches
-    from lavant.pipeline.exchange import Lists, write_file
-
-    import numpy as np
-
     def attempt() -> None:
         lists = Lists(np.array([7]), pa.array(["p7"]), Matches(np.array([0, 2]), np.array([1, 2], np.uint32)), {})
         name = write_file(tmp_path / "exchange", [lists])
@@ -144,15 +142,15 @@ def test_a_batch_that_is_repeated_notifies_nobody_twice(tmp_path: Path) -> None:
 def test_killed_python_workers_lose_nothing_and_repeat_nothing(
     spark: SparkSession, store: SliceStore, tmp_path: Path
 ) -> None:
-    publications = rows(4000, seed=5)
+    publications = rows(2400, seed=5)
     append(tmp_path / "log", publications)
     killed: list[int] = []
     stop = threading.Event()
 
     def kill() -> None:
-        while not stop.wait(0.5) and len(killed) < 6:
+        while not stop.wait(0.5) and len(killed) < 3:
             workers = python_workers()
-            if workers and list((tmp_path / "notifications").glob("batch-*.json")):
+            if workers and any((tmp_path / "notifications").glob("batch-*.json")):
                 os.kill(workers[len(killed) % len(workers)], signal.SIGKILL)
                 killed.append(workers[0])
 
@@ -162,7 +160,7 @@ def test_killed_python_workers_lose_nothing_and_repeat_nothing(
     try:
         for _ in range(20):
             try:
-                run_to_end(spark, tmp_path, 4000, rowsMax="100")
+                run_to_end(spark, tmp_path, 2400, rowsMax="100")
                 break
             except FailedStream:
                 failures += 1

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from lavant.broker.matching.container import sync_directory
-from lavant.pipeline.exchange import merge_files
+from lavant.pipeline.exchange import SCHEMA, merge_files
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -92,14 +92,15 @@ class NotificationWriter(DataSourceStreamArrowWriter):
         _delete(Path(self._path), [message for message in messages if message is not None and message.file])
 
 
+def read_manifests(path: Path) -> list[Manifest]:
+    """The batches that count, in their order."""
+    return [msgspec.json.decode(file.read_bytes(), type=Manifest) for file in sorted(path.glob("batch-*.json"))]
+
+
 def read_notifications(path: Path) -> pa.Table:
     """Everything that was notified, in the order of the batches."""
-    files = [
-        path / name
-        for manifest in sorted(path.glob("batch-*.json"))
-        for name in msgspec.json.decode(manifest.read_bytes(), type=Manifest).files
-    ]
-    return pa.concat_tables([pq.read_table(file) for file in files]) if files else pa.table({})
+    tables = [pq.read_table(path / name) for manifest in read_manifests(path) for name in manifest.files]
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
 
 def _publish(manifest: Path, batch: int, written: list[Written]) -> None:

@@ -9,7 +9,7 @@ output/
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -87,12 +87,12 @@ def start(
     output: Path,
     hosts: int | None = None,
     available_now: bool = False,
-    **options: str,
+    options: Mapping[str, str] | None = None,
 ) -> StreamingQuery:
     """Start the query: notifications and checkpoint below `output`, options as `LogSource` has them."""
     count = hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism)
     exchange = str((output / "work" / "exchange").absolute())
-    matched = match_log_stream(spark, log, subscriptions, hosts=str(count), exchange=exchange, **options)
+    matched = match_log_stream(spark, log, subscriptions, hosts=str(count), exchange=exchange, **(options or {}))
     writer = (
         matched.writeStream.format(NotificationSink.name())
         .option("exchange", exchange)
@@ -146,7 +146,7 @@ def _publications(path: Path, work: Path, scheme: str, output: Path) -> tuple[Pa
         with LogWriter(log, durable=False) as writer:
             rejected = load_publications(path, writer, scheme=scheme)
         _write_rejected(refused, rejected)
-    return log, sum(1 for _ in refused.open("rb"))
+    return log, len(refused.read_bytes().splitlines())
 
 
 def _write_rejected(path: Path, rejected: list[Rejected]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ EXIT_INTERRUPTED = 130
 
 
 def sweep(
-    scenario: Annotated[Path, typer.Argument(help="TOML file: function, [fixed], [grid], replications, seed")],
+    scenario: Annotated[Path, typer.Argument(help="TOML file: function, fixed, grid, replications, seed")],
     output: Annotated[Path, typer.Option(help="directory for the results, as Parquet")],
     master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
     path: Annotated[
@@ -69,7 +68,6 @@ def _run(
     if not missing_tasks(wanted, store):
         return Progress(total=wanted.size, kept=wanted.size)
     reachable = {} if driver_host is None else {"spark_driver_host": driver_host, "spark_driver_bindAddress": "0.0.0.0"}
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would log Ctrl-C as a traceback
     with contextlib.ExitStack() as ending:
         spark = spark_session(master, name=f"sweep of {wanted.function}", **reachable)
         ending.callback(spark.stop)

@@ -73,37 +73,52 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForecastConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the `forecast` policy uses; the module `forecast` says what each does."""
+    """What only the `forecast` policy uses."""
 
     half_life_ms: int = 25_000
-    trend_errors: float = 4.0
-    lead_ms: int = 25_000
-    far_lead_ms: int = 40_000
+    """Of a sample's weight in the trend."""
+    trend_errors: float = 3.0
+    """By so many standard errors the trend's slope is shrunk towards zero."""
+    lead_ms: int = 30_000
+    """How far ahead it looks: about the start of a host and some moves."""
     look_back_ms: int = 60_000
+    """For so long the load must have been low before hosts go, unless it falls for sure."""
     rest_ms: int = 60_000
+    """For so long after an addition no host goes."""
     average: Band = Band(0.28, 0.70)
+    """Expected averages outside of it add or release hosts."""
     host: Band = Band(0.22, 0.76)
-    grow_target: float = 0.51
-    growth_max: float = 1.4
+    """Expected loads of single hosts outside of it move slices."""
+    grow_target: float = 0.54
+    """The expected average after an addition."""
     shrink_target: float = 0.54
+    """The expected average after a release."""
     shrink_host_max: float = 0.62
-    fill_low: float = 0.32
+    """Up to here a host is filled by a release."""
+    fill_low: float = 0.26
     fill_high: float = 0.62
+    """Hosts between the two are even enough."""
     spread: float = 0.10
+    """Hosts as near to the average as this are even enough too."""
     move_cost: float = 0.01
+    """Of one move, in the unit of the imbalance (squared CPU)."""
     state_cost_per_gib: float = 0.1
+    """Of moving one GiB of state, likewise."""
     saturated_factor: float = 1.6
+    """A host at its limit is taken to be offered so many times what it shows."""
 
     def __post_init__(self) -> None:
-        for name in ("half_life_ms", "lead_ms", "far_lead_ms"):
+        for name in ("half_life_ms", "lead_ms", "grow_target", "shrink_target", "shrink_host_max"):
             _require_positive(f"forecast {name}", getattr(self, name))
-        for name in ("rest_ms", "move_cost", "state_cost_per_gib"):
+        for name in ("trend_errors", "look_back_ms", "rest_ms", "spread", "move_cost", "state_cost_per_gib"):
             _require_not_negative(f"forecast {name}", getattr(self, name))
-        for name in ("growth_max", "saturated_factor"):
-            if not getattr(self, name) >= 1:
-                raise InvalidValue(f"forecast {name} must be 1 or more, got {getattr(self, name)}")
-        if self.far_lead_ms < self.lead_ms:
-            raise InvalidValue(f"forecast far_lead_ms must be at least lead_ms {self.lead_ms}, got {self.far_lead_ms}")
+        if not self.saturated_factor >= 1:
+            raise InvalidValue(f"forecast saturated_factor must be 1 or more, got {self.saturated_factor}")
+        if not 0 <= self.fill_low < self.fill_high <= 1:
+            raise InvalidValue(
+                f"forecast fill_low and fill_high must be 0 ≤ fill_low < fill_high ≤ 1, "
+                f"got {self.fill_low} and {self.fill_high}"
+            )
 
 
 class PlacementConfig(msgspec.Struct, frozen=True, kw_only=True):

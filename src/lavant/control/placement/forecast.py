@@ -3,9 +3,8 @@
 The rules of e-StreamHub see an overload when it has lasted a window, and its first fit fills hosts up to the next
 violation. This policy differs in four points:
 
-* **Ahead.** The total load is projected along its trend. If the average would exceed `average.high` within `lead_ms`
-  (the start of a host, the moves, and some more), hosts are added now, for the load expected at `far_lead_ms`, but for
-  no more than `growth_max` times the nearer one, because far is unsure.
+* **Ahead.** The total load is projected along its trend. If the average would exceed `average.high` within `lead_ms`,
+  hosts are added now, as many as bring the expected average to `grow_target`.
 * **Even enough.** Hosts are filled and relieved by the moves and swaps that even out most for their cost (module
   `evening`), until all are between `fill_low` and `fill_high`. This is also done for a single host as soon as it will
   exceed `host.high`.
@@ -51,8 +50,7 @@ class ForecastPolicy:
 
 def _grow(view: LoadView, outlook: Outlook, *, reason: str) -> Plan:
     config = view.config.forecast
-    needed = min(outlook.far, config.growth_max * outlook.near) / config.grow_target
-    wanted = max(len(view.hosts) + 1, math.ceil(needed))
+    wanted = max(len(view.hosts) + 1, math.ceil(outlook.near / config.grow_target))
     added = [view.new_host(n) for n in range(min(wanted - len(view.hosts), view.hosts_addable))]
     if len(added) < wanted - len(view.hosts):
         reason += f"; {wanted} hosts would be needed, {view.config.hosts_max} are the limit"

@@ -1,4 +1,4 @@
-"""What the `forecast` policy expects: the total load now, soon and later, and what saturated hosts hide."""
+"""What the `forecast` policy expects: the total load now and soon, and what saturated hosts hide."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from lavant.control.placement.view import LoadView
 SATURATED = 0.97
 """From here on a host is taken to be at its limit: probes never show quite 100 %."""
 
+LATEST = 3
+"""Samples that show what the load is now."""
+
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Loads in hosts. `near` and `far` are the highest until `lead_ms` and `far_lead_ms`; `staying` is the load for
-    which hosts have to stay; `factor` leads from the means of the window to `near`, as if every slice grew alike."""
+    """Loads in hosts. `near` is the highest until `lead_ms`, `latest` the mean of the last samples; `staying` is the
+    load for which hosts have to stay, `falling_to` the same if the load falls for sure. `factor` leads from the means of
+    the window to `near`, as if every slice grew alike."""
 
     trend: Trend
     near: float
-    far: float
     staying: float
+    falling_to: float | None
+    latest: float
     factor: float
 
     @classmethod
@@ -28,11 +33,16 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
         config = view.config.forecast
         trend = _trend(view)
         near = trend.highest_until(config.lead_ms)
+        last = [sample.cpu for sample in view.history[-LATEST:]]
+        latest = math.fsum(last) / len(last)
+        # After a steep fall the line is still above the load, so the latest counts too.
+        falling_to = min(trend.at(config.lead_ms), latest) if trend.slope_per_s < 0 else None
         return cls(
             trend=trend,
             near=near,
-            far=trend.highest_until(config.far_lead_ms),
-            staying=_staying(view, trend),
+            staying=_highest(view, trend) if falling_to is None else falling_to,
+            falling_to=falling_to,
+            latest=latest,
             factor=near / view.total_cpu if view.total_cpu > 0 else 1.0,
         )
 
@@ -41,7 +51,6 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "total_cpu": self.trend.at(0),
             "total_cpu_soon": self.near,
-            "total_cpu_later": self.far,
             "hosts_wanted": float(hosts_wanted),
         }
 
@@ -54,10 +63,8 @@ def _trend(view: LoadView) -> Trend:
     return Trend(level=trend.level + hidden, slope_per_s=trend.slope_per_s)
 
 
-def _staying(view: LoadView, trend: Trend) -> float:
-    """The load soon, if it falls for sure; else the highest of late and of what is to come: fluctuations come back."""
-    config = view.config.forecast
-    if trend.slope_per_s < 0:
-        return trend.at(config.lead_ms)
-    start_ms = view.now_ms - config.look_back_ms
-    return max([trend.highest_until(config.far_lead_ms), *(t.cpu for t in view.history if t.time_ms >= start_ms)])
+def _highest(view: LoadView, trend: Trend) -> float:
+    """The highest load of late and of what is to come: fluctuations come back."""
+    start_ms = view.now_ms - view.config.forecast.look_back_ms
+    soon = trend.highest_until(view.config.forecast.lead_ms)
+    return max([soon, *(sample.cpu for sample in view.history if sample.time_ms >= start_ms)])

@@ -24,10 +24,12 @@ def retreat(view: LoadView, outlook: Outlook) -> Plan | None:
     """The release of as many hosts as can go, or None."""
     config = view.config.forecast
     reason = _reason(view, outlook)
-    if reason is None or _has_just_grown(view) or _is_plunging(view, outlook):
+    if reason is None or _has_just_grown(view) or _is_plunging(view):
         return None
-    # Half way to `lead_ms` the moves are under way; a load that falls steeply need not fit before.
+    # Half way to `lead_ms` the moves are under way; a load that falls need not fit before.
     midway = outlook.trend.at(config.lead_ms // 2)
+    if outlook.falling_to is not None:
+        midway = min(midway, outlook.latest)
     needed = max(outlook.staying / config.shrink_target, midway / config.average.high)
     wanted = max(view.config.hosts_min, math.ceil(needed))
     cheapest = sorted(view.hosts, key=lambda host: (_cost_of_emptying(view, host), view.host_cpu[host], host))
@@ -57,11 +59,9 @@ def _has_just_grown(view: LoadView) -> bool:
     return view.now_ms - view.grown_ms < view.config.forecast.rest_ms
 
 
-def _is_plunging(view: LoadView, outlook: Outlook) -> bool:
-    """Whether the load will have halved soon: one step after the plunge moves less than two during it."""
-    if view.average_cpu < view.config.rules.host.low:
-        return False
-    return outlook.trend.at(view.config.forecast.lead_ms) < outlook.trend.at(0) / 2
+def _is_plunging(view: LoadView) -> bool:
+    """Whether the load falls by a fifth within two probes: one step after the plunge moves less than two in it."""
+    return len(view.history) >= 3 and view.history[-1].cpu < 0.8 * view.history[-3].cpu
 
 
 def _cost_of_emptying(view: LoadView, host: HostId) -> float:

@@ -21,7 +21,8 @@ from lavant.core.errors import InvalidValue
         (lambda: HostCapacity(memory_bytes=0), "memory_bytes must be positive"),
         (lambda: PlacementConfig(hosts_min=0), "1 ≤ hosts_min ≤ hosts_max"),
         (lambda: PlacementConfig(hosts_min=3, hosts_max=2), "got 3 and 2"),
-        (lambda: ForecastConfig(lead_ms=9, far_lead_ms=8), "at least lead_ms 9, got 8"),
+        (lambda: ForecastConfig(lead_ms=0), "lead_ms must be positive, got 0"),
+        (lambda: ForecastConfig(fill_low=0.7), "got 0.7 and 0.62"),
         (lambda: ForecastConfig(saturated_factor=0.5), "saturated_factor must be 1 or more"),
     ],
 )

@@ -1,0 +1,56 @@
+"""A driver in a process of its own, so that a test can kill it: streams a log on a cluster until it is told to stop.
+
+python -m tests.integration.driver MASTER DIRECTORY ROWS_MAX [elastic]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from lavant.control.placement import PlacementConfig, Rules
+from lavant.pipeline.cluster import Manager
+from lavant.pipeline.session import spark_session
+from lavant.pipeline.sinks import read_manifests
+from lavant.pipeline.stream import start
+
+EXECUTORS = {"spark_executor_cores": "1", "spark_executor_memory": "600m", "spark_cores_max": "4"}
+QUICK = Rules(window_ms=3000, grace_ms=2000)
+"""The paper's rules in a tenth of its time."""
+
+
+def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
+    spark = spark_session(master, **EXECUTORS, spark_task_maxFailures="8")
+    options = {"rowsMax": rows_max}
+    manager = None
+    if elastic:
+        config = PlacementConfig(policy="threshold", rules=QUICK, hosts_min=1, hosts_max=4)
+        manager = Manager(
+            spark, subscriptions=directory / "subscriptions", directory=directory / "control", config=config
+        )
+        options |= manager.stream_options()
+        manager.follow(lambda: len(read_manifests(directory / "notifications")))
+    query = start(
+        spark,
+        log=directory / "log",
+        subscriptions=directory / "subscriptions",
+        output=directory,
+        hosts=2,
+        options=options,
+    )
+    while query.isActive and not (directory / "stop").exists():
+        time.sleep(0.5)
+        if manager is not None:
+            plan = manager.tick(int(time.time() * 1000))
+            if plan is not None:
+                print(f"{len(manager.placement.hosts)} {plan.decision}", flush=True)
+    failure = query.exception()
+    query.stop()
+    spark.stop()
+    if failure is not None:
+        sys.exit(f"the query failed: {failure}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], "elastic" in sys.argv[4:])
