@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.processes import descendants
 from tests.integration.workload import EncryptedWorld, notified
 
 from lavant.broker.log import LogReader
@@ -50,22 +51,22 @@ def is_done(directory: Path, rows_max: int) -> bool:
     return batches(directory) >= -(-end // rows_max)
 
 
-def executors_of(driver: subprocess.Popen[bytes]) -> list[int]:
-    """Executor processes of this driver's application, by the driver's port in their command line."""
-    shown = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    lines = [line.split(None, 1) for line in shown.splitlines()[1:] if "CoarseGrainedExecutorBackend" in line]
-    return [int(pid) for pid, command in lines if "java" in command.split(None, 1)[0]]
+def executors() -> list[int]:
+    """Executor processes of the cluster that this test started."""
+    backends = [process for process in descendants() if "CoarseGrainedExecutorBackend" in process.command]
+    parents = {process.parent for process in backends}
+    return [process.pid for process in backends if process.pid not in parents]  # Java itself, not a shell around it
 
 
 def test_killed_executors_and_drivers_lose_nothing_and_repeat_nothing(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
-    world = EncryptedWorld(tmp_path, subscriptions=20_000, publications=6000)
+    world = EncryptedWorld(tmp_path, subscriptions=20_000, publications=3000)
     driver = drive(cluster, tmp_path, 150)
     try:
         until(lambda: batches(tmp_path) >= 3, driver, tmp_path)
         before = batches(tmp_path)
-        os.kill(executors_of(driver)[0], signal.SIGKILL)
+        os.kill(executors()[0], signal.SIGKILL)
         until(lambda: batches(tmp_path) >= before + 3, driver, tmp_path)
         driver.kill()
         driver.wait()
@@ -84,7 +85,7 @@ def test_executors_follow_the_load_out_and_in_and_every_move_is_exact(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
     """A backlog keeps one executor busy: more come. When it is worked off, they go again."""
-    world = EncryptedWorld(tmp_path, subscriptions=150_000, publications=16_000)
+    world = EncryptedWorld(tmp_path, subscriptions=50_000, publications=15_000)
     driver = drive(cluster, tmp_path, 250, "elastic")
     log = tmp_path / "driver.log"
     try:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.integration.processes import descendants
 from tests.integration.workload import EncryptedWorld, append, expected, filters, notified, rows
 
 from lavant.broker.matching import Matches
@@ -126,6 +127,7 @@ def test_encrypted_publications_reach_whom_they_must(spark: SparkSession, tmp_pa
 
 def test_a_batch_that_is_repeated_notifies_nobody_twice(tmp_path: Path) -> None:
     options = {"path": str(tmp_path / "out"), "exchange": str(tmp_path / "exchange")}
+
     def attempt() -> None:
         lists = Lists(np.array([7]), pa.array(["p7"]), Matches(np.array([0, 2]), np.array([1, 2], np.uint32)), {})
         name = write_file(tmp_path / "exchange", [lists])
@@ -172,21 +174,10 @@ def test_killed_python_workers_lose_nothing_and_repeat_nothing(
 
 
 def python_workers() -> list[int]:
-    """Processes forked by the worker daemon of this test's Spark: grandchildren's children of ours."""
-    shown = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
-    processes = [line.split(None, 2) for line in shown.splitlines()[1:]]
-    children: dict[int, list[int]] = {}
-    daemons = set()
-    for pid, parent, command in processes:
-        children.setdefault(int(parent), []).append(int(pid))
-        if "lavant.pipeline.daemon" in command:
-            daemons.add(int(pid))
-    mine, queue = set(), [os.getpid()]
-    while queue:
-        process = queue.pop()
-        mine.add(process)
-        queue += children.get(process, [])
-    return [pid for daemon in daemons & mine for pid in children.get(daemon, [])]
+    """Processes that the worker daemons of this test's Spark have forked."""
+    mine = descendants()
+    daemons = {process.pid for process in mine if "lavant.pipeline.daemon" in process.command}
+    return [process.pid for process in mine if process.parent in daemons]
 
 
 def test_files_in_files_out_and_the_poison_aside(spark: SparkSession, tmp_path: Path) -> None:

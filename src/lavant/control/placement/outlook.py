@@ -18,8 +18,8 @@ LATEST = 3
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     """Loads in hosts. `near` is the highest until `lead_ms`, `latest` the mean of the last samples; `staying` is the
-    load for which hosts have to stay, `falling_to` the same if the load falls for sure. `factor` leads from the means of
-    the window to `near`, as if every slice grew alike."""
+    load for which hosts have to stay, `falling_to` the same if the load falls for sure. `factor` leads from the means
+    of the window to `near`, as if every slice grew alike."""
 
     trend: Trend
     near: float
