@@ -1,4 +1,7 @@
-"""`make bench`: one table, measured in one run. `--only TEXT` picks rows, `--markdown FILE` also writes it there."""
+"""`make bench`: two tables, measured in one run: the matchers, and the pipeline on Spark.
+
+`--only TEXT` picks rows (`--only pipeline` the second table), `--markdown FILE` also writes the tables there.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from rich.progress import Progress
 from rich.table import Table
 from tests.bench.limits import Limits, measure_limits
 from tests.bench.matching import CORES, Row, measure, subjects
+from tests.bench.pipeline import Result, encrypted_load, measure_pipeline, stock_load
+
+from lavant.pipeline.session import spark_session
 
 COLUMNS = (
     "workload, subscriptions",
@@ -43,6 +49,40 @@ def cells(row: Row) -> list[str]:
     ]
 
 
+PIPELINE_COLUMNS = (
+    "100,000 subscriptions, 16 slices",
+    "publications a batch",
+    "kernel alone, 2 threads",
+    "through Spark, local[2]",
+    "share",
+    "a batch's ms: matching / tasks and sink / planning",
+    "delay at half rate p50, p75, p99 ms",
+    "open a slice ms",
+)
+
+
+def pipeline_cells(result: Result) -> list[str]:
+    parts = result.batch_ms
+    return [
+        result.load,
+        f"{result.batch_size:,}",
+        f"{result.kernel_per_s:,.0f}/s = {result.kernel_per_s / 10:,.0f} M operations/s",
+        f"{result.spark_per_s:,.0f}/s = {result.spark_per_s / 10:,.0f} M operations/s",
+        f"{result.spark_per_s / result.kernel_per_s:.1%}",
+        f"{parts['matching']:.0f} / {parts['tasks and sink']:.0f} / {parts['planning']:.0f}",
+        f"{', '.join(f'{delay:,.0f}' for delay in result.latency_ms)} at {result.latency_rate:,.0f}/s",
+        f"{result.open_ms:.1f}",
+    ]
+
+
+def measure_pipelines() -> list[Result]:
+    spark = spark_session(f"local[{CORES}]", name="lavant-bench")
+    try:
+        return [measure_pipeline(spark, load()) for load in (encrypted_load, stock_load)]
+    finally:
+        spark.stop()
+
+
 def describe(limits: Limits) -> str:
     return (
         f"One core of this machine ({platform.machine()}, {CORES} cores): {limits.gflop_per_s:.0f} GFLOP/s of "
@@ -50,9 +90,22 @@ def describe(limits: Limits) -> str:
     )
 
 
-def markdown(limits: Limits, rows: list[Row]) -> str:
+def markdown(limits: Limits, rows: list[Row], results: list[Result]) -> str:
     lines = [describe(limits), "", "| " + " | ".join(COLUMNS) + " |", "| --- | --- |" + " ---: |" * 8 + " --- |"]
-    return "\n".join([*lines, *("| " + " | ".join(cells(row)) + " |" for row in rows)]) + "\n"
+    lines += ["| " + " | ".join(cells(row)) + " |" for row in rows]
+    if results:
+        lines += ["", "| " + " | ".join(PIPELINE_COLUMNS) + " |", "| --- |" + " ---: |" * 7]
+        lines += ["| " + " | ".join(pipeline_cells(result)) + " |" for result in results]
+    return "\n".join(lines) + "\n"
+
+
+def print_table(console: Console, title: str, columns: tuple[str, ...], lines: list[list[str]], left: set[int]) -> None:
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number in left else "right")
+    for line in lines:
+        table.add_row(*line)
+    console.print(table)
 
 
 def main() -> None:
@@ -69,14 +122,12 @@ def main() -> None:
         while chosen:
             rows.append(measure(chosen.pop(0), limits))
             progress.advance(task)
-    table = Table(title=describe(limits), title_justify="left")
-    for number, column in enumerate(COLUMNS):
-        table.add_column(column, justify="right" if 2 <= number < len(COLUMNS) - 1 else "left")
-    for row in rows:
-        table.add_row(*cells(row))
-    console.print(table)
+    print_table(console, describe(limits), COLUMNS, [cells(row) for row in rows], {0, 1, len(COLUMNS) - 1})
+    results = measure_pipelines() if arguments.only in "pipeline" else []
+    if results:
+        print_table(console, "The pipeline on Spark", PIPELINE_COLUMNS, [pipeline_cells(r) for r in results], {0})
     if arguments.markdown is not None:
-        arguments.markdown.write_text(markdown(limits, rows))
+        arguments.markdown.write_text(markdown(limits, rows, results))
 
 
 if __name__ == "__main__":

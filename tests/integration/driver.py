@@ -9,15 +9,16 @@ import sys
 import time
 from pathlib import Path
 
-from lavant.control.placement import Band, PlacementConfig, Rules
+from lavant.control.placement import HostCapacity, PlacementConfig, Rules
 from lavant.pipeline.cluster import Manager
 from lavant.pipeline.session import spark_session
 from lavant.pipeline.sinks import read_manifests
 from lavant.pipeline.stream import start
 
 EXECUTORS = {"spark_executor_cores": "1", "spark_executor_memory": "600m", "spark_cores_max": "4"}
-EAGER = Rules(window_ms=2000, grace_ms=1000, average=Band(0.04, 0.15), host=Band(0.02, 0.30), target=0.10)
-"""Rules that a busy machine violates too, where an executor gets little of the processor, and within seconds."""
+QUICK = Rules(window_ms=2000, grace_ms=1000)
+SMALL = HostCapacity(cpu=0.15)
+"""A host counts as full at 15 % of a core, which it gets on a busy machine too."""
 
 
 def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
@@ -25,7 +26,7 @@ def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
     options = {"rowsMax": rows_max}
     manager = None
     if elastic:
-        config = PlacementConfig(policy="threshold", rules=EAGER, hosts_min=1, hosts_max=4)
+        config = PlacementConfig(policy="threshold", rules=QUICK, capacity=SMALL, hosts_min=1, hosts_max=4)
         manager = Manager(
             spark, subscriptions=directory / "subscriptions", directory=directory / "control", config=config
         )

@@ -28,8 +28,8 @@ SYMBOLS = 500
 SLICES = 16
 PUBLISH_EVERY_S = 0.05
 ROW_EVERY_S = 2.0
-WARM_UP_S = 10.0
-"""The first batches wait for Java's compiler; the figures of the summary leave them out."""
+WARM_UP_S = 12.0
+"""How long quotes flow before the clock starts: the first batches wait for Java's compiler."""
 
 
 class Publisher(threading.Thread):
@@ -38,6 +38,7 @@ class Publisher(threading.Thread):
     def __init__(self, workload: StockWorkload, log: LogWriter, *, rate: int, seconds: float) -> None:
         super().__init__(daemon=True)
         self._workload, self._log = workload, log
+        self.first_offset = log.end
         self._each = max(1, int(rate * PUBLISH_EVERY_S))
         self._rounds = max(1, round(seconds * rate / self._each))
         self._every_s = self._each / rate
@@ -55,6 +56,10 @@ class Publisher(threading.Thread):
     def count(self) -> int:
         return self._each * len(self.published_s)
 
+    def times(self) -> NDArray[np.float64]:
+        """When each offset was published; those from before are unknown."""
+        return np.concatenate([np.full(self.first_offset, np.nan), *self.published_s])
+
 
 def run_demo(*, subscriptions: int, seconds: float, rate: int) -> None:
     console = Console()
@@ -71,11 +76,30 @@ def run_demo(*, subscriptions: int, seconds: float, rate: int) -> None:
         console.print(f"{subscriptions:,} subscriptions stored in {SLICES} slices in {took:.1f} s")
         with _spark(console) as spark, LogWriter(home / "log") as log:
             query = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home)
-            publisher = Publisher(workload, log, rate=rate, seconds=seconds + WARM_UP_S)
+            _warm_up(console, workload, log, home / "notifications")
+            publisher = Publisher(workload, log, rate=rate, seconds=seconds)
             publisher.start()
             batches = list(_follow(console, home / "notifications", publisher))
             query.stop()
             _summary(console, publisher, batches)
+
+
+def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, notifications: Path) -> None:
+    """Let a few quotes through, until Java has compiled what it needs and all of them are notified."""
+    with console.status(f"warming up ({WARM_UP_S:.0f} s)"):
+        deadline = time.monotonic() + WARM_UP_S
+        number = 0
+        while time.monotonic() < deadline:
+            log.append(workload.publications(20, stream=1_000_000 + number).records)
+            number += 1
+            time.sleep(0.1)
+        while _last_offset(notifications) < log.end - 1:
+            time.sleep(0.1)
+
+
+def _last_offset(notifications: Path) -> int:
+    batches = notified_batches(notifications)
+    return int(batches[-1].offsets.max(initial=-1)) if batches else -1
 
 
 def _show_one_match(console: Console) -> None:
@@ -102,11 +126,12 @@ def _follow(console: Console, notifications: Path, publisher: Publisher) -> Iter
     """Batches as they arrive; now and then a line about them."""
     table = "{:>6} {:>12} {:>12} {:>15} {:>9} {:>14}"
     console.print(table.format("time", "published", "matched", "notifications", "batches", "median delay"))
-    seen = matched = sent = batches = 0
-    last, shown = -1, time.monotonic()
+    matched = sent = batches = 0
+    seen = publisher.first_offset
+    last, shown = max(_last_batch(notifications), -1), time.monotonic()
     began = shown
     recent: list[Notified] = []
-    while publisher.is_alive() or seen < publisher.count:
+    while publisher.is_alive() or seen < publisher.first_offset + publisher.count:
         time.sleep(0.05)
         for batch in notified_batches(notifications, after=last):
             last, batches = batch.batch, batches + 1
@@ -116,24 +141,27 @@ def _follow(console: Console, notifications: Path, publisher: Publisher) -> Iter
             recent.append(batch)
             yield batch
         if time.monotonic() - shown >= ROW_EVERY_S and recent:
-            delays = latencies_ms(recent, np.concatenate(publisher.published_s))
+            delays = latencies_ms(recent, publisher.times())
             line = (f"{time.monotonic() - began:.0f} s", f"{publisher.count:,}", f"{matched:,}", f"{sent:,}", batches)
             console.print(table.format(*line, f"{np.median(delays):.0f} ms"))
             shown, recent = time.monotonic(), []
 
 
+def _last_batch(notifications: Path) -> int:
+    batches = notified_batches(notifications)
+    return batches[-1].batch if batches else -1
+
+
 def _summary(console: Console, publisher: Publisher, batches: list[Notified]) -> None:
-    published_s = np.concatenate(publisher.published_s)
-    warm = [batch for batch in batches if batch.time_s > published_s[0] + WARM_UP_S]
-    delays = latencies_ms(warm, published_s)
-    table = Table(title="once warm", title_justify="left")
+    delays = latencies_ms(batches, publisher.times())
+    table = Table(title="in all", title_justify="left")
     for column in ("publications/s", "notifications/s", "publications a batch", "delay p50", "p95", "p99"):
         table.add_column(column, justify="right")
-    span = max(warm[-1].time_s - warm[0].time_s, 1e-9) if len(warm) > 1 else float("nan")
-    count = sum(len(batch.offsets) for batch in warm[1:])
-    sent = sum(batch.notifications for batch in warm[1:])
+    span = max(batches[-1].time_s - batches[0].time_s, 1e-9) if len(batches) > 1 else float("nan")
+    count = sum(len(batch.offsets) for batch in batches[1:])
+    sent = sum(batch.notifications for batch in batches[1:])
     p50, p95, p99 = np.quantile(delays, (0.5, 0.95, 0.99)) if len(delays) else (np.nan,) * 3
-    each = count / max(len(warm) - 1, 1)
+    each = count / max(len(batches) - 1, 1)
     rates = (f"{count / span:,.0f}", f"{sent / span:,.0f}", f"{each:,.0f}")
     table.add_row(*rates, f"{p50:.0f} ms", f"{p95:.0f} ms", f"{p99:.0f} ms")
     console.print()

@@ -12,7 +12,7 @@ def demo(
         int, typer.Option(min=1, help="subscriptions, by the templates of the literature")
     ] = 100_000,
     seconds: Annotated[float, typer.Option(min=1, help="how long quotes are published")] = 20.0,
-    rate: Annotated[int, typer.Option(min=1, help="quotes a second")] = 2000,
+    rate: Annotated[int, typer.Option(min=1, help="quotes a second")] = 500,
 ) -> None:
     """Publish stock quotes, match them on Spark, and show who was notified, how fast, and why."""
     from lavant.console.demo import run_demo  # noqa: PLC0415

@@ -61,6 +61,13 @@ def test_a_row_has_the_form_of_what_its_equalities_leave(text: str, form: tuple[
     assert forms(text) == [form]
 
 
+def test_one_position_between_two_strings_is_many_strings() -> None:
+    """What lies between 'a' and 'b' is a single position here, but a pattern tells its strings apart."""
+    texts = ["s > 'a' and s < 'b' and s like '%x'", "s > 'a' and s < 'b'"]
+    assert forms(*texts) == [(ALL, (0,), -1), (MIXED, (), -1)]
+    assert_index_agrees(texts, [{"s": text} for text in ("a", "ax", "ay", "b", "bx", "x")])
+
+
 def test_every_row_is_in_one_group_and_groups_are_ordered_by_form() -> None:
     texts = ["a = 1", "a > 1", "a < 1", "a != 1", "b = 1", "a = 1 and b = 2", "b = 2 and a = 1", "b = 1 and a > 3"] * 3
     groups = group_rows(encode_filters(texts))

@@ -1,0 +1,192 @@
+"""The Spark pipeline against the same kernel outside Spark, in one run.
+
+Throughput: a log full of publications, in batches of a fixed size; the last third of the batches counts. Latency:
+publications arrive at half of that rate, and their delay is the time until the batch that notifies them is in the sink.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from tests.bench.timing import best_of
+
+from lavant.broker.log import LogReader, LogWriter
+from lavant.broker.matching import EncryptedMatcher, PlainMatcher
+from lavant.broker.slices import SliceReader, SliceStore
+from lavant.core.batches import PublicationBatch
+from lavant.pipeline.latency import latencies_ms, notified_batches
+from lavant.pipeline.probes import Probe
+from lavant.pipeline.publications import encrypted_records
+from lavant.pipeline.stream import start
+from lavant.simulation.workloads.encrypted import EncryptedWorkload
+from lavant.simulation.workloads.stock import StockWorkload
+
+SUBSCRIPTIONS = 100_000
+SLICES = 16
+HOSTS = 2
+WARM_BATCHES = 60
+LATENCY_S = 25.0
+PUBLISH_EVERY_S = 0.05
+
+
+class Load(NamedTuple):
+    """A workload for the pipeline, and its kernel without Spark."""
+
+    name: str
+    scheme: str
+    filters: Any
+    matcher: Any
+    batch: Callable[[int, int], Any]
+    """So many publications, of a stream's number."""
+    records: Callable[[Any], pa.RecordBatch]
+    part: Callable[[Any, int, int], Any]
+    batch_size: int
+
+
+class Result(NamedTuple):
+    load: str
+    batch_size: int
+    kernel_per_s: float
+    spark_per_s: float
+    batch_ms: dict[str, float]
+    latency_rate: float
+    latency_ms: tuple[float, float, float]
+    open_ms: float
+
+
+def encrypted_load() -> Load:
+    workload = EncryptedWorkload(subscriptions=SUBSCRIPTIONS)
+    return Load(
+        "encrypted, d = 4, 1 %",
+        "encrypted",
+        workload.filters(),
+        EncryptedMatcher(),
+        lambda count, stream: workload.publications(count, stream=stream),
+        encrypted_records,
+        workload.part,
+        4000,
+    )
+
+
+def stock_load() -> Load:
+    workload = StockWorkload(subscriptions=SUBSCRIPTIONS)
+    return Load(
+        "stock, 500 symbols",
+        "plain",
+        workload.filters(),
+        PlainMatcher(),
+        lambda count, stream: workload.publications(count, stream=stream),
+        lambda batch: batch.records,
+        PublicationBatch.slice,
+        2000,
+    )
+
+
+def measure_pipeline(spark: Any, load: Load) -> Result:
+    with tempfile.TemporaryDirectory(prefix="lavant-bench-") as directory:
+        home = Path(directory)
+        store = SliceStore.create(home / "subscriptions", scheme=load.scheme, slices=SLICES)
+        store.add(np.arange(SUBSCRIPTIONS), load.filters)
+        load.matcher.add(np.arange(SUBSCRIPTIONS), load.filters)
+        kernel = kernel_rate(load)
+        spark_rate, parts = throughput(spark, load, home)
+        rate = spark_rate / 2
+        delays = latency(spark, load, home, rate)
+        quantiles = tuple(float(q) for q in np.quantile(delays, (0.5, 0.75, 0.99)))
+        opened = opening_ms(home / "subscriptions")
+    return Result(load.name, load.batch_size, kernel, spark_rate, parts, rate, quantiles, opened)  # type: ignore[arg-type]
+
+
+def kernel_rate(load: Load) -> float:
+    """Publications a second of the matcher alone, on as many threads as there are hosts."""
+    batch = load.batch(load.batch_size, 0)
+    each = load.batch_size // HOSTS
+    parts = [load.part(batch, number * each, each) for number in range(HOSTS)]
+    with ThreadPoolExecutor(HOSTS) as executor:
+        return load.batch_size / best_of(lambda: list(executor.map(load.matcher.match, parts)), 5)
+
+
+def throughput(spark: Any, load: Load, home: Path) -> tuple[float, dict[str, float]]:
+    """Publications a second through Spark once warm, and where a batch's time goes."""
+    with LogWriter(home / "log", durable=False) as log:
+        for number in range(WARM_BATCHES):
+            log.append(load.records(load.batch(load.batch_size, number % 4)))
+    query = start(
+        spark,
+        log=home / "log",
+        subscriptions=home / "subscriptions",
+        output=home,
+        hosts=HOSTS,
+        options={"rowsMax": str(load.batch_size), "probes": str(_made(home / "probes"))},
+    )
+    _wait_for_offset(home, WARM_BATCHES * load.batch_size)
+    progress = [p for p in query.recentProgress if p["durationMs"].get("addBatch")][-WARM_BATCHES // 3 :]
+    query.stop()
+    whole = float(np.median([p["durationMs"]["triggerExecution"] for p in progress]))
+    adding = float(np.median([p["durationMs"]["addBatch"] for p in progress]))
+    matching = _matching_ms(home / "probes")
+    parts = {"whole": whole, "matching": matching, "tasks and sink": adding - matching, "planning": whole - adding}
+    return load.batch_size / whole * 1000, parts
+
+
+def latency(spark: Any, load: Load, home: Path, rate: float) -> np.ndarray:
+    """Delays at a steady rate, from publishing to the batch's manifest; the first third is for warming up."""
+    first = LogReader(home / "log").end()
+    query = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home, hosts=HOSTS)
+    each = max(1, int(rate * PUBLISH_EVERY_S))
+    rounds = int(LATENCY_S / PUBLISH_EVERY_S)
+    records = [load.records(load.batch(each, number)) for number in range(8)]
+    published = np.zeros(first + rounds * each)
+    with LogWriter(home / "log", durable=False) as log:
+        began = time.time()
+        for number in range(rounds):
+            time.sleep(max(0.0, began + number * PUBLISH_EVERY_S - time.time()))
+            start_offset = first + number * each
+            published[start_offset : start_offset + each] = time.time()
+            log.append(records[number % 8])
+    _wait_for_offset(home, len(published))
+    query.stop()
+    warm = first + rounds * each // 3
+    batches = [b._replace(offsets=b.offsets[b.offsets >= warm]) for b in notified_batches(home / "notifications")]
+    return latencies_ms(batches, published)
+
+
+def opening_ms(store: Path) -> float:
+    """The slowest of all slices to open."""
+    reader = SliceReader(store)
+    version = reader.version()
+    return max(best_of(lambda n=n: reader.matcher(n, version), 1) for n in range(SLICES)) * 1000  # type: ignore[misc]
+
+
+def _matching_ms(probes: Path) -> float:
+    """The slowest host's matching, by batch; the median of the later half."""
+    of_batch: dict[str, list[float]] = {}
+    for path in sorted(probes.glob("*.json")):
+        measured = msgspec.json.decode(path.read_bytes(), type=list[Probe])
+        of_batch.setdefault(path.name[:20], []).append(sum(probe.cpu_s for probe in measured))
+    slowest = [max(hosts) for hosts in of_batch.values()]
+    return float(np.median(slowest[len(slowest) // 2 :])) * 1000
+
+
+def _wait_for_offset(home: Path, end: int) -> None:
+    """Until the query has committed everything below `end`."""
+    while True:
+        commits = sorted((home / "work" / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        if commits:
+            offsets = (home / "work" / "checkpoint" / "offsets" / commits[-1].name).read_text()
+            if f'"offset": {end}' in offsets or f'"offset":{end}' in offsets:
+                return
+        time.sleep(0.02)
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
