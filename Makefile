@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench soak setup java clean
+.PHONY: help run test lint bench soak setup java zookeeper clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,7 +11,7 @@ help: ## list the targets
 run: setup java ## run the demonstration
 	@$(BIN)/lavant demo
 
-test: lint java ## lint, then all tests but the soak tests
+test: lint java zookeeper ## lint, then all tests but the soak tests
 	@$(BIN)/pytest -q
 
 lint: setup ## style, types and import contracts
@@ -33,6 +33,10 @@ setup: ## make .venv hold what uv.lock says
 # Without Java the Spark tests are skipped, and say so; continuous integration does not put up with that.
 java:
 	@tools/java || [ -z "$$CI" ]
+
+# The same holds for the tests that start a ZooKeeper server.
+zookeeper:
+	@tools/zookeeper || [ -z "$$CI" ]
 
 clean: ## remove .venv and everything else that can be made again
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -85,7 +85,7 @@ def test_executors_follow_the_load_out_and_in_and_every_move_is_exact(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
     """A backlog keeps one executor busy: more come. When it is worked off, they go again."""
-    world = EncryptedWorld(tmp_path, subscriptions=50_000, publications=15_000)
+    world = EncryptedWorld(tmp_path, subscriptions=50_000, publications=20_000)
     driver = drive(cluster, tmp_path, 250, "elastic")
     log = tmp_path / "driver.log"
     try:

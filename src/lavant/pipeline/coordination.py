@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from lavant.broker.matching.container import sync_directory
-from lavant.core.errors import MissingComponent
+from lavant.core.errors import LimitExceeded, MissingComponent
 
 TIMEOUT_S = 5.0
+RETRY_S = 0.05
+VALUE_BYTES_MAX = 1_000_000
+"""ZooKeeper drops the connection at a little more, without a word."""
 
 
 class Coordination(Protocol):
@@ -33,6 +39,7 @@ class FileCoordination:
             return None
 
     def put(self, name: str, value: bytes) -> None:
+        _check_size(name, value)
         temporary = self._directory / f"{name}.partial"
         with temporary.open("wb") as file:
             file.write(value)
@@ -43,34 +50,79 @@ class FileCoordination:
 
 
 class ZooKeeperCoordination:
-    """A node for each name below `root`; needs the extra `zookeeper`, and values below ZooKeeper's 1 MB."""
+    """A node for each name below `root`; needs the extra `zookeeper`.
+
+    A server that is gone for a moment is waited for, up to `TIMEOUT_S`: then it is a missing component.
+    """
 
     def __init__(self, hosts: str, root: str = "/lavant") -> None:
         try:
+            from kazoo import exceptions  # noqa: PLC0415
             from kazoo.client import KazooClient  # noqa: PLC0415
             from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415
         except ImportError:
             raise MissingComponent("ZooKeeper needs kazoo; install lavant[zookeeper]") from None
-        self._client: Any = KazooClient(hosts=hosts, timeout=TIMEOUT_S)
+        # Where nobody set up logging, kazoo's tries to connect would be printed, a line each.
+        logging.getLogger("kazoo").addHandler(logging.NullHandler())
+        self._no_node: type[Exception] = exceptions.NoNodeError
+        self._exists: type[Exception] = exceptions.NodeExistsError
+        self._passing = (
+            exceptions.ConnectionLoss,
+            exceptions.OperationTimeoutError,
+            exceptions.SessionExpiredError,
+        )
+        self._timeout: type[Exception] = KazooTimeoutError
+        self._hosts = hosts
         self._root = root
+        self._client: Any = KazooClient(hosts=hosts, timeout=TIMEOUT_S)
         try:
             self._client.start(timeout=TIMEOUT_S)
-        except KazooTimeoutError:
-            self._client.stop()
-            raise MissingComponent(f"ZooKeeper at {hosts} does not answer within {TIMEOUT_S:.0f} s") from None
-        self._client.ensure_path(root)
+            self._ask(lambda: self._client.ensure_path_async(root))
+        except self._timeout:
+            self.close()
+            raise self._does_not_answer() from None
+        except MissingComponent:
+            self.close()
+            raise
 
     def get(self, name: str) -> bytes | None:
-        path = f"{self._root}/{name}"
-        return bytes(self._client.get(path)[0]) if self._client.exists(path) else None
+        try:
+            return bytes(self._ask(lambda: self._client.get_async(f"{self._root}/{name}"))[0])
+        except self._no_node:
+            return None
 
     def put(self, name: str, value: bytes) -> None:
+        _check_size(name, value)
         path = f"{self._root}/{name}"
-        if self._client.exists(path):
-            self._client.set(path, value)
-        else:
-            self._client.create(path, value)
+        try:
+            self._ask(lambda: self._client.set_async(path, value))
+        except self._no_node:
+            try:
+                self._ask(lambda: self._client.create_async(path, value))
+            except self._exists:  # an attempt whose answer was lost, or another manager
+                self._ask(lambda: self._client.set_async(path, value))
 
     def close(self) -> None:
         self._client.stop()
         self._client.close()
+
+    def _ask(self, request: Callable[[], Any]) -> Any:
+        """The answer to a request, made again when the connection broke: kazoo alone would wait without end."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return request().get(timeout=max(deadline - time.monotonic(), RETRY_S))
+            except self._timeout:
+                raise self._does_not_answer() from None
+            except self._passing:
+                if time.monotonic() > deadline:
+                    raise self._does_not_answer() from None
+                time.sleep(RETRY_S)
+
+    def _does_not_answer(self) -> MissingComponent:
+        return MissingComponent(f"ZooKeeper at {self._hosts} does not answer within {TIMEOUT_S:.0f} s")
+
+
+def _check_size(name: str, value: bytes) -> None:
+    if len(value) > VALUE_BYTES_MAX:
+        raise LimitExceeded(f"the value of {name!r} has {len(value)} bytes, at most {VALUE_BYTES_MAX} are kept")

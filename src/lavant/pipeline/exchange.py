@@ -17,7 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lavant.broker.matching import Matches
+from lavant.core.errors import LimitExceeded
 from lavant.core.kernels import kernel
+
+MATCHES_MAX = 2**31 - 1
+"""Of one record batch: what Arrow's lists can count."""
 
 SCHEMA = pa.schema(
     [
@@ -41,12 +45,12 @@ class Lists(NamedTuple):
     def to_records(self) -> pa.RecordBatch:
         """Rows for what matched, then for what was refused."""
         refused = sorted(self.rejected)
-        ends = np.append(self.matches.offsets, np.full(len(refused), self.matches.offsets[-1])).astype(np.int32)
+        ends = np.append(self.matches.offsets, np.full(len(refused), self.matches.offsets[-1]))
         return pa.RecordBatch.from_arrays(
             [
                 pa.array(np.append(self.keys, np.array(refused, np.int64))),
                 pa.concat_arrays([self.ids, pa.nulls(len(refused), pa.string())]),
-                pa.ListArray.from_arrays(pa.array(ends), pa.array(self.matches.ids)),
+                _lists(ends, self.matches.ids),
                 pa.concat_arrays(
                     [
                         pa.nulls(len(self.keys), pa.string()),
@@ -82,6 +86,7 @@ def merge_files(paths: Sequence[Path]) -> pa.RecordBatch:
     for place, matches in zip(places, lists, strict=True):
         np.add.at(counts, place, np.diff(matches.offsets))
     offsets = np.append(0, np.cumsum(counts))
+    _check_count(int(offsets[-1]))
     ids = np.empty(offsets[-1], np.uint32)
     cursor = offsets[:-1].copy()
     for place, matches in zip(places, lists, strict=True):
@@ -92,11 +97,21 @@ def merge_files(paths: Sequence[Path]) -> pa.RecordBatch:
         [
             pa.array(merged),
             rows.column("id").take(chosen),
-            pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids)),
+            _lists(offsets, ids),
             rows.column("rejected").take(chosen),
         ],
         schema=SCHEMA,
     )
+
+
+def _lists(offsets: NDArray[np.int64], ids: NDArray[np.uint32]) -> pa.ListArray:
+    _check_count(int(offsets[-1]))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids))
+
+
+def _check_count(matches: int) -> None:
+    if matches > MATCHES_MAX:
+        raise LimitExceeded(f"a batch has {matches} matches, at most {MATCHES_MAX} fit; lower rowsMax")
 
 
 def _matches_of(lists: pa.ListArray) -> Matches:

@@ -80,7 +80,7 @@ def _parsed(path: Path, rows: list[SubscriptionLine]) -> tuple[list[int], list[F
 
 def _subscription_rows(path: Path) -> Iterator[Any]:
     if path.suffix == ".parquet":
-        for batch in pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=["id", "filter"]):
+        for batch in _parquet(path, "id", "filter"):
             yield from batch.to_pylist()
         return
     with _open(path) as file:
@@ -95,21 +95,25 @@ def _subscription_rows(path: Path) -> Iterator[Any]:
 def _encrypted_subscriptions(path: Path) -> Iterator[tuple[Any, EncryptedFilters]]:
     if path.suffix != ".parquet":
         raise InvalidValue(f"encrypted subscriptions are a Parquet file of `lavant encrypt`, got {path}")
-    for batch in pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=["id", "tests"]):
-        tests = np.array(batch.column("tests").to_pylist(), np.float64)
+    for batch in _parquet(path, "id", "tests"):
+        try:
+            tests = np.array(batch.column("tests").to_pylist(), np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidValue(f"{path}: the tests of encrypted subscriptions are not all alike: {error}") from None
         yield batch.column("id").to_numpy(), EncryptedFilters(tests)
 
 
 def _publication_records(path: Path, scheme: str, rejected: list[Rejected]) -> Iterator[pa.RecordBatch]:
+    first = 0
     if path.suffix == ".parquet":
-        for batch in pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE):
+        for batch in _parquet(path):
             accepted = accept(scheme, batch)
-            rejected += [Rejected(row, f"{path.name}", reason) for row, reason in accepted.rejected.items()]
+            rejected += [Rejected(first + row, f"{path.name}", reason) for row, reason in accepted.rejected.items()]
+            first += batch.num_rows
             yield batch.take(pa.array(accepted.rows)) if accepted.rejected else batch
         return
     if scheme == "encrypted":
         raise InvalidValue(f"encrypted publications are a Parquet file of `lavant encrypt`, got {path}")
-    first = 0
     with _open(path) as file:
         while lines := file.readlines(1 << 20):
             refused: list[Rejected] = []
@@ -117,6 +121,19 @@ def _publication_records(path: Path, scheme: str, rejected: list[Rejected]) -> I
             rejected += [Rejected(first + row, content, reason) for row, content, reason in refused]
             first += len(lines)
             yield lines_batch.records
+
+
+def _parquet(path: Path, *columns: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, with these columns or with all."""
+    try:
+        file = pq.ParquetFile(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InvalidValue(f"cannot read {path}: {error}") from None
+    missing = [name for name in columns if name not in file.schema_arrow.names]
+    if missing:
+        raise InvalidValue(f"{path} has no column {missing[0]!r}, only {', '.join(file.schema_arrow.names)}")
+    with file:
+        yield from file.iter_batches(ROWS_AT_ONCE, columns=list(columns) if columns else None)
 
 
 def _files(path: Path) -> list[Path]:

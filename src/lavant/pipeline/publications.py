@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lavant.broker.matching.encrypted.values import EncryptedBatch
@@ -30,7 +31,7 @@ def accept(scheme: str, records: pa.RecordBatch) -> Accepted:
     try:
         return Accepted(make(records), np.arange(records.num_rows), {})
     except InvalidValue:
-        return _accept_row_by_row(make, records)
+        return _accept_row_by_row(make, records, _odd_lengths(records) if scheme == "encrypted" else {})
 
 
 def encrypted_records(batch: EncryptedBatch, ids: list[str] | None = None) -> pa.RecordBatch:
@@ -45,32 +46,62 @@ def _encrypted(records: pa.RecordBatch) -> EncryptedBatch:
     if POINT not in records.schema.names:
         raise InvalidValue(f"an encrypted publication needs a column {POINT!r}, got {records.schema.names}")
     column = records.column(POINT)
+    if not _is_list_of_numbers(column.type):
+        raise InvalidValue(f"column {POINT!r} must hold lists of doubles, got {column.type}")
     if column.null_count:
         raise InvalidValue("an encrypted publication has no vector")
-    flat = column.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
-    if len(column) == 0 or len(flat) % len(column):
+    lengths = pc.list_value_length(column).to_numpy()
+    if len(lengths) == 0 or (lengths != lengths[0]).any():
         raise InvalidValue("encrypted publications have vectors of different lengths")
-    return EncryptedBatch(flat.reshape(len(column), -1))
+    flat = column.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    return EncryptedBatch(flat.reshape(len(column), lengths[0]))
 
 
-def _accept_row_by_row(make: Any, records: pa.RecordBatch) -> Accepted:
-    """Halve until the bad rows stand alone: cheap where they are few."""
-    rejected: dict[int, str] = {}
-    pending = [(0, records.num_rows)]
+def _is_list_of_numbers(type: pa.DataType) -> bool:
+    is_list: bool = pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type)
+    return is_list and bool(pa.types.is_floating(type.value_type) or pa.types.is_integer(type.value_type))
+
+
+def _odd_lengths(records: pa.RecordBatch) -> dict[int, str]:
+    """Vectors whose length is not the most frequent one (the shortest of those): good alone, but not beside the rest."""
+    if POINT not in records.schema.names or not _is_list_of_numbers(records.column(POINT).type):
+        return {}
+    lengths = pc.list_value_length(records.column(POINT)).fill_null(-1).to_numpy(zero_copy_only=False)
+    known, counts = np.unique(lengths[lengths >= 0], return_counts=True)
+    if len(known) < 2:
+        return {}
+    usual = known[np.argmax(counts)]
+    return {
+        int(row): f"an encrypted publication has a vector of {lengths[row]} numbers beside others of {usual}"
+        for row in np.flatnonzero((lengths >= 0) & (lengths != usual))
+    }
+
+
+def _accept_row_by_row(make: Any, records: pa.RecordBatch, refused: dict[int, str]) -> Accepted:
+    """Halve until the bad rows stand alone: cheap where they are few. Some are `refused` already."""
+    rejected = dict(refused)
+    left = np.array([row for row in range(records.num_rows) if row not in refused], np.int64)
+    rest = records.take(pa.array(left))
+    pending = [(0, len(left))]
     good: list[tuple[int, int]] = []
     while pending:
         start, end = pending.pop()
         if start == end:
             continue
         try:
-            make(records.slice(start, end - start))
+            make(rest.slice(start, end - start))
             good.append((start, end))
         except InvalidValue as error:
             if end - start == 1:
-                rejected[start] = str(error).replace("of publication 0 ", "")
+                rejected[int(left[start])] = _without_number(str(error))
             else:
                 middle = (start + end) // 2
                 pending += [(start, middle), (middle, end)]
-    rows = np.array(sorted(row for start, end in good for row in range(start, end)), np.int64)
+    rows = left[np.array(sorted(row for start, end in good for row in range(start, end)), np.int64)]
     kept = records.take(pa.array(rows))
-    return Accepted(make(kept) if len(rows) else None, rows, rejected)
+    return Accepted(make(kept) if len(rows) else None, rows, dict(sorted(rejected.items())))
+
+
+def _without_number(reason: str) -> str:
+    """A row that was tried alone is number 0 there, which says nothing to those who sent it."""
+    return reason.replace("of publication 0 ", "").replace("encrypted publication 0 ", "encrypted publication ")

@@ -3,10 +3,11 @@
     00000000000000000000.log      the file whose first publication has offset 0
     00000000000000120000.log      the next one …
 
-    block = magic | checksum of the rest | body length | first offset | publications | body (Arrow IPC)
+    block = magic | header checksum | body checksum | body length | first offset | publications | body (Arrow IPC)
 
 A block is written whole or it does not count: the last one may be torn by a crash, and is cut off when the log is next
-opened for writing. A block that is damaged with others behind it is an error, because something confirmed is lost.
+opened for writing. A block that is damaged with others behind it is an error, because something confirmed is lost. The
+header has a checksum of its own, so that a damaged length is not taken for a torn end.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lavant.core.errors import CorruptSnapshot
+from lavant.core.errors import CorruptSnapshot, LimitExceeded
 
 MAGIC = 0x4C564C31
-HEADER = struct.Struct("<IIIQI")
-_CHECKED = struct.Struct("<IQI")
-"""The part of the header that the checksum covers."""
+HEADER = struct.Struct("<IIIIQI")
+_CHECKED = struct.Struct("<IIQI")
+"""The part of the header that its checksum covers: what follows it."""
 BODY_BYTES_MAX = 1 << 30
 
 
@@ -44,8 +45,13 @@ def encode_block(records: pa.RecordBatch, first_offset: int) -> bytes:
     with pa.ipc.new_stream(sink, records.schema) as stream:
         stream.write_batch(records)
     body: bytes = sink.getvalue().to_pybytes()
-    checksum = zlib.crc32(body, zlib.crc32(_CHECKED.pack(len(body), first_offset, records.num_rows)))
-    return HEADER.pack(MAGIC, checksum, len(body), first_offset, records.num_rows) + body
+    if len(body) > BODY_BYTES_MAX:
+        raise LimitExceeded(
+            f"{records.num_rows} publications take {len(body)} bytes, a block holds at most {BODY_BYTES_MAX}; "
+            "append fewer at once"
+        )
+    fields = (zlib.crc32(body), len(body), first_offset, records.num_rows)
+    return HEADER.pack(MAGIC, zlib.crc32(_CHECKED.pack(*fields)), *fields) + body
 
 
 def read_block(block: Block) -> pa.RecordBatch:
@@ -53,8 +59,7 @@ def read_block(block: Block) -> pa.RecordBatch:
     with block.path.open("rb") as file:
         file.seek(block.position)
         body = file.read(block.length)
-    expected = zlib.crc32(body, zlib.crc32(_CHECKED.pack(block.length, block.first_offset, block.publications)))
-    if len(body) != block.length or expected != block.checksum:
+    if len(body) != block.length or zlib.crc32(body) != block.checksum:
         raise CorruptSnapshot(
             f"{block.path} is damaged at byte {block.position} (publication {block.first_offset}): "
             "the checksum differs; restore the file from a copy"
@@ -69,9 +74,10 @@ def scan_blocks(path: Path, position: int = 0) -> Iterator[Block]:
     with path.open("rb") as file:
         while position + HEADER.size <= size:
             file.seek(position)
-            magic, checksum, length, first_offset, count = HEADER.unpack(file.read(HEADER.size))
+            magic, header_checksum, *fields = HEADER.unpack(file.read(HEADER.size))
+            checksum, length, first_offset, count = fields
             body = position + HEADER.size
-            if magic != MAGIC or length > BODY_BYTES_MAX:
+            if magic != MAGIC or header_checksum != zlib.crc32(_CHECKED.pack(*fields)):
                 raise CorruptSnapshot(
                     f"{path} is damaged at byte {position}: no block starts there; restore the file from a copy"
                 )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lavant.broker.log.blocks import Block, files_of, read_block, scan_blocks
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import CorruptSnapshot, InvalidValue
 
 
 class Slab(NamedTuple):
@@ -31,15 +31,15 @@ class LogReader:
     def end(self) -> int:
         """The offset behind the last publication that is wholly there."""
         self._refresh()
-        return self._blocks[-1].first_offset + self._blocks[-1].publications if self._blocks else 0
+        return self._known_end()
 
     def read(self, start: int, end: int) -> Iterator[Slab]:
         """The publications from `start` up to `end`."""
-        if end > (self._blocks[-1].first_offset + self._blocks[-1].publications if self._blocks else 0):
-            known = self.end()
-            if end > known:
-                raise InvalidValue(f"the log {self._directory} ends at offset {known}, asked for {end}")
-        number = max(bisect_right(self._starts, start) - 1, 0)
+        if end > self._known_end() and end > self.end():
+            raise InvalidValue(f"the log {self._directory} ends at offset {self._known_end()}, asked for {end}")
+        if start < end and start < self._starts[0]:
+            raise InvalidValue(f"the log {self._directory} starts at offset {self._starts[0]}, asked for {start}")
+        number = bisect_right(self._starts, start) - 1
         while start < end:
             block = self._blocks[number]
             records = read_block(block)
@@ -49,6 +49,9 @@ class LogReader:
             start += count
             number += 1
 
+    def _known_end(self) -> int:
+        return self._blocks[-1].first_offset + self._blocks[-1].publications if self._blocks else 0
+
     def _refresh(self) -> None:
         """Look at what has come since: new blocks of the last file, and new files."""
         last = self._blocks[-1] if self._blocks else None
@@ -57,5 +60,10 @@ class LogReader:
                 continue
             position = last.position + last.length if last is not None and path == last.path else 0
             for block in scan_blocks(path, position):
+                if self._blocks and block.first_offset != self._known_end():
+                    raise CorruptSnapshot(
+                        f"the log {self._directory} goes from publication {self._known_end()} to {block.first_offset} "
+                        f"in {path.name}: something is missing between; restore its files from a copy"
+                    )
                 self._blocks.append(block)
                 self._starts.append(block.first_offset)

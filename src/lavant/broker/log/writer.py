@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from io import BufferedWriter
+from io import FileIO
 from pathlib import Path
 from typing import Self
 
@@ -48,10 +48,7 @@ class LogWriter:
         if self._file.tell() and self._file.tell() + len(block) > self._file_bytes_max:
             self.close()
             self._file = self._new_file()
-        self._file.write(block)
-        self._file.flush()
-        if self._durable:
-            os.fsync(self._file.fileno())
+        self._write(block)
         self.end = first + records.num_rows
         return first
 
@@ -64,13 +61,27 @@ class LogWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _new_file(self) -> BufferedWriter:
+    def _write(self, block: bytes) -> None:
+        """The whole block or, where the disk is full, nothing of it: the next one must not follow half of it."""
+        position = self._file.tell()
+        rest = memoryview(block)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            if self._durable:
+                os.fsync(self._file.fileno())
+        except BaseException:
+            self._file.truncate(position)
+            self._file.seek(position)
+            raise
+
+    def _new_file(self) -> FileIO:
         path = self._directory / file_name(self.end)
-        file = path.open("ab")
+        file = path.open("ab", buffering=0)
         sync_directory(self._directory)
         return file
 
-    def _recover(self, path: Path) -> BufferedWriter:
+    def _recover(self, path: Path) -> FileIO:
         """Open the last file behind its last whole block; what a crash left of a torn one is cut off."""
         self.end = int(path.stem)
         whole = 0
@@ -85,4 +96,4 @@ class LogWriter:
             whole = block.position + block.length
         if whole < path.stat().st_size:
             os.truncate(path, whole)
-        return path.open("ab")
+        return path.open("ab", buffering=0)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -37,6 +37,8 @@ DELTAS_MAX = 32
 DELTA_BYTES_MAX = 1 << 20
 SLICES_MAX = 4096
 SCHEMES = ("plain", "encrypted")
+
+T = TypeVar("T")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -115,17 +117,20 @@ class SliceStore:
             filters = encode_filters(filters)
         if len(taken) != len(filters):
             raise InvalidValue(f"got {len(taken)} ids for {len(filters)} filters; give each filter one id")
+        for matcher in self._matchers:
+            if len(matcher):  # what one slice could not take beside its own, an empty one must not take either
+                matcher._check(filters)
+                break
         parts = self._parts(taken)
-        done: list[tuple[int, NDArray[np.intp]]] = []
+        done: list[int] = []
         try:
             for number, chosen in parts:
                 self._matchers[number].add(taken[chosen], filters.take(chosen))
-                done.append((number, chosen))
-        except Exception:
-            for number, _ in done:
-                self._matchers[number] = self._reopen(number)
+                done.append(number)
+        except BaseException:
+            self._reopen(done)
             raise
-        return self._commit([number for number, _ in parts])
+        return self._commit(done)
 
     def remove(self, ids: Sequence[int] | NDArray[Any]) -> int:
         """Unsubscribe, all or nothing, and return the version from which on it holds."""
@@ -136,20 +141,37 @@ class SliceStore:
             for number, chosen in parts:
                 self._matchers[number].remove(gone[chosen])
                 done.append(number)
-        except Exception:
-            for number in done:
-                self._matchers[number] = self._reopen(number)
+        except BaseException:
+            self._reopen(done)
             raise
-        return self._commit([number for number, _ in parts])
+        return self._commit(done)
 
     def _parts(self, ids: Ids) -> list[tuple[int, NDArray[np.intp]]]:
         slices = slice_of(ids, self.settings.slices)
         return [(int(number), np.flatnonzero(slices == number)) for number in np.unique(slices)]
 
-    def _reopen(self, number: int) -> Any:
-        return SliceReader(self.directory).matcher(number, self._head.versions[-1])
+    def _reopen(self, changed: list[int]) -> None:
+        """Forget changes that failed: what is on disk holds."""
+        reader = SliceReader(self.directory)
+        self._head = reader.head()
+        for number in changed:
+            self._matchers[number] = reader.matcher(number, self._head.versions[-1])
 
     def _commit(self, changed: list[int]) -> int:
+        if not changed:
+            return self.version
+        try:
+            version = self._next_version(changed)
+            self._publish_head(version)
+        except BaseException:
+            self._reopen(changed)
+            raise
+        self._delete_what_no_version_needs(changed)
+        return version.number
+
+    def _next_version(self, changed: list[int]) -> Version:
+        """Write what leads to it. Files that a failed change left under the same names are written over: no version
+        that readers know of needs them."""
         latest = self._head.versions[-1]
         versions, bases = list(latest.slices), list(latest.bases)
         for number in changed:
@@ -162,20 +184,21 @@ class SliceStore:
                 bases[number] = matcher.version
             else:
                 _replace(_delta(self.directory, number, before), delta)
-        self._publish_head(Version(latest.number + 1, tuple(versions), tuple(bases), len(self)))
-        self._delete_what_no_version_needs(changed)
-        return latest.number + 1
+        return Version(latest.number + 1, tuple(versions), tuple(bases), len(self))
 
     def _publish_head(self, version: Version) -> None:
-        self._head = Head((*self._head.versions, version)[-HISTORY:])
-        _replace(self.directory / "head.json", msgspec.json.encode(self._head))
+        head = Head((*self._head.versions, version)[-HISTORY:])
+        _replace(self.directory / "head.json", msgspec.json.encode(head))
+        self._head = head
 
     def _delete_what_no_version_needs(self, changed: list[int]) -> None:
         for number in changed:
             oldest = min(version.bases[number] for version in self._head.versions)
             for path in _slice(self.directory, number).iterdir():
                 kind, _, text = path.name.partition("-")
-                if kind == "delta" and int(text) < oldest:
+                if path.suffix == ".partial":  # a change that failed left it
+                    path.unlink()
+                elif kind == "delta" and int(text) < oldest:
                     path.unlink()
                 elif kind == "base" and int(text) < oldest:
                     for file in path.iterdir():
@@ -188,13 +211,10 @@ class SliceReader:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        try:
-            self.settings = msgspec.json.decode((directory / "store.json").read_bytes(), type=Settings)
-        except FileNotFoundError:
-            raise CorruptSnapshot(f"{directory} holds no subscriptions: store.json is missing") from None
+        self.settings = _read_json(directory, "store.json", Settings)
 
     def head(self) -> Head:
-        return msgspec.json.decode((self.directory / "head.json").read_bytes(), type=Head)
+        return _read_json(self.directory, "head.json", Head)
 
     def version(self, number: int | None = None) -> Version:
         """The latest version, or the one with this number."""
@@ -215,7 +235,12 @@ class SliceReader:
         if known is None or not base <= known.version <= wanted:
             known = MATCHERS[self.settings.scheme].open(_base(self.directory, number, base))
         while known.version < wanted:
-            known.apply(_delta(self.directory, number, known.version).read_bytes())
+            path = _delta(self.directory, number, known.version)
+            try:
+                delta = path.read_bytes()
+            except FileNotFoundError:
+                raise CorruptSnapshot(f"{path} is missing; restore it, or read a version that is kept") from None
+            known.apply(delta)
         return known
 
 
@@ -226,6 +251,15 @@ def _small_delta(matcher: Any, before: int) -> bytes | None:
     except InvalidValue:  # more than the change log keeps
         return None
     return delta if len(delta) <= DELTA_BYTES_MAX else None
+
+
+def _read_json(directory: Path, name: str, type: type[T]) -> T:
+    try:
+        return msgspec.json.decode((directory / name).read_bytes(), type=type)
+    except FileNotFoundError:
+        raise CorruptSnapshot(f"{directory} holds no subscriptions: {name} is missing") from None
+    except msgspec.DecodeError as error:
+        raise CorruptSnapshot(f"{directory / name} is damaged: {error}; restore it from a copy") from None
 
 
 def _slice(directory: Path, number: int) -> Path:
