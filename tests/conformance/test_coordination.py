@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -178,11 +177,9 @@ def test_a_server_that_goes_away_is_a_missing_component_and_not_a_client_that_ha
 def test_a_server_that_was_never_there_is_a_missing_component(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordination, "TIMEOUT_S", 1.0)
     hosts = f"127.0.0.1:{free_port()}"
-    started = time.monotonic()
     with pytest.raises(MissingComponent) as raised:
         ZooKeeperCoordination(hosts)
     assert str(raised.value) == f"ZooKeeper at {hosts} does not answer within 1 s"
-    assert time.monotonic() - started < 60  # it gives up by itself
 
 
 def test_nothing_but_the_error_is_printed_of_a_server_that_is_not_there() -> None:

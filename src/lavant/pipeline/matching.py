@@ -71,7 +71,7 @@ def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **opti
         .options(**options)
         .load()
     )
-    return references.mapInArrow(match_log, FOUND_SQL).repartitionById(1, sf.lit(0))
+    return references.mapInArrow(match_log, FOUND_SQL)
 
 
 def exit_point(matched: DataFrame, partitions: int) -> DataFrame:

@@ -34,11 +34,10 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Written(WriterCommitMessage):
-    file: str
-    rows: int
-    consumed: list[str]
-    """Files of the exchange that nobody needs once the batch counts."""
+class Found(WriterCommitMessage):
+    """What the hosts of a task left in the exchange."""
+
+    files: list[str]
 
 
 class NotificationSink(DataSource):
@@ -53,43 +52,32 @@ class NotificationSink(DataSource):
 
 
 class NotificationWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._path = options["path"]
-        self._exchange = options["exchange"]
+    """The exit is where a batch is committed: it waits for all hosts there anyway, and a stage less is 50 ms less."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In each task, as exit point: one file, synced, under a name that nobody else uses."""
-        exchange = Path(self._exchange)
-        files = [exchange / name for batch in iterator for name in batch.column("file").to_pylist()]
-        merged = merge_files(files)
-        if not merged.num_rows:
-            return Written("", 0, [file.name for file in files])
-        directory = Path(self._path)
-        directory.mkdir(parents=True, exist_ok=True)
-        name = f"part-{uuid.uuid4().hex}.parquet"
-        with (directory / name).open("wb") as file:
-            # Ids hardly repeat within a file: a dictionary of them costs more than all the rest.
-            pq.write_table(pa.Table.from_batches([merged]), file, compression="lz4", use_dictionary=False)
-            file.flush()
-            os.fsync(file.fileno())
-        return Written(name, merged.num_rows, [file.name for file in files])
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._path = Path(options["path"])
+        self._exchange = Path(options["exchange"])
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Found:
+        """In each host's task: hand on the names of its files."""
+        return Found([name for batch in iterator for name in batch.column("file").to_pylist()])
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """In the driver: the manifest makes the files count, unless an earlier try of this batch has done so."""
-        directory = Path(self._path)
-        directory.mkdir(parents=True, exist_ok=True)
-        written = [message for message in messages if message is not None and message.file]
-        manifest = directory / f"batch-{batchId:010d}.json"
-        if manifest.exists():
-            _delete(directory, written)
-        else:
-            _publish(manifest, batchId, written)
-        for message in messages:
-            for name in message.consumed if message is not None else ():
-                (Path(self._exchange) / name).unlink(missing_ok=True)
+        """In the driver: merge the hosts' lists, unless an earlier try of this batch has done so."""
+        found = _files(messages)
+        manifest = self._path / f"batch-{batchId:010d}.json"
+        if not manifest.exists():
+            self._path.mkdir(parents=True, exist_ok=True)
+            merged = merge_files([self._exchange / name for name in found])
+            _publish(manifest, Manifest(batchId, _write_part(self._path, merged), merged.num_rows))
+        self._forget(found)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        _delete(Path(self._path), [message for message in messages if message is not None and message.file])
+        self._forget(_files(messages))
+
+    def _forget(self, names: list[str]) -> None:
+        for name in names:
+            (self._exchange / name).unlink(missing_ok=True)
 
 
 def read_manifests(path: Path) -> list[Manifest]:
@@ -103,17 +91,27 @@ def read_notifications(path: Path) -> pa.Table:
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
 
-def _publish(manifest: Path, batch: int, written: list[Written]) -> None:
-    content = Manifest(batch, tuple(message.file for message in written), sum(message.rows for message in written))
-    temporary = manifest.with_suffix(".partial")
-    with temporary.open("wb") as file:
-        file.write(msgspec.json.encode(content))
+def _files(messages: list[Any]) -> list[str]:
+    return [name for message in messages if message is not None for name in message.files]
+
+
+def _write_part(directory: Path, merged: pa.RecordBatch) -> tuple[str, ...]:
+    if not merged.num_rows:
+        return ()
+    name = f"part-{uuid.uuid4().hex}.parquet"
+    with (directory / name).open("wb") as file:
+        # Ids hardly repeat and hardly compress: a dictionary or a codec costs more than all the rest.
+        pq.write_table(pa.Table.from_batches([merged]), file, compression="none", use_dictionary=False)
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(manifest)
-    sync_directory(manifest.parent)
+    return (name,)
 
 
-def _delete(directory: Path, written: list[Any]) -> None:
-    for message in written:
-        (directory / message.file).unlink(missing_ok=True)
+def _publish(path: Path, manifest: Manifest) -> None:
+    temporary = path.with_suffix(".partial")
+    with temporary.open("wb") as file:
+        file.write(msgspec.json.encode(manifest))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)
