@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -130,7 +131,7 @@ def test_a_crash_while_a_file_is_written_leaves_the_value_before(
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(coordination.os, "fsync", crash)
+        patch.setattr(os, "fsync", crash)
         with pytest.raises(OSError, match="no space"):
             store.put("state", b"after")
     assert FileCoordination(tmp_path).get("state") == b"before"

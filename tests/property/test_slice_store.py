@@ -58,7 +58,7 @@ class Run:
     def crash(self, _: None) -> None:
         """In the middle of an addition, when its deltas are there and its head is not."""
         with patch.object(self.store, "_publish_head", side_effect=Crash), pytest.raises(Crash):
-            add(self.store, {id: 0 for id in range(20, 24)})
+            add(self.store, dict.fromkeys(range(20, 24), 0))
 
     def follow(self, _: None) -> None:
         self.known = open_all(self.reader, self.reader.version(), self.known)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from lavant.broker.matching.container import sync_directory
 from lavant.core.errors import LimitExceeded, MissingComponent
+from lavant.core.files import replace_file
 
 TIMEOUT_S = 5.0
 RETRY_S = 0.05
@@ -40,13 +39,7 @@ class FileCoordination:
 
     def put(self, name: str, value: bytes) -> None:
         _check_size(name, value)
-        temporary = self._directory / f"{name}.partial"
-        with temporary.open("wb") as file:
-            file.write(value)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._directory / name)
-        sync_directory(self._directory)
+        replace_file(self._directory / name, [value])
 
 
 class ZooKeeperCoordination:

@@ -63,7 +63,7 @@ def _is_list_of_numbers(type: pa.DataType) -> bool:
 
 
 def _odd_lengths(records: pa.RecordBatch) -> dict[int, str]:
-    """Vectors whose length is not the most frequent one (the shortest of those): good alone, but not beside the rest."""
+    """Vectors whose length is not the most frequent one (the shortest of those): good alone, not beside the rest."""
     if POINT not in records.schema.names or not _is_list_of_numbers(records.column(POINT).type):
         return {}
     lengths = pc.list_value_length(records.column(POINT)).fill_null(-1).to_numpy(zero_copy_only=False)

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lavant.broker.matching.container import sync_directory
+from lavant.core.files import replace_file
 from lavant.pipeline.exchange import SCHEMA, merge_files
 
 
@@ -69,7 +69,8 @@ class NotificationWriter(DataSourceStreamArrowWriter):
         if not manifest.exists():
             self._path.mkdir(parents=True, exist_ok=True)
             merged = merge_files([self._exchange / name for name in found])
-            _publish(manifest, Manifest(batchId, _write_part(self._path, merged), merged.num_rows))
+            content = Manifest(batchId, _write_part(self._path, merged), merged.num_rows)
+            replace_file(manifest, [msgspec.json.encode(content)])
         self._forget(found)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -105,13 +106,3 @@ def _write_part(directory: Path, merged: pa.RecordBatch) -> tuple[str, ...]:
         file.flush()
         os.fsync(file.fileno())
     return (name,)
-
-
-def _publish(path: Path, manifest: Manifest) -> None:
-    temporary = path.with_suffix(".partial")
-    with temporary.open("wb") as file:
-        file.write(msgspec.json.encode(manifest))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lavant.broker.log import LogReader, LogWriter
 from lavant.core.errors import InvalidValue, LavantError
+from lavant.core.files import replace_file
 from lavant.core.publications import Rejected
 from lavant.pipeline.inputs import load_publications, load_subscriptions
 from lavant.pipeline.matching import match_log_stream
@@ -151,9 +152,7 @@ def _publications(path: Path, work: Path, scheme: str, output: Path) -> tuple[Pa
 
 def _write_rejected(path: Path, rejected: list[Rejected]) -> None:
     lines = [msgspec.json.encode(each._asdict()) + b"\n" for each in rejected]
-    temporary = path.with_suffix(".partial")
-    temporary.write_bytes(b"".join(lines))
-    temporary.replace(path)
+    replace_file(path, lines)
 
 
 def _count(store: Path) -> int:

@@ -10,8 +10,8 @@ from typing import Self
 import pyarrow as pa
 
 from lavant.broker.log.blocks import encode_block, file_name, files_of, read_block, scan_blocks
-from lavant.broker.matching.container import sync_directory
 from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.core.files import sync_directory
 
 FILE_BYTES_MAX = 256 << 20
 

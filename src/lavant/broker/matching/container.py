@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.core.errors import CorruptSnapshot
+from lavant.core.files import replace_file
 
 MAGIC = b"LAVANT1\n"
 ALIGNMENT = 64
@@ -60,22 +61,7 @@ def pack(meta: dict[str, Any], arrays: Arrays) -> list[bytes | memoryview]:
 
 def write(path: Path, meta: dict[str, Any], arrays: Arrays) -> None:
     """Write the file so that it is either there and whole, or not there."""
-    temporary = path.with_name(path.name + ".partial")
-    with temporary.open("wb") as file:
-        file.writelines(pack(meta, arrays))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make renames below `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    replace_file(path, pack(meta, arrays))
 
 
 def map_file(path: Path, *, verify: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -13,7 +13,6 @@ there with all its slices or not at all. Subscription i lives in slice `slice_of
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching import MATCHERS
-from lavant.broker.matching.container import sync_directory
 from lavant.broker.matching.interface import Ids
 from lavant.broker.matching.plain.encode import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.matching.segmented import as_ids
 from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.core.files import replace_file
 
 HISTORY = 64
 """Versions that can still be read: more than a stream may lie behind."""
@@ -196,9 +195,9 @@ class SliceStore:
             oldest = min(version.bases[number] for version in self._head.versions)
             for path in _slice(self.directory, number).iterdir():
                 kind, _, text = path.name.partition("-")
-                if path.suffix == ".partial":  # a change that failed left it
-                    path.unlink()
-                elif kind == "delta" and int(text) < oldest:
+                if path.suffix == ".partial" or (
+                    kind == "delta" and int(text) < oldest
+                ):  # a change that failed left it
                     path.unlink()
                 elif kind == "base" and int(text) < oldest:
                     for file in path.iterdir():
@@ -275,10 +274,4 @@ def _delta(directory: Path, number: int, version: int) -> Path:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(path.name + ".partial")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)
+    replace_file(path, [content])

@@ -104,7 +104,9 @@ def test_a_file_that_is_no_log_is_refused_and_kept(tmp_path: Path) -> None:
 def test_a_missing_file_is_noticed(tmp_path: Path) -> None:
     append(tmp_path, 2, 3, 1, file_bytes_max=1)
     blocks.files_of(tmp_path)[1].unlink()
-    with pytest.raises(CorruptSnapshot, match=f"from publication 2 to 5 in {blocks.file_name(5)}: something is missing"):
+    with pytest.raises(
+        CorruptSnapshot, match=f"from publication 2 to 5 in {blocks.file_name(5)}: something is missing"
+    ):
         LogReader(tmp_path).end()
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.broker.log.publication_logs import append, everything, numbers, records
 
-from lavant.broker.log import LogReader, LogWriter, blocks, writer
+from lavant.broker.log import LogReader, LogWriter, blocks
 from lavant.core.errors import InvalidValue, LimitExceeded
 
 # ---- reading what was written ---------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_block_that_no_reader_would_take_is_refused(tmp_path: Path, monkeypatc
 
 def test_a_durable_append_is_synced_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
-    monkeypatch.setattr(writer.os, "fsync", lambda number: synced.append(os.fstat(number).st_size))
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_size))
     with LogWriter(tmp_path, durable=False) as log:
         log.append(records(0, 1))
         unsynced = len(synced)
@@ -219,7 +219,7 @@ def test_an_append_that_failed_leaves_nothing_behind_and_the_next_one_works(
     with LogWriter(tmp_path) as log:
         log.append(records(0, 2))
         with monkeypatch.context() as patch:
-            patch.setattr(writer.os, "fsync", full)
+            patch.setattr(os, "fsync", full)
             with pytest.raises(OSError, match="No space left"):
                 log.append(records(90, 3))
         assert log.end == 2

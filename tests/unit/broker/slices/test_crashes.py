@@ -15,7 +15,7 @@ from lavant.broker.slices import store as module
 from lavant.core.errors import UnknownSubscription
 
 FIRST: Oracle = {id: id % 5 for id in range(20)}
-LOST: Oracle = {id: 1 for id in range(100, 110)}
+LOST: Oracle = dict.fromkeys(range(100, 110), 1)
 
 
 class Crash(Exception):

@@ -202,7 +202,9 @@ def test_a_change_touches_only_the_slices_it_concerns(plain: SliceStore) -> None
     add(plain, FIRST)
     before = files(plain.directory)
     add(plain, {100: 1})
-    changed = {name.partition("/")[0] for name, content in files(plain.directory).items() if before.get(name) != content}
+    changed = {
+        name.partition("/")[0] for name, content in files(plain.directory).items() if before.get(name) != content
+    }
     (slice,) = slice_of(np.array([100], np.uint32), 4).tolist()
     assert changed == {"head.json", f"slice-{slice:04d}"}
 

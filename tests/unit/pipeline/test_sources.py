@@ -1,0 +1,36 @@
+"""Which host matches which slices."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lavant.core.errors import InvalidValue
+from lavant.pipeline.sources import Assignment
+
+
+def test_slices_are_dealt_out_in_turn() -> None:
+    assert Assignment.even(7, 3).hosts == ((0, 3, 6), (1, 4), (2, 5))
+
+
+@given(slices=st.integers(1, 200), hosts=st.integers(1, 300))
+def test_every_slice_has_one_host_and_no_host_has_nothing_or_two_more_than_another(slices: int, hosts: int) -> None:
+    assignment = Assignment.even(slices, hosts)
+    sizes = [len(each) for each in assignment.hosts]
+    assert sorted(slice for each in assignment.hosts for slice in each) == list(range(slices))
+    assert len(sizes) == min(slices, hosts)
+    assert max(sizes) - min(sizes) <= 1
+    assert min(sizes) >= 1
+
+
+@pytest.mark.parametrize("hosts", [0, -1])
+def test_without_hosts_there_is_no_assignment(hosts: int) -> None:
+    with pytest.raises(InvalidValue, match=f"at least one host, got {hosts}"):
+        Assignment.even(4, hosts)
+
+
+def test_an_assignment_comes_back_from_the_file_that_the_manager_writes() -> None:
+    given = Assignment(((0, 2), (), (1,)))
+    assert msgspec.json.decode(msgspec.json.encode(given), type=Assignment) == given
