@@ -13,19 +13,23 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from tests.integration.processes import descendants
 from tests.integration.workload import EncryptedWorld, append, expected, filters, notified, rows
 
+from lavant.broker.log import LogWriter
 from lavant.broker.matching import Matches
 from lavant.broker.slices import SliceStore
 from lavant.core.errors import InvalidValue
 from lavant.pipeline.exchange import Lists, write_file
 from lavant.pipeline.matching import match
-from lavant.pipeline.sinks import NotificationWriter
+from lavant.pipeline.publications import encrypted_records
+from lavant.pipeline.sinks import NotificationWriter, read_notifications
 from lavant.pipeline.stream import FailedStream, start, stream, wait
+from lavant.simulation.workloads.encrypted import EncryptedWorkload
 
 
 @pytest.fixture
@@ -123,6 +127,20 @@ def test_encrypted_publications_reach_whom_they_must(spark: SparkSession, tmp_pa
     world = EncryptedWorld(tmp_path, subscriptions=5000, publications=1200)
     run_to_end(spark, tmp_path, 1200, rowsMax="500")
     assert notified(tmp_path / "notifications") == world.expected()
+
+
+def test_publications_of_another_schema_are_refused_and_the_stream_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    world = EncryptedWorld(tmp_path, subscriptions=500, publications=100)
+    other = EncryptedWorkload(attributes=3, subscriptions=1).publications(2)
+    with LogWriter(tmp_path / "log", durable=False) as log:
+        log.append(encrypted_records(other, ["odd 1", "odd 2"]))
+    run_to_end(spark, tmp_path, 102)
+    table = read_notifications(tmp_path / "notifications")
+    refused = table.filter(pc.is_valid(table.column("rejected")))
+    assert refused.column("key").to_pylist() == [100, 101]
+    assert "dimensions" in refused.column("rejected")[0].as_py()
+    found = notified(tmp_path / "notifications")
+    assert {id: ids for id, ids in found.items() if id} == world.expected()
 
 
 def test_a_batch_that_is_repeated_notifies_nobody_twice(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ def notified(directory: Path) -> dict[str, list[int]]:
     table = read_notifications(directory)
     found: dict[str, list[int]] = {}
     for id, ids in zip(table.column("id").to_pylist(), table.column("subscriptions").to_pylist(), strict=True):
+        if not ids:  # refused
+            continue
         assert id not in found, f"publication {id} was notified twice"
         assert len(set(ids)) == len(ids), f"a subscriber was notified twice of {id}"
         found[id] = sorted(ids)

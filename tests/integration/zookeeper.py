@@ -1,4 +1,4 @@
-"""A ZooKeeper server of the tests' own, from Debian's package: on a free loopback port, with its data in a directory."""
+"""A ZooKeeper server of the tests' own, from Debian's package: on a free loopback port, with a directory of its own."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -97,10 +96,15 @@ def check_master(master: str) -> None:
     """Raise in one line if a standalone master does not answer; Spark itself would try for minutes."""
     if not master.startswith("spark://"):
         return
-    address = urlsplit(master)
-    if address.hostname is None or address.port is None:
-        raise MissingComponent(f"the master {master!r} is not of the form spark://HOST:PORT")
-    try:
-        socket.create_connection((address.hostname, address.port), CONNECT_TIMEOUT_S).close()
-    except OSError as error:
-        raise MissingComponent(f"the Spark master {master} does not answer ({error}); is it running?") from None
+    failures = []
+    for address in master.removeprefix("spark://").split(","):  # several masters stand by for each other
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise MissingComponent(f"the master {master!r} is not of the form spark://HOST:PORT")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            failures.append(str(error))
+        else:
+            return
+    raise MissingComponent(f"the Spark master {master} does not answer ({failures[0]}); is it running?")

@@ -15,9 +15,10 @@ from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFil
 from lavant.broker.matching.merging import merge
 from lavant.broker.slices.store import Version
 from lavant.core.batches import PublicationBatch
+from lavant.core.errors import InvalidValue
 from lavant.pipeline.exchange import Lists, write_file
 from lavant.pipeline.probes import Probe, write_probes
-from lavant.pipeline.publications import accept
+from lavant.pipeline.publications import Accepted, accept
 from lavant.pipeline.slice_cache import open_log, open_slice, scheme_of, store_version
 
 PUBLICATIONS_AT_ONCE = 4096
@@ -64,21 +65,33 @@ def match_records(
 ) -> Lists:
     """Match records against the slices that the probes name, and note there what it cost."""
     accepted = accept(scheme_of(store), records)
-    rejected = {int(keys[row]): reason for row, reason in accepted.rejected.items()} if report_rejected else {}
-    parts: list[Matches] = []
-    if len(accepted.rows):
-        for probe in probes:
-            matcher = open_slice(store, probe.slice, version)
-            started = time.thread_time()
-            parts.append(matcher.match(accepted.batch))
-            cpu_s = time.thread_time() - started
-            memory = probe.memory_bytes if probe.memory_bytes else matcher.statistics().memory_bytes
-            probe.add(cpu_s=cpu_s, publications=len(accepted.rows), matches=len(parts[-1].ids), memory_bytes=memory)
-    matches = merge(parts) if parts else Matches(np.zeros(len(accepted.rows) + 1, np.int64), np.empty(0, np.uint32))
+    refused = dict(accepted.rejected)
+    try:
+        matches = _match_slices(store, version, accepted, probes)
+    except InvalidValue as error:  # well-formed, but not for these subscriptions: encrypted under another schema, say
+        refused |= dict.fromkeys(accepted.rows.tolist(), str(error))
+        matches = _nothing(len(accepted.rows))
+    rejected = {int(keys[row]): reason for row, reason in refused.items()} if report_rejected else {}
     some = np.flatnonzero(np.diff(matches.offsets))
     chosen = accepted.rows[some]
     ends = np.append(matches.offsets[some], matches.offsets[-1])
     return Lists(keys[chosen], _ids_of(records).take(pa.array(chosen)), Matches(ends, matches.ids), rejected)
+
+
+def _match_slices(store: str, version: Version, accepted: Accepted, probes: list[Probe]) -> Matches:
+    parts: list[Matches] = []
+    for probe in probes if len(accepted.rows) else ():
+        matcher = open_slice(store, probe.slice, version)
+        started = time.thread_time()
+        parts.append(matcher.match(accepted.batch))
+        cpu_s = time.thread_time() - started
+        memory = probe.memory_bytes if probe.memory_bytes else matcher.statistics().memory_bytes
+        probe.add(cpu_s=cpu_s, publications=len(accepted.rows), matches=len(parts[-1].ids), memory_bytes=memory)
+    return merge(parts) if parts else _nothing(len(accepted.rows))
+
+
+def _nothing(publications: int) -> Matches:
+    return Matches(np.zeros(publications + 1, np.int64), np.empty(0, np.uint32))
 
 
 def merge_hosts(batches: Iterable[pa.RecordBatch]) -> Batches:

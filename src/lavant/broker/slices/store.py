@@ -195,9 +195,8 @@ class SliceStore:
             oldest = min(version.bases[number] for version in self._head.versions)
             for path in _slice(self.directory, number).iterdir():
                 kind, _, text = path.name.partition("-")
-                if path.suffix == ".partial" or (
-                    kind == "delta" and int(text) < oldest
-                ):  # a change that failed left it
+                is_left_over = path.suffix == ".partial"  # by a change that failed
+                if is_left_over or (kind == "delta" and int(text) < oldest):
                     path.unlink()
                 elif kind == "base" and int(text) < oldest:
                     for file in path.iterdir():
