@@ -74,17 +74,19 @@ def test_a_table_is_matched_against_a_store(spark: SparkSession, store: SliceSto
 def test_rows_that_are_no_publications_come_out_with_the_reason(spark: SparkSession, store: SliceStore) -> None:
     lines = [("good", "IBM", 101, 1.0), ("nan", "IBM", 101, float("nan")), ("long", "x" * 70_000, 1, 1.0)]
     table = spark.createDataFrame(lines, "event string, symbol string, volume int, price double")
-    matched = {row.id or row.rejected: row for row in match(table, store.directory, id="event", hosts=2).collect()}
+    matched = {row.id: row for row in match(table, store.directory, id="event", hosts=2).collect()}
     assert matched["good"].subscriptions
-    reasons = sorted(row.rejected for row in matched.values() if row.rejected)
-    assert "at most 65536 are allowed" in reasons[0]
-    assert "'price' is nan" in reasons[1]
+    assert "at most 65536 are allowed" in matched["long"].rejected
+    assert "'price' is nan" in matched["nan"].rejected
 
 
 def test_match_says_what_is_missing(spark: SparkSession, store: SliceStore) -> None:
     table = spark.createDataFrame([(1,)], "volume int")
     with pytest.raises(InvalidValue, match="no column 'event' for the ids; the columns are volume"):
         match(table, store.directory, id="event")
+    dated = spark.sql("select 1 as volume, current_date() as day")
+    with pytest.raises(InvalidValue, match="column 'day' is of type date; cast it"):
+        match(dated, store.directory)
 
 
 def test_a_streaming_table_is_matched(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
@@ -146,17 +148,18 @@ def test_publications_of_another_schema_are_refused_and_the_stream_goes_on(spark
 def test_a_batch_that_is_repeated_notifies_nobody_twice(tmp_path: Path) -> None:
     options = {"path": str(tmp_path / "out"), "exchange": str(tmp_path / "exchange")}
 
-    def attempt() -> None:
+    def attempt(start: int) -> None:
         lists = Lists(np.array([7]), pa.array(["p7"]), Matches(np.array([0, 2]), np.array([1, 2], np.uint32)), {})
         name = write_file(tmp_path / "exchange", [lists])
         writer = NotificationWriter(options)
-        writer.commit([writer.write(iter([pa.record_batch({"file": [name]})]))], 5)
+        writer.commit([writer.write(iter([pa.record_batch({"file": [name], "start": [start]})]))], 5)
 
-    attempt()
-    attempt()
+    attempt(start=7)
+    attempt(start=7)
     assert notified(tmp_path / "out") == {"p7": [1, 2]}
-    assert len(list((tmp_path / "out").glob("part-*"))) == 1
     assert not list((tmp_path / "exchange").iterdir())
+    with pytest.raises(InvalidValue, match="starts at offset 7, this one at 900: the directory holds"):
+        attempt(start=900)
 
 
 def test_killed_python_workers_lose_nothing_and_repeat_nothing(
@@ -222,6 +225,20 @@ def test_files_in_files_out_and_the_poison_aside(spark: SparkSession, tmp_path: 
     assert [line["row"] for line in refused] == [200, 201, 202, 203]
     assert "type list" in refused[0]["reason"]
     assert "at most 65536 are allowed" in refused[3]["reason"]
+
+
+def test_an_output_directory_is_of_one_input(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "volume > 1"}\n')
+    for name in ("p.jsonl", "q.jsonl"):
+        (tmp_path / name).write_text('{"volume": 5}\n')
+
+    def run(name: str) -> int:
+        subscriptions, output = tmp_path / "s.jsonl", tmp_path / "out"
+        return stream(spark, subscriptions=subscriptions, publications=tmp_path / name, output=output).publications
+
+    assert run("p.jsonl") == run("p.jsonl") == 1
+    with pytest.raises(InvalidValue, match="holds the results of other inputs"):
+        run("q.jsonl")
 
 
 def test_a_wrong_filter_in_a_file_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from lavant.broker.slices import SliceStore
 from lavant.core.attributes import AttributeValue
 from lavant.pipeline.latency import Notified, latencies_ms, notified_batches
 from lavant.pipeline.session import spark_session
-from lavant.pipeline.stream import start
+from lavant.pipeline.stream import offset_of, start
 from lavant.simulation.workloads.stock import StockWorkload
 
 SYMBOLS = 500
@@ -76,15 +76,15 @@ def run_demo(*, subscriptions: int, seconds: float, rate: int) -> None:
         console.print(f"{subscriptions:,} subscriptions stored in {SLICES} slices in {took:.1f} s")
         with _spark(console) as spark, LogWriter(home / "log") as log:
             query = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home)
-            _warm_up(console, workload, log, home / "notifications")
+            _warm_up(console, workload, log, query)
             publisher = Publisher(workload, log, rate=rate, seconds=seconds)
             publisher.start()
-            batches = list(_follow(console, home / "notifications", publisher))
+            batches = list(_follow(console, home / "notifications", publisher, query))
             query.stop()
             _summary(console, publisher, batches)
 
 
-def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, notifications: Path) -> None:
+def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, query: Any) -> None:
     """Let a few quotes through, until Java has compiled what it needs and all of them are notified."""
     with console.status(f"warming up ({WARM_UP_S:.0f} s)"):
         deadline = time.monotonic() + WARM_UP_S
@@ -93,13 +93,8 @@ def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, notifica
             log.append(workload.publications(20, stream=1_000_000 + number).records)
             number += 1
             time.sleep(0.1)
-        while _last_offset(notifications) < log.end - 1:
+        while query.isActive and offset_of(query) < log.end:
             time.sleep(0.1)
-
-
-def _last_offset(notifications: Path) -> int:
-    batches = notified_batches(notifications)
-    return int(batches[-1].offsets.max(initial=-1)) if batches else -1
 
 
 def _show_one_match(console: Console) -> None:
@@ -122,22 +117,20 @@ def _spark(console: Console) -> Iterator[Any]:
         spark.stop()
 
 
-def _follow(console: Console, notifications: Path, publisher: Publisher) -> Iterator[Notified]:
+def _follow(console: Console, notifications: Path, publisher: Publisher, query: Any) -> Iterator[Notified]:
     """Batches as they arrive; now and then a line about them."""
     table = "{:>6} {:>12} {:>12} {:>15} {:>9} {:>14}"
     console.print(table.format("time", "published", "matched", "notifications", "batches", "median delay"))
     matched = sent = batches = 0
-    seen = publisher.first_offset
     last, shown = max(_last_batch(notifications), -1), time.monotonic()
     began = shown
     recent: list[Notified] = []
-    while publisher.is_alive() or seen < publisher.first_offset + publisher.count:
+    while query.isActive and (publisher.is_alive() or offset_of(query) < publisher.first_offset + publisher.count):
         time.sleep(0.05)
         for batch in notified_batches(notifications, after=last):
             last, batches = batch.batch, batches + 1
             matched += len(batch.offsets)
             sent += batch.notifications
-            seen = max(seen, int(batch.offsets.max(initial=-1)) + 1)
             recent.append(batch)
             yield batch
         if time.monotonic() - shown >= ROW_EVERY_S and recent:
@@ -154,14 +147,17 @@ def _last_batch(notifications: Path) -> int:
 
 def _summary(console: Console, publisher: Publisher, batches: list[Notified]) -> None:
     delays = latencies_ms(batches, publisher.times())
+    if len(batches) < 2:
+        console.print("too few notifications for figures; try more subscriptions")
+        return
     table = Table(title="in all", title_justify="left")
     for column in ("publications/s", "notifications/s", "publications a batch", "delay p50", "p95", "p99"):
         table.add_column(column, justify="right")
-    span = max(batches[-1].time_s - batches[0].time_s, 1e-9) if len(batches) > 1 else float("nan")
+    span = max(batches[-1].time_s - batches[0].time_s, 1e-9)
     count = sum(len(batch.offsets) for batch in batches[1:])
     sent = sum(batch.notifications for batch in batches[1:])
-    p50, p95, p99 = np.quantile(delays, (0.5, 0.95, 0.99)) if len(delays) else (np.nan,) * 3
-    each = count / max(len(batches) - 1, 1)
+    p50, p95, p99 = np.quantile(delays, (0.5, 0.95, 0.99))
+    each = count / (len(batches) - 1)
     rates = (f"{count / span:,.0f}", f"{sent / span:,.0f}", f"{each:,.0f}")
     table.add_row(*rates, f"{p50:.0f} ms", f"{p95:.0f} ms", f"{p99:.0f} ms")
     console.print()

@@ -6,7 +6,9 @@ LavantError
 │   └── FilterSyntaxError   a filter's text, with the place of the mistake
 ├── DuplicateSubscription   the id is taken
 ├── UnknownSubscription     nobody has that id                                           (also a KeyError)
-└── CorruptSnapshot         files that are damaged, incomplete, or of another format
+├── CorruptSnapshot         files that are damaged, incomplete, or of another format
+├── MissingComponent        something outside of Lavant (Java, a cluster) is not there or does not answer
+└── FailedStream            a stream stopped; started again, it goes on from its checkpoint
 """
 
 from __future__ import annotations
@@ -54,6 +56,10 @@ class CorruptSnapshot(LavantError):
 
 class MissingComponent(LavantError):
     """Something outside of Lavant that it needs here is not there, too old, or does not answer."""
+
+
+class FailedStream(LavantError):
+    """A stream stopped; its checkpoint is whole, and it goes on from there when it is started again."""
 
 
 def _point_at(text: str, position: int, width: int = 76) -> str:

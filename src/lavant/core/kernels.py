@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numba.core.cgutils
 import numba.extending
+from llvmlite import ir
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,3 +52,26 @@ def double_bits(typing_context: Any, value: Any) -> Any:
         return builder.bitcast(arguments[0], context.get_value_type(numba.uint64))
 
     return numba.uint64(numba.float64), generate
+
+
+def _and_line(typing_context: Any, target: Any, i: Any, source: Any, j: Any) -> Any:
+    """`target[i] &= source[j]` for lines of eight words, in one vector instruction where there is one.
+
+    Both arrays are contiguous and of shape (lines, 8). Numba leaves short loops scalar, which is four times slower.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, lines = ir.IntType(64), []
+        vector = ir.VectorType(word, 8)
+        for array, number in ((0, 1), (2, 3)):
+            data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
+            start = builder.gep(data, [builder.mul(arguments[number], ir.Constant(word, 8))])
+            lines.append(builder.bitcast(start, vector.as_pointer()))
+        both = builder.and_(builder.load(lines[0], align=8), builder.load(lines[1], align=8))
+        builder.store(both, lines[0], align=8)
+        return context.get_dummy_value()
+
+    return numba.void(target, numba.uint64, source, numba.uint64), generate
+
+
+and_line = cast(Callable[[Any, Any, Any, Any], None], numba.extending.intrinsic(_and_line))

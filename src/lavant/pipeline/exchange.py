@@ -33,14 +33,21 @@ SCHEMA = pa.schema(
 )
 
 
+class Refused(NamedTuple):
+    """A publication that no matcher can take: its id, if it has one, and why."""
+
+    id: str | None
+    reason: str
+
+
 class Lists(NamedTuple):
     """Publications by key, ascending, each with its subscriptions."""
 
     keys: NDArray[np.int64]
     ids: pa.Array
     matches: Matches
-    rejected: dict[int, str]
-    """Reasons, by key, for publications that were refused."""
+    rejected: dict[int, Refused]
+    """By key."""
 
     def to_records(self) -> pa.RecordBatch:
         """Rows for what matched, then for what was refused."""
@@ -49,12 +56,12 @@ class Lists(NamedTuple):
         return pa.RecordBatch.from_arrays(
             [
                 pa.array(np.append(self.keys, np.array(refused, np.int64))),
-                pa.concat_arrays([self.ids, pa.nulls(len(refused), pa.string())]),
+                pa.concat_arrays([self.ids, pa.array([self.rejected[key].id for key in refused], pa.string())]),
                 _lists(ends, self.matches.ids),
                 pa.concat_arrays(
                     [
                         pa.nulls(len(self.keys), pa.string()),
-                        pa.array([self.rejected[key] for key in refused], pa.string()),
+                        pa.array([self.rejected[key].reason for key in refused], pa.string()),
                     ]
                 ),
             ],

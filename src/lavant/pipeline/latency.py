@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lavant.pipeline.sinks import Manifest
+from lavant.pipeline.sinks import read_manifests
 
 
 class Notified(NamedTuple):
@@ -25,13 +24,15 @@ class Notified(NamedTuple):
 def notified_batches(notifications: Path, after: int = -1) -> list[Notified]:
     """The batches behind number `after`, in order; a batch is there from the moment its manifest is."""
     found: list[Notified] = []
-    for path in sorted(notifications.glob("batch-*.json")):
-        if int(path.stem.partition("-")[2]) <= after:
+    for manifest in read_manifests(notifications):
+        if manifest.batch <= after:
             continue
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-        columns = [pq.read_table(notifications / file, columns=["key", "subscriptions"]) for file in manifest.files]
-        offsets = np.concatenate([np.empty(0, np.int64), *(table.column("key").to_numpy() for table in columns)])
-        sent = sum(len(chunk.values) for table in columns for chunk in table.column("subscriptions").chunks)
+        path = notifications / f"batch-{manifest.batch:010d}.json"
+        offsets, sent = np.empty(0, np.int64), 0
+        if manifest.rows:
+            table = pq.read_table(path.with_suffix(".parquet"), columns=["key", "subscriptions"])
+            offsets = table.column("key").to_numpy()
+            sent = sum(len(chunk.flatten()) for chunk in table.column("subscriptions").chunks)
         found.append(Notified(manifest.batch, path.stat().st_mtime, offsets, sent))
     return found
 

@@ -14,16 +14,23 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, BooleanType, DoubleType, FloatType, IntegralType, StringType
 
 from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
 from lavant.pipeline.probes import Probe
+from lavant.pipeline.publications import POINT
 from lavant.pipeline.sinks import NotificationSink
 from lavant.pipeline.slice_cache import store_version
 from lavant.pipeline.sources import Assignment, LogSource
 from lavant.pipeline.stages import FOUND_SQL, NOTIFIED_SQL, match_log, match_records, merge_hosts
 
 HOST, KEY = "@host", "@key"
+ATTRIBUTE_TYPES = (StringType, BooleanType, IntegralType, FloatType, DoubleType)
+EXITS_A_HOST = 4
+"""Exits of a table: each collects its share of the lists, so there are more of them than hosts."""
+IDS_OF_A_PIECE_MAX = 1_000_000
+"""Of the rows that leave a host together; Spark keeps a whole piece in memory."""
 
 
 def match(
@@ -42,6 +49,7 @@ def match(
         raise InvalidValue("a streaming DataFrame needs `id`, the column that names its publications")
     if id is not None and id not in publications.columns:
         raise InvalidValue(f"there is no column {id!r} for the ids; the columns are {', '.join(publications.columns)}")
+    _check_types(publications, id)
     store = str(Path(subscriptions).absolute())
     slices = SliceReader(Path(store)).settings.slices
     spark = publications.sparkSession
@@ -55,7 +63,7 @@ def match(
     matched = exploded.repartitionById(count, sf.col(f"`{HOST}`")).mapInArrow(
         _match_columns(store, version, assignment, id), NOTIFIED_SQL
     )
-    return exit_point(matched, count)
+    return exit_point(matched, EXITS_A_HOST * count)
 
 
 def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **options: str) -> DataFrame:
@@ -72,6 +80,17 @@ def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **opti
         .load()
     )
     return references.mapInArrow(match_log, FOUND_SQL)
+
+
+def _check_types(publications: DataFrame, id: str | None) -> None:
+    """Refuse before the job starts what every row would be refused for."""
+    for field in publications.schema.fields:
+        is_point = field.name == POINT and isinstance(field.dataType, ArrayType)
+        if not (isinstance(field.dataType, ATTRIBUTE_TYPES) or is_point or field.name == id):
+            raise InvalidValue(
+                f"column {field.name!r} is of type {field.dataType.simpleString()}; "
+                "cast it to string, a number or boolean, or leave it out"
+            )
 
 
 def exit_point(matched: DataFrame, partitions: int) -> DataFrame:
@@ -101,15 +120,28 @@ def _match_columns(
             records = _publication_columns(batch, id)
             probes = [Probe(host=host, slice=number) for number in assignment.hosts[host]]
             lists = match_records(store, pinned, records, np.asarray(keys), probes, report_rejected=host == 0)
-            yield _without_unsigned(lists.to_records())
+            for piece in _pieces(lists.to_records()):
+                yield _without_unsigned(piece)
 
     return run
+
+
+def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in stretches of not too many ids each."""
+    ends = records.column("subscriptions").offsets.to_numpy()
+    first = 0
+    while first < records.num_rows:
+        last = int(np.searchsorted(ends, ends[first] + IDS_OF_A_PIECE_MAX, "right")) - 1
+        last = min(max(last, first + 1), records.num_rows)
+        yield records.slice(first, last - first)
+        first = last
 
 
 def _without_unsigned(records: pa.RecordBatch) -> pa.RecordBatch:
     """Ids as Spark can take them."""
     lists = records.column("subscriptions")
-    signed = pa.ListArray.from_arrays(lists.offsets, lists.values.cast(pa.int64()))
+    ends = lists.offsets.to_numpy()
+    signed = pa.ListArray.from_arrays(pa.array(ends - ends[0]), lists.flatten().cast(pa.int64()))
     return records.set_column(2, "subscriptions", signed)
 
 
@@ -118,6 +150,14 @@ def _publication_columns(batch: pa.RecordBatch, id: str | None) -> pa.RecordBatc
     names = [name for name in batch.schema.names if name not in (HOST, KEY)]
     columns = [batch.column(name) for name in names]
     if id is not None:
+        if not _is_attribute(batch.column(id).type):  # a name only, a date perhaps
+            names.remove(id)
+            columns = [batch.column(name) for name in names]
         names.append("@id")
         columns.append(batch.column(id).cast(pa.string()))
     return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _is_attribute(type: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+    return any(is_kind(type) for is_kind in kinds)

@@ -1,17 +1,15 @@
 """Exit (EP) into files: the lists of all hosts for a publication become one notification, each batch once.
 
     notifications/
-      batch-0000000007.json        the batch's files; written last, and never replaced
-      part-….parquet               rows: key, id, subscriptions, rejected
+      batch-0000000007.parquet     rows: key, id, subscriptions, rejected
+      batch-0000000007.json        where the batch starts and how many rows it has; written last, never replaced
 
-What a task writes counts only once a manifest names it. A batch that is repeated after a failure finds the manifest of
-its first success and drops what it wrote again, so nobody is notified twice.
+A batch counts once its manifest is there. If the driver dies before that, the repeated batch writes the same file
+again; if it dies after, the repeated batch finds the manifest and writes nothing. So nobody is notified twice.
 """
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,21 +21,24 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from lavant.core.errors import InvalidValue
 from lavant.core.files import replace_file
 from lavant.pipeline.exchange import SCHEMA, merge_files
 
 
 class Manifest(msgspec.Struct, frozen=True):
     batch: int
-    files: tuple[str, ...]
+    start: int
+    """Offset of the batch's first publication."""
     rows: int
 
 
 @dataclass
 class Found(WriterCommitMessage):
-    """What the hosts of a task left in the exchange."""
+    """What the hosts of a task left in the exchange, for the batch that starts at an offset."""
 
     files: list[str]
+    start: int
 
 
 class NotificationSink(DataSource):
@@ -60,17 +61,22 @@ class NotificationWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Found:
         """In each host's task: hand on the names of its files."""
-        return Found([name for batch in iterator for name in batch.column("file").to_pylist()])
+        rows = [row for batch in iterator for row in batch.to_pylist()]
+        return Found([row["file"] for row in rows], min((row["start"] for row in rows), default=-1))
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver: merge the hosts' lists, unless an earlier try of this batch has done so."""
         found = _files(messages)
-        manifest = self._path / f"batch-{batchId:010d}.json"
-        if not manifest.exists():
+        start = min((m.start for m in messages if m is not None and m.start >= 0), default=-1)
+        manifest = self._path / f"{_name(batchId)}.json"
+        if manifest.exists():
+            _refuse_another_stream(manifest, start)
+        else:
             self._path.mkdir(parents=True, exist_ok=True)
             merged = merge_files([self._exchange / name for name in found])
-            content = Manifest(batchId, _write_part(self._path, merged), merged.num_rows)
-            replace_file(manifest, [msgspec.json.encode(content)])
+            if merged.num_rows:
+                _write_rows(self._path / f"{_name(batchId)}.parquet", merged)
+            replace_file(manifest, [msgspec.json.encode(Manifest(batchId, start, merged.num_rows))])
         self._forget(found)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -88,21 +94,30 @@ def read_manifests(path: Path) -> list[Manifest]:
 
 def read_notifications(path: Path) -> pa.Table:
     """Everything that was notified, in the order of the batches."""
-    tables = [pq.read_table(path / name) for manifest in read_manifests(path) for name in manifest.files]
+    tables = [pq.read_table(path / f"{_name(each.batch)}.parquet") for each in read_manifests(path) if each.rows]
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def _name(batch: int) -> str:
+    return f"batch-{batch:010d}"
+
+
+def _refuse_another_stream(path: Path, start: int) -> None:
+    """The same batch repeated starts where it did; another stream's batch of that number hardly does."""
+    known = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    if start not in (-1, known.start):
+        raise InvalidValue(
+            f"{path} is of a batch that starts at offset {known.start}, this one at {start}: the directory holds the "
+            "notifications of another stream; choose another one, or go on with that stream's checkpoint"
+        )
 
 
 def _files(messages: list[Any]) -> list[str]:
     return [name for message in messages if message is not None for name in message.files]
 
 
-def _write_part(directory: Path, merged: pa.RecordBatch) -> tuple[str, ...]:
-    if not merged.num_rows:
-        return ()
-    name = f"part-{uuid.uuid4().hex}.parquet"
-    with (directory / name).open("wb") as file:
-        # Ids hardly repeat and hardly compress: a dictionary or a codec costs more than all the rest.
-        pq.write_table(pa.Table.from_batches([merged]), file, compression="none", use_dictionary=False)
-        file.flush()
-        os.fsync(file.fileno())
-    return (name,)
+def _write_rows(path: Path, merged: pa.RecordBatch) -> None:
+    sink = pa.BufferOutputStream()
+    # Ids hardly repeat and hardly compress: a dictionary or a codec costs more than all the rest.
+    pq.write_table(pa.Table.from_batches([merged]), sink, compression="none", use_dictionary=False)
+    replace_file(path, [memoryview(sink.getvalue())])

@@ -16,7 +16,7 @@ from lavant.broker.matching.merging import merge
 from lavant.broker.slices.store import Version
 from lavant.core.batches import PublicationBatch
 from lavant.core.errors import InvalidValue
-from lavant.pipeline.exchange import Lists, write_file
+from lavant.pipeline.exchange import Lists, Refused, write_file
 from lavant.pipeline.probes import Probe, write_probes
 from lavant.pipeline.publications import Accepted, accept
 from lavant.pipeline.slice_cache import open_log, open_slice, scheme_of, store_version
@@ -71,11 +71,12 @@ def match_records(
     except InvalidValue as error:  # well-formed, but not for these subscriptions: encrypted under another schema, say
         refused |= dict.fromkeys(accepted.rows.tolist(), str(error))
         matches = _nothing(len(accepted.rows))
-    rejected = {int(keys[row]): reason for row, reason in refused.items()} if report_rejected else {}
+    ids = _ids_of(records)
+    rejected = {int(keys[row]): Refused(ids[row].as_py(), reason) for row, reason in refused.items() if report_rejected}
     some = np.flatnonzero(np.diff(matches.offsets))
     chosen = accepted.rows[some]
     ends = np.append(matches.offsets[some], matches.offsets[-1])
-    return Lists(keys[chosen], _ids_of(records).take(pa.array(chosen)), Matches(ends, matches.ids), rejected)
+    return Lists(keys[chosen], ids.take(pa.array(chosen)), Matches(ends, matches.ids), rejected)
 
 
 def _match_slices(store: str, version: Version, accepted: Accepted, probes: list[Probe]) -> Matches:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lavant.broker.log import LogReader, LogWriter
-from lavant.core.errors import InvalidValue, LavantError
+from lavant.core.errors import FailedStream, InvalidValue
 from lavant.core.files import replace_file
 from lavant.core.publications import Rejected
 from lavant.pipeline.inputs import load_publications, load_subscriptions
@@ -43,10 +43,6 @@ class StreamResult(msgspec.Struct, frozen=True, kw_only=True):
     notifications: str
 
 
-class FailedStream(LavantError):
-    """The query stopped; its checkpoint is whole, and it goes on from there when it is started again."""
-
-
 def stream(
     spark: SparkSession,
     *,
@@ -63,6 +59,7 @@ def stream(
     Called again with the same output after a failure, it goes on where it was.
     """
     work = output / "work"
+    _refuse_other_inputs(work, Inputs(_described(subscriptions), _described(publications), scheme, slices))
     store = _subscriptions(subscriptions, work, scheme, slices)
     log, rejected = _publications(publications, work, scheme, output)
     end = LogReader(log).end()
@@ -80,6 +77,36 @@ def stream(
     )
 
 
+class Inputs(msgspec.Struct, frozen=True):
+    """What an output directory is made from: paths with sizes and times, and how they are read."""
+
+    subscriptions: tuple[str, int, int]
+    publications: tuple[str, int, int]
+    scheme: str
+    slices: int
+
+
+def _described(path: Path) -> tuple[str, int, int]:
+    if not path.exists():
+        raise InvalidValue(f"there is no file {path}")
+    if path.is_dir():  # a store or a log may grow meanwhile
+        return str(path.absolute()), 0, 0
+    return str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns
+
+
+def _refuse_other_inputs(work: Path, inputs: Inputs) -> None:
+    """An output directory goes on with what it was started with; anything else would be silently ignored."""
+    known = work / "inputs.json"
+    if known.exists():
+        if msgspec.json.decode(known.read_bytes(), type=Inputs) != inputs:
+            raise InvalidValue(
+                f"{work.parent} holds the results of other inputs (see {known}); choose another output directory"
+            )
+        return
+    work.mkdir(parents=True, exist_ok=True)
+    replace_file(known, [msgspec.json.encode(inputs)])
+
+
 def start(
     spark: SparkSession,
     *,
@@ -92,6 +119,7 @@ def start(
 ) -> StreamingQuery:
     """Start the query: notifications and checkpoint below `output`, options as `LogSource` has them."""
     count = hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism)
+    _remove_tree(output / "work" / "exchange")  # what a batch left that was killed
     exchange = str((output / "work" / "exchange").absolute())
     matched = match_log_stream(spark, log, subscriptions, hosts=str(count), exchange=exchange, **(options or {}))
     writer = (
@@ -108,7 +136,7 @@ def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> N
     try:
         while query.isActive:
             if progress is not None:
-                progress(min(_offset(query), end), end)
+                progress(min(offset_of(query), end), end)
             query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # seconds, and parts of them
         query.awaitTermination()
     except StreamingQueryException as error:
@@ -118,7 +146,8 @@ def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> N
         progress(end, end)
 
 
-def _offset(query: StreamingQuery) -> int:
+def offset_of(query: StreamingQuery) -> int:
+    """How far the query has come in the log."""
     latest = query.lastProgress
     if latest is None:
         return 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lavant.broker.matching import Matches
 from lavant.core.errors import LimitExceeded
 from lavant.pipeline import exchange
-from lavant.pipeline.exchange import SCHEMA, Lists, merge_files, write_file
+from lavant.pipeline.exchange import SCHEMA, Lists, Refused, merge_files, write_file
 
 Row = tuple[int, str | None, list[int], str | None]
 
@@ -23,7 +23,8 @@ def lists(finds: dict[int, list[int]], rejected: dict[int, str] | None = None) -
     offsets = np.cumsum([0, *(len(finds[key]) for key in keys)])
     ids = np.array([id for key in keys for id in finds[key]], np.uint32)
     names = pa.array([f"p{key}" for key in keys], pa.string())
-    return Lists(np.array(keys, np.int64), names, Matches(offsets, ids), {} if rejected is None else rejected)
+    refused = {key: Refused(f"p{key}", reason) for key, reason in (rejected or {}).items()}
+    return Lists(np.array(keys, np.int64), names, Matches(offsets, ids), refused)
 
 
 def rows(records: pa.RecordBatch) -> list[Row]:

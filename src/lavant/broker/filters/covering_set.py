@@ -16,7 +16,7 @@ A filter that matches nothing is never in the CSS: nothing need be forwarded for
 Adding walks down from those roots that may cover the new filter (`root_index` leaves out most), along coverings only;
 then down again through what overlaps it, for what it covers.
 
-After A. K. Y. Cheung and H.-A. Jacobsen, Load Balancing Content-Based Publish/Subscribe Systems, section 2.1.2.
+After A. K. Y. Cheung, Dynamic Load Balancing in Distributed Content-based Publish/Subscribe, section 2.1.2.
 """
 
 from __future__ import annotations

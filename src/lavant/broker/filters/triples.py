@@ -8,7 +8,7 @@ PADRES has eq, =, <, <=, >, >=, neq, !=, str-prefix, str-suffix, str-contains an
 nothing. Added, so that every filter can be written: isAbsent, in and not-in with a parenthesised list, not-between with
 the two ends in parentheses, and not-str-prefix, not-str-suffix, not-str-contains.
 
-After A. K. Y. Cheung and H.-A. Jacobsen, Load Balancing Content-Based Publish/Subscribe Systems, section 2.1.2.
+After A. K. Y. Cheung, Dynamic Load Balancing in Distributed Content-based Publish/Subscribe, section 2.1.2.
 """
 
 from __future__ import annotations

@@ -16,15 +16,19 @@ def explain(
     """Show predicate by predicate whether a publication matches a filter; exit code 1 if it does not."""
     from lavant.broker.filters import Filter  # noqa: PLC0415
     from lavant.broker.filters import explain as explain_filter  # noqa: PLC0415
+    from lavant.core.errors import InvalidValue  # noqa: PLC0415
     from lavant.core.jsonlines import from_json_lines  # noqa: PLC0415
 
     parsed = Filter.parse(filter)
-    (attributes,) = from_json_lines(publication.encode()).to_dicts() or [{}]
+    rows = from_json_lines(publication.encode()).to_dicts()
+    if len(rows) != 1:
+        raise InvalidValue(f'give one publication as JSON, such as {{"volume": 5}}; got {len(rows)} lines')
+    attributes = rows[0]
     matches = parsed.matches(attributes)
     lines = explain_filter(parsed, attributes)
     if as_json:
-        rows = [{"predicate": line.predicate, "value": line.value, "held": line.held} for line in lines]
-        print(json.dumps({"filter": str(parsed), "matches": matches, "predicates": rows}))
+        shown = [{"predicate": line.predicate, "value": line.value, "held": line.held} for line in lines]
+        print(json.dumps({"filter": str(parsed), "matches": matches, "predicates": shown}))
     else:
         print(f"filter   {parsed}")
         for line in lines:

@@ -22,6 +22,8 @@ def stream(
     master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
     slices: Annotated[int, typer.Option(min=1, help="parts of the subscriptions")] = 16,
     hosts: Annotated[int | None, typer.Option(min=1, help="match tasks a batch; all cores by default")] = None,
+    driver_host: Annotated[str | None, typer.Option(help="address at which other machines reach this one")] = None,
+    driver_memory: Annotated[str, typer.Option(help="Java's memory in this process")] = "2g",
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Match publications against subscriptions with Spark; started again after a failure, it goes on."""
@@ -36,7 +38,10 @@ def stream(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting Spark", total=None)
-        spark = spark_session(master)
+        settings = {"spark_driver_memory": driver_memory}
+        if driver_host is not None:
+            settings |= {"spark_driver_host": driver_host, "spark_driver_bindAddress": driver_host}
+        spark = spark_session(master, **settings)
         bar.update(task, description="publications")
         try:
             result = run(

@@ -9,7 +9,7 @@ from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, WORDS, Bitmaps
 from lavant.broker.matching.plain.events import Events
 from lavant.broker.matching.plain.extras import Extras, extra_holds
 from lavant.broker.matching.plain.index import NO_EXTRA, Checks, Index
-from lavant.core.kernels import inline_kernel, kernel, trailing_zeros
+from lavant.core.kernels import and_line, inline_kernel, kernel, trailing_zeros
 
 CHUNK = 128
 """Publications whose bitmaps are combined together: their masks stay in the first-level cache."""
@@ -142,10 +142,7 @@ def _and_maybe(
     masks[:count] = ~np.uint64(0)
     first, last = bitmaps.block_start[block], bitmaps.block_start[block + 1]
     for j in range(first, last):
-        cell = cells[bitmaps.shift[j], bitmaps.dimension[j]]
-        words = bitmaps.maybe[bitmaps.first_line[j] : bitmaps.first_line[j + 1]]
-        for i in range(np.uint64(count)):
-            _and_line(masks[i], words[np.uint64(cell[np.uint64(alive[i])])])
+        _and_column(bitmaps, bitmaps.maybe, j, cells, alive, count, masks)
         if (j - first) % COLUMNS_BETWEEN_SWEEPS == 0 or j == last - 1:
             count = _sweep(masks, alive, count)
             if count == 0:
@@ -165,19 +162,24 @@ def _and_sure(
     """The AND of each publication's `sure` bitmaps into its line of `masks`."""
     masks[:count] = ~np.uint64(0)
     for j in range(bitmaps.block_start[block], bitmaps.block_start[block + 1]):
-        cell = cells[bitmaps.shift[j], bitmaps.dimension[j]]
-        words = bitmaps.sure[bitmaps.first_line[j] : bitmaps.first_line[j + 1]]
-        for i in range(np.uint64(count)):
-            _and_line(masks[i], words[np.uint64(cell[np.uint64(alive[i])])])
+        _and_column(bitmaps, bitmaps.sure, j, cells, alive, count, masks)
 
 
 @inline_kernel
-def _and_line(mask: NDArray[np.uint64], line: NDArray[np.uint64]) -> None:
-    """`mask &= line`, spelt out: all is loaded before anything is stored, so it becomes vector code."""
-    w0, w1, w2, w3 = mask[0] & line[0], mask[1] & line[1], mask[2] & line[2], mask[3] & line[3]
-    w4, w5, w6, w7 = mask[4] & line[4], mask[5] & line[5], mask[6] & line[6], mask[7] & line[7]
-    mask[0], mask[1], mask[2], mask[3] = w0, w1, w2, w3
-    mask[4], mask[5], mask[6], mask[7] = w4, w5, w6, w7
+def _and_column(
+    bitmaps: Bitmaps,
+    lines: NDArray[np.uint64],
+    column: int,
+    cells: NDArray[np.uint8],
+    alive: NDArray[np.int64],
+    count: int,
+    masks: NDArray[np.uint64],
+) -> None:
+    """AND the line of each publication's cell into its mask."""
+    first_line = np.uint64(bitmaps.first_line[column])
+    shift, dimension = np.uint64(bitmaps.shift[column]), np.uint64(bitmaps.dimension[column])
+    for i in range(np.uint64(count)):
+        and_line(masks, i, lines, first_line + np.uint64(cells[shift, dimension, np.uint64(alive[i])]))
 
 
 @kernel
