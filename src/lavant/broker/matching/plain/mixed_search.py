@@ -14,6 +14,8 @@ from lavant.core.kernels import and_line, inline_kernel, kernel, trailing_zeros
 CHUNK = 128
 """Publications whose bitmaps are combined together: their masks stay in the first-level cache."""
 COLUMNS_BETWEEN_SWEEPS = 4
+SURE_FROM = 8
+"""For fewer publications the `sure` bitmaps are not worth fetching from memory: candidates are just checked."""
 
 Hits = tuple[NDArray[np.uint32], NDArray[np.uint32], int]
 """Publications and rows that match, and how many of them there are; the arrays have room for more, and may grow."""
@@ -86,7 +88,10 @@ def _search_block(
         left = min(CHUNK, len(chosen) - first)
         alive[:left] = chosen[first : first + left]
         left = _and_maybe(bitmaps, block, events.cells, alive, left, maybe)
-        _and_sure(bitmaps, block, events.cells, alive, left, sure)
+        if len(chosen) >= SURE_FROM:
+            _and_sure(bitmaps, block, events.cells, alive, left, sure)
+        else:
+            sure[:left] = 0
         for i in range(left):
             if count + BLOCK_ROWS > len(hit_event):
                 hit_event, hit_row = _grow(hit_event, BLOCK_ROWS), _grow(hit_row, BLOCK_ROWS)
