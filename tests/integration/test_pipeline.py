@@ -23,12 +23,12 @@ from tests.integration.workload import EncryptedWorld, append, expected, filters
 from lavant.broker.log import LogWriter
 from lavant.broker.matching import Matches
 from lavant.broker.slices import SliceStore
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import FailedStream, InvalidValue
 from lavant.pipeline.exchange import Lists, write_file
 from lavant.pipeline.matching import match
 from lavant.pipeline.publications import encrypted_records
 from lavant.pipeline.sinks import NotificationWriter, read_notifications
-from lavant.pipeline.stream import FailedStream, start, stream, wait
+from lavant.pipeline.stream import start, stream, wait
 from lavant.simulation.workloads.encrypted import EncryptedWorkload
 
 

@@ -41,8 +41,8 @@ def test_finds_and_refusals_become_rows() -> None:
     assert rows(records) == [
         (3, "p3", [7, 8], None),
         (5, "p5", [9], None),
-        (4, None, [], "worse"),
-        (9, None, [], "bad"),
+        (4, "p4", [], "worse"),
+        (9, "p9", [], "bad"),
     ]
 
 
@@ -66,7 +66,7 @@ def test_a_host_may_write_several_batches(tmp_path: Path) -> None:
 def test_refusals_stand_among_the_finds_by_key(tmp_path: Path) -> None:
     assert merged(tmp_path, [lists({1: [1], 3: [3]}, {2: "no number"})], [lists({3: [4]})]) == [
         (1, "p1", [1], None),
-        (2, None, [], "no number"),
+        (2, "p2", [], "no number"),
         (3, "p3", [3, 4], None),
     ]
 
