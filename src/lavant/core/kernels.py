@@ -75,3 +75,23 @@ def _and_line(typing_context: Any, target: Any, i: Any, source: Any, j: Any) -> 
 
 
 and_line = cast(Callable[[Any, Any, Any, Any], None], numba.extending.intrinsic(_and_line))
+
+
+def _prefetch_line(typing_context: Any, source: Any, j: Any) -> Any:
+    """Ask for `source[j]`, a line of eight words, to be brought into the cache; nothing waits for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, number = ir.IntType(8), ir.IntType(32)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        start = builder.bitcast(
+            builder.gep(data, [builder.mul(arguments[1], ir.Constant(ir.IntType(64), 8))]), byte.as_pointer()
+        )
+        kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte.as_pointer()], kind)
+        builder.call(prefetch, [start, ir.Constant(number, 0), ir.Constant(number, 3), ir.Constant(number, 1)])
+        return context.get_dummy_value()
+
+    return numba.void(source, numba.uint64), generate
+
+
+prefetch_line = cast(Callable[[Any, Any], None], numba.extending.intrinsic(_prefetch_line))

@@ -9,7 +9,7 @@ from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, WORDS, Bitmaps
 from lavant.broker.matching.plain.events import Events
 from lavant.broker.matching.plain.extras import Extras, extra_holds
 from lavant.broker.matching.plain.index import NO_EXTRA, Checks, Index
-from lavant.core.kernels import and_line, inline_kernel, kernel, trailing_zeros
+from lavant.core.kernels import and_line, inline_kernel, kernel, prefetch_line, trailing_zeros
 
 CHUNK = 128
 """Publications whose bitmaps are combined together: their masks stay in the first-level cache."""
@@ -146,6 +146,8 @@ def _and_maybe(
     """
     masks[:count] = ~np.uint64(0)
     first, last = bitmaps.block_start[block], bitmaps.block_start[block + 1]
+    if count < SURE_FROM:
+        _prefetch_block(bitmaps, block + 1, cells, alive, count)
     for j in range(first, last):
         _and_column(bitmaps, bitmaps.maybe, j, cells, alive, count, masks)
         if (j - first) % COLUMNS_BETWEEN_SWEEPS == 0 or j == last - 1:
@@ -153,6 +155,23 @@ def _and_maybe(
             if count == 0:
                 return 0
     return count
+
+
+@kernel
+def _prefetch_block(
+    bitmaps: Bitmaps, block: int, cells: NDArray[np.uint8], alive: NDArray[np.int64], count: int
+) -> None:
+    """Fetch what a block has for a few publications while another block is searched.
+
+    Many publications find a block in the cache that the first of them fetched; a few would wait for every line.
+    """
+    if block >= len(bitmaps.rows):
+        return
+    for j in range(bitmaps.block_start[block], bitmaps.block_start[block + 1]):
+        first_line = np.uint64(bitmaps.first_line[j])
+        for i in range(count):
+            cell = cells[bitmaps.shift[j], bitmaps.dimension[j], alive[i]]
+            prefetch_line(bitmaps.maybe, first_line + np.uint64(cell))
 
 
 @kernel
