@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file beside its name, sync it, and rename it into place: under its name it is always whole."""
+def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, sync_name: bool = True) -> None:
+    """Write a file beside its name, sync it, and rename it into place: under its name it is always whole.
+
+    Without `sync_name` the new name itself may be lost in a crash, until the directory is synced.
+    """
     temporary = path.with_name(path.name + ".partial")
     try:
         with temporary.open("wb") as file:
@@ -19,7 +22,8 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    if sync_name:
+        sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:

@@ -23,7 +23,7 @@ from lavant.pipeline.publications import POINT
 from lavant.pipeline.sinks import NotificationSink
 from lavant.pipeline.slice_cache import store_version
 from lavant.pipeline.sources import Assignment, LogSource
-from lavant.pipeline.stages import FOUND_SQL, NOTIFIED_SQL, match_log, match_records, merge_hosts
+from lavant.pipeline.stages import NOTIFIED_SQL, match_records, merge_hosts
 
 HOST, KEY = "@host", "@key"
 ATTRIBUTE_TYPES = (StringType, BooleanType, IntegralType, FloatType, DoubleType)
@@ -72,14 +72,13 @@ def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **opti
     Options are those of `LogSource`.
     """
     register(spark)
-    references = (
+    return (
         spark.readStream.format(LogSource.name())
         .option("log", str(log.absolute()))
         .option("store", str(subscriptions.absolute()))
         .options(**options)
         .load()
     )
-    return references.mapInArrow(match_log, FOUND_SQL)
 
 
 def _check_types(publications: DataFrame, id: str | None) -> None:

@@ -120,4 +120,5 @@ def _write_rows(path: Path, merged: pa.RecordBatch) -> None:
     sink = pa.BufferOutputStream()
     # Ids hardly repeat and hardly compress: a dictionary or a codec costs more than all the rest.
     pq.write_table(pa.Table.from_batches([merged]), sink, compression="none", use_dictionary=False)
-    replace_file(path, [memoryview(sink.getvalue())])
+    # The manifest's own sync of the directory comes after, and covers both names.
+    replace_file(path, [memoryview(sink.getvalue())], sync_name=False)

@@ -1,17 +1,19 @@
-"""The publication log as a Spark source: access (AP) without a shuffle.
+"""The publication log as a Spark source: access (AP) without a shuffle, and match (M) where it is read.
 
-A micro-batch is a stretch of the log. Every host gets one task, with a row that says what to do: which stretch, which
+A micro-batch is a stretch of the log. Every host gets one task, whose partition says what to do: which stretch, which
 slices, which version of the subscriptions. The publications themselves do not pass through Spark: each host reads them
-from the log. Version and placement are taken once for each batch, by the driver, so all tasks of a batch agree.
+from the log, and what comes out of the source is where it left its finds. Version and placement are taken once for
+each batch, by the driver, so all tasks of a batch agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -19,11 +21,8 @@ from pyspark.sql.types import StructType
 from lavant.broker.log import LogReader
 from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
+from lavant.pipeline.stages import FOUND_SQL, Reference, match_log
 
-REFERENCE_SQL = (
-    "log string, store string, version bigint, host int, slices string, start bigint, end bigint, "
-    "exchange string, probes string"
-)
 BATCH_ROWS_MAX = 8192
 
 
@@ -40,20 +39,6 @@ class Assignment(msgspec.Struct, frozen=True):
         return cls(tuple(tuple(range(host, slices, hosts)) for host in range(min(hosts, slices))))
 
 
-class Reference(NamedTuple):
-    """A host's part of a batch."""
-
-    log: str
-    store: str
-    version: int
-    host: int
-    slices: str
-    start: int
-    end: int
-    exchange: str
-    probes: str
-
-
 class ReferencePartition(InputPartition):
     def __init__(self, reference: Reference) -> None:
         super().__init__(tuple(reference))
@@ -68,7 +53,7 @@ class LogSource(DataSource):
         return "lavant_log"
 
     def schema(self) -> str:
-        return REFERENCE_SQL
+        return FOUND_SQL
 
     def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 - Spark's name
         return LogStreamReader(self.options)
@@ -127,8 +112,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for host, slices in enumerate(assignment.hosts)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        yield partition.value
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Match (M), in the host's task: where the log is read, so that no publication passes through Spark."""
+        return match_log(Reference(*partition.value))
 
     def _log_end(self) -> int:
         if self._reader is None:

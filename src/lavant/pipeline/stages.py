@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,34 +25,46 @@ from lavant.pipeline.slice_cache import open_log, open_slice, scheme_of, store_v
 PUBLICATIONS_AT_ONCE = 4096
 """Publications that are matched together: enough for the kernels, little enough for the memory."""
 
+FOUND = pa.schema([("start", pa.int64()), ("host", pa.int32()), ("file", pa.string())])
 FOUND_SQL = "start bigint, host int, file string"
 NOTIFIED_SQL = "key bigint, id string, subscriptions array<bigint>, rejected string"
 
 Batches = Iterator[pa.RecordBatch]
 
 
-def match_log(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """M on references: each row names a stretch of the log, a version, and slices; out comes a file of finds."""
-    for references in batches:
-        for reference in references.to_pylist():
-            probes = [Probe(host=reference["host"], slice=int(n)) for n in reference["slices"].split(",") if n]
-            file = write_file(Path(reference["exchange"]), _finds(reference, probes))
-            if reference["probes"]:
-                write_probes(reference["probes"], reference["start"], probes)
-            found = {"start": reference["start"], "host": reference["host"], "file": file}
-            schema = pa.schema([("start", pa.int64()), ("host", pa.int32()), ("file", pa.string())])
-            yield pa.RecordBatch.from_pylist([found], schema=schema)
+class Reference(NamedTuple):
+    """A host's part of a batch: which publications, which slices at which version, and where the finds go."""
+
+    log: str
+    store: str
+    version: int
+    host: int
+    slices: str
+    start: int
+    end: int
+    exchange: str
+    probes: str
 
 
-def _finds(reference: dict[str, int | str], probes: list[Probe]) -> Iterator[Lists]:
-    store = str(reference["store"])
-    version = store_version(store, int(reference["version"]))
-    for slab in open_log(str(reference["log"])).read(int(reference["start"]), int(reference["end"])):
+def match_log(reference: Reference) -> Batches:
+    """M on a stretch of the log: out comes the name of a file of finds."""
+    probes = [Probe(host=reference.host, slice=int(number)) for number in reference.slices.split(",") if number]
+    file = write_file(Path(reference.exchange), _finds(reference, probes))
+    if reference.probes:
+        write_probes(reference.probes, reference.start, probes)
+    found = {"start": reference.start, "host": reference.host, "file": file}
+    yield pa.RecordBatch.from_pylist([found], schema=FOUND)
+
+
+def _finds(reference: Reference, probes: list[Probe]) -> Iterator[Lists]:
+    store = reference.store
+    version = store_version(store, reference.version)
+    for slab in open_log(reference.log).read(reference.start, reference.end):
         for first in range(0, slab.records.num_rows, PUBLICATIONS_AT_ONCE):
             part = slab.records.slice(first, PUBLICATIONS_AT_ONCE)
             keys = slab.first_offset + first + np.arange(part.num_rows)
             # Every host refuses the same publications; one of them says so.
-            yield match_records(store, version, part, keys, probes, report_rejected=reference["host"] == 0)
+            yield match_records(store, version, part, keys, probes, report_rejected=reference.host == 0)
 
 
 def match_records(
