@@ -67,9 +67,11 @@ class FilterTable:
 
     def take(self, indices: NDArray[np.intp]) -> FilterTable:
         """The filters with these numbers, in this order."""
-        first_row = np.searchsorted(self.row_filter, np.arange(self.count + 1))
-        rows = _ranges(first_row[indices], first_row[indices + 1])
-        rows_of_filter = first_row[indices + 1] - first_row[indices]
+        wanted = indices.astype(np.uint32)
+        first_row = np.searchsorted(self.row_filter, wanted, "left")
+        last_row = np.searchsorted(self.row_filter, wanted, "right")
+        rows = _ranges(first_row, last_row)
+        rows_of_filter = last_row - first_row
         predicates = _ranges(self.row_start[rows], self.row_start[rows + 1])
         predicates_of_row = self.row_start[rows + 1] - self.row_start[rows]
         taken = FilterTable(
