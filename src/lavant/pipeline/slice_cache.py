@@ -27,10 +27,6 @@ def open_slice(store: str, number: int, version: Version) -> Any:
     return matcher
 
 
-def is_open(store: str, number: int) -> bool:
-    return (store, number) in _slices
-
-
 def store_version(store: str, number: int | None = None) -> Version:
     return _reader(store).version(number)
 
