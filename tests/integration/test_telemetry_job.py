@@ -68,9 +68,11 @@ def observations(random: np.random.Generator, *, count: int, from_ms: int, to_ms
 
 def write(batch: pa.RecordBatch, directory: Path, number: int) -> None:
     directory.mkdir(exist_ok=True)
-    path = directory / f"{number:03}.parquet"
-    pq.write_table(pa.Table.from_batches([batch]), path)
-    os.utime(path, (number, number))  # Spark takes files by age
+    unseen, path = directory / f".{number:03}", directory / f"{number:03}.parquet"
+    pq.write_table(pa.Table.from_batches([batch]), unseen)
+    # Spark takes files by age, so a file has its age before it has its name: a running query lists them all the time.
+    os.utime(unseen, (number, number))
+    unseen.rename(path)
 
 
 def read(directory: Path) -> list[WindowEstimate]:

@@ -11,7 +11,11 @@ from typing import Any, Protocol
 from lavant.core.errors import LimitExceeded, MissingComponent
 from lavant.core.files import replace_file
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 20.0
+"""How long an answer is waited for: longer than a server takes to come back."""
+SESSION_S = 5.0
+RECONNECT_S_MAX = 0.5
+"""Between two tries to connect; kazoo's own growing pauses would outlast the restart that they wait for."""
 RETRY_S = 0.05
 VALUE_BYTES_MAX = 1_000_000
 """ZooKeeper drops the connection at a little more, without a word."""
@@ -67,7 +71,8 @@ class ZooKeeperCoordination:
         self._timeout: type[Exception] = KazooTimeoutError
         self._hosts = hosts
         self._root = root
-        self._client: Any = KazooClient(hosts=hosts, timeout=TIMEOUT_S)
+        reconnect = {"max_tries": -1, "max_delay": RECONNECT_S_MAX}
+        self._client: Any = KazooClient(hosts=hosts, timeout=SESSION_S, connection_retry=reconnect)
         try:
             self._client.start(timeout=TIMEOUT_S)
             self._ask(lambda: self._client.ensure_path_async(root))
