@@ -27,7 +27,7 @@ from lavant.core.errors import FailedStream, InvalidValue
 from lavant.pipeline.exchange import Lists, write_file
 from lavant.pipeline.matching import match
 from lavant.pipeline.publications import encrypted_records
-from lavant.pipeline.sinks import NotificationWriter, read_notifications
+from lavant.pipeline.sinks import Exit, read_notifications
 from lavant.pipeline.stream import start, stream, wait
 from lavant.simulation.workloads.encrypted import EncryptedWorkload
 
@@ -146,13 +146,10 @@ def test_publications_of_another_schema_are_refused_and_the_stream_goes_on(spark
 
 
 def test_a_batch_that_is_repeated_notifies_nobody_twice(tmp_path: Path) -> None:
-    options = {"path": str(tmp_path / "out"), "exchange": str(tmp_path / "exchange")}
-
     def attempt(start: int) -> None:
         lists = Lists(np.array([7]), pa.array(["p7"]), Matches(np.array([0, 2]), np.array([1, 2], np.uint32)), {})
         name = write_file(tmp_path / "exchange", [lists])
-        writer = NotificationWriter(options)
-        writer.commit([writer.write(iter([pa.record_batch({"file": [name], "start": [start]})]))], 5)
+        Exit(tmp_path / "out", tmp_path / "exchange").notify([name], start, 5)
 
     attempt(start=7)
     attempt(start=7)

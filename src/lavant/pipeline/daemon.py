@@ -7,8 +7,19 @@ garbage collector's sight: Spark collects garbage after every task, which otherw
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 from pyspark import daemon
+
+_serve = daemon.worker
+
+
+def worker(sock: Any, authenticated: bool) -> Any:
+    """Spark's own, but for a query that is stopped in the middle of a task: no traceback, as nobody is left to read."""
+    try:
+        return _serve(sock, authenticated)
+    except BrokenPipeError:
+        return 1
 
 
 def preload() -> None:
@@ -24,4 +35,5 @@ def preload() -> None:
 
 if __name__ == "__main__":
     preload()
+    daemon.worker = worker
     daemon.manager()

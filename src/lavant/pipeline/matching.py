@@ -20,7 +20,6 @@ from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
 from lavant.pipeline.probes import Probe
 from lavant.pipeline.publications import POINT
-from lavant.pipeline.sinks import NotificationSink
 from lavant.pipeline.slice_cache import store_version
 from lavant.pipeline.sources import Assignment, LogSource
 from lavant.pipeline.stages import NOTIFIED_SQL, match_records, merge_hosts
@@ -67,7 +66,7 @@ def match(
 
 
 def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **options: str) -> DataFrame:
-    """Where each host leaves what it finds for the publications of a log: input of `NotificationSink`.
+    """Where each host leaves what it finds for the publications of a log: input of the exit.
 
     Options are those of `LogSource`.
     """
@@ -99,9 +98,8 @@ def exit_point(matched: DataFrame, partitions: int) -> DataFrame:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the log source and the notification sink known to a session."""
+    """Make the log source known to a session."""
     spark.dataSource.register(LogSource)
-    spark.dataSource.register(NotificationSink)
 
 
 def _match_columns(

@@ -40,6 +40,8 @@ SETTINGS = {
     # Workers start with everything imported, and do not collect it as garbage at every task.
     "spark.python.daemon.module": "lavant.pipeline.daemon",
     "spark.python.worker.reuse": "true",
+    # Over TCP the first exchange of every task waits 40 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

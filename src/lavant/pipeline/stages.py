@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,12 +60,21 @@ def match_log(reference: Reference) -> Batches:
 def _finds(reference: Reference, probes: list[Probe]) -> Iterator[Lists]:
     store = reference.store
     version = store_version(store, reference.version)
-    for slab in open_log(reference.log).read(reference.start, reference.end):
-        for first in range(0, slab.records.num_rows, PUBLICATIONS_AT_ONCE):
-            part = slab.records.slice(first, PUBLICATIONS_AT_ONCE)
-            keys = slab.first_offset + first + np.arange(part.num_rows)
-            # Every host refuses the same publications; one of them says so.
-            yield match_records(store, version, part, keys, probes, report_rejected=reference.host == 0)
+    start = reference.start
+    for records in gathered(slab.records for slab in open_log(reference.log).read(start, reference.end)):
+        keys = start + np.arange(records.num_rows)
+        start += records.num_rows
+        # Every host refuses the same publications; one of them says so.
+        yield match_records(store, version, records, keys, probes, report_rejected=reference.host == 0)
+
+
+def gathered(slabs: Iterable[pa.RecordBatch]) -> Batches:
+    """The same records in as few batches as `PUBLICATIONS_AT_ONCE` and their schemas allow.
+
+    Whoever publishes little by little leaves little slabs, and matching many of them one by one is slow.
+    """
+    for _, alike in groupby(slabs, key=lambda slab: slab.schema):
+        yield from pa.Table.from_batches(alike).combine_chunks().to_batches(PUBLICATIONS_AT_ONCE)
 
 
 def match_records(

@@ -23,7 +23,7 @@ from lavant.core.files import replace_file
 from lavant.core.publications import Rejected
 from lavant.pipeline.inputs import load_publications, load_subscriptions
 from lavant.pipeline.matching import match_log_stream
-from lavant.pipeline.sinks import NotificationSink
+from lavant.pipeline.sinks import Exit
 
 SLICES = 16
 POLL_S = 0.1
@@ -120,13 +120,10 @@ def start(
     """Start the query: notifications and checkpoint below `output`, options as `LogSource` has them."""
     count = hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism)
     _remove_tree(output / "work" / "exchange")  # what a batch left that was killed
-    exchange = str((output / "work" / "exchange").absolute())
-    matched = match_log_stream(spark, log, subscriptions, hosts=str(count), exchange=exchange, **(options or {}))
-    writer = (
-        matched.writeStream.format(NotificationSink.name())
-        .option("exchange", exchange)
-        .option("path", str((output / "notifications").absolute()))
-        .option("checkpointLocation", str((output / "work" / "checkpoint").absolute()))
+    exchange = (output / "work" / "exchange").absolute()
+    matched = match_log_stream(spark, log, subscriptions, hosts=str(count), exchange=str(exchange), **(options or {}))
+    writer = matched.writeStream.foreachBatch(Exit((output / "notifications").absolute(), exchange)).option(
+        "checkpointLocation", str((output / "work" / "checkpoint").absolute())
     )
     return (writer.trigger(availableNow=True) if available_now else writer).start()
 
