@@ -22,6 +22,7 @@ from lavant.broker.log import LogReader, LogWriter
 from lavant.broker.matching import EncryptedMatcher, PlainMatcher
 from lavant.broker.slices import SliceReader, SliceStore
 from lavant.core.batches import PublicationBatch
+from lavant.pipeline.checkpoints import last_committed
 from lavant.pipeline.latency import latencies_ms, notified_batches
 from lavant.pipeline.probes import Probe
 from lavant.pipeline.publications import encrypted_records
@@ -178,12 +179,7 @@ def _matching_ms(probes: Path) -> float:
 
 def _wait_for_offset(home: Path, end: int) -> None:
     """Until the query has committed everything below `end`."""
-    while True:
-        commits = sorted((home / "work" / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-        if commits:
-            offsets = (home / "work" / "checkpoint" / "offsets" / commits[-1].name).read_text()
-            if f'"offset": {end}' in offsets or f'"offset":{end}' in offsets:
-                return
+    while last_committed(home / "work" / "checkpoint") != end:
         time.sleep(0.02)
 
 

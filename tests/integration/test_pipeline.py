@@ -24,10 +24,13 @@ from lavant.broker.log import LogWriter
 from lavant.broker.matching import Matches
 from lavant.broker.slices import SliceStore
 from lavant.core.errors import FailedStream, InvalidValue
+from lavant.pipeline.assignment import ANYWHERE
 from lavant.pipeline.exchange import Lists, write_file
+from lavant.pipeline.hosts import run_on_hosts
 from lavant.pipeline.matching import match
 from lavant.pipeline.publications import encrypted_records
-from lavant.pipeline.sinks import Exit, read_notifications
+from lavant.pipeline.sinks import Notifications, read_notifications
+from lavant.pipeline.sources import LogSource
 from lavant.pipeline.stream import start, stream, wait
 from lavant.simulation.workloads.encrypted import EncryptedWorkload
 
@@ -147,9 +150,12 @@ def test_publications_of_another_schema_are_refused_and_the_stream_goes_on(spark
 
 def test_a_batch_that_is_repeated_notifies_nobody_twice(tmp_path: Path) -> None:
     def attempt(start: int) -> None:
+        notifications = Notifications(tmp_path / "out")
+        if notifications.is_done(5, start):
+            return
         lists = Lists(np.array([7]), pa.array(["p7"]), Matches(np.array([0, 2]), np.array([1, 2], np.uint32)), {})
         name = write_file(tmp_path / "exchange", [lists])
-        Exit(tmp_path / "out", tmp_path / "exchange").notify([name], start, 5)
+        notifications.write(5, start, [tmp_path / "exchange" / name])
 
     attempt(start=7)
     attempt(start=7)
@@ -281,3 +287,22 @@ def test_times_are_not_asserted_but_the_stream_ends(spark: SparkSession, store: 
     run_to_end(spark, tmp_path, 10)
     assert time.monotonic() > began
     assert len(notified(tmp_path / "notifications")) == len(expected(TEXTS, rows(10)))
+
+
+def test_a_task_for_each_host_answers_in_their_order_wherever_it_ran(spark: SparkSession) -> None:
+    gone = "executor_127.0.0.1_999"
+    tasks = [(location, bytes([number])) for number, location in enumerate((ANYWHERE, gone, ANYWHERE, gone, gone))]
+    assert run_on_hosts(spark.sparkContext, tasks, lambda data: data[0] * 2) == [0, 2, 4, 6, 8]
+
+
+def test_the_log_is_a_source_of_rows_too(spark: SparkSession, tmp_path: Path) -> None:
+    publications = rows(50, seed=9)
+    append(tmp_path / "log", publications)
+    spark.dataSource.register(LogSource)
+    source = spark.readStream.format("lavant_log").options(log=str(tmp_path / "log"), rowsMax="20", startingOffset="5")
+    written = source.load().writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    written.trigger(availableNow=True).start(str(tmp_path / "table")).awaitTermination()
+    table = pq.read_table(tmp_path / "table").to_pylist()
+    found = {row["offset"]: json.loads(row["publication"]) for row in table}
+    assert sorted(found) == list(range(5, 50))
+    assert [found[offset]["@id"] for offset in sorted(found)] == [each["@id"] for each in publications[5:]]

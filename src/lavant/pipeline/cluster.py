@@ -1,14 +1,14 @@
 """The manager (e-StreamHub, section IV.B): carries out between batches what the enforcer decides.
 
     match tasks ──probes──► manager ──► enforcer ──plan──► manager
-                                                            1. asks for more executors, and waits for them
+                                                            1. asks for more executors, until they are there
                                                             2. has the slices that move opened there
                                                             3. replaces the placement: the next batch uses it
                                                             4. lets empty hosts go, after a batch without them
 
-Hosts are executors; a host's part of a batch is one task, and the placement says which slices that task matches. A
-batch reads the placement once, so a move happens between two batches: nothing is lost, nothing matched twice, and no
-batch waits. Which executor runs which host's task is Spark's choice: slices lie in files that all executors map.
+Hosts are executors; a host's part of a batch is one task, and the placement says which slices that task matches, on
+which executor. A batch reads the placement once, so a move happens between two batches: nothing is lost, nothing
+matched twice. And no batch waits: an executor gets its first task when it has started Python and opened its slices.
 
 The whole state is in the coordination store; a manager that is started again goes on from there.
 """
@@ -16,9 +16,9 @@ The whole state is in the coordination store; a manager that is started again go
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -27,14 +27,17 @@ from lavant.broker.slices import SliceReader
 from lavant.control.placement import Enforcer, HostProbe, Placement, PlacementConfig, Plan, Probes, SliceProbe
 from lavant.control.placement.values import HostId, SliceId
 from lavant.core.decisions import Decision
+from lavant.pipeline.assignment import ANYWHERE, Assignment
 from lavant.pipeline.coordination import Coordination, FileCoordination
-from lavant.pipeline.executors import Executors
+from lavant.pipeline.executors import POLL_S, Executors
+from lavant.pipeline.hosts import run_on_hosts
 from lavant.pipeline.probes import Probe, take_probes
 from lavant.pipeline.slice_cache import open_slice, store_version
-from lavant.pipeline.sources import Assignment
 
 STATE = "manager.json"
 ASSIGNMENT = "assignment.json"
+EXECUTORS_S_MAX = 60.0
+"""How long the cluster may take to start executors."""
 
 
 class ManagerState(msgspec.Struct, frozen=True):
@@ -70,10 +73,21 @@ class Manager:
         self._enforcer = Enforcer(config)
         self._last_ms: int | None = None
         self._release_after: int | None = None
+        self._pending: Plan | None = None
+        self._give_up_s = 0.0
+        self._executor_of: dict[HostId, str] = {}
         self.decisions: list[Decision] = []
         self.placement = self._recover()
-        self._executors.resize(len(self.placement.hosts))
+        self._start_executors()
         self._publish()
+
+    def _start_executors(self) -> None:
+        """Those of the placement, and no others; fewer, if the cluster gives no more."""
+        give_up_s = time.monotonic() + EXECUTORS_S_MAX
+        while not self._executors.request(len(self.placement.hosts)) and time.monotonic() < give_up_s:
+            time.sleep(POLL_S)
+        self._settle(self.placement)
+        self._executors.keep(self._executor_of.values())
 
     def stream_options(self) -> dict[str, str]:
         """For `lavant.pipeline.stream.start`."""
@@ -84,17 +98,25 @@ class Manager:
         self._batches_done = batches_done
 
     def tick(self, now_ms: int) -> Plan | None:
-        """Take in what tasks measured since the last time, and act if it is time to."""
+        """Take in what tasks measured since the last time, and act if it is time to; the plan that now holds, if any.
+
+        While executors start, which takes seconds, ticks go on measuring; the plan that needs them comes when it is
+        carried out.
+        """
         self._release_idle()
         probes = self._measured(now_ms)
         if probes is None:
             return None
         self._enforcer.observe(probes, now_ms)
+        if self._pending is not None:
+            return self._go_on(self._pending)
         plan = self._enforcer.decide(now_ms)
         if plan is not None:
             self.decisions.append(plan.decision)
             if plan.changes:
-                self._carry_out(plan)
+                self._pending = plan
+                self._give_up_s = time.monotonic() + EXECUTORS_S_MAX
+                return self._go_on(plan)
         self._save()
         return plan
 
@@ -119,10 +141,16 @@ class Manager:
 
     # ---- acting -----------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, plan: Plan) -> None:
+    def _go_on(self, plan: Plan) -> Plan | None:
+        """Carry a plan out if all executors that it needs are there."""
         after = self.placement.after(plan)
-        more = len(after.hosts) > len(self._executors.ids())
-        if more and not self._executors.resize(len(after.hosts)):
+        if self._executors.request(len(after.hosts)):
+            self._pending = None
+            self._carry_out(plan, after)
+            self._save()
+            return plan
+        if time.monotonic() > self._give_up_s:
+            self._pending = None
             self.decisions.append(
                 Decision(
                     loop="placement",
@@ -132,20 +160,48 @@ class Manager:
                     time_ms=plan.decision.time_ms,
                 )
             )
-            return
-        moved = [_number(move.slice) for move in plan.moves]
-        _open_on_executors(self._spark, self._store, moved, len(after.hosts))
+        return None
+
+    def _carry_out(self, plan: Plan, after: Placement) -> None:
+        self._settle(after)
+        moved: dict[HostId, list[int]] = {}
+        for move in plan.moves:
+            moved.setdefault(move.destination, []).append(_number(move.slice))
+        self._open(moved)
         self.placement = after
         self._publish()
         if len(after.hosts) < len(self._executors.ids()) and self._batches_done is not None:
             self._release_after = self._batches_done() + 1
+
+    def _settle(self, placement: Placement) -> None:
+        """Which executor is which host: a host keeps its own as long as that is there, a new one gets a free one."""
+        running = self._executors.ids()
+        kept = {host: id for host, id in self._executor_of.items() if host in placement.hosts and id in running}
+        free = [id for id in running if id not in kept.values()]
+        for host in placement.hosts:
+            if host not in kept and free:
+                kept[host] = free.pop(0)
+        self._executor_of = kept
+
+    def _open(self, slices: dict[HostId, list[int]]) -> None:
+        """Have each host open the slices that come to it, so that the first batch after the move does not wait."""
+        tasks = [
+            (self._location(host), msgspec.msgpack.encode((self._store, numbers))) for host, numbers in slices.items()
+        ]
+        if tasks:
+            run_on_hosts(self._spark.sparkContext, tasks, open_slices)
+
+    def _location(self, host: HostId) -> str:
+        id = self._executor_of.get(host)
+        location = None if id is None else self._executors.location(id)
+        return ANYWHERE if location is None else location
 
     def _release_idle(self) -> None:
         """Let executors go once a batch has been through without them."""
         if self._release_after is None or self._batches_done is None or self._batches_done() <= self._release_after:
             return
         self._release_after = None
-        self._executors.resize(len(self.placement.hosts))
+        self._executors.keep(self._executor_of.values())
 
     # ---- remembering ------------------------------------------------------------------------------------------------
 
@@ -165,8 +221,12 @@ class Manager:
 
     def _publish(self) -> None:
         """The assignment that the next batch will read; hosts without slices get no task."""
-        hosts = tuple(tuple(_number(id) for id in slices) for _, slices in self.placement.by_host if slices)
-        FileCoordination(self._directory).put(ASSIGNMENT, msgspec.json.encode(Assignment(hosts)))
+        working = [(host, slices) for host, slices in self.placement.by_host if slices]
+        assignment = Assignment(
+            hosts=tuple(tuple(map(_number, slices)) for _, slices in working),
+            locations=tuple(self._location(host) for host, _ in working),
+        )
+        FileCoordination(self._directory).put(ASSIGNMENT, msgspec.json.encode(assignment))
 
 
 def _number(id: SliceId) -> int:
@@ -183,14 +243,9 @@ def _slice_probe(id: SliceId, probes: list[Probe], seconds: float) -> SliceProbe
     )
 
 
-def _open_on_executors(spark: SparkSession, store: str, slices: list[int], hosts: int) -> None:
-    """Have every executor open the slices, so that the first batch after a move does not wait for it."""
-    if not slices:
-        return
-
-    def open_all(_: Any) -> None:
-        version = store_version(store)
-        for number in slices:
-            open_slice(store, number, version)
-
-    spark.sparkContext.parallelize(range(hosts), hosts).foreach(open_all)
+def open_slices(task: bytes) -> None:
+    """In a host's Python worker."""
+    store, numbers = msgspec.msgpack.decode(task, type=tuple[str, list[int]])
+    version = store_version(store)
+    for number in numbers:
+        open_slice(store, number, version)

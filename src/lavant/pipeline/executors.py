@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -18,32 +19,44 @@ class Executors:
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()
         self._jvm: Any = spark.sparkContext._jvm
+        self._asked_s = 0.0
 
     def ids(self) -> list[str]:
         """In the order of their start."""
         joined = str(self._context.getExecutorIds().mkString(","))
         return sorted(joined.split(","), key=int) if joined else []
 
-    def resize(self, count: int, *, wait_s: float = 60.0) -> bool:
-        """Ask for so many executors and wait until they are there; False if they do not come (or go) in time."""
+    def location(self, id: str) -> str | None:
+        """What Spark calls the place of an executor; None if it is not there (yet)."""
+        active = self._context.statusStore().executorList(True)
+        for number in range(active.size()):
+            if active.apply(number).id() == id:
+                return f"executor_{active.apply(number).hostPort().rpartition(':')[0]}_{id}"
+        return None
+
+    def request(self, count: int) -> bool:
+        """Ask for at least so many executors, and say whether they are there. To be called until they are."""
+        if len(self.ids()) >= count:
+            return True
+        self._ask(count)
+        return False
+
+    def keep(self, ids: Collection[str], *, wait_s: float = 60.0) -> bool:
+        """Let all others go, and wait until they have; False if they do not in time."""
         deadline = time.monotonic() + wait_s
-        asked = 0.0
-        while True:
-            running = self.ids()
-            if len(running) == count:
-                return True
+        while others := [id for id in self.ids() if id not in ids]:
             if time.monotonic() > deadline:
                 return False
-            if time.monotonic() - asked > ASK_AGAIN_S:
-                asked = time.monotonic()
-                self._request(count)
-                if len(running) > count:
-                    self._kill(running[count:])
+            if self._ask(len(ids)):
+                self._context.killExecutors(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(others))
             time.sleep(POLL_S)
+        return True
 
-    def _request(self, count: int) -> None:
+    def _ask(self, count: int) -> bool:
+        """False if it has been asked a moment ago."""
+        if time.monotonic() - self._asked_s < ASK_AGAIN_S:
+            return False
+        self._asked_s = time.monotonic()
         nowhere = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(self._jvm.java.util.HashMap())
         self._context.requestTotalExecutors(count, 0, nowhere)
-
-    def _kill(self, ids: list[str]) -> None:
-        self._context.killExecutors(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(ids))
+        return True

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, FloatType, IntegralType, StringType
 
 from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
+from lavant.pipeline.assignment import Assignment
 from lavant.pipeline.probes import Probe
 from lavant.pipeline.publications import POINT
 from lavant.pipeline.slice_cache import store_version
-from lavant.pipeline.sources import Assignment, LogSource
 from lavant.pipeline.stages import NOTIFIED_SQL, match_records, merge_hosts
 
 HOST, KEY = "@host", "@key"
@@ -42,7 +42,7 @@ def match(
     store that all hosts reach. Rows that cannot be publications come out with the reason in `rejected`.
 
     A streaming DataFrame follows changes of the store, each host at the start of its task; for batches that see one
-    version everywhere, read the publications from the log (`match_log_stream`).
+    version everywhere, read the publications from a log (`lavant.pipeline.stream`).
     """
     if id is None and publications.isStreaming:
         raise InvalidValue("a streaming DataFrame needs `id`, the column that names its publications")
@@ -65,21 +65,6 @@ def match(
     return exit_point(matched, EXITS_A_HOST * count)
 
 
-def match_log_stream(spark: SparkSession, log: Path, subscriptions: Path, **options: str) -> DataFrame:
-    """Where each host leaves what it finds for the publications of a log: input of the exit.
-
-    Options are those of `LogSource`.
-    """
-    register(spark)
-    return (
-        spark.readStream.format(LogSource.name())
-        .option("log", str(log.absolute()))
-        .option("store", str(subscriptions.absolute()))
-        .options(**options)
-        .load()
-    )
-
-
 def _check_types(publications: DataFrame, id: str | None) -> None:
     """Refuse before the job starts what every row would be refused for."""
     for field in publications.schema.fields:
@@ -95,11 +80,6 @@ def exit_point(matched: DataFrame, partitions: int) -> DataFrame:
     """EP: one row for each publication, from the rows of all hosts."""
     slot = sf.pmod(sf.col("key"), sf.lit(partitions)).cast("int")
     return matched.repartitionById(partitions, slot).mapInArrow(merge_hosts, NOTIFIED_SQL)
-
-
-def register(spark: SparkSession) -> None:
-    """Make the log source known to a session."""
-    spark.dataSource.register(LogSource)
 
 
 def _match_columns(

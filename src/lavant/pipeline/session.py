@@ -34,14 +34,14 @@ SETTINGS = {
     # Plans of a few tasks gain nothing from being changed while they run.
     "spark.sql.adaptive.enabled": "false",
     "spark.locality.wait": "0s",
+    # But a host's task waits for its own executor, where its slices are open.
+    "spark.locality.wait.process": "10s",
     # Ids do not compress, and on one machine a shuffle stays in memory anyway.
     "spark.shuffle.compress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     # Workers start with everything imported, and do not collect it as garbage at every task.
     "spark.python.daemon.module": "lavant.pipeline.daemon",
     "spark.python.worker.reuse": "true",
-    # Over TCP the first exchange of every task waits 40 ms for a delayed acknowledgement.
-    "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

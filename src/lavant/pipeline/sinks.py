@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
 
 from lavant.core.errors import InvalidValue
 from lavant.core.files import replace_file
@@ -29,36 +28,37 @@ class Manifest(msgspec.Struct, frozen=True):
     rows: int
 
 
-class Exit:
-    """The exit (EP), for `foreachBatch`: Spark calls it in the driver with what the hosts' tasks will find.
+class Notifications:
+    """The exit (EP): one per stream."""
 
-    It waits for all hosts there anyway, and merging in a process that is warm costs less than a stage or a writer's own
-    process would.
-    """
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.mkdir(parents=True, exist_ok=True)
 
-    def __init__(self, notifications: Path, exchange: Path) -> None:
-        self._path = notifications
-        self._exchange = exchange
-        notifications.mkdir(parents=True, exist_ok=True)
+    def is_done(self, number: int, start: int) -> bool:
+        """Whether an earlier try of this batch, which starts at an offset, has got so far that it counts."""
+        manifest = self._manifest(number)
+        if not manifest.exists():
+            return False
+        known = msgspec.json.decode(manifest.read_bytes(), type=Manifest)
+        if start != known.start:  # the same batch repeated starts where it did; another stream's hardly does
+            raise InvalidValue(
+                f"{manifest} is of a batch that starts at offset {known.start}, this one at {start}: the directory "
+                "holds the notifications of another stream; choose another one, or go on with that stream's checkpoint"
+            )
+        return True
 
-    def __call__(self, batch: DataFrame, number: int) -> None:
-        """Run the batch's tasks, which is when they find something, and notify."""
-        rows = batch.collect()
-        self.notify([row["file"] for row in rows], min((row["start"] for row in rows), default=-1), number)
-
-    def notify(self, found: list[str], start: int, number: int) -> None:
-        """Merge the hosts' lists of the batch that starts at an offset, unless an earlier try of it has done so."""
-        files = [self._exchange / name for name in found]
-        manifest = self._path / f"{_name(number)}.json"
-        if manifest.exists():
-            _refuse_another_stream(manifest, start)
-        else:
-            merged = merge_files(files)
-            if merged.num_rows:
-                _write_rows(self._path / f"{_name(number)}.parquet", merged)
-            replace_file(manifest, [msgspec.json.encode(Manifest(number, start, merged.num_rows))])
-        for file in files:
+    def write(self, number: int, start: int, found: list[Path]) -> None:
+        """Merge the hosts' lists; their files are gone then."""
+        merged = merge_files(found)
+        if merged.num_rows:
+            _write_rows(self._path / f"{_name(number)}.parquet", merged)
+        replace_file(self._manifest(number), [msgspec.json.encode(Manifest(number, start, merged.num_rows))])
+        for file in found:
             file.unlink(missing_ok=True)
+
+    def _manifest(self, number: int) -> Path:
+        return self._path / f"{_name(number)}.json"
 
 
 def read_manifests(path: Path) -> list[Manifest]:
@@ -74,16 +74,6 @@ def read_notifications(path: Path) -> pa.Table:
 
 def _name(batch: int) -> str:
     return f"batch-{batch:010d}"
-
-
-def _refuse_another_stream(path: Path, start: int) -> None:
-    """The same batch repeated starts where it did; another stream's batch of that number hardly does."""
-    known = msgspec.json.decode(path.read_bytes(), type=Manifest)
-    if start not in (-1, known.start):
-        raise InvalidValue(
-            f"{path} is of a batch that starts at offset {known.start}, this one at {start}: the directory holds the "
-            "notifications of another stream; choose another one, or go on with that stream's checkpoint"
-        )
 
 
 def _write_rows(path: Path, merged: pa.RecordBatch) -> None:

@@ -1,9 +1,7 @@
-"""The publication log as a Spark source: access (AP) without a shuffle, and match (M) where it is read.
+"""The publication log as a Spark source: offsets that can be replayed, and the publications as JSON.
 
-A micro-batch is a stretch of the log. Every host gets one task, whose partition says what to do: which stretch, which
-slices, which version of the subscriptions. The publications themselves do not pass through Spark: each host reads them
-from the log, and what comes out of the source is where it left its finds. Version and placement are taken once for
-each batch, by the driver, so all tasks of a batch agree.
+A stream of Lavant's own takes from it only how far each micro-batch goes, because its hosts read the log themselves.
+Whoever wants the publications as rows, to keep them in a table for instance, reads them here.
 """
 
 from __future__ import annotations
@@ -19,58 +17,31 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from lavant.broker.log import LogReader
-from lavant.broker.slices import SliceReader
-from lavant.core.errors import InvalidValue
-from lavant.pipeline.stages import FOUND_SQL, Reference, match_log
 
 BATCH_ROWS_MAX = 8192
 
 
-class Assignment(msgspec.Struct, frozen=True):
-    """Which slices each host matches."""
-
-    hosts: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def even(cls, slices: int, hosts: int) -> Assignment:
-        """Slices dealt out in turn."""
-        if hosts < 1:
-            raise InvalidValue(f"there must be at least one host, got {hosts}")
-        return cls(tuple(tuple(range(host, slices, hosts)) for host in range(min(hosts, slices))))
-
-
-class ReferencePartition(InputPartition):
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(tuple(reference))
-
-
 class LogSource(DataSource):
-    """Options: `log`, `store` and `exchange`, directories that all hosts reach; `hosts`, or `placement`, a file that
-    the manager replaces; `rowsMax`, publications of a batch; `probes`, a directory for what tasks measured."""
+    """Options: `log`, a directory; `rowsMax`, publications of a batch; `startingOffset`, where a new stream starts."""
 
     @classmethod
     def name(cls) -> str:
         return "lavant_log"
 
     def schema(self) -> str:
-        return FOUND_SQL
+        return "offset bigint, publication string"
 
     def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 - Spark's name
         return LogStreamReader(self.options)
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Runs in the driver, but for `read`, which runs in each host's task."""
+    """Runs in the driver, but for `read`, which runs in a task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._log = options["log"]
-        self._store = options["store"]
-        self._hosts = int(options.get("hosts", "1"))
-        self._placement = options.get("placement")
         self._rows_max = int(options.get("rowsMax", str(BATCH_ROWS_MAX)))
         self._start = int(options.get("startingOffset", "0"))
-        self._exchange = options["exchange"]
-        self._probes = options.get("probes", "")
         self._reader: LogReader | None = None
         self._target: int | None = None
 
@@ -90,39 +61,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offset": max(end, start["offset"])}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        if start["offset"] == end["offset"]:
-            return []
-        store = SliceReader(Path(self._store))
-        version = store.version().number
-        assignment = self._current_assignment(store.settings.slices)
-        return [
-            ReferencePartition(
-                Reference(
-                    self._log,
-                    self._store,
-                    version,
-                    host,
-                    ",".join(map(str, slices)),
-                    start["offset"],
-                    end["offset"],
-                    self._exchange,
-                    self._probes,
-                )
-            )
-            for host, slices in enumerate(assignment.hosts)
-        ]
+        return [InputPartition((start["offset"], end["offset"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Match (M), in the host's task: where the log is read, so that no publication passes through Spark."""
-        return match_log(Reference(*partition.value))
+        start, end = partition.value
+        for slab in LogReader(Path(self._log)).read(start, end):
+            offsets = range(slab.first_offset, slab.first_offset + slab.records.num_rows)
+            given = [
+                msgspec.json.encode({name: value for name, value in row.items() if value is not None}).decode()
+                for row in slab.records.to_pylist()
+            ]
+            yield pa.record_batch({"offset": pa.array(offsets, pa.int64()), "publication": given})
 
     def _log_end(self) -> int:
         if self._reader is None:
             self._reader = LogReader(Path(self._log))
         end = self._reader.end()
         return end if self._target is None else min(end, self._target)
-
-    def _current_assignment(self, slices: int) -> Assignment:
-        if self._placement is None:
-            return Assignment.even(slices, self._hosts)
-        return msgspec.json.decode(Path(self._placement).read_bytes(), type=Assignment)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -26,46 +26,43 @@ from lavant.pipeline.slice_cache import open_log, open_slice, scheme_of, store_v
 PUBLICATIONS_AT_ONCE = 4096
 """Publications that are matched together: enough for the kernels, little enough for the memory."""
 
-FOUND = pa.schema([("start", pa.int64()), ("host", pa.int32()), ("file", pa.string())])
-FOUND_SQL = "start bigint, host int, file string"
 NOTIFIED_SQL = "key bigint, id string, subscriptions array<bigint>, rejected string"
 
 Batches = Iterator[pa.RecordBatch]
 
 
-class Reference(NamedTuple):
+class HostTask(msgspec.Struct, frozen=True, kw_only=True):
     """A host's part of a batch: which publications, which slices at which version, and where the finds go."""
 
     log: str
     store: str
     version: int
     host: int
-    slices: str
+    slices: tuple[int, ...]
     start: int
     end: int
     exchange: str
-    probes: str
+    probes: str | None
 
 
-def match_log(reference: Reference) -> Batches:
-    """M on a stretch of the log: out comes the name of a file of finds."""
-    probes = [Probe(host=reference.host, slice=int(number)) for number in reference.slices.split(",") if number]
-    file = write_file(Path(reference.exchange), _finds(reference, probes))
-    if reference.probes:
-        write_probes(reference.probes, reference.start, probes)
-    found = {"start": reference.start, "host": reference.host, "file": file}
-    yield pa.RecordBatch.from_pylist([found], schema=FOUND)
+def match_host(task: bytes) -> str:
+    """M on a stretch of the log, in the host's Python worker: the name of a file of finds."""
+    todo = msgspec.msgpack.decode(task, type=HostTask)
+    probes = [Probe(host=todo.host, slice=number) for number in todo.slices]
+    file = write_file(Path(todo.exchange), _finds(todo, probes))
+    if todo.probes is not None:
+        write_probes(todo.probes, todo.start, probes)
+    return file
 
 
-def _finds(reference: Reference, probes: list[Probe]) -> Iterator[Lists]:
-    store = reference.store
-    version = store_version(store, reference.version)
-    start = reference.start
-    for records in gathered(slab.records for slab in open_log(reference.log).read(start, reference.end)):
+def _finds(task: HostTask, probes: list[Probe]) -> Iterator[Lists]:
+    version = store_version(task.store, task.version)
+    start = task.start
+    for records in gathered(slab.records for slab in open_log(task.log).read(start, task.end)):
         keys = start + np.arange(records.num_rows)
         start += records.num_rows
         # Every host refuses the same publications; one of them says so.
-        yield match_records(store, version, records, keys, probes, report_rejected=reference.host == 0)
+        yield match_records(task.store, version, records, keys, probes, report_rejected=task.host == 0)
 
 
 def gathered(slabs: Iterable[pa.RecordBatch]) -> Batches:

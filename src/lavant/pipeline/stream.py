@@ -22,8 +22,9 @@ from lavant.core.errors import FailedStream, InvalidValue
 from lavant.core.files import replace_file
 from lavant.core.publications import Rejected
 from lavant.pipeline.inputs import load_publications, load_subscriptions
-from lavant.pipeline.matching import match_log_stream
-from lavant.pipeline.sinks import Exit
+from lavant.pipeline.microbatch import MicroBatch
+from lavant.pipeline.sinks import Notifications
+from lavant.pipeline.sources import LogSource
 
 SLICES = 16
 POLL_S = 0.1
@@ -117,14 +118,28 @@ def start(
     available_now: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> StreamingQuery:
-    """Start the query: notifications and checkpoint below `output`, options as `LogSource` has them."""
-    count = hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism)
-    _remove_tree(output / "work" / "exchange")  # what a batch left that was killed
-    exchange = (output / "work" / "exchange").absolute()
-    matched = match_log_stream(spark, log, subscriptions, hosts=str(count), exchange=str(exchange), **(options or {}))
-    writer = matched.writeStream.foreachBatch(Exit((output / "notifications").absolute(), exchange)).option(
-        "checkpointLocation", str((output / "work" / "checkpoint").absolute())
+    """Start the query: notifications and checkpoint below `output`.
+
+    `options` are those of `LogSource`, and `placement` and `probes` as the manager gives them.
+    """
+    given = dict(options or {})
+    work = (output / "work").absolute()
+    _remove_tree(work / "exchange")  # what a batch left that was killed
+    placement, probes = given.pop("placement", None), given.pop("probes", None)
+    batch = MicroBatch(
+        log=log.absolute(),
+        store=subscriptions.absolute(),
+        exchange=work / "exchange",
+        checkpoint=work / "checkpoint",
+        notifications=Notifications((output / "notifications").absolute()),
+        hosts=hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism),
+        placement=None if placement is None else Path(placement),
+        probes=None if probes is None else Path(probes),
+        starting_offset=int(given.get("startingOffset", "0")),
     )
+    spark.dataSource.register(LogSource)
+    source = spark.readStream.format(LogSource.name()).option("log", str(batch.log)).options(**given).load()
+    writer = source.writeStream.foreachBatch(batch).option("checkpointLocation", str(batch.checkpoint))
     return (writer.trigger(availableNow=True) if available_now else writer).start()
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant.core.errors import InvalidValue
-from lavant.pipeline.sources import Assignment
+from lavant.pipeline.assignment import ANYWHERE, Assignment
 
 
 def test_slices_are_dealt_out_in_turn() -> None:
@@ -32,5 +32,6 @@ def test_without_hosts_there_is_no_assignment(hosts: int) -> None:
 
 
 def test_an_assignment_comes_back_from_the_file_that_the_manager_writes() -> None:
-    given = Assignment(((0, 2), (), (1,)))
+    given = Assignment(((0, 2), (), (1,)), ("executor_h_3", ANYWHERE))
     assert msgspec.json.decode(msgspec.json.encode(given), type=Assignment) == given
+    assert [given.location(host) for host in range(3)] == ["executor_h_3", ANYWHERE, ANYWHERE]
