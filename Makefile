@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench soak setup java zookeeper clean
+.PHONY: help run test lint bench soak setup java zookeeper rabbitmq clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ lint: setup ## style, types and import contracts
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
-bench: setup java ## run the benchmarks
+bench: setup java rabbitmq ## run the benchmarks
 	@$(BIN)/python -m tests.bench
 
 soak: setup java ## run the property tests marked soak, with very many examples
@@ -37,6 +37,10 @@ java:
 # The same holds for the tests that start a ZooKeeper server.
 zookeeper:
 	@tools/zookeeper || [ -z "$$CI" ]
+
+# Measured beside ours in the same run.
+rabbitmq:
+	@tools/rabbitmq
 
 clean: ## remove .venv and everything else that can be made again
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

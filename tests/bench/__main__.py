@@ -1,6 +1,7 @@
-"""`make bench`: two tables, measured in one run: the matchers, and the pipeline on Spark.
+"""`make bench`: three tables, measured in one run: the matchers, the pipeline on Spark, and durable queues.
 
-`--only TEXT` picks rows (`--only pipeline` the second table), `--markdown FILE` also writes the tables there.
+`--only TEXT` picks rows (`--only pipeline` the second table, `--only queues` the third), `--markdown FILE` also writes
+the tables there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from rich.table import Table
 from tests.bench.limits import Limits, measure_limits
 from tests.bench.matching import CORES, Row, measure, subjects
 from tests.bench.pipeline import Result, encrypted_load, measure_pipeline, stock_load
+from tests.bench.queues.table import COLUMNS as QUEUE_COLUMNS
+from tests.bench.queues.table import QueueTable, measure_queues
 
 from lavant.pipeline.session import spark_session
 
@@ -90,13 +93,20 @@ def describe(limits: Limits) -> str:
     )
 
 
-def markdown(limits: Limits, rows: list[Row], results: list[Result]) -> str:
-    lines = [describe(limits), "", "| " + " | ".join(COLUMNS) + " |", "| --- | --- |" + " ---: |" * 8 + " --- |"]
-    lines += ["| " + " | ".join(cells(row)) + " |" for row in rows]
-    if results:
-        lines += ["", "| " + " | ".join(PIPELINE_COLUMNS) + " |", "| --- |" + " ---: |" * 7]
-        lines += ["| " + " | ".join(pipeline_cells(result)) + " |" for result in results]
+def markdown(limits: Limits, rows: list[Row], results: list[Result], queues: QueueTable | None) -> str:
+    lines = [describe(limits), ""]
+    lines += markdown_table(COLUMNS, [cells(row) for row in rows])
+    lines += markdown_table(PIPELINE_COLUMNS, [pipeline_cells(result) for result in results])
+    if queues is not None:
+        lines += [*markdown_table(QUEUE_COLUMNS, queues.lines), *queues.remarks]
     return "\n".join(lines) + "\n"
+
+
+def markdown_table(columns: tuple[str, ...], lines: list[list[str]]) -> list[str]:
+    if not lines:
+        return []
+    rule = "| --- |" + " ---: |" * (len(columns) - 1)
+    return ["| " + " | ".join(columns) + " |", rule, *("| " + " | ".join(line) + " |" for line in lines), ""]
 
 
 def print_table(console: Console, title: str, columns: tuple[str, ...], lines: list[list[str]], left: set[int]) -> None:
@@ -126,8 +136,12 @@ def main() -> None:
     results = measure_pipelines() if arguments.only in "pipeline" else []
     if results:
         print_table(console, "The pipeline on Spark", PIPELINE_COLUMNS, [pipeline_cells(r) for r in results], {0})
+    queues = measure_queues() if arguments.only in "queues" else None
+    if queues is not None:
+        print_table(console, "Durable queues", QUEUE_COLUMNS, queues.lines, {0})
+        console.print(*queues.remarks, sep="\n")
     if arguments.markdown is not None:
-        arguments.markdown.write_text(markdown(limits, rows, results))
+        arguments.markdown.write_text(markdown(limits, rows, results, queues))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Durable queues: ours, and others beside them in the same run."""

@@ -1,0 +1,106 @@
+"""Clients that repeat a whole cycle: send, receive, acknowledge; 1 KB messages, one by one or in batches.
+
+Each is a function that is called once in a client's process, and gives a function for one cycle and one for the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+BODY = b"x" * 1024
+QUEUE = "bench"
+WAIT_S = 20
+
+Step = Callable[[], None]
+Client = tuple[Step, Step]
+
+
+def lavant_client(port: int, batch: int) -> Client:
+    from lavant.client.queues import QueueClient
+
+    client = QueueClient.connect(f"lavant://127.0.0.1:{port}")
+    queue = client.create(QUEUE)
+    bodies = [BODY] * batch
+
+    def cycle() -> None:
+        queue.send_many(bodies)
+        left = batch
+        while left:
+            received = queue.receive(left, wait_ms=WAIT_S * 1000)
+            queue.acknowledge(*received)
+            left -= len(received)
+
+    return cycle, client.close
+
+
+def rabbitmq_client(port: int, batch: int) -> Client:
+    """A quorum queue, publisher confirms, a consumer that is pushed to, and one acknowledgement for a batch."""
+    import aio_pika
+
+    loop = asyncio.new_event_loop()
+    arrived: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def connect() -> Any:
+        connection = await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/")
+        channel = await connection.channel(publisher_confirms=True)
+        await channel.set_qos(prefetch_count=batch)
+        queue = await channel.declare_queue(QUEUE, durable=True, arguments={"x-queue-type": "quorum"})
+        await queue.consume(arrived.put)
+        return connection, channel
+
+    connection, channel = loop.run_until_complete(connect())
+    message = aio_pika.Message(BODY, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+
+    async def one() -> None:
+        publish = channel.default_exchange.publish
+        if batch == 1:
+            await publish(message, routing_key=QUEUE)
+        else:
+            await asyncio.gather(*(publish(message, routing_key=QUEUE) for _ in range(batch)))
+        for _ in range(batch):
+            last = await arrived.get()
+        await last.ack(multiple=True)
+
+    # Closing gives what was pushed here in advance to the others, who wait for it.
+    return lambda: loop.run_until_complete(one()), lambda: loop.run_until_complete(connection.close())
+
+
+def sqs_client(port: int, batch: int) -> Client:
+    import boto3
+
+    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
+    sqs = boto3.client(
+        "sqs",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        region_name="us-east-1",
+        aws_access_key_id="bench",
+        aws_secret_access_key="bench",
+    )
+    url = sqs.create_queue(QueueName=QUEUE)["QueueUrl"]
+    text = BODY.decode()
+    entries = [{"Id": str(number), "MessageBody": text} for number in range(batch)]
+
+    def cycle() -> None:
+        if batch == 1:
+            sqs.send_message(QueueUrl=url, MessageBody=text)
+        else:
+            sqs.send_message_batch(QueueUrl=url, Entries=entries)
+        left = batch
+        while left:
+            answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=left, WaitTimeSeconds=WAIT_S)
+            received = answer.get("Messages", [])
+            if batch == 1:
+                for message in received:
+                    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            elif received:
+                handles = [{"Id": str(n), "ReceiptHandle": m["ReceiptHandle"]} for n, m in enumerate(received)]
+                sqs.delete_message_batch(QueueUrl=url, Entries=handles)
+            left -= len(received)
+
+    return cycle, sqs.close
+
+
+CLIENTS = {"lavant": lavant_client, "rabbitmq": rabbitmq_client, "sqs": sqs_client}

@@ -1,0 +1,102 @@
+"""The servers that are compared, each started on a free loopback port with a directory of its own, and ended again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+START_S_MAX = 90.0
+RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+VENV = Path(sys.executable).parent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def lavant(directory: Path, *options: str) -> Iterator[tuple[int, int]]:
+    """Its port and process id."""
+    port = free_port()
+    command = [str(VENV / "lavant"), "serve", "--port", str(port), "--data", str(directory), *options]
+    with _running(command, directory.with_suffix(".log"), lambda: _answers(port)) as process:
+        yield port, process
+
+
+@contextmanager
+def moto(directory: Path) -> Iterator[tuple[int, int]]:
+    port = free_port()
+    command = [str(VENV / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    with _running(command, directory.with_suffix(".log"), lambda: _answers(port)) as process:
+        yield port, process
+
+
+@contextmanager
+def rabbitmq(directory: Path) -> Iterator[tuple[int, int]]:
+    directory.mkdir()
+    port = free_port()
+    (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\nlog.file.level = warning\n")
+    environment = {
+        **os.environ,
+        "HOME": str(directory),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_EPMD_PORT": str(free_port()),
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_NODENAME": f"bench{port}@localhost",
+        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq"),
+        "RABBITMQ_MNESIA_BASE": str(directory / "data"),
+        "RABBITMQ_LOG_BASE": str(directory / "log"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+    }
+    (directory / "plugins").write_text("[].\n")
+    try:
+        with _running([str(RABBITMQ)], directory.with_suffix(".log"), lambda: _answers(port), environment) as process:
+            yield port, process
+    finally:  # Erlang's name server, which leaves the session that started it
+        subprocess.run(["epmd", "-kill"], env=environment, capture_output=True, check=False)
+
+
+@contextmanager
+def _running(
+    command: list[str], log: Path, is_ready: Callable[[], bool], environment: dict[str, str] | None = None
+) -> Iterator[int]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + START_S_MAX
+        while not is_ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command[0]} does not start: {log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.05)
+        yield process.pid
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With everything that it started: the whole session is its own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(30)
+            return
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+    except OSError:
+        return False
+    return True
