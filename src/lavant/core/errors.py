@@ -7,8 +7,23 @@ LavantError
 ├── DuplicateSubscription   the id is taken
 ├── UnknownSubscription     nobody has that id                                           (also a KeyError)
 ├── CorruptSnapshot         files that are damaged, incomplete, or of another format
+├── PartlyRefused           some entries of a batch were refused, the others were accepted
+├── AccessDenied            the server wants a token, and this is not it
+├── ConnectionLost          the server is gone; whether it did what it was asked is not known
+├── CorruptJournal          a journal's files are damaged, incomplete, or of another format
+├── StorageFull             no room for more, on disk or in memory
+├── StorageLocked           another server uses the directory
+├── StorageFailed           the disk did not write what it was given
 ├── MissingComponent        something outside of Lavant (Java, a cluster) is not there or does not answer
-└── FailedStream            a stream stopped; started again, it goes on from its checkpoint
+├── FailedStream            a stream stopped; started again, it goes on from its checkpoint
+├── UnknownQueue            no queue has that name                                       (also a KeyError)
+├── QueueExists             the name is taken by a queue with other settings
+├── QueueFull               the queue holds as many messages as it may
+├── TooManyInFlight         as many messages as may be are received and not yet acknowledged
+├── StaleReceipt            somebody else has received the message since
+├── NotInFlight             nobody has the message: its lease ran out, or it is gone
+├── UnknownMove             no move of messages has that number                          (also a KeyError)
+└── MoveRunning             the queue's messages are being moved already
 """
 
 from __future__ import annotations
@@ -54,12 +69,87 @@ class CorruptSnapshot(LavantError):
     """A snapshot whose files are damaged, incomplete or of another format version."""
 
 
+class PartlyRefused(LavantError):
+    """Some entries of a batch were refused: `refused` says which, by their place, and why. The others were accepted."""
+
+    def __init__(self, refused: dict[int, LavantError]) -> None:
+        self.refused = refused
+        place, first = next(iter(refused.items()))
+        more = f" (and {len(refused) - 1} more; see .refused)" if len(refused) > 1 else ""
+        super().__init__(f"entry {place} of the batch was refused: {first}{more}")
+
+    def __reduce__(self) -> tuple[type[PartlyRefused], tuple[dict[int, LavantError]]]:
+        return type(self), (self.refused,)
+
+
+class AccessDenied(LavantError):
+    """The server wants a token, and got none or another."""
+
+
+class ConnectionLost(LavantError):
+    """The connection to a server broke before its answer came: it may or may not have done what it was asked."""
+
+
+class CorruptJournal(LavantError):
+    """A journal whose files are damaged, incomplete or of another format; nothing of it was changed."""
+
+
+class StorageFull(LavantError):
+    """There is no room for more, on disk or in memory; what is there is as it was."""
+
+
+class StorageLocked(LavantError):
+    """Another server uses the directory."""
+
+
+class StorageFailed(LavantError):
+    """The disk did not write or sync what it was given, so nothing more can be confirmed."""
+
+
 class MissingComponent(LavantError):
     """Something outside of Lavant that it needs here is not there, too old, or does not answer."""
 
 
 class FailedStream(LavantError):
     """A stream stopped; its checkpoint is whole, and it goes on from there when it is started again."""
+
+
+class UnknownQueue(LavantError, KeyError):
+    """No queue has this name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class QueueExists(LavantError):
+    """A queue of this name exists already, with other settings."""
+
+
+class QueueFull(LavantError):
+    """A queue holds as many messages as its settings allow."""
+
+
+class TooManyInFlight(LavantError):
+    """A queue has as many messages in flight as its settings allow."""
+
+
+class StaleReceipt(LavantError):
+    """A receipt of a lease that was superseded: somebody else has received the message since."""
+
+
+class NotInFlight(LavantError):
+    """A message that nobody has, so that nobody can keep it longer: its lease ran out, or it is gone."""
+
+
+class UnknownMove(LavantError, KeyError):
+    """No move of messages has this number."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class MoveRunning(LavantError):
+    """The messages of this queue are being moved already."""
 
 
 def _point_at(text: str, position: int, width: int = 76) -> str:

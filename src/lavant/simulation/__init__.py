@@ -1,1 +1,1 @@
-"""The world of virtual time: workloads from a seed, and later clock, network, disk and faults."""
+"""The world of virtual time: the kernel with its hosts, links, disks, clocks and faults, scenarios, and workloads."""

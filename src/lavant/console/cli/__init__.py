@@ -9,6 +9,9 @@ import typer
 from lavant.console.cli.demo import demo
 from lavant.console.cli.encrypt import encrypt, keygen
 from lavant.console.cli.explain import explain
+from lavant.console.cli.queue import queue
+from lavant.console.cli.serve import serve
+from lavant.console.cli.sim import sim
 from lavant.console.cli.stream import stream
 from lavant.console.cli.sweep import sweep
 from lavant.core.errors import LavantError
@@ -22,8 +25,10 @@ commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, stream, explain, keygen, encrypt, sweep):
+for command in (demo, stream, explain, keygen, encrypt, sweep, serve):
     commands.command()(command)
+commands.add_typer(queue, name="queue")
+commands.add_typer(sim, name="sim")
 
 
 def app() -> None:

@@ -1,0 +1,50 @@
+"""What can be set for a queue, and what bounds it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+DAY_MS = 24 * 60 * MINUTE_MS
+
+VISIBILITY_MS_MAX = DAY_MS // 2
+DELAY_MS_MAX = 15 * MINUTE_MS
+RETENTION_MS_MIN, RETENTION_MS_MAX = MINUTE_MS, 14 * DAY_MS
+WAIT_MS_MAX = 20 * SECOND_MS
+MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX = 1024, 1 << 20
+BATCH_ENTRIES_MAX = 1000
+BATCH_BYTES_MAX = 16 << 20
+RECEIVES_MAX = 1000
+DEDUPLICATION_MS = 5 * MINUTE_MS
+NAME_CHARACTERS_MAX = 80
+DEPTH_MAX = 100_000_000
+TAGS_MAX, TAG_KEY_CHARACTERS_MAX, TAG_VALUE_CHARACTERS_MAX = 50, 128, 256
+LABELS_MAX, LABEL_CHARACTERS_MAX = 50, 64 << 10
+"""All labels of a queue together."""
+IDENTIFIER_CHARACTERS_MAX = 128
+"""Of a group's or a deduplication's name."""
+
+
+class QueueConfig(msgspec.Struct, frozen=True, array_like=True):
+    """The defaults are those of a new queue."""
+
+    order: Literal["out-of-order", "in-order"] = "out-of-order"
+    visibility_ms: int = 30 * SECOND_MS
+    delay_ms: int = 0
+    retention_ms: int = 4 * DAY_MS
+    wait_ms: int = 0
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    depth_max: int = 10_000_000
+    in_flight_max: int = 120_000
+    dead_letters: str | None = None
+    """The queue that takes the messages that were received `receives_max` times in vain."""
+    receives_max: int | None = None
+    deduplicate_by_content: bool = False
+    """In-order queues: a message without a deduplication name has the SHA-256 of its body."""
+    deduplicate_within_group: bool = False
+    """In-order queues: the same deduplication name in two groups is two messages."""
+    labels: dict[str, str] = {}
+    """Settings of other protocols, kept and given back as they came."""

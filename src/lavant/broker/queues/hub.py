@@ -1,0 +1,336 @@
+"""The hub: all durable queues of a server as one deterministic machine.
+
+    request, now_ms ──► Queues.handle ──► answer
+                             ▲
+    wakeup_ms ◄──────────────┴── time ──► visible again, expired
+
+The paper is Li, Cui and Ma, "Modeling Message Queueing Services with Reliability Guarantee in Cloud Computing
+Environment Using Colored Petri Nets". Its Section 3 is what happens to a message: *send* puts it in, *receive* shows it
+to one consumer and hides it from the others for the visibility timeout, *acknowledge* takes it out, and without that it
+is visible again. So every message is delivered at least once. Replication and sampling of server nodes, which the paper
+models as well, are not in here.
+
+**Replay.** What the hub is depends only on the commands that it has carried out and their times: carried out once
+more, in a fresh hub, at the same times, they give the same state and the same answers. So a journal of them is all that
+is needed, if it keeps these rules:
+
+* Record a command with `now_ms` of the hub *after* it: that is the time at which it took effect. Inside, time
+  never goes back, whatever the caller's clock does.
+* What raises an error, and a query, has changed nothing but the time, and need not be recorded. The same holds for
+  any command after which `changed` is false, an empty receive above all. An empty receive after which `changed`
+  is true has found only messages that were received too often, and has moved them to the dead-letter queue.
+* Replay with `UNLIMITED`; set `limits` afterwards.
+
+**Time.** Callers whose clock may be set back should go on from `now_ms`: leases given at a time that is far ahead of
+the clock would not end until the clock is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
+
+from lavant.broker.queues import commands, snapshot
+from lavant.broker.queues.commands import Answer, Request
+from lavant.broker.queues.config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX, QueueConfig
+from lavant.broker.queues.counters import EPOCH_MAX, Counters
+from lavant.broker.queues.directory import Directory
+from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
+from lavant.broker.queues.message import Message, state_of
+from lavant.broker.queues.moves import Moves
+from lavant.broker.queues.queue import Queue, size_of
+from lavant.broker.queues.receiving import receive
+from lavant.broker.queues.sending import send
+from lavant.broker.queues.settling import acknowledge, change_visibility
+from lavant.broker.queues.validation import check_batch, check_range, check_tags
+from lavant.broker.queues.wakes import Wakes
+from lavant.core.errors import InvalidValue, LimitExceeded, StorageFull
+
+LISTED_MAX = 1000
+_DONE = commands.Done()
+
+
+class Queues:
+    """All queues of a server.
+
+    >>> from lavant.broker.queues.commands import *
+    >>> from lavant.broker.queues.config import QueueConfig
+    >>> queues = Queues()
+    >>> queues.handle(CreateQueue("orders", QueueConfig(visibility_ms=30_000)), now_ms=0)
+    Created(is_new=True)
+    >>> queues.handle(Send("orders", [Entry(b"tea"), Entry(b"rice")]), now_ms=1)
+    Sent(entries=[SentEntry(number=1), SentEntry(number=2)])
+    >>> [delivery] = queues.handle(Receive("orders"), now_ms=2).deliveries
+    >>> delivery.body, queues.visible("orders", 2), queues.wakeup_ms()
+    (b'tea', True, 30002)
+    >>> queues.handle(Acknowledge("orders", [delivery.receipt]), now_ms=3)
+    Acknowledged(refused={})
+    """
+
+    def __init__(self, limits: HubLimits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
+        self.now_ms = 0
+        """The latest time seen."""
+        self.changed = False
+        """Whether the last `handle` did something that a replay must do too."""
+        self._counters = Counters()
+        self._directory = Directory(self._counters)
+        self._moves = Moves(self._directory, self._counters)
+        self._wakes = Wakes()
+
+    def handle(self, request: Request, now_ms: int) -> Answer:
+        """Carry out a command or answer a query. Raises a `LavantError` if it can't be done, and has not begun then."""
+        self.changed = False
+        if now_ms > self.now_ms:
+            self.advance(now_ms)
+        handler = self._HANDLERS.get(type(request))
+        if handler is None:
+            raise InvalidValue(f"{type(request).__name__} is no request; see lavant.broker.queues.commands")
+        return handler(self, request)
+
+    def advance(self, now_ms: int) -> list[str]:
+        """Let time pass: whatever happens by itself until now, happens. A time that is over changes nothing.
+
+        Returns the queues to which something may have happened.
+        """
+        if now_ms <= self.now_ms:
+            return []
+        self.now_ms = now_ms
+        return self._wakes.advance(now_ms)
+
+    def wakeup_ms(self) -> int | None:
+        """When something becomes visible or expires by itself: always later than `now_ms`. Call `advance` then."""
+        return self._wakes.next_ms()
+
+    def visible(self, queue: str, now_ms: int) -> bool:
+        """Whether a receive would find something, and may have it."""
+        self.advance(now_ms)
+        found = self._directory[queue]
+        return found.in_flight < found.config.in_flight_max and found.order.first() is not None
+
+    def config(self, queue: str) -> QueueConfig:
+        """The settings of a queue."""
+        return self._directory[queue].config
+
+    @property
+    def number(self) -> int:
+        """The last that was given to a message."""
+        return self._counters.number
+
+    @property
+    def epoch(self) -> int:
+        """That of the last `Open`."""
+        return self._counters.epoch
+
+    @property
+    def bytes_held(self) -> int:
+        """Of all bodies and attributes in all queues."""
+        return self._counters.bytes
+
+    def moves_running(self) -> list[commands.MoveState]:
+        """Those that wait for their next `MoveSome`."""
+        return self._moves.running()
+
+    def snapshot(self) -> Iterator[bytes]:
+        """All that `restore` needs, in chunks of about a megabyte. Nothing may be changed until the last is taken."""
+        return snapshot.encode(self._directory, self._moves, self._counters, self.now_ms)
+
+    @classmethod
+    def restore(cls, chunks: Iterable[bytes], limits: HubLimits = DEFAULT_LIMITS) -> Queues:
+        """The hub of which the chunks are a snapshot."""
+        hub = cls(limits)
+        hub.now_ms = snapshot.decode(chunks, hub._directory, hub._moves, hub._counters)
+        for queue in hub._directory:
+            hub._wakes.schedule(queue)
+        return hub
+
+    # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, request: commands.Open) -> Answer:
+        check_range("epoch", request.epoch, self.epoch + 1, EPOCH_MAX)
+        self._counters.open(request.epoch)
+        return self._done()
+
+    def _create(self, request: commands.CreateQueue) -> Answer:
+        queue = self._directory.create(
+            request.queue, request.config, request.tags, self.now_ms, queues_max=self.limits.queues_max
+        )
+        self.changed = queue is not None
+        return commands.Created(is_new=self.changed)
+
+    def _configure(self, request: commands.ConfigureQueue) -> Answer:
+        queue = self._directory.configure(request.queue, request.config, self.now_ms)
+        queue.advance(self.now_ms)  # a shorter retention may be over for some
+        self._changed(queue)
+        return self._done()
+
+    def _tag(self, request: commands.TagQueue) -> Answer:
+        queue = self._directory[request.queue]
+        check_tags(request.tags)
+        queue.tags = request.tags
+        return self._done()
+
+    def _delete(self, request: commands.DeleteQueue) -> Answer:
+        self._wakes.forget(self._directory.delete(request.queue))
+        self._moves.forget(request.queue)
+        return self._done()
+
+    def _purge(self, request: commands.PurgeQueue) -> Answer:
+        self._directory[request.queue].purge()
+        return self._done()
+
+    def _describe(self, request: commands.DescribeQueue) -> Answer:
+        queue = self._directory[request.queue]
+        queue.deduplication.forget(self.now_ms)
+        return commands.Described(queue.config, queue.tags, queue.created_ms, queue.changed_ms, queue.figures())
+
+    def _list(self, request: commands.ListQueues) -> Answer:
+        check_range("count", request.count, 1, LISTED_MAX)
+        return commands.Listed(self._directory.names(request.prefix, request.after, request.count))
+
+    def _sources(self, request: commands.ListSources) -> Answer:
+        return commands.Listed(self._directory.sources(request.queue))
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _send(self, request: commands.Send) -> Answer:
+        queue, entries = self._directory[request.queue], request.entries
+        sizes = [len(entry.body) + len(entry.attributes) for entry in entries]
+        bytes_sent = sum(sizes)
+        check_batch(len(entries), bytes_sent)
+        self._check_room(queue, len(entries), bytes_sent)
+        answers = send(queue, entries, sizes, self.now_ms, self._counters)
+        if any(type(answer) is commands.SentEntry for answer in answers):
+            self._changed(queue)
+        return commands.Sent(answers)
+
+    def _receive(self, request: commands.Receive) -> Answer:
+        queue = self._directory[request.queue]
+        check_range("count", request.count, 1, BATCH_ENTRIES_MAX)
+        visibility_ms = queue.config.visibility_ms
+        if request.visibility_ms is not None:
+            visibility_ms = request.visibility_ms
+            check_range("visibility_ms", visibility_ms, 0, VISIBILITY_MS_MAX)
+        if request.wait_ms is not None:
+            check_range("wait_ms", request.wait_ms, 0, WAIT_MS_MAX)
+        dead_letters = self._directory.dead_letters_of(queue)
+        deliveries, buried = receive(queue, request.count, visibility_ms, self.now_ms, dead_letters)
+        if deliveries or buried:
+            self._changed(queue)
+        if buried and dead_letters is not None:
+            self._changed(dead_letters)
+        return commands.Received(deliveries)
+
+    def _acknowledge(self, request: commands.Acknowledge) -> Answer:
+        queue = self._directory[request.queue]
+        check_batch(len(request.receipts))
+        depth = len(queue.messages)
+        refused = acknowledge(queue, request.receipts, self._counters.lease)
+        if len(queue.messages) < depth:
+            self._changed(queue)
+        return commands.Acknowledged(refused)
+
+    def _change_visibility(self, request: commands.ChangeVisibility) -> Answer:
+        queue = self._directory[request.queue]
+        check_batch(len(request.changes))
+        refused = change_visibility(queue, request.changes, self.now_ms, self._counters.lease)
+        if len(refused) < len(request.changes):
+            self._changed(queue)
+        return commands.VisibilityChanged(refused)
+
+    def _peek(self, request: commands.Peek) -> Answer:
+        queue = self._directory[request.queue]
+        check_range("count", request.count, 1, BATCH_ENTRIES_MAX)
+        shown: list[commands.PeekedMessage] = []
+        bytes_left = BATCH_BYTES_MAX
+        for message in queue.above(request.after, request.count):
+            bytes_left -= size_of(message)
+            if bytes_left < 0 and shown:
+                break
+            shown.append(_peeked(message))
+        return commands.Peeked(shown)
+
+    # ── moves ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _start_move(self, request: commands.StartMove) -> Answer:
+        state = self._moves.start(request, self.now_ms, self.limits.moves_max)
+        self.changed = True
+        return commands.MoveStarted(state.task)
+
+    def _move(self, request: commands.MoveSome) -> Answer:
+        before = self._moves.find(request.task)
+        state, queues = self._moves.step(request.task, request.count, self.now_ms)
+        for queue in queues:
+            self._changed(queue)
+        self.changed = state is not before
+        return commands.Moved(state)
+
+    def _cancel_move(self, request: commands.CancelMove) -> Answer:
+        before = self._moves.find(request.task)
+        state = self._moves.cancel(request.task)
+        self.changed = state is not before
+        return commands.Moved(state)
+
+    def _list_moves(self, request: commands.ListMoves) -> Answer:
+        return commands.Moves(self._moves.of(self._directory[request.source].name))
+
+    # ── what they have in common ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _done(self) -> Answer:
+        self.changed = True
+        return _DONE
+
+    def _changed(self, queue: Queue) -> None:
+        """After every change of a queue's messages."""
+        self.changed = True
+        queue.tidy()
+        self._wakes.schedule(queue)
+
+    def _check_room(self, queue: Queue, entries: int, bytes_sent: int) -> None:
+        if self._counters.bytes + bytes_sent > self.limits.bytes_max:
+            raise StorageFull(
+                f"all queues together hold {self._counters.bytes} bytes, {bytes_sent} more would be over the limit of "
+                f"{self.limits.bytes_max}; send again when some were acknowledged, or raise the limit"
+            )
+        if len(queue.deduplication) + entries > self.limits.deduplication_names_max:
+            queue.deduplication.forget(self.now_ms)
+            if len(queue.deduplication) + entries > self.limits.deduplication_names_max:
+                raise LimitExceeded(
+                    f"queue {queue.name!r} remembers {len(queue.deduplication)} names of messages sent lately, "
+                    "which is the limit; send more slowly, or to several queues"
+                )
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Queues, Any], Answer]]] = {
+        commands.Open: _open,
+        commands.CreateQueue: _create,
+        commands.ConfigureQueue: _configure,
+        commands.TagQueue: _tag,
+        commands.DeleteQueue: _delete,
+        commands.PurgeQueue: _purge,
+        commands.Send: _send,
+        commands.Receive: _receive,
+        commands.Acknowledge: _acknowledge,
+        commands.ChangeVisibility: _change_visibility,
+        commands.StartMove: _start_move,
+        commands.MoveSome: _move,
+        commands.CancelMove: _cancel_move,
+        commands.DescribeQueue: _describe,
+        commands.ListQueues: _list,
+        commands.ListSources: _sources,
+        commands.Peek: _peek,
+        commands.ListMoves: _list_moves,
+    }
+
+
+def _peeked(message: Message) -> commands.PeekedMessage:
+    return commands.PeekedMessage(
+        message.number,
+        state_of(message),
+        message.visible_ms,
+        message.body,
+        message.attributes,
+        message.sent_ms,
+        message.receive_count,
+        message.group,
+        message.origin,
+    )

@@ -1,0 +1,276 @@
+"""One queue: its messages, and the steps by which they come, wait, are received, and go.
+
+             ┌── delayed ──┐
+             │             │ its delay is over
+    sent ────┴─────────────┴──► visible ──received──► in flight ──acknowledged──► gone
+                                   ▲                    │
+                                   └─ its lease is over ┘
+
+From anywhere, a message is gone when its retention is over. Times are swept at whole seconds for retention, and to the
+millisecond for all else, in the order of (time, number). What a queue is at a time does not depend on when, or how
+often, it was told the time before.
+
+Whatever keeps an order here (the line, the heap of the hidden, the arrivals) keeps entries of messages that have left,
+and throws them out when they are the most: so every step costs the same however many messages there are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from lavant.broker.queues.commands import QueueFigures
+from lavant.broker.queues.config import SECOND_MS, QueueConfig
+from lavant.broker.queues.counters import Counters
+from lavant.broker.queues.deduplication import Deduplication
+from lavant.broker.queues.figures import Totals
+from lavant.broker.queues.hidden import STALE_MIN, Hidden
+from lavant.broker.queues.in_order import InOrder
+from lavant.broker.queues.message import GONE, Message
+from lavant.broker.queues.order import Order
+from lavant.broker.queues.out_of_order import OutOfOrder
+from lavant.broker.queues.sorted_numbers import SortedNumbers
+
+
+class Queue:
+    """Trusts its caller: requests are checked elsewhere, and time never goes back."""
+
+    __slots__ = (
+        "_arrivals",
+        "_counters",
+        "_left",
+        "_numbers",
+        "bytes",
+        "changed_ms",
+        "config",
+        "created_ms",
+        "deduplication",
+        "delayed",
+        "hidden",
+        "in_flight",
+        "messages",
+        "name",
+        "order",
+        "tags",
+        "totals",
+        "wake_ms",
+    )
+
+    messages: dict[int, Message]
+    """By number, in the order in which they came into the queue."""
+
+    def __init__(
+        self, name: str, config: QueueConfig, tags: dict[str, str], counters: Counters, *, created_ms: int
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.tags = tags
+        self.created_ms = self.changed_ms = created_ms
+        self.deduplication = Deduplication()
+        self.totals = Totals()
+        self.wake_ms: int | None = None
+        """For the hub: when it looks after this queue next."""
+        self._counters = counters
+        self.bytes = 0
+        self._left = 0
+        """How many entries have lost their meaning since the last look at them."""
+        self.purge()
+
+    @property
+    def is_in_order(self) -> bool:
+        return self.config.order == "in-order"
+
+    # ── coming and going ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def enter(self, messages: Sequence[Message], bytes_added: int) -> None:
+        """Messages that were sent just now, with the largest numbers ever, visible or delayed."""
+        by_number, hidden = self.messages, self.hidden
+        for message in messages:
+            by_number[message.number] = message
+            if message.visible_ms:
+                self.delayed += 1
+                hidden.add(message)
+        self._numbers.extend([message.number for message in messages])
+        self._came(messages, bytes_added)
+
+    def take_in(self, message: Message) -> None:
+        """A message that comes from another queue, with any number; it is visible."""
+        self.messages[message.number] = message
+        self._numbers.add(message.number)
+        self._came((message,), size_of(message))
+
+    def lease(self, messages: Sequence[Message], visible_ms: int, now_ms: int) -> None:
+        """Messages that the order gave out are in flight until then. If that is now, they must be given back now."""
+        lease = self._counters.lease
+        add = self.hidden.add
+        for message in messages:
+            lease += 1
+            message.lease = lease
+            message.visible_ms = visible_ms
+            message.receive_count += 1
+            if message.receive_count == 1:
+                message.first_received_ms = now_ms
+            if visible_ms > now_ms:
+                add(message)
+        self._counters.lease = lease
+        self.in_flight += len(messages)
+        self.totals.received += len(messages)
+
+    def extend(self, message: Message, visible_ms: int) -> None:
+        """A message in flight is so until then, instead of what was said before."""
+        message.visible_ms = visible_ms
+        self.hidden.add(message)
+        self._left += 1
+
+    def give_back(self, message: Message) -> None:
+        """A message in flight is visible again."""
+        message.visible_ms = 0
+        self.in_flight -= 1
+        self.totals.returned += 1
+        self.order.return_(message)
+
+    def remove(self, messages: Sequence[Message]) -> None:
+        """Messages that were taken out of `messages` just now are gone, in whatever state they were."""
+        in_flight = [message for message in messages if message.visible_ms and message.lease]
+        self.in_flight -= len(in_flight)
+        if len(in_flight) < len(messages):
+            waiting = [message for message in messages if not (message.visible_ms and message.lease)]
+            self.delayed -= sum(1 for message in waiting if message.visible_ms)
+            self.order.leave(waiting)
+        self.order.finish(in_flight)
+        self._went(messages)
+        if not self.messages:
+            self.messages.clear()  # a dictionary that was large stays so until then
+
+    def hand_over(self, message: Message) -> None:
+        """A message that the order gave out, and that is not leased, leaves for another queue."""
+        del self.messages[message.number]
+        self.order.finish((message,))
+        self._went((message,))
+
+    def purge(self) -> None:
+        """All messages are gone, whatever their state. The names of those sent lately are still remembered."""
+        self._counters.bytes -= self.bytes
+        self.messages = {}
+        self.bytes = self.in_flight = self.delayed = 0
+        self.hidden = Hidden(self.messages)
+        self.order: Order = InOrder(self.messages) if self.is_in_order else OutOfOrder()
+        self._arrivals: deque[Message] = deque()
+        self._numbers = SortedNumbers()
+
+    def restore(self, messages: Sequence[Message]) -> None:
+        """After a restart: the next messages in the order of their arrival, in any state."""
+        for message in messages:
+            self.messages[message.number] = message
+            if message.visible_ms:
+                self.hidden.add(message)
+                if message.lease:
+                    self.in_flight += 1
+                else:
+                    self.delayed += 1
+        self._arrivals.extend(messages)
+        self.order.restore(messages)
+        bytes_added = sum(map(size_of, messages))
+        self.bytes += bytes_added
+        self._counters.bytes += bytes_added
+
+    def restored(self, line: Iterable[Message]) -> None:
+        """All messages are here; in this line they stand."""
+        self._numbers = SortedNumbers(self.messages)
+        self.order.restored(line)
+
+    # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def advance(self, now_ms: int) -> None:
+        """Let everything happen that happens by itself until now."""
+        for message in self.hidden.due(now_ms):
+            if message.visible_ms >= self._expires_ms(message):
+                continue  # it was gone before it was due, and goes just below
+            if message.lease:
+                self.give_back(message)
+            else:
+                message.visible_ms = 0
+                self.delayed -= 1
+                self.order.appear(message)
+        while (oldest := self.oldest()) is not None and self._expires_ms(oldest) <= now_ms:
+            del self.messages[oldest.number]
+            self.remove((oldest,))
+            self.totals.expired += 1
+
+    def next_ms(self) -> int | None:
+        """When something happens by itself next."""
+        oldest = self.oldest()
+        if oldest is None:
+            return None
+        expires_ms = self._expires_ms(oldest)
+        hidden_ms = self.hidden.next_ms()
+        return expires_ms if hidden_ms is None or hidden_ms > expires_ms else hidden_ms
+
+    def oldest(self) -> Message | None:
+        """The message that has been here for longest."""
+        arrivals = self._arrivals
+        while arrivals and arrivals[0].visible_ms == GONE:
+            arrivals.popleft()
+        return arrivals[0] if arrivals else None
+
+    def tidy(self) -> None:
+        """Throw out what means nothing any more, where it is the most. Once a request will do."""
+        if self._left < STALE_MIN:
+            return
+        self._left = 0
+        depth = len(self.messages)
+        self.hidden.tidy(self.in_flight + self.delayed)
+        self.order.tidy(depth)
+        # Each that is kept here in vain is a whole message without its body, so there may not be many.
+        if len(self._arrivals) > depth + depth // 4 + STALE_MIN:
+            self._arrivals = deque(self.messages.values())
+        if len(self._numbers) > 2 * depth + STALE_MIN:
+            self._numbers = SortedNumbers(self.messages)
+
+    # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def above(self, number: int, count: int) -> list[Message]:
+        """The next messages above a number, in whatever state."""
+        return [self.messages[each] for each in islice(self._numbers.above(number, self.messages), count)]
+
+    def figures(self) -> QueueFigures:
+        oldest, totals = self.oldest(), self.totals
+        return QueueFigures(
+            visible=len(self.messages) - self.in_flight - self.delayed,
+            in_flight=self.in_flight,
+            delayed=self.delayed,
+            bytes=self.bytes,
+            oldest_sent_ms=None if oldest is None else oldest.entered_ms,
+            sent=totals.sent,
+            received=totals.received,
+            acknowledged=totals.acknowledged,
+            expired=totals.expired,
+            returned=totals.returned,
+            dead_lettered=totals.dead_lettered,
+            deduplicated=totals.deduplicated,
+        )
+
+    def _came(self, messages: Sequence[Message], bytes_added: int) -> None:
+        self._arrivals.extend(messages)
+        self.order.enter(messages)
+        self.bytes += bytes_added
+        self._counters.bytes += bytes_added
+
+    def _went(self, messages: Sequence[Message]) -> None:
+        bytes_gone = 0
+        for message in messages:
+            bytes_gone += len(message.body) + len(message.attributes)
+            message.visible_ms = GONE
+            message.body = message.attributes = b""  # what still holds the message need not hold these
+        self._left += len(messages)
+        self.bytes -= bytes_gone
+        self._counters.bytes -= bytes_gone
+
+    def _expires_ms(self, message: Message) -> int:
+        """The first whole second at which its retention is over."""
+        return -(-(message.entered_ms + self.config.retention_ms) // SECOND_MS) * SECOND_MS
+
+
+def size_of(message: Message) -> int:
+    return len(message.body) + len(message.attributes)

@@ -1,0 +1,86 @@
+"""Receiving: leases on the next messages; those that were received too often become dead letters instead."""
+
+from __future__ import annotations
+
+from lavant.broker.queues.commands import Delivery, Receipt
+from lavant.broker.queues.config import BATCH_BYTES_MAX
+from lavant.broker.queues.message import Message, moved
+from lavant.broker.queues.queue import Queue, size_of
+from lavant.core.errors import TooManyInFlight
+
+DEAD_LETTERS_MAX = 1000
+"""In one receive. It may come back empty then, with more to be had."""
+
+
+def receive(
+    queue: Queue, count: int, visibility_ms: int, now_ms: int, dead_letters: Queue | None
+) -> tuple[list[Delivery], int]:
+    """What is delivered, and how many messages went to the dead-letter queue, which must be of the same order.
+
+    A dead-letter queue that is missing or full takes nothing: its messages are delivered once more, never lost.
+    """
+    count = min(count, _room(queue))
+    bytes_left = BATCH_BYTES_MAX
+    leased: list[Message] = []
+    buried = 0
+    while len(leased) < count and bytes_left > 0 and buried < DEAD_LETTERS_MAX:
+        taken = queue.order.take(count - len(leased), bytes_left)
+        kept = taken if dead_letters is None else _bury(queue, taken, dead_letters, now_ms)
+        queue.lease(kept, now_ms + visibility_ms, now_ms)
+        leased += kept
+        if len(kept) == len(taken):
+            break
+        buried += len(taken) - len(kept)
+        bytes_left -= sum(map(size_of, kept))
+    deliveries = [_delivery(message) for message in leased]
+    if visibility_ms == 0:
+        for message in leased:
+            queue.give_back(message)
+    return deliveries, buried
+
+
+def _room(queue: Queue) -> int:
+    """How many more may be in flight."""
+    room = queue.config.in_flight_max - queue.in_flight
+    if room <= 0 and queue.order.first() is not None:
+        raise TooManyInFlight(
+            f"{queue.in_flight} messages of queue {queue.name!r} are in flight, at most {queue.config.in_flight_max} "
+            "may be; acknowledge some, or raise its in_flight_max"
+        )
+    return max(0, room)
+
+
+def _bury(queue: Queue, taken: list[Message], dead_letters: Queue, now_ms: int) -> list[Message]:
+    """Those of the messages that may be received once more; the others are moved."""
+    receives_max = queue.config.receives_max
+    assert receives_max is not None
+    dead = [message for message in taken if message.receive_count >= receives_max]
+    del dead[max(0, dead_letters.config.depth_max - len(dead_letters.messages)) :]
+    if not dead:
+        return taken
+    for message in dead:
+        transfer(message, queue, dead_letters, origin=queue.name, now_ms=now_ms)
+    queue.totals.dead_lettered += len(dead)
+    gone = {message.number for message in dead}
+    return [message for message in taken if message.number not in gone]
+
+
+def transfer(message: Message, source: Queue, target: Queue, *, origin: str | None, now_ms: int) -> None:
+    """Move a message that the source's order gave out."""
+    copy = moved(message, origin=origin, now_ms=now_ms)
+    source.hand_over(message)
+    target.take_in(copy)
+
+
+def _delivery(message: Message) -> Delivery:
+    return Delivery(
+        Receipt(message.number, message.lease),
+        message.body,
+        message.attributes,
+        message.sent_ms,
+        message.first_received_ms,
+        message.receive_count,
+        message.group,
+        message.deduplication,
+        message.origin,
+    )

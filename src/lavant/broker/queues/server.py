@@ -1,0 +1,368 @@
+"""A server of queues between its connections and its disk: what may be answered when. Pure.
+
+    request ──► hub ──► record of the change ──► journal ──► committed
+                 │                                              │
+                 └────────────────── answer ────────────────────┴──► reply
+
+An answer leaves when everything it rests on is durable:
+
+    a command                                           its own record
+    a receive                                           the sends of the messages it delivers: nobody sees what may
+                                                        still be lost. Its own record need not be durable: were it
+                                                        lost, the messages would only be visible again
+    a query, a refusal                                  all that the hub had been told before
+    an acknowledgement with `acknowledge_early`         nothing
+
+A receive that finds nothing changes nothing and is not recorded. If it may wait, it waits in the waiting room and is
+carried out, as if it came then, when a message is visible. Those who came first are served first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Hashable
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+import msgspec
+
+from lavant.broker.queues.commands import (
+    Acknowledge,
+    Answer,
+    CancelMove,
+    ChangeVisibility,
+    Command,
+    ConfigureQueue,
+    CreateQueue,
+    DeleteQueue,
+    DescribeQueue,
+    ListMoves,
+    ListQueues,
+    ListSources,
+    Moved,
+    MoveSome,
+    MoveStarted,
+    Open,
+    Peek,
+    PurgeQueue,
+    Query,
+    Receive,
+    Received,
+    Request,
+    Send,
+    StartMove,
+    TagQueue,
+)
+from lavant.broker.queues.hub import Queues
+from lavant.broker.queues.pacing import MovePaces
+from lavant.broker.queues.refusals import refusal
+from lavant.broker.queues.waiting import WAITING_MAX, Asked, Waiting, WaitingRoom
+from lavant.core.errors import InvalidValue, LavantError, StorageFull, UnknownQueue
+
+TIME_BYTES = 8
+NOTHING = Received([])
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """To be appended to the journal: 8 bytes of the time in milliseconds, and the command in MessagePack as it came."""
+
+    position: int
+    """Counts up by one from record to record."""
+    data: bytes
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """To be sent to a client."""
+
+    client: Any
+    """Whatever the world gave as the client."""
+    number: int
+    answer: Answer
+
+
+Effect: TypeAlias = Record | Reply
+
+
+class QueueServer:
+    """Requests in, records and replies out. `position` is that of the last record which the journal holds already."""
+
+    def __init__(
+        self, queues: Queues, *, position: int = 0, acknowledge_early: bool = False, waiting_max: int = WAITING_MAX
+    ) -> None:
+        self.queues = queues
+        self.is_full = False
+        """The journal has no room for anything new: sends and the like are refused, receives and the like go on."""
+        self.is_exhausted = False
+        """The journal has no room for anything at all: whatever would change something is refused."""
+        self._acknowledge_early = acknowledge_early
+        self._position = position
+        self._durable = position
+        self._effects: list[Effect] = []
+        self._replies: deque[tuple[int, Reply]] = deque()
+        """What waits for the commit of a record, in the order of positions."""
+        self._receives: list[tuple[int, int, Reply]] = []
+        """A heap of what waits for the commit of the messages it delivers."""
+        self._receives_count = 0
+        self._sends: deque[tuple[int, int]] = deque()
+        """Of each send that is not durable yet, the number of its last message and its position; both count up."""
+        self._number_durable = queues.number
+        self._room = WaitingRoom(waiting_max)
+        self._paces = MovePaces()
+        self._handlers: dict[type, Callable[[Any, Asked, int], None]] = {
+            Send: self._send,
+            Receive: self._receive,
+            Acknowledge: self._acknowledge,
+            StartMove: self._start_move,
+            CancelMove: self._cancel_move,
+            **dict.fromkeys((CreateQueue, ConfigureQueue, TagQueue), self._enlarge),
+            **dict.fromkeys((DeleteQueue, PurgeQueue, ChangeVisibility), self._command),
+            **dict.fromkeys((DescribeQueue, ListQueues, ListSources, Peek, ListMoves), self._query),
+        }
+
+    # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def open(self, now_ms: int) -> list[Effect]:
+        """Before the first request: a new epoch of leases begins, and moves that were under way go on."""
+        now_ms = self._begin(now_ms)
+        self._carry_out(Open(self.queues.epoch + 1), None, now_ms)
+        for state in self.queues.moves_running():
+            self._paces.follow(state, now_ms)
+        return self._effects
+
+    def request(self, client: Hashable, number: int, request: Request, raw: bytes | None, now_ms: int) -> list[Effect]:
+        """A client asks. `raw` is the request in MessagePack, if it came as that."""
+        now_ms = self._begin(now_ms)
+        if self._room:
+            self._wake(now_ms)
+        asked = Asked(client, number, raw)
+        try:
+            self._handlers.get(type(request), self._refuse)(request, asked, now_ms)
+        except LavantError as error:
+            self._reply(asked, refusal(error), self._position)
+        return self._effects
+
+    def committed(self, position: int, now_ms: int) -> list[Effect]:
+        """All records up to `position` are durable."""
+        self._begin(now_ms)
+        self._durable = position
+        effects, replies, receives, sends = self._effects, self._replies, self._receives, self._sends
+        while replies and replies[0][0] <= position:
+            effects.append(replies.popleft()[1])
+        while receives and receives[0][0] <= position:
+            effects.append(heapq.heappop(receives)[2])
+        while sends and sends[0][1] <= position:
+            self._number_durable = sends.popleft()[0]
+        return effects
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Time has passed: to what `wakeup_ms` said, or to any other."""
+        now_ms = self._begin(now_ms)
+        self._wake(now_ms)
+        for step in self._paces.due(now_ms):
+            self._move(step, now_ms)
+        for waiting in self._room.expired(now_ms):
+            self._reply(waiting.asked, NOTHING, 0)
+        return self._effects
+
+    def gone(self, client: Hashable) -> None:
+        """A client hung up: what it waited for is forgotten, and no message is leased to it any more."""
+        self._room.forget(client)
+
+    def stop(self, now_ms: int) -> list[Effect]:
+        """The server is about to stop: those who wait are told that nothing came."""
+        self._begin(now_ms)
+        for waiting in self._room.everybody():
+            self._reply(waiting.asked, NOTHING, 0)
+        return self._effects
+
+    # ── what a world wants to know ────────────────────────────────────────────────────────────────────────────────────
+
+    def wakeup_ms(self) -> int | None:
+        """When to call `tick`."""
+        wakeup_ms = self.queues.wakeup_ms()
+        for others in (self._room, self._paces):
+            if others:  # seldom
+                other_ms = others.wakeup_ms()
+                if other_ms is not None and (wakeup_ms is None or other_ms < wakeup_ms):
+                    wakeup_ms = other_ms
+        return wakeup_ms
+
+    @property
+    def is_commit_awaited(self) -> bool:
+        """Whether a reply waits for the disk. What nobody waits for can be committed along with something later."""
+        return bool(self._replies) or bool(self._receives)
+
+    def waiting(self, client: Hashable) -> int:
+        """How many receives of a client wait for a message."""
+        return self._room.count(client)
+
+    @property
+    def waiting_total(self) -> int:
+        return len(self._room)
+
+    # ── requests, by kind ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _send(self, request: Send, asked: Asked, now_ms: int) -> None:
+        self._check_room()
+        answer = self._carry_out(request, asked.raw, now_ms)
+        self._sends.append((self.queues.number, self._position))
+        self._reply(asked, answer, self._position)
+        self._serve(request.queue, now_ms)
+
+    def _receive(self, request: Receive, asked: Asked, now_ms: int) -> None:
+        answer = self._take(request, asked, now_ms)
+        if answer.deliveries:
+            self._deliver(asked, answer)
+        else:
+            wait_ms = request.wait_ms
+            if wait_ms is None:
+                wait_ms = self.queues.config(request.queue).wait_ms
+            if wait_ms:
+                self._room.add(asked, request, deadline_ms=now_ms + wait_ms)
+            else:
+                self._reply(asked, NOTHING, 0)
+        if self._room:
+            for queue in self._dead_letters(request.queue):
+                self._serve(queue, now_ms)
+
+    def _acknowledge(self, request: Acknowledge, asked: Asked, now_ms: int) -> None:
+        answer = self._carry_out(request, asked.raw, now_ms)
+        self._reply(asked, answer, 0 if self._acknowledge_early else self._position)
+        self._serve(request.queue, now_ms)
+
+    def _command(self, request: Any, asked: Asked, now_ms: int) -> None:
+        answer = self._carry_out(request, asked.raw, now_ms)
+        self._reply(asked, answer, self._position)
+        self._serve(request.queue, now_ms)
+
+    def _enlarge(self, request: Any, asked: Asked, now_ms: int) -> None:
+        self._check_room()
+        self._command(request, asked, now_ms)
+
+    def _start_move(self, request: StartMove, asked: Asked, now_ms: int) -> None:
+        self._check_room()
+        answer = self._carry_out(request, asked.raw, now_ms)
+        assert isinstance(answer, MoveStarted)
+        for state in self.queues.moves_running():
+            if state.task == answer.task:
+                self._paces.follow(state, now_ms)
+        self._reply(asked, answer, self._position)
+
+    def _cancel_move(self, request: CancelMove, asked: Asked, now_ms: int) -> None:
+        answer = self._carry_out(request, asked.raw, now_ms)
+        assert isinstance(answer, Moved)
+        self._paces.follow(answer.state, now_ms)
+        self._reply(asked, answer, self._position)
+
+    def _query(self, request: Query, asked: Asked, now_ms: int) -> None:
+        self._reply(asked, self.queues.handle(request, now_ms), self._position)
+
+    def _refuse(self, request: Request, asked: Asked, now_ms: int) -> None:
+        raise InvalidValue(f"{type(request).__name__} is for the server itself, not for its clients")
+
+    # ── those who wait ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _wake(self, now_ms: int) -> None:
+        """Let time pass first, so that who waits comes before who asks only now."""
+        for queue in self.queues.advance(now_ms):
+            self._serve(queue, now_ms)
+
+    def _serve(self, queue: str, now_ms: int) -> None:
+        """Something happened to a queue: those who wait for it may have what is visible now."""
+        if not self._room:
+            return
+        queues = [queue]
+        while queues:
+            name = queues.pop()
+            while (waiting := self._room.first(name)) is not None and self._serve_one(waiting, now_ms):
+                queues += self._dead_letters(name)
+
+    def _serve_one(self, waiting: Waiting, now_ms: int) -> bool:
+        """False if nothing is visible to it."""
+        try:
+            if not self.queues.visible(waiting.request.queue, now_ms):
+                return False
+            answer = self._take(waiting.request, waiting.asked, now_ms)
+        except LavantError as error:  # the queue was deleted, say
+            self._room.remove(waiting)
+            self._reply(waiting.asked, refusal(error), self._position)
+            return True
+        if answer.deliveries:
+            self._room.remove(waiting)
+            self._deliver(waiting.asked, answer)
+        return bool(answer.deliveries)
+
+    def _dead_letters(self, queue: str) -> list[str]:
+        """Where a receive from a queue may have moved messages, for which somebody may be waiting."""
+        try:
+            dead_letters = self.queues.config(queue).dead_letters
+        except UnknownQueue:
+            return []
+        return [] if dead_letters is None else [dead_letters]
+
+    # ── what they have in common ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, now_ms: int) -> int:
+        """A stimulus came. Inside, time never goes back, and the journal must say which time it was inside."""
+        self._effects = []
+        return max(now_ms, self.queues.now_ms)
+
+    def _carry_out(self, command: Command, raw: bytes | None, now_ms: int) -> Answer:
+        if self.is_exhausted:
+            raise StorageFull("the disk is full, and what was kept in reserve is used up; make room on the disk")
+        answer = self.queues.handle(command, now_ms)
+        if self.queues.changed:
+            self._position += 1
+            data = now_ms.to_bytes(TIME_BYTES, "big") + (_encode(command) if raw is None else raw)
+            self._effects.append(Record(self._position, data))
+        return answer
+
+    def _take(self, request: Receive, asked: Asked, now_ms: int) -> Received:
+        """A receive that comes back empty, and yet changed something, has moved dead letters; more may be there."""
+        while True:
+            answer = self._carry_out(request, asked.raw, now_ms)
+            assert isinstance(answer, Received)
+            if answer.deliveries or not self.queues.changed:
+                return answer
+
+    def _deliver(self, asked: Asked, answer: Received) -> None:
+        reply = Reply(asked.client, asked.number, answer)
+        newest = max(delivery.receipt.number for delivery in answer.deliveries)
+        if newest <= self._number_durable:
+            self._effects.append(reply)
+        else:
+            sent = self._sends[bisect_left(self._sends, newest, key=itemgetter(0))]
+            self._receives_count += 1
+            heapq.heappush(self._receives, (sent[1], self._receives_count, reply))
+
+    def _move(self, step: MoveSome, now_ms: int) -> None:
+        if self.is_full:
+            return
+        try:
+            answer = self._carry_out(step, None, now_ms)
+        except LavantError:  # its queue was deleted, and the move with it
+            self._paces.forget(step.task)
+            return
+        assert isinstance(answer, Moved)
+        self._paces.follow(answer.state, now_ms)
+        destination = answer.state.destination
+        for queue in self._room.queues() if destination is None else [destination]:
+            self._serve(queue, now_ms)
+
+    def _check_room(self) -> None:
+        if self.is_full:
+            raise StorageFull(
+                "the disk of the server is full: nothing new is accepted until there is room; receive and acknowledge "
+                "what is there, and make room on the disk"
+            )
+
+    def _reply(self, asked: Asked, answer: Answer, after: int) -> None:
+        """Now, or when everything up to a position is durable. `after` never goes back, except to 0."""
+        reply = Reply(asked.client, asked.number, answer)
+        if after <= self._durable:
+            self._effects.append(reply)
+        else:
+            self._replies.append((after, reply))

@@ -1,0 +1,221 @@
+"""A hub as bytes, and back: a sequence of parts, each in MessagePack.
+
+    Head | for each queue: QueuePart, MessagesPart …, LinePart …, NamesPart … | End
+
+Equal hubs have equal snapshots. What can be made again from the messages is left out: heaps, groups, figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from lavant.broker.queues.commands import MoveState
+from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.counters import Counters
+from lavant.broker.queues.directory import Directory
+from lavant.broker.queues.figures import Totals
+from lavant.broker.queues.message import Message
+from lavant.broker.queues.moves import Moves
+from lavant.broker.queues.queue import Queue, size_of
+from lavant.core.errors import CorruptSnapshot
+
+FORMAT = 1
+CHUNK_BYTES = 1 << 20
+MESSAGE_BYTES = 64
+"""About what a message takes beside its content."""
+CHUNK_NUMBERS = 100_000
+CHUNK_NAMES = 10_000
+
+_T = TypeVar("_T")
+
+
+class _Part(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+class Head(_Part, tag="head", frozen=True):
+    format: int
+    now_ms: int
+    number: int
+    lease: int
+    task: int
+    moves: list[MoveState]
+
+
+class QueuePart(_Part, tag="queue", frozen=True):
+    """A queue; the parts that follow are its messages."""
+
+    name: str
+    config: QueueConfig
+    tags: dict[str, str]
+    created_ms: int
+    changed_ms: int
+    totals: Totals
+
+
+class MessagesPart(_Part, tag="messages", frozen=True):
+    """Messages in the order of their arrival."""
+
+    messages: list[Message]
+
+
+class LinePart(_Part, tag="line", frozen=True):
+    """The numbers of visible messages in the order in which they are given out, where nothing else tells it."""
+
+    numbers: list[int]
+
+
+class NamesPart(_Part, tag="names", frozen=True):
+    """Names for de-duplication: until when, the group if it has names of its own, the name, whose it is."""
+
+    names: list[tuple[int, str | None, str, int]]
+
+
+class End(_Part, tag="end", frozen=True):
+    messages: int
+
+
+Part: TypeAlias = Head | QueuePart | MessagesPart | LinePart | NamesPart | End
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Part).decode
+
+
+def encode(directory: Directory, moves: Moves, counters: Counters, now_ms: int) -> Iterator[bytes]:
+    yield _encode(Head(FORMAT, now_ms, counters.number, counters.lease, counters.task, moves.states()))
+    messages = 0
+    for queue in directory:
+        queue.deduplication.forget(now_ms)
+        messages += len(queue.messages)
+        yield from map(_encode, _parts_of(queue))
+    yield _encode(End(messages))
+
+
+def decode(chunks: Iterable[bytes], directory: Directory, moves: Moves, counters: Counters) -> int:
+    """Fill an empty hub, and return its time."""
+    parts = _parts_in(chunks)
+    head = next(parts, None)
+    if not isinstance(head, Head):
+        raise _corrupt("it does not begin with its head")
+    if head.format != FORMAT:
+        raise CorruptSnapshot(
+            f"the snapshot of the queues has format {head.format}, this version reads {FORMAT}; "
+            "start the version that wrote it"
+        )
+    counters.number, counters.lease, counters.task = head.number, head.lease, head.task
+    moves.restore(head.moves)
+    messages = 0
+    filling: _Filling | None = None
+    for part in parts:
+        if isinstance(part, QueuePart | End) and filling is not None:
+            messages += filling.finish()
+            filling = None
+        if isinstance(part, End):
+            if part.messages != messages or next(parts, None) is not None:
+                raise _corrupt(f"it ends after {messages} messages, {part.messages} were written")
+            return head.now_ms
+        if isinstance(part, QueuePart):
+            filling = _Filling(part, directory, counters)
+        elif isinstance(part, Head) or filling is None:
+            raise _corrupt("its parts are out of order")
+        else:
+            filling.add(part)
+    raise _corrupt("its end is missing")
+
+
+class _Filling:
+    """A queue whose parts are coming in."""
+
+    def __init__(self, part: QueuePart, directory: Directory, counters: Counters) -> None:
+        self._queue = Queue(part.name, part.config, part.tags, counters, created_ms=part.created_ms)
+        self._queue.changed_ms = part.changed_ms
+        self._queue.totals = part.totals
+        self._line: list[Message] = []
+        directory.add(self._queue)
+
+    def add(self, part: MessagesPart | LinePart | NamesPart) -> None:
+        if isinstance(part, MessagesPart):
+            _share_times(part.messages)
+            self._queue.restore(part.messages)
+        elif isinstance(part, LinePart):
+            self._line += map(self._message, part.numbers)
+        else:
+            for end_ms, group, name, number in part.names:
+                self._queue.deduplication.restore(name if group is None else (group, name), number, end_ms)
+
+    def finish(self) -> int:
+        """How many messages it has."""
+        self._queue.restored(self._line)
+        return len(self._queue.messages)
+
+    def _message(self, number: int) -> Message:
+        message = self._queue.messages.get(number)
+        if message is None:
+            raise _corrupt(f"message {number} of queue {self._queue.name!r} is missing")
+        return message
+
+
+def _parts_of(queue: Queue) -> Iterator[Part]:
+    yield QueuePart(queue.name, queue.config, queue.tags, queue.created_ms, queue.changed_ms, queue.totals)
+    for messages in _by_size(queue.messages.values()):
+        yield MessagesPart(messages)
+    for numbers in _by_count(queue.order.line(), CHUNK_NUMBERS):
+        yield LinePart(numbers)
+    for names in _by_count(queue.deduplication.remembered(), CHUNK_NAMES):
+        yield NamesPart(
+            [
+                (end_ms, None, key, number) if isinstance(key, str) else (end_ms, *key, number)
+                for end_ms, key, number in names
+            ]
+        )
+
+
+def _by_size(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    chunk: list[Message] = []
+    bytes_left = CHUNK_BYTES
+    for message in messages:
+        chunk.append(message)
+        bytes_left -= size_of(message) + MESSAGE_BYTES
+        if bytes_left < 0:
+            yield chunk
+            chunk, bytes_left = [], CHUNK_BYTES
+    if chunk:
+        yield chunk
+
+
+def _by_count(values: Iterable[_T], count: int) -> Iterator[list[_T]]:
+    remaining = iter(values)
+    while chunk := list(islice(remaining, count)):
+        yield chunk
+
+
+def _parts_in(chunks: Iterable[bytes]) -> Iterator[Part]:
+    for place, chunk in enumerate(chunks):
+        try:
+            yield _decode(chunk)
+        except msgspec.DecodeError as error:
+            raise _corrupt(f"chunk {place} cannot be read ({error})") from None
+
+
+def _share_times(messages: Iterable[Message]) -> None:
+    """Messages that were sent together share one number for their time, as they did before: 64 bytes less for each."""
+    sent_ms = entered_ms = 0
+    for message in messages:
+        if message.sent_ms == sent_ms:
+            message.sent_ms = sent_ms
+        else:
+            sent_ms = message.sent_ms
+        if message.entered_ms == sent_ms:
+            message.entered_ms = entered_ms = sent_ms
+        elif message.entered_ms == entered_ms:
+            message.entered_ms = entered_ms
+        else:
+            entered_ms = message.entered_ms
+
+
+def _corrupt(problem: str) -> CorruptSnapshot:
+    return CorruptSnapshot(f"the snapshot of the queues is damaged: {problem}; restore it from a copy")

@@ -1,0 +1,75 @@
+"""The numbers of a queue's messages in order, to find those above a given one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterable, Iterator, Sequence
+
+CHUNK = 512
+
+
+class SortedNumbers:
+    """Ascending numbers in chunks, so that one can be inserted anywhere without shifting all the others.
+
+    Nothing is removed: who looks says what is still there, and what is not is thrown out of the chunks looked at.
+
+    >>> numbers = SortedNumbers([3, 5])
+    >>> numbers.extend([8, 9])
+    >>> numbers.add(4)
+    >>> list(numbers.above(3, {3, 4, 9}))
+    [4, 9]
+    """
+
+    __slots__ = ("_chunks", "_firsts", "_size")
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        ascending = sorted(numbers)
+        self._chunks = [ascending[start : start + CHUNK] for start in range(0, len(ascending), CHUNK)]
+        self._firsts = [chunk[0] for chunk in self._chunks]
+        self._size = len(ascending)
+
+    def __len__(self) -> int:
+        """Those that are gone and not thrown out yet included."""
+        return self._size
+
+    def extend(self, numbers: Sequence[int]) -> None:
+        """Ascending numbers, all larger than any in here."""
+        if not numbers:
+            return
+        if not self._chunks or len(self._chunks[-1]) >= CHUNK:
+            self._chunks.append(list(numbers))
+            self._firsts.append(numbers[0])
+        else:
+            self._chunks[-1].extend(numbers)
+        self._size += len(numbers)
+
+    def add(self, number: int) -> None:
+        """Any number; one that is in here already stays."""
+        if not self._chunks or number > self._chunks[-1][-1]:
+            self.extend([number])
+            return
+        place = max(bisect_right(self._firsts, number) - 1, 0)
+        chunk = self._chunks[place]
+        position = bisect_left(chunk, number)
+        if position < len(chunk) and chunk[position] == number:
+            return
+        chunk.insert(position, number)
+        self._firsts[place] = chunk[0]
+        self._size += 1
+        if len(chunk) > 2 * CHUNK:
+            self._chunks[place : place + 1] = [chunk[:CHUNK], chunk[CHUNK:]]
+            self._firsts.insert(place + 1, chunk[CHUNK])
+
+    def above(self, number: int, there: Container[int]) -> Iterator[int]:
+        """Those above `number` that are still there, ascending."""
+        place = max(bisect_right(self._firsts, number) - 1, 0)
+        while place < len(self._chunks):
+            chunk = self._chunks[place]
+            left = [each for each in chunk if each in there]
+            self._size -= len(chunk) - len(left)
+            if not left:
+                del self._chunks[place], self._firsts[place]
+                continue
+            self._chunks[place], self._firsts[place] = left, left[0]
+            yield from left[bisect_right(left, number) :]
+            place += 1

@@ -1,0 +1,106 @@
+"""What a queue may be called, how it may be set, and how much one request may ask for."""
+
+from __future__ import annotations
+
+import re
+
+from lavant.broker.queues.config import (
+    BATCH_BYTES_MAX,
+    BATCH_ENTRIES_MAX,
+    DELAY_MS_MAX,
+    DEPTH_MAX,
+    LABEL_CHARACTERS_MAX,
+    LABELS_MAX,
+    MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_MIN,
+    NAME_CHARACTERS_MAX,
+    RECEIVES_MAX,
+    RETENTION_MS_MAX,
+    RETENTION_MS_MIN,
+    TAG_KEY_CHARACTERS_MAX,
+    TAG_VALUE_CHARACTERS_MAX,
+    TAGS_MAX,
+    VISIBILITY_MS_MAX,
+    WAIT_MS_MAX,
+    QueueConfig,
+)
+from lavant.core.errors import InvalidValue, LimitExceeded
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_ORDERS = ("out-of-order", "in-order")
+_RANGES = {
+    "visibility_ms": (0, VISIBILITY_MS_MAX),
+    "delay_ms": (0, DELAY_MS_MAX),
+    "retention_ms": (RETENTION_MS_MIN, RETENTION_MS_MAX),
+    "wait_ms": (0, WAIT_MS_MAX),
+    "message_bytes_max": (MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX),
+    "depth_max": (1, DEPTH_MAX),
+    "in_flight_max": (1, DEPTH_MAX),
+}
+
+
+def check_range(what: str, value: int, lowest: int, highest: int) -> None:
+    """
+    >>> check_range("count", 0, 1, 10)
+    Traceback (most recent call last):
+    lavant.core.errors.InvalidValue: count must be between 1 and 10, got 0
+    """
+    if not lowest <= value <= highest:
+        error = LimitExceeded if value > highest else InvalidValue
+        raise error(f"{what} must be between {lowest} and {highest}, got {value}")
+
+
+def check_name(name: str) -> None:
+    if len(name) > NAME_CHARACTERS_MAX:
+        raise LimitExceeded(
+            f"a queue's name has {len(name)} characters, at most {NAME_CHARACTERS_MAX} are allowed; "
+            f"shorten {name[:NAME_CHARACTERS_MAX]!r}…"
+        )
+    if _NAME.fullmatch(name) is None:
+        raise InvalidValue(f"a queue's name consists of letters, digits and any of _ - . (not {name!r})")
+
+
+def check_tags(tags: dict[str, str]) -> None:
+    if len(tags) > TAGS_MAX:
+        raise LimitExceeded(f"a queue has at most {TAGS_MAX} tags, got {len(tags)}; remove some")
+    for key, value in tags.items():
+        check_range(f"the length of tag {key[:40]!r}", len(key), 1, TAG_KEY_CHARACTERS_MAX)
+        check_range(f"the length of the value of tag {key[:40]!r}", len(value), 0, TAG_VALUE_CHARACTERS_MAX)
+
+
+def check_config(config: QueueConfig) -> None:
+    """All that can be said of it without knowing the other queues."""
+    if config.order not in _ORDERS:
+        raise InvalidValue(f"a queue's order must be {_ORDERS[0]} or {_ORDERS[1]}, got {config.order!r}")
+    for field, (lowest, highest) in _RANGES.items():
+        check_range(f"a queue's {field}", getattr(config, field), lowest, highest)
+    _check_dead_letters(config)
+    if config.order != "in-order" and (config.deduplicate_by_content or config.deduplicate_within_group):
+        raise InvalidValue("only in-order queues de-duplicate; set order to in-order, or leave deduplicate_… out")
+    characters = sum(len(key) + len(value) for key, value in config.labels.items())
+    check_range("the number of a queue's labels", len(config.labels), 0, LABELS_MAX)
+    check_range("the length of a queue's labels", characters, 0, LABEL_CHARACTERS_MAX)
+
+
+def check_batch(count: int, bytes_sent: int = 0) -> None:
+    """The entries of a batch, and what they hold."""
+    if count == 0:
+        raise InvalidValue("a batch has no entries; send at least one")
+    if count > BATCH_ENTRIES_MAX:
+        raise LimitExceeded(
+            f"a batch has {count} entries, at most {BATCH_ENTRIES_MAX} are allowed; send several batches"
+        )
+    if bytes_sent > BATCH_BYTES_MAX:
+        raise LimitExceeded(
+            f"a batch has {bytes_sent} bytes, at most {BATCH_BYTES_MAX} are allowed; send several batches"
+        )
+
+
+def _check_dead_letters(config: QueueConfig) -> None:
+    if (config.dead_letters is None) != (config.receives_max is None):
+        raise InvalidValue(
+            f"dead_letters and receives_max go together, got {config.dead_letters!r} and {config.receives_max}; "
+            "set both or none"
+        )
+    if config.receives_max is not None:
+        check_range("a queue's receives_max", config.receives_max, 1, RECEIVES_MAX)

@@ -1,0 +1,70 @@
+"""When which queue of a hub has something to do by itself."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from lavant.broker.queues.hidden import STALE_MIN
+from lavant.broker.queues.queue import Queue
+
+
+class Wakes:
+    """A heap of times, one for each queue that waits for something, each no later than the queue's own `next_ms`.
+
+    A queue's time is in its `wake_ms`; entries of other times are passed over, and thrown out when they are the most.
+    """
+
+    __slots__ = ("_heap", "_pushes", "_size_max")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Queue]] = []
+        self._pushes = 0
+        """Breaks ties."""
+        self._size_max = STALE_MIN
+
+    def schedule(self, queue: Queue) -> None:
+        """After every change of a queue."""
+        next_ms = queue.next_ms()
+        if next_ms is not None and (queue.wake_ms is None or next_ms < queue.wake_ms):
+            queue.wake_ms = next_ms
+            self._pushes += 1
+            heappush(self._heap, (next_ms, self._pushes, queue))
+            if len(self._heap) > self._size_max:
+                self._tidy()
+
+    def forget(self, queue: Queue) -> None:
+        """A queue that is deleted."""
+        queue.wake_ms = None
+
+    def next_ms(self) -> int | None:
+        """When the next queue has something to do."""
+        while self._heap:
+            wake_ms, _, queue = self._heap[0]
+            if queue.wake_ms == wake_ms == queue.next_ms():
+                return wake_ms
+            self._drop_first()
+        return None
+
+    def advance(self, now_ms: int) -> list[str]:
+        """Let all queues do what they do by themselves until now, and return which had something to do."""
+        advanced = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            wake_ms, _, queue = self._heap[0]
+            if queue.wake_ms == wake_ms:
+                queue.advance(now_ms)
+                advanced.append(queue.name)
+            self._drop_first()
+        return advanced
+
+    def _drop_first(self) -> None:
+        wake_ms, _, queue = heappop(self._heap)
+        if queue.wake_ms == wake_ms:
+            queue.wake_ms = None
+            self.schedule(queue)
+
+    def _tidy(self) -> None:
+        # By queue, because one can have two entries of the same time.
+        good = {id(entry[2]): entry for entry in self._heap if entry[2].wake_ms == entry[0]}
+        self._heap = list(good.values())
+        heapify(self._heap)
+        self._size_max = 2 * len(self._heap) + STALE_MIN

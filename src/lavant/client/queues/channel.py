@@ -1,0 +1,111 @@
+"""A connection for the blocking client: a plain socket, no thread, no event loop."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+
+from lavant.broker.queues.commands import Answer, Refused
+from lavant.broker.queues.wire import (
+    FAULT_NUMBER,
+    FRAME_BYTES_MAX,
+    GREETING_NUMBER,
+    HEADER,
+    PREFACE,
+    Hello,
+    decode_answer,
+    frame,
+)
+from lavant.client.queues.address import Address
+from lavant.client.queues.refusals import error_of
+from lavant.core.errors import ConnectionLost, MissingComponent
+
+READ_BYTES = 256 << 10
+_LENGTH_BYTES = 4
+
+
+class Channel:
+    """Frames over a socket. After any error it is of no use any more."""
+
+    def __init__(self, address: Address, token: bytes, timeout_s: float) -> None:
+        self._address = address
+        try:
+            self._socket = socket.create_connection(address, timeout_s)
+        except OSError as error:
+            raise MissingComponent(
+                f"no server answers at {address}: {error}; start one with `lavant serve --port {address.port}`"
+            ) from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._readable = select.poll()
+        self._readable.register(self._socket, select.POLLIN)
+        self._timeout_s = timeout_s
+        self._rest = b""
+        try:
+            self._greet(token)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def is_quiet(self) -> bool:
+        """Between requests, whether the server is silent, as it should be. If not, it has hung up."""
+        return not self._readable.poll(0)
+
+    def write(self, data: bytes | bytearray) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise self._broken(error) from None
+
+    def wait_up_to(self, seconds: float) -> None:
+        """How long the server may be silent from now on."""
+        if seconds != self._timeout_s:
+            self._socket.settimeout(seconds)
+            self._timeout_s = seconds
+
+    def read(self) -> tuple[int, Answer]:
+        """The next answer, and the number of its request."""
+        data = self._rest
+        while len(data) < HEADER.size:
+            data += self._some()
+        length, number = HEADER.unpack_from(data)
+        stop = _LENGTH_BYTES + length
+        if length > FRAME_BYTES_MAX:
+            raise ConnectionLost(f"{self._address} sent a frame of {length} bytes; is it a server of Lavant?")
+        if len(data) < stop:
+            data = self._fill(data, stop)
+        self._rest = data[stop:]
+        answer = decode_answer(memoryview(data)[HEADER.size : stop])
+        if number == FAULT_NUMBER and isinstance(answer, Refused):
+            raise error_of(answer)
+        return number, answer
+
+    def _fill(self, data: bytes, size: int) -> bytes:
+        parts, missing = [data], size - len(data)
+        while missing > 0:
+            parts.append(self._some())
+            missing -= len(parts[-1])
+        return b"".join(parts)
+
+    def _some(self) -> bytes:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except OSError as error:
+            raise self._broken(error) from None
+        if not data:
+            raise self._broken("it hung up")
+        return data
+
+    def _greet(self, token: bytes) -> None:
+        with contextlib.suppress(ConnectionLost):  # the server may have said why it hangs up: that is read first
+            self.write(PREFACE + frame(GREETING_NUMBER, Hello(token)))
+        answer = self.read()[1]
+        if isinstance(answer, Refused):
+            raise error_of(answer)
+
+    def _broken(self, reason: object) -> ConnectionLost:
+        said = f"it was silent for {self._timeout_s:g} s" if isinstance(reason, TimeoutError) else reason
+        return ConnectionLost(f"the connection to {self._address} broke: {said}; it may or may not have done its work")

@@ -1,0 +1,44 @@
+"""Files that hold secrets: the token of Lavant's own clients, and the keys of SQS clients."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+
+from lavant.core.errors import InvalidValue
+
+TOKEN_BYTES_MIN, TOKEN_BYTES_MAX = 16, 1024
+
+
+def read_token(path: Path) -> bytes:
+    """The content of a file without the space around it."""
+    try:
+        token = path.read_bytes().strip()
+    except OSError as error:
+        raise InvalidValue(f"cannot read the token file {path}: {error.strerror}") from None
+    if not TOKEN_BYTES_MIN <= len(token) <= TOKEN_BYTES_MAX:
+        raise InvalidValue(
+            f"the token in {path} has {len(token)} bytes, it must have {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX}; "
+            f"make one with `openssl rand -hex 32 > {path}`"
+        )
+    return token
+
+
+def read_credentials(path: Path) -> dict[str, str]:
+    """Secrets by access key, of all profiles in a file like `~/.aws/credentials`."""
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"), str(path))
+        found = {
+            section["aws_access_key_id"]: section["aws_secret_access_key"]
+            for section in (parser[name] for name in parser.sections())
+        }
+    except OSError as error:
+        raise InvalidValue(f"cannot read the credentials file {path}: {error.strerror}") from None
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise InvalidValue(f"{path} is not like ~/.aws/credentials: {error}") from None
+    except KeyError as error:
+        raise InvalidValue(f"a profile in {path} has no {error}; each needs both parts of its key") from None
+    if not found:
+        raise InvalidValue(f"{path} has no profile with a key; write [default], aws_access_key_id and its secret")
+    return found

@@ -1,0 +1,65 @@
+"""`lavant serve`: a server of durable queues."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lavant.core.errors import InvalidValue
+from lavant.core.ports import QUEUES_PORT
+
+if TYPE_CHECKING:
+    from lavant.service.process import Started
+
+
+def serve(
+    data: Annotated[Path | None, typer.Option(help="directory for the messages; made if it is not there")] = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="keep messages in memory only: a restart loses them")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free")] = QUEUES_PORT,
+    host: Annotated[str, typer.Option(help="address to listen at")] = "127.0.0.1",
+    acknowledge_early: Annotated[
+        bool,
+        typer.Option(
+            "--acknowledge-early",
+            help="answer acknowledgements before they are on disk: faster, and after "
+            "a crash some messages come once more",
+        ),
+    ] = False,
+    credentials_file: Annotated[
+        Path | None, typer.Option(help="keys that SQS clients must sign with, as in ~/.aws/credentials")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="secret that Lavant's own clients must show")] = None,
+) -> None:
+    """Serve durable queues: to Lavant's own clients and to those of Amazon SQS, on one port.
+
+    Stops in good order at SIGTERM or Ctrl-C. Whatever happens, messages that were accepted are there at the next start.
+    """
+    from lavant.console.cli.secrets import read_credentials, read_token  # noqa: PLC0415
+    from lavant.service.process import ServeSettings, run  # noqa: PLC0415
+
+    if (data is None) != memory:
+        raise InvalidValue("give --data DIR, to keep messages on disk, or --memory, to keep them in memory only")
+    logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
+    settings = ServeSettings(
+        port=port,
+        host=host,
+        data=data,
+        acknowledge_early=acknowledge_early,
+        credentials=None if credentials_file is None else read_credentials(credentials_file),
+        token=None if token_file is None else read_token(token_file),
+    )
+    run(settings, lambda started: print(_line(started, data), flush=True))
+
+
+def _line(started: Started, data: Path | None) -> str:
+    host = f"[{started.host}]" if ":" in started.host else started.host
+    place = "in memory only" if data is None else f"in {data}"
+    return (
+        f"listening at http://{host}:{started.port} and lavant://{host}:{started.port}; {place}: "
+        f"{started.queues:,} queues with {started.messages:,} messages"
+    )

@@ -1,0 +1,212 @@
+"""A connection that speaks the compact protocol.
+
+    new ──Hello──► open ──┬──► paused    its requests stay unread for a while (see `Pause`)
+     │              ▲     │      │
+     │              └─────┼──────┘
+     └────────────────────┴──► closed    it hung up, sent what is no request, or did not read for too long
+
+Answers of one turn of the event loop are collected and leave in one piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from lavant.broker.queues.commands import Answer, Done, Refused
+from lavant.broker.queues.wire import (
+    FAULT_NUMBER,
+    GREETING_NUMBER,
+    Frames,
+    append_frame,
+    decode_hello,
+    decode_request,
+    frame,
+)
+from lavant.core.errors import AccessDenied, InvalidValue, LavantError
+
+if TYPE_CHECKING:
+    from lavant.service.server import Service
+
+
+REQUESTS_A_TURN = 256
+
+
+class Pause(Enum):
+    """Why requests stay unread."""
+
+    OUTSTANDING = "too many requests have no answer yet"
+    UNREAD = "the client does not read its answers"
+    STAGED = "too much waits for the disk"
+    TURN = "others have their turn first"
+
+
+class CompactProtocol(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, service: Service, token: bytes | None) -> None:
+        self._service = service
+        self._limits = service.limits
+        self._token = token
+        self._frames = Frames(self._limits.frame_bytes_max)
+        self._buffer = bytearray()
+        self._outstanding = 0
+        self._is_greeted = False
+        self._is_closed = False
+        self._is_reading = True
+        self._pauses: set[Pause] = set()
+        self._backlog: Iterator[tuple[int, bytes]] | None = None
+        """Frames that came before the pause."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+
+    # ── called by the event loop ──────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.unread_bytes_high)
+        self._abort_after(self._limits.greeting_s_max)
+        self._service.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._abort_after(None)
+        self._leave()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_closed:
+            self._take(self._frames.feed(data))
+
+    def pause_writing(self) -> None:
+        self.pause(Pause.UNREAD)
+        self._abort_after(self._limits.unread_s_max)
+
+    def resume_writing(self) -> None:
+        self._abort_after(None)
+        self.resume(Pause.UNREAD)
+
+    # ── called by the service ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def reply(self, number: int, answer: Answer) -> None:
+        """An answer for the client; it leaves with the others of this turn."""
+        self._outstanding -= 1
+        if self._is_closed:
+            return
+        if not self._buffer:
+            self._service.has_answers(self)
+        append_frame(self._buffer, number, answer)
+        if len(self._buffer) > self._limits.unread_bytes_high:  # many large ones need not wait for the turn's end
+            self.flush()
+
+    def flush(self) -> None:
+        """The turn is over."""
+        if self._is_closed:
+            return
+        data, self._buffer = self._buffer, bytearray()
+        try:
+            self._transport.write(data)
+        except Exception:  # the others' answers are not to be lost with this one's
+            self._abort()
+        if self._pauses:
+            if self._transport.get_write_buffer_size() > self._limits.unread_bytes_max:
+                self._abort()
+            self._check_outstanding()
+
+    def pause(self, reason: Pause) -> None:
+        self._pauses.add(reason)
+        if self._is_reading and not self._is_closed:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def resume(self, reason: Pause) -> None:
+        self._pauses.discard(reason)
+        if self._pauses or self._is_reading or self._is_closed:
+            return
+        backlog, self._backlog = self._backlog, None
+        if backlog is not None:
+            self._take(backlog)
+        if not self._pauses and not self._is_closed:
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def pause_for_disk(self) -> None:
+        self.pause(Pause.STAGED)
+
+    def resume_for_disk(self) -> None:
+        self.resume(Pause.STAGED)
+
+    def close(self) -> None:
+        """Hang up when what was written has left."""
+        if not self._is_closed:
+            self._leave()
+            self._transport.close()
+            self._abort_after(self._limits.stop_s_max)
+
+    # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, frames: Iterator[tuple[int, bytes]]) -> None:
+        """Take in requests; those that come after a reason to pause are taken when it is over."""
+        left = REQUESTS_A_TURN
+        try:
+            for number, content in frames:
+                if not self._is_greeted:
+                    self._greet(number, content)
+                    continue
+                self._outstanding += 1
+                self._service.request(self, number, decode_request(content), content)
+                if self._outstanding > self._limits.outstanding_max:
+                    self._check_outstanding()
+                left -= 1
+                if left == 0:
+                    self.pause(Pause.TURN)
+                    self._service.loop.call_soon(self.resume, Pause.TURN)
+                if self._pauses:
+                    self._backlog = frames
+                    return
+        except (LavantError, msgspec.MsgspecError) as error:
+            self._hang_up(error, FAULT_NUMBER)
+
+    def _greet(self, number: int, content: bytes) -> None:
+        hello = decode_hello(content)
+        if number != GREETING_NUMBER:
+            raise InvalidValue(f"the first frame is a greeting with number {GREETING_NUMBER}, got number {number}")
+        if self._token is not None and not hmac.compare_digest(hello.token, self._token):
+            said = "another" if hello.token else "none"
+            return self._hang_up(AccessDenied(f"this server wants its token, and got {said}"), GREETING_NUMBER)
+        self._is_greeted = True
+        self._abort_after(None)
+        self._transport.write(frame(GREETING_NUMBER, Done()))
+        return None
+
+    def _check_outstanding(self) -> None:
+        """Receives that wait for a message do not count: they are bounded elsewhere, and must not block the others."""
+        if self._outstanding - self._service.waiting(self) > self._limits.outstanding_max:
+            self.pause(Pause.OUTSTANDING)
+        else:
+            self.resume(Pause.OUTSTANDING)
+
+    def _hang_up(self, error: Exception, number: int) -> None:
+        """Say why, and close."""
+        code = type(error).__name__ if isinstance(error, LavantError) else InvalidValue.__name__
+        reason = str(error) if isinstance(error, LavantError) else f"a frame holds no request: {error}"
+        self._transport.write(self._buffer + frame(number, Refused(code, reason)))
+        self.close()
+
+    def _leave(self) -> None:
+        """Nothing is read or answered any more, and no message is leased to this client."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._service.closed(self)
+
+    def _abort_after(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self._service.loop.call_later(seconds, self._abort)
+
+    def _abort(self) -> None:
+        self._leave()
+        self._transport.abort()

@@ -1,0 +1,195 @@
+"""`lavant serve` as a process: recovery, the port, signals, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import ipaddress
+import logging
+import resource
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from lavant.broker.queues.hub import Queues
+from lavant.broker.queues.limits import HubLimits
+from lavant.broker.queues.server import QueueServer
+from lavant.core.errors import InvalidValue, MissingComponent
+from lavant.service.clock import Clock
+from lavant.service.compact import CompactProtocol
+from lavant.service.http import HttpApplication, HttpProtocols
+from lavant.service.limits import LIMITS, ServiceLimits
+from lavant.service.metrics import Metrics, figures_of, queue_names
+from lavant.service.server import Service
+from lavant.service.sniffing import SniffingProtocol
+from lavant.service.sqs import SqsApp, SqsSettings
+from lavant.service.storage.replay import replay
+from lavant.service.storage.stores import Store, open_store
+
+BACKLOG = 1024
+GARBAGE_THRESHOLD = 50_000
+"""Messages are not looked at by the garbage collector; looking less often at the rest costs nothing."""
+
+_logger = logging.getLogger(__name__)
+
+
+class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server is told when it starts."""
+
+    port: int
+    """0 takes one that is free."""
+    host: str = "127.0.0.1"
+    data: Path | None = None
+    """Where messages are kept; without, in memory only."""
+    acknowledge_early: bool = False
+    credentials: Mapping[str, str] | None = None
+    """Of SQS clients: secrets by access key."""
+    token: bytes | None = None
+    """Of Lavant's own clients."""
+    limits: ServiceLimits = LIMITS
+
+    def __post_init__(self) -> None:
+        is_open = self.token is None or self.credentials is None
+        if is_open and not _is_loopback(self.host):
+            raise InvalidValue(
+                f"the server would listen at {self.host}, where other machines reach it, and not everybody would have "
+                "to prove who they are; give --token-file and --credentials-file, or stay with --host 127.0.0.1"
+            )
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server listens, and what it found when it started."""
+
+    host: str = ""
+    port: int = 0
+    queues: int
+    messages: int
+    records: int
+    """In the journal, since it began."""
+
+
+def run(settings: ServeSettings, on_started: Callable[[Started], None]) -> None:
+    """Serve until a signal says to stop. Raises the error that made it stop, if it was one."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve(settings, on_started))
+
+
+async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) -> None:
+    """Serve until SIGTERM or SIGINT, or until the disk fails; then that is raised."""
+    stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    _allow_many_files()
+    store = open_store(settings.data)
+    try:
+        queues = replay(store.recovered.chunks, store.recovered.records)
+        found = _found(queues, store)
+        service = _service(settings, queues, store, stopped)
+    except BaseException:
+        await store.close()
+        raise
+    http = HttpProtocols(_application(settings, queues, store, service), settings.limits.connections_max)
+    try:
+        listener = await _listen(settings, service, http)
+        _stop_at_signals(stopped)
+        host, port = listener.sockets[0].getsockname()[:2]
+        on_started(msgspec.structs.replace(found, host=host, port=port))
+        try:
+            await stopped
+        finally:
+            listener.close()
+    finally:
+        service.release()
+        await http.stop(settings.limits.stop_s_max)
+        await service.stop()
+
+
+def _service(settings: ServeSettings, queues: Queues, store: Store, stopped: asyncio.Future[None]) -> Service:
+    queues.limits = HubLimits()
+    _tame_garbage_collector()
+    server = QueueServer(queues, position=store.position, acknowledge_early=settings.acknowledge_early)
+
+    def fail(error: Exception) -> None:
+        if not stopped.done():
+            stopped.set_exception(error)
+
+    return Service(server, store, Clock(queues.now_ms), limits=settings.limits, on_failed=fail)
+
+
+async def _listen(settings: ServeSettings, service: Service, http: HttpProtocols) -> asyncio.Server:
+    limits = settings.limits
+
+    def compact() -> asyncio.Protocol:
+        return CompactProtocol(service, settings.token)
+
+    def protocol() -> asyncio.Protocol:
+        return SniffingProtocol(compact, http, limits.greeting_s_max)
+
+    try:
+        return await service.loop.create_server(protocol, settings.host, settings.port, backlog=BACKLOG)
+    except OSError as error:
+        raise MissingComponent(
+            f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}; choose another --port"
+        ) from None
+
+
+def _application(settings: ServeSettings, queues: Queues, store: Store, service: Service) -> HttpApplication:
+    return HttpApplication(
+        health=lambda: "the server has failed and stops" if service.has_failed else None,
+        metrics=Metrics(queues, store, service).text,
+        sqs=SqsApp(service.execute, SqsSettings(salt=store.identity), credentials=settings.credentials),
+    )
+
+
+def _found(queues: Queues, store: Store) -> Started:
+    held = [figures_of(queues, name) for name in queue_names(queues)]
+    messages = sum(figures.visible + figures.in_flight + figures.delayed for figures in held)
+    return Started(queues=len(held), messages=messages, records=store.position)
+
+
+def _stop_at_signals(stopped: asyncio.Future[None]) -> None:
+    """The first asks for an orderly end; the second ends the process at once, as it would without this."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        if not stopped.done():
+            stopped.set_result(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+
+def _tame_garbage_collector() -> None:
+    gc.collect()
+    gc.freeze()  # what was recovered is there to stay: it need not be looked at again and again
+    gc.set_threshold(GARBAGE_THRESHOLD)
+
+
+def _allow_many_files() -> None:
+    """As many connections as the system lets us have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _is_loopback(host: str) -> bool:
+    """
+    >>> [_is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "queues.example")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where there is one."""
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,202 @@
+"""A server of queues in an event loop: performs what the pure server says.
+
+    connections ──request──► QueueServer ──Record──► store ──committed──► QueueServer ──Reply──► connections
+
+In each turn of the loop, requests of all connections are taken in first. When the turn is over, the answers that may
+leave do so, one write for each connection, and what somebody waits for is committed, all together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from lavant.broker.queues.commands import Answer, Request
+from lavant.broker.queues.server import Effect, QueueServer, Record
+from lavant.service.clock import Clock
+from lavant.service.limits import LIMITS, ServiceLimits
+from lavant.service.storage.stores import Store
+
+
+class Client(Hashable, Protocol):
+    """Whoever asks."""
+
+    def reply(self, number: int, answer: Answer) -> None: ...
+
+
+class Connection(Client, Protocol):
+    """A client whose answers leave at the end of a turn, and whose requests can be left unread."""
+
+    def flush(self) -> None: ...
+
+    def pause_for_disk(self) -> None: ...
+
+    def resume_for_disk(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Call:
+    """A client of this process that asks once."""
+
+    def __init__(self, future: asyncio.Future[Answer]) -> None:
+        self._future = future
+
+    def reply(self, number: int, answer: Answer) -> None:
+        if not self._future.done():
+            self._future.set_result(answer)
+
+
+class Service:
+    """One server of queues. `on_failed` is told why it cannot go on; nothing is answered any more from then on."""
+
+    def __init__(
+        self,
+        server: QueueServer,
+        store: Store,
+        clock: Clock,
+        *,
+        limits: ServiceLimits = LIMITS,
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        self.limits = limits
+        self.loop = asyncio.get_running_loop()
+        self.connections: set[Connection] = set()
+        self.requests = 0
+        self._server = server
+        self._store = store
+        self._clock = clock
+        self._on_failed = on_failed
+        self._has_failed = False
+        self._answered: list[Connection] = []
+        self._is_turn_open = False
+        self._is_disk_behind = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        store.start(on_committed=self._committed, on_failed=self._fail)
+        self._perform(server.open(clock.now_ms()))
+
+    # ── called by connections ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def opened(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        if self._is_disk_behind:
+            connection.pause_for_disk()
+
+    def closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._server.gone(connection)
+
+    def has_answers(self, connection: Connection) -> None:
+        """It wants to be flushed when the turn is over."""
+        self._answered.append(connection)
+
+    def request(self, client: Client, number: int, request: Request, raw: bytes | None) -> None:
+        self.requests += 1
+        try:
+            self._perform(self._server.request(client, number, request, raw, self._clock.now_ms()))
+        except Exception as error:  # a mistake in the queues: what they hold may be half changed, and must not be used
+            self._fail(error)
+
+    def waiting(self, client: Client) -> int:
+        """How many receives of a client wait for a message."""
+        return self._server.waiting(client)
+
+    # ── called by applications of this process ────────────────────────────────────────────────────────────────────────
+
+    async def execute(self, request: Request) -> Answer:
+        """Ask, and wait for the answer. If this is cancelled, a receive that waits is forgotten."""
+        future: asyncio.Future[Answer] = self.loop.create_future()
+        call = _Call(future)
+        self.request(call, 0, request, None)
+        try:
+            return await future
+        finally:
+            self._server.gone(call)
+
+    # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def has_failed(self) -> bool:
+        return self._has_failed
+
+    @property
+    def waiting_total(self) -> int:
+        """How many receives wait for a message."""
+        return self._server.waiting_total
+
+    def release(self) -> None:
+        """Tell those who wait for a message that none came: the server is about to stop."""
+        self._perform(self._server.stop(self._clock.now_ms()))
+
+    async def stop(self) -> None:
+        """Commit everything, answer everybody, and hang up."""
+        await self._store.close()
+        self._end_turn()
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self.connections):
+            connection.close()
+
+    # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _perform(self, effects: list[Effect]) -> None:
+        if self._has_failed:
+            return
+        for effect in effects:
+            if isinstance(effect, Record):
+                position = self._store.stage(effect.data, hurry=False)
+                assert position == effect.position, "the journal and the queues count differently"
+            else:
+                effect.client.reply(effect.number, effect.answer)
+        if not self._is_turn_open:
+            self._is_turn_open = True
+            self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_turn_open = False
+        if self._answered:
+            answered, self._answered = self._answered, []
+            for connection in answered:
+                connection.flush()
+        if self._server.is_commit_awaited:
+            self._store.hurry()
+        self._server.is_full, self._server.is_exhausted = self._store.is_full, self._store.is_exhausted
+        if self._store.staged_bytes > self.limits.staged_bytes_max and not self._is_disk_behind:
+            self._is_disk_behind = True
+            for connection in self.connections:
+                connection.pause_for_disk()
+        self._set_timer()
+
+    def _committed(self, position: int) -> None:
+        try:
+            self._perform(self._server.committed(position, self._clock.now_ms()))
+        except Exception as error:
+            self._fail(error)
+        if self._is_disk_behind and self._store.staged_bytes <= self.limits.staged_bytes_max // 2:
+            self._is_disk_behind = False
+            for connection in self.connections:
+                connection.resume_for_disk()
+
+    def _set_timer(self) -> None:
+        """One timer, for whatever happens first; one that fires too early does no harm."""
+        wakeup_ms = self._server.wakeup_ms()
+        if wakeup_ms is None or (self._timer is not None and self._timer_ms <= wakeup_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = wakeup_ms
+        self._timer = self.loop.call_later(self._clock.seconds_until(wakeup_ms), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
+            self._perform(self._server.tick(self._clock.now_ms()))
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            self._on_failed(error)

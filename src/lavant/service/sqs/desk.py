@@ -1,0 +1,72 @@
+"""What every action works with: the hub behind it, names and handles; and the call that it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias, TypeVar
+
+from lavant.broker.queues.commands import Answer, Refused, Request
+from lavant.service.sqs.faults import refusal
+from lavant.service.sqs.seals import Seals
+from lavant.service.sqs.settings import SqsSettings
+
+Execute: TypeAlias = Callable[[Request], Awaitable[Answer]]
+"""A command goes in, its answer comes out. It is cancelled if the client of a receive that waits is gone."""
+
+_T = TypeVar("_T")
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class Desk:
+    """Lasts as long as the server."""
+
+    __slots__ = ("_arn_prefix", "changing", "execute", "seals", "settings")
+
+    def __init__(self, execute: Execute, settings: SqsSettings) -> None:
+        self.execute = execute
+        self.settings = settings
+        self.seals = Seals(settings.salt)
+        self.changing = asyncio.Lock()
+        """Held while a queue's settings or tags are read and written again, so that no change is lost between."""
+        self._arn_prefix = f"arn:aws:sqs:{settings.region}:{settings.account}:"
+
+    async def ask(self, request: Request, answer: type[_T]) -> _T:
+        """The hub's answer of the type that belongs to the request; a refusal is raised in the protocol's words."""
+        given = await self.execute(request)
+        if isinstance(given, answer):
+            return given
+        if isinstance(given, Refused):
+            raise refusal(given)
+        raise TypeError(f"{type(request).__name__} was answered by {type(given).__name__}, not {answer.__name__}")
+
+    def arn(self, queue: str) -> str:
+        return self._arn_prefix + queue
+
+
+class Call:
+    """One request: by which address the server was called, and how to notice that the caller is gone."""
+
+    __slots__ = ("_gone", "_url_prefix")
+
+    def __init__(self, url_prefix: str, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._url_prefix = url_prefix
+        self._gone = gone
+
+    def queue_url(self, queue: str) -> str:
+        return self._url_prefix + queue
+
+    async def unless_gone(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do something that may take long, but only as long as the caller is there."""
+        working, gone = asyncio.ensure_future(work), asyncio.ensure_future(self._gone())
+        try:
+            await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise ClientGone
+        finally:
+            working.cancel()
+            gone.cancel()

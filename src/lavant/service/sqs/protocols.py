@@ -1,0 +1,89 @@
+"""The two protocols: how an action and its request are found in an HTTP request, and how results and errors look.
+
+JSON     POST /  X-Amz-Target: AmazonSQS.SendMessage        JSON in, JSON out
+query    POST / or a queue's URL, a form                    a form in, XML out
+         GET  / or a queue's URL, ?Action=…                 the same (presigned URLs, mostly)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from lavant.service.sqs import xml
+from lavant.service.sqs.actions import ACTIONS, Action
+from lavant.service.sqs.decoding import decoding_error
+from lavant.service.sqs.faults import SqsError
+from lavant.service.sqs.http import HttpRequest
+from lavant.service.sqs.query import action_of, decode_form, parse_form
+
+_TARGET_PREFIX = "AmazonSQS."
+_encode_json = msgspec.json.Encoder().encode
+
+
+class WireProtocol(Protocol):
+    content_type: tuple[bytes, bytes]
+
+    def decode(self, http: HttpRequest) -> tuple[Action, Any]: ...
+
+    def encode_result(self, action: Action, result: msgspec.Struct | None, request_id: str) -> bytes: ...
+
+    def encode_error(self, error: SqsError, request_id: str) -> bytes: ...
+
+
+class JsonProtocol:
+    content_type = (b"content-type", b"application/x-amz-json-1.0")
+
+    def decode(self, http: HttpRequest) -> tuple[Action, Any]:
+        if http.method != "POST":
+            raise _wrong_method(http.method, "POST")
+        target = http.headers.get(b"x-amz-target", b"").decode("latin-1")
+        if not target:
+            raise SqsError("MissingAction", "The request must have a header X-Amz-Target that names the action.")
+        action = ACTIONS.get(target.removeprefix(_TARGET_PREFIX)) if target.startswith(_TARGET_PREFIX) else None
+        if action is None:
+            raise SqsError("InvalidAction", f"The action {target[:100]} is not valid for this endpoint.")
+        try:
+            return action, action.decode_json(http.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise decoding_error(error) from None
+
+    def encode_result(self, action: Action, result: msgspec.Struct | None, request_id: str) -> bytes:
+        return b"" if result is None else _encode_json(result)
+
+    def encode_error(self, error: SqsError, request_id: str) -> bytes:
+        return _encode_json({"__type": error.fault.type, "message": error.message})
+
+
+class QueryProtocol:
+    content_type = (b"content-type", b"text/xml")
+
+    def decode(self, http: HttpRequest) -> tuple[Action, Any]:
+        if http.method not in ("POST", "GET"):
+            raise _wrong_method(http.method, "POST or GET")
+        form = parse_form(http.query)
+        if http.body:
+            form |= parse_form(http.body)
+        action = action_of(form)
+        return action, decode_form(action, form, http.path)
+
+    def encode_result(self, action: Action, result: msgspec.Struct | None, request_id: str) -> bytes:
+        return xml.encode_result(action.name, result, request_id)
+
+    def encode_error(self, error: SqsError, request_id: str) -> bytes:
+        return xml.encode_error(error, request_id)
+
+
+JSON: WireProtocol = JsonProtocol()
+QUERY: WireProtocol = QueryProtocol()
+
+
+def protocol_of(headers: dict[bytes, bytes]) -> WireProtocol:
+    if b"x-amz-target" in headers or headers.get(b"content-type", b"").startswith(b"application/x-amz-json"):
+        return JSON
+    return QUERY
+
+
+def _wrong_method(method: str, allowed: str) -> SqsError:
+    return SqsError("MethodNotAllowed", f"The method {method[:20]} is not allowed here; use {allowed}.")

@@ -1,0 +1,47 @@
+"""Compaction as a process, of low priority.
+
+    python -m lavant.service.storage.compaction DIRECTORY UPTO
+
+writes a snapshot of the queues up to record UPTO beside the journal that a server has open, and prints its size in
+bytes. The process ends when its standard input does: with its server, however that ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from pathlib import Path
+from threading import Thread
+
+from lavant.broker.journal import JournalConfig, compact
+from lavant.core.errors import LavantError
+from lavant.service.storage.compactor import FAILED, STATUS_OF
+from lavant.service.storage.files import FileDisk
+from lavant.service.storage.replay import fold_queues
+
+_NICENESS = 19
+
+
+def main(directory: Path, upto: int) -> int:
+    os.nice(_NICENESS)
+    gc.disable()  # the queues grow to millions of objects without a cycle among them
+    Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        disk = FileDisk(directory, lock=False)
+        size_bytes = compact(disk, upto, fold_queues, JournalConfig(directory=str(directory)))
+    except LavantError as error:
+        print(error, file=sys.stderr)
+        return STATUS_OF.get(type(error), FAILED)
+    print(size_bytes)
+    return 0
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(FAILED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,125 @@
+"""Housekeeping: a spare segment is ready, a full disk is looked at again, and what is enough to fold is folded.
+
+Everything here is done beside the commits: in a thread, and compaction in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+
+from lavant.broker.journal import Disk, Journal, Upkeep, carry_out
+from lavant.core.errors import LavantError, StorageFailed, StorageFull
+
+RETRY_S = 1.0
+"""How often a full disk is asked for room."""
+COMPACTION_RETRY_S = 30.0
+"""How long after a compaction that failed the next is tried."""
+
+Compact: TypeAlias = Callable[[int], Awaitable[int]]
+"""Writes a snapshot up to a position and returns its size in bytes."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Housekeeper:
+    """Keeps one journal's files in order, in the running loop. `on_room` is told that there is a new spare segment."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        disk: Disk,
+        compact: Compact | None,
+        *,
+        on_room: Callable[[], None],
+        on_failed: Callable[[StorageFailed], None],
+        retry_s: float = RETRY_S,
+        compaction_retry_s: float = COMPACTION_RETRY_S,
+    ) -> None:
+        self._journal = journal
+        self._disk = disk
+        self._compact = compact
+        self._on_room = on_room
+        self._on_failed = on_failed
+        self._retry_s = retry_s
+        self._compaction_retry_s = compaction_retry_s
+        self._loop = asyncio.get_running_loop()
+        self._upkeep: asyncio.Task[None] | None = None
+        self._compaction: asyncio.Task[None] | None = None
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._may_compact = compact is not None
+        self._is_closed = False
+
+    def look(self) -> None:
+        """See what is to be done, and start it; to be called whenever a segment was begun."""
+        if self._is_closed:
+            return
+        upkeep = self._journal.upkeep()
+        if upkeep is not None:
+            self._upkeep = self._start(self._carry_out(upkeep))
+        if self._may_compact and self._journal.wants_compaction:
+            self._may_compact = False
+            self._compaction = self._start(self._fold())
+
+    async def close(self) -> None:
+        """End the compaction, if one runs; let the rest be done."""
+        self._is_closed = True
+        for timer in self._timers:
+            timer.cancel()
+        if self._compaction is not None:
+            self._compaction.cancel()
+        running = [task for task in (self._upkeep, self._compaction) if task is not None]
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _carry_out(self, upkeep: Upkeep) -> None:
+        was_full = self._journal.is_full
+        try:
+            await self._loop.run_in_executor(None, carry_out, self._disk, upkeep)
+        except StorageFull as error:
+            self._journal.refuse_upkeep(upkeep)
+            if not was_full and self._journal.is_full:
+                _logger.warning("nothing new is accepted until there is room: %s", error)
+            self._later(self._retry_s, self._retry)
+        except OSError as error:
+            self._on_failed(StorageFailed(f"the journal's files could not be changed: {error}; look after the disk"))
+            return
+        else:
+            self._journal.finish_upkeep(upkeep)
+            if was_full and not self._journal.is_full:
+                _logger.warning("there is room again")
+            self._on_room()
+        self.look()
+
+    async def _fold(self) -> None:
+        assert self._compact is not None
+        upto = self._journal.durable
+        try:
+            size_bytes = await self._compact(upto)
+        except (LavantError, OSError) as error:
+            _logger.warning("no snapshot was made, the next is tried in %g s: %s", self._compaction_retry_s, error)
+            self._later(self._compaction_retry_s, self._allow_compaction)
+            return
+        self._may_compact = True
+        self._journal.adopt(upto, size_bytes)
+        self.look()
+
+    def _retry(self) -> None:
+        self._journal.retry()
+        self.look()
+
+    def _allow_compaction(self) -> None:
+        self._may_compact = True
+        self.look()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._loop.create_task(work)
+
+    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+        def act() -> None:
+            self._timers.discard(timer)
+            action()
+
+        timer = self._loop.call_later(delay_s, act)
+        self._timers.add(timer)

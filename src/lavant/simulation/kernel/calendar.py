@@ -1,0 +1,96 @@
+"""What happens when: actions ordered by virtual time, then by priority, then by the order in which they were entered.
+
+Nothing else decides between two entries, so a run repeats. Time is integer microseconds from the start of the world:
+links and disks are quicker than a millisecond, and sums of integers do not depend on the order of adding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any, TypeAlias
+
+from lavant.core.errors import InvalidValue, LimitExceeded
+
+FIRST, NORMAL, LAST = 0, 1, 2
+"""Priorities within one instant: faults come first, checks come last."""
+
+ENTRIES_MAX = 2_000_000
+"""Something that enters more than it takes out runs away; this stops it while there is memory left."""
+
+Entry: TypeAlias = list[Any]
+"""[time_us, priority, number, action, arguments]; a list, because cancelling empties it in place."""
+
+_TIME, _ACTION, _ARGUMENTS = 0, 3, 4
+_CANCELLED_MIN = 64
+
+
+class Calendar:
+    """Actions in the order of (time, priority, number).
+
+    >>> calendar, seen = Calendar(), []
+    >>> for time_us, priority, name in [(7, NORMAL, "b"), (7, NORMAL, "c"), (9, FIRST, "d"), (7, FIRST, "a")]:
+    ...     entry = calendar.enter(time_us, seen.append, name, priority=priority)
+    >>> calendar.run(until_us=10, events_max=100), seen
+    (4, ['a', 'b', 'c', 'd'])
+    >>> calendar.now_us, calendar.events
+    (9, 4)
+    """
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.events = 0
+        """How many entries have happened."""
+        self._heap: list[Entry] = []
+        self._number = 0
+        self._cancelled = 0
+
+    def __len__(self) -> int:
+        """The entries to come."""
+        return len(self._heap) - self._cancelled
+
+    def enter(self, time_us: int, action: Callable[..., object], *arguments: object, priority: int = NORMAL) -> Entry:
+        """Call `action(*arguments)` at a time that is not past; the entry returned is for `cancel`."""
+        if time_us < self.now_us:
+            raise InvalidValue(f"an action was entered for {time_us} µs, but it is {self.now_us} µs already")
+        self._number += 1
+        entry = [time_us, priority, self._number, action, arguments]
+        heappush(self._heap, entry)
+        if len(self._heap) > ENTRIES_MAX:
+            raise LimitExceeded(
+                f"the calendar holds more than {ENTRIES_MAX} entries at {self.now_us} µs; "
+                "something enters actions faster than they happen"
+            )
+        return entry
+
+    def cancel(self, entry: Entry) -> None:
+        """An entry that has happened, or is cancelled already, may be cancelled too."""
+        if entry[_ACTION] is None:
+            return
+        entry[_ACTION], entry[_ARGUMENTS] = None, ()
+        self._cancelled += 1
+        if self._cancelled > _CANCELLED_MIN and 2 * self._cancelled > len(self._heap):
+            self._heap[:] = [kept for kept in self._heap if kept[_ACTION] is not None]
+            heapify(self._heap)
+            self._cancelled = 0
+
+    def run(self, *, until_us: int, events_max: int, after_each: Callable[[], object] | None = None) -> int:
+        """Let up to `events_max` entries happen that are due by `until_us`, and return how many there were."""
+        heap = self._heap
+        events = 0
+        try:
+            while events < events_max and heap and heap[0][_TIME] <= until_us:
+                entry = heappop(heap)
+                action = entry[_ACTION]
+                if action is None:
+                    self._cancelled -= 1
+                    continue
+                self.now_us = entry[_TIME]
+                entry[_ACTION] = None
+                events += 1
+                action(*entry[_ARGUMENTS])
+                if after_each is not None:
+                    after_each()
+        finally:
+            self.events += events
+        return events

@@ -1,0 +1,321 @@
+"""A host: runs one machine, with a disk and a clock of its own; it crashes, and starts again.
+
+               start()                         crash() or Halt
+    down ─────────────────► up (incarnation 1) ─────────────────► down ──── after a while ────► up (incarnation 2) …
+                            │  ▲
+         sync disk or pause ▼  │ done: effects go out, then what waited is handled
+                            busy
+
+A crash takes the machine, its timer, the packets on their way to it and, where it is a loss of power, what was not
+synced. What starts afterwards is made anew by `boot`, from the disk alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from lavant.core.errors import LavantError, LimitExceeded
+from lavant.simulation.kernel.calendar import FIRST, Entry
+from lavant.simulation.kernel.clock import Clock
+from lavant.simulation.kernel.disk import Crash, SimulatedDisk
+from lavant.simulation.kernel.distributions import Distribution
+from lavant.simulation.kernel.machine import (
+    Arrived,
+    Background,
+    Commit,
+    Due,
+    Effect,
+    Finished,
+    Halt,
+    Machine,
+    Note,
+    Send,
+    Stimulus,
+    WriteFailed,
+    Written,
+)
+from lavant.simulation.kernel.network import Network
+from lavant.simulation.kernel.stage import Stage
+from lavant.simulation.kernel.trace import shown
+
+WAITING_MAX = 100_000
+"""Stimuli that wait for a busy host."""
+TIMER_US_MAX = 1_000_000
+"""Like a real timer a host's measures a duration, so setting the clock does not move it; a host looks at its clock so
+often to notice."""
+
+
+class Host:
+    """Runs what `boot` makes. `note` takes the values of the machine's `Note` effects."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        network: Network,
+        name: str,
+        boot: Boot,
+        *,
+        disk: SimulatedDisk,
+        restart_us: Distribution,
+        is_steady: bool,
+        note: Callable[[Host, Any], None],
+    ) -> None:
+        self.name = name
+        self.disk = disk
+        self.clock = Clock()
+        self.machine: Machine | None = None
+        self.incarnation = 0
+        self._stage = stage
+        self._network = network
+        self._boot = boot
+        self._restart_us = restart_us
+        self._is_steady = is_steady
+        self._jumped_us_at_boot = 0
+        self._random = stage.randomness.stream(f"host/{name}")
+        self._note = note
+        self._timer: Entry | None = None
+        self._timer_us = 0
+        self._business: Entry | None = None
+        """While the host is busy: when it is done."""
+        self._pending: Sequence[Effect] = ()
+        """What it performs then."""
+        self._waiting: deque[Stimulus] = deque()
+        network.attach(name, self)
+
+    @property
+    def is_up(self) -> bool:
+        return self.machine is not None
+
+    @property
+    def now_ms(self) -> int:
+        """The time that its machine is told."""
+        return self.clock.now_ms(self._stage.calendar.now_us, without_us=self._unseen_us())
+
+    # ── up and down ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Boot, if it is down."""
+        if self.machine is not None:
+            return
+        self.incarnation += 1
+        self._jumped_us_at_boot = self.clock.jumped_us
+        self._stage.say(f"{self.name} boots {self.incarnation}")
+        try:
+            self.machine = self._boot(self)
+        except Crash as crash:
+            self.crash(power=crash.power)
+            return
+        self._be_busy(self.disk.take_elapsed_us(), ())
+
+    def crash(self, *, power: bool) -> None:
+        """Stop at once and start again after a while; without `power` only the process dies, and nothing written is
+        lost."""
+        self._stage.figures["power losses" if power else "kills"] += 1
+        self._stage.say(f"{self.name} {'loses power' if power else 'dies'}")
+        self._stop()
+        if power:
+            self.disk.lose_power()
+        else:
+            self.disk.take_elapsed_us()
+        restart_us = self._stage.now_us + self._restart_us.draw_us(self._random)
+        self._stage.calendar.enter(restart_us, self._restart, self.incarnation)
+
+    def pause(self, duration_us: int) -> None:
+        """Do nothing for a while, as a machine that is starved or stopped does; everything waits."""
+        if self.machine is None:
+            return
+        self._stage.say(f"{self.name} pauses {duration_us}")
+        if self._business is None:
+            self._be_busy(duration_us, ())
+        elif self._business[0] < self._stage.now_us + duration_us:  # what it was busy with is done then
+            self._be_busy(duration_us, self._pending)
+
+    def resume(self) -> None:
+        """Be done at once with whatever it is busy with."""
+        if self._business is not None:
+            self._be_busy(0, self._pending)
+
+    def _restart(self, incarnation: int) -> None:
+        if incarnation == self.incarnation:
+            self.start()
+
+    def _stop(self) -> None:
+        self.machine = None
+        self._waiting.clear()
+        for entry in (self._timer, self._business):
+            if entry is not None:
+                self._stage.calendar.cancel(entry)
+        self._timer = self._business = None
+
+    # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def receive(self, source: str, payload: Any) -> bool:
+        return self.stimulate(Arrived(source, payload))
+
+    def stimulate(self, stimulus: Stimulus) -> bool:
+        """Hand a stimulus to the machine, now or when it is no longer busy; false if the host is down."""
+        if self.machine is None:
+            return False
+        if self._business is not None:
+            self._wait(stimulus)
+        else:
+            self._handle(stimulus)
+        return True
+
+    def _wait(self, stimulus: Stimulus) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            raise LimitExceeded(
+                f"{WAITING_MAX} stimuli wait for host {self.name}, which is busy at {self._stage.now_us} µs; "
+                "offer it less, or make its disk faster"
+            )
+        self._waiting.append(stimulus)
+
+    def _handle(self, stimulus: Stimulus) -> None:
+        machine = self.machine
+        assert machine is not None
+        if self._stage.is_traced:
+            self._say_handled(stimulus)
+        try:
+            effects = machine.handle(stimulus, self.now_ms)
+        except Crash as crash:
+            self.crash(power=crash.power)
+            return
+        took_us = self.disk.take_elapsed_us()
+        if took_us:
+            self._be_busy(took_us, effects)
+        else:
+            self._perform(effects)
+            self._arm()
+
+    def _be_busy(self, duration_us: int, pending: Sequence[Effect]) -> None:
+        """From now on for so long, instead of what it was busy with before; then these effects go out."""
+        calendar = self._stage.calendar
+        if self._business is not None:
+            calendar.cancel(self._business)
+        self._pending = pending
+        self._business = calendar.enter(calendar.now_us + duration_us, self._be_done)
+
+    def _be_done(self) -> None:
+        self._business = None
+        self._perform(self._pending)
+        while self._waiting and self._business is None:
+            self._handle(self._waiting.popleft())
+        if self._business is None:
+            self._arm()
+
+    def _unseen_us(self) -> int:
+        """Jumps of the clock that a steady host takes no notice of: those since it booted."""
+        return self.clock.jumped_us - self._jumped_us_at_boot if self._is_steady else 0
+
+    def _is(self, incarnation: int) -> bool:
+        return self.machine is not None and incarnation == self.incarnation
+
+    # ── the timer ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _arm(self) -> None:
+        """Have the timer ring when the machine wants to be woken, or before."""
+        if self.machine is None:
+            return
+        wakeup_ms = self.machine.wakeup_ms()
+        if wakeup_ms is None:
+            return
+        now_us = self._stage.calendar.now_us
+        missing_us = self.clock.until_us(wakeup_ms, now_us, without_us=self._unseen_us())
+        at_us = now_us + min(missing_us, TIMER_US_MAX)
+        if self._timer is not None:
+            if self._timer_us <= at_us:
+                return
+            self._stage.calendar.cancel(self._timer)
+        self._timer_us = at_us
+        self._timer = self._stage.calendar.enter(at_us, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self.machine is None or self._business is not None:  # once it is not busy, it is armed again
+            return
+        wakeup_ms = self.machine.wakeup_ms()
+        if wakeup_ms is not None and wakeup_ms <= self.now_ms:
+            self._handle(Due())
+        else:
+            self._arm()
+
+    # ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._network.send(self.name, effect.to, effect.payload)
+            elif isinstance(effect, Commit):
+                self._commit(effect)
+            elif isinstance(effect, Background):
+                self._run_beside(effect)
+                if self.machine is None:  # it crashed with that
+                    return
+            elif isinstance(effect, Note):
+                self._stage.say(f"{self.name} notes {shown(effect.value)}")
+                self._note(self, effect.value)
+            else:
+                self._halt(effect)
+                return
+
+    def _halt(self, halt: Halt) -> None:
+        self._stage.figures["halts"] += 1
+        self._stage.say(f"{self.name} halts: {halt.reason}")
+        self.crash(power=False)
+
+    def _commit(self, commit: Commit) -> None:
+        calendar, disk = self._stage.calendar, self.disk
+        try:
+            number = disk.begin_write(commit.name, commit.position, commit.data)
+        except OSError as error:
+            # Not at once: a machine that tries again would never let time pass.
+            failed = WriteFailed(commit.tag, str(error))
+            calendar.enter(disk.commit_us(0), self._stimulate_if, self.incarnation, failed)
+            return
+        done_us = disk.commit_us(len(commit.data))
+        calendar.enter(done_us, self._sync, self.incarnation, commit, number)
+        strike = disk.struck()
+        if strike is not None:
+            crash_us = self._random.randint(calendar.now_us, done_us)
+            calendar.enter(crash_us, self._crash_if, self.incarnation, strike.power, priority=FIRST)
+
+    def _sync(self, incarnation: int, commit: Commit, number: int) -> None:
+        if not self._is(incarnation):
+            return
+        try:
+            self.disk.settle(commit.name, number)
+        except OSError as error:
+            self.stimulate(WriteFailed(commit.tag, str(error)))
+        else:
+            self.stimulate(Written(commit.tag))
+
+    def _run_beside(self, background: Background) -> None:
+        assert self.disk.take_elapsed_us() == 0, "what the machine itself did is accounted for"
+        try:
+            finished = Finished(background.tag, background.action())
+        except Crash as crash:
+            self.crash(power=crash.power)
+            return
+        except (LavantError, OSError) as error:
+            finished = Finished(background.tag, None, error)
+        done_us = self._stage.now_us + self.disk.take_elapsed_us()
+        self._stage.calendar.enter(done_us, self._stimulate_if, self.incarnation, finished)
+
+    def _stimulate_if(self, incarnation: int, stimulus: Stimulus) -> None:
+        if self._is(incarnation):
+            self.stimulate(stimulus)
+
+    def _crash_if(self, incarnation: int, power: bool) -> None:
+        if self._is(incarnation):
+            self.crash(power=power)
+
+    def _say_handled(self, stimulus: Stimulus) -> None:
+        if isinstance(stimulus, Arrived):
+            self._stage.say(f"{self.name} < {stimulus.source} {shown(stimulus.payload)}")
+        else:
+            self._stage.say(f"{self.name} {shown(stimulus)}")
+
+
+Boot: TypeAlias = Callable[[Host], Machine]

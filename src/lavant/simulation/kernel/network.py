@@ -1,0 +1,163 @@
+"""Links between hosts: each direction is one, with its delay, its losses and its stream of chance.
+
+A packet never overtakes another unless the link says so: `reordering` is the chance that a packet is held back while
+later ones pass. Packets are lost when their link is cut at their sending or at their arrival, and when their receiver
+has crashed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from lavant.core.errors import InvalidValue
+from lavant.simulation.kernel.distributions import Distribution, Exponential, require_probability
+from lavant.simulation.kernel.stage import Stage
+from lavant.simulation.kernel.trace import shown
+
+
+class LinkConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The defaults are about those of a data centre, without faults."""
+
+    delay_us: Distribution = Exponential(100, least_us=150)
+    loss: float = 0.0
+    duplication: float = 0.0
+    reordering: float = 0.0
+    held_back_us: Distribution = Exponential(20_000)
+    """What a packet that is held back, or comes once more, takes longer."""
+    outlives_crash: bool = False
+    """Whether a packet that is on its way when its receiver crashes reaches what starts there afterwards."""
+
+    def __post_init__(self) -> None:
+        for name in ("loss", "duplication", "reordering"):
+            require_probability(name, getattr(self, name))
+
+
+class Receiver(Protocol):
+    """A host, as the network sees it."""
+
+    incarnation: int
+
+    def receive(self, source: str, payload: Any, /) -> bool:
+        """Take a packet, if it is up."""
+        ...
+
+
+class Link:
+    """One direction between two hosts."""
+
+    def __init__(self, network: Network, source: str, destination: str, config: LinkConfig) -> None:
+        self.config = config
+        self.cuts = 0
+        """How many partitions lie across it."""
+        self._network = network
+        self._stage = network.stage
+        self._source = source
+        self._destination = destination
+        self._receiver = network.receiver(destination)
+        self._random = network.stage.randomness.stream(f"link/{source}/{destination}")
+        self._last_us = 0
+
+    def send(self, payload: Any) -> None:
+        stage, config, random = self._stage, self.config, self._random
+        stage.figures["packets sent"] += 1
+        if self.cuts:
+            self._drop("cut off", payload)
+            return
+        loss = config.loss + self._network.loss_extra
+        if loss and random.random() < loss:
+            self._drop("lost", payload)
+            return
+        arrival_us = stage.calendar.now_us + config.delay_us.draw_us(random) * self._network.slowness
+        if config.reordering and random.random() < config.reordering:
+            stage.figures["packets held back"] += 1
+            arrival_us += config.held_back_us.draw_us(random)
+        else:
+            arrival_us = self._last_us = max(arrival_us, self._last_us)
+        self._enter(arrival_us, payload)
+        if config.duplication and random.random() < config.duplication:
+            stage.figures["packets duplicated"] += 1
+            self._enter(arrival_us + config.held_back_us.draw_us(random), payload)
+
+    def _enter(self, arrival_us: int, payload: Any) -> None:
+        stage = self._stage
+        if stage.is_traced:
+            delay_us = arrival_us - stage.calendar.now_us
+            stage.say(f"{self._source} > {self._destination} {shown(payload)} +{delay_us}")
+        stage.calendar.enter(arrival_us, self._arrive, payload, self._receiver.incarnation)
+
+    def _arrive(self, payload: Any, incarnation: int) -> None:
+        receiver = self._receiver
+        if self.cuts:
+            self._drop("cut off", payload)
+        elif incarnation != receiver.incarnation and not self.config.outlives_crash:
+            self._drop("for the one before", payload)
+        elif not receiver.receive(self._source, payload):
+            self._drop("nobody there", payload)
+
+    def _drop(self, why: str, payload: Any) -> None:
+        self._stage.figures["packets dropped"] += 1
+        if self._stage.is_traced:
+            self._stage.say(f"{self._source} x {self._destination} {shown(payload)} {why}")
+
+
+class Network:
+    """All links. They come into being with their first packet; `configure` sets those between two hosts."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.config = LinkConfig()
+        """Of links that `configure` says nothing about; to be set before the first packet."""
+        self.loss_extra = 0.0
+        """A storm: this chance of a loss comes on top of each link's own."""
+        self.slowness = 1
+        """All delays are multiplied by it."""
+        self._receivers: dict[str, Receiver] = {}
+        self._configs: dict[tuple[str, str], LinkConfig] = {}
+        self._links: dict[tuple[str, str], Link] = {}
+
+    def attach(self, name: str, receiver: Receiver) -> None:
+        self._receivers[name] = receiver
+
+    def receiver(self, name: str) -> Receiver:
+        receiver = self._receivers.get(name)
+        if receiver is None:
+            raise InvalidValue(f"no host is called {name!r}; there are {', '.join(sorted(self._receivers))}")
+        return receiver
+
+    def configure(self, one: str, other: str, config: LinkConfig) -> None:
+        """Both directions between two hosts."""
+        for pair in ((one, other), (other, one)):
+            self._configs[pair] = config
+            if pair in self._links:
+                self._links[pair].config = config
+
+    def send(self, source: str, destination: str, payload: Any) -> None:
+        link = self._links.get((source, destination))
+        if link is None:
+            link = self.link(source, destination)
+        link.send(payload)
+
+    def link(self, source: str, destination: str) -> Link:
+        pair = (source, destination)
+        if pair not in self._links:
+            self._links[pair] = Link(self, source, destination, self._configs.get(pair, self.config))
+        return self._links[pair]
+
+    def cut(self, pairs: Iterable[tuple[str, str]]) -> Callable[[], None]:
+        """Cut links, each as (source, destination), and return what heals them; cuts may lie over each other."""
+        links = [self.link(source, destination) for source, destination in pairs]
+        for link in links:
+            link.cuts += 1
+
+        def heal() -> None:
+            for link in links:
+                link.cuts -= 1
+
+        return heal
+
+    def partition(self, one: Sequence[str], other: Sequence[str]) -> Callable[[], None]:
+        """Cut all links between two groups of hosts, both ways, and return what heals them."""
+        return self.cut([pair for a in one for b in other for pair in ((a, b), (b, a))])

@@ -1,0 +1,88 @@
+"""`lavant serve` as a real process on a free port, to be stopped, killed and started again."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from http.client import HTTPResponse
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+LAVANT = Path(sys.executable).parent / "lavant"
+WAIT_S_MAX = 60
+
+
+class Served:
+    """A server with its messages in a directory, or in memory without one."""
+
+    def __init__(self, data: Path | None, *options: str, port: int = 0) -> None:
+        self.data = data
+        place = ["--memory"] if data is None else ["--data", str(data)]
+        command = [str(LAVANT), "serve", "--port", str(port), *place, *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline().strip()
+        """What it printed when it was ready."""
+        found = re.search(r"lavant://(\S+):([0-9]+);", self.line)
+        if found is None:
+            self.process.wait(WAIT_S_MAX)
+            raise AssertionError(f"the server printed {self.line!r}, and {self.errors()!r}")
+        self.host, self.port = found[1], int(found[2])
+
+    @property
+    def url(self) -> str:
+        return f"lavant://{self.host}:{self.port}"
+
+    def http(self, path: str) -> HTTPResponse:
+        response = urllib.request.urlopen(f"http://{self.host}:{self.port}{path}", timeout=WAIT_S_MAX)
+        assert isinstance(response, HTTPResponse)
+        return response
+
+    def metric(self, name: str) -> float:
+        with self.http("/metrics") as response:
+            found = re.search(rf"^{re.escape(name)} ([0-9.]+)$", response.read().decode(), re.MULTILINE)
+        assert found is not None, name
+        return float(found[1])
+
+    def wait_for_metric(self, name: str, value: float) -> None:
+        deadline_s = time.monotonic() + WAIT_S_MAX
+        while (found := self.metric(name)) != value:
+            assert time.monotonic() < deadline_s, f"{name} is {found}, and not {value}"
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """As a crash does it."""
+        self.process.kill()
+        self.process.wait()
+        self._close()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """In good order; the exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(WAIT_S_MAX)
+        self._close()
+        return code
+
+    def errors(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        self._close()
+
+    def _close(self) -> None:
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()

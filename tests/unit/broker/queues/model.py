@@ -1,0 +1,502 @@
+"""What the hub must do, in the plainest way: lists, linear scans, and time that goes from one event to the next.
+
+Nothing is fast and nothing is kept twice. A message's state follows from its times and its lease; what comes first is
+found by looking at all. It answers like the hub, except that reasons are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from lavant.broker.queues import commands as c
+from lavant.broker.queues.config import DEDUPLICATION_MS, DELAY_MS_MAX, SECOND_MS, VISIBILITY_MS_MAX, QueueConfig
+from lavant.core.errors import (
+    InvalidValue,
+    LavantError,
+    LimitExceeded,
+    MoveRunning,
+    QueueExists,
+    TooManyInFlight,
+    UnknownMove,
+    UnknownQueue,
+)
+
+DEAD_LETTERS_MAX = 1000
+
+
+@dataclass
+class ModelMessage:
+    number: int
+    entry: c.Entry
+    name: str
+    sent_ms: int
+    entered_ms: int
+    hidden_until_ms: int | None
+    is_leased: bool = False
+    lease: int = 0
+    receive_count: int = 0
+    first_received_ms: int = 0
+    origin: str | None = None
+    place: int = 0
+    """In the line of an out-of-order queue; counts up each time that it becomes visible."""
+
+    @property
+    def is_visible(self) -> bool:
+        return self.hidden_until_ms is None
+
+    @property
+    def size(self) -> int:
+        return len(self.entry.body) + len(self.entry.attributes)
+
+    @property
+    def state(self) -> str:
+        return "visible" if self.is_visible else "in flight" if self.is_leased else "delayed"
+
+
+@dataclass
+class ModelQueue:
+    name: str
+    config: QueueConfig
+    tags: dict[str, str]
+    created_ms: int
+    changed_ms: int
+    messages: list[ModelMessage] = field(default_factory=list)
+    """In the order of their arrival."""
+    names: list[tuple[int, object, int]] = field(default_factory=list)
+    """When it was sent, the name, the number."""
+    totals: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ["sent", "received", "acknowledged", "expired", "returned", "dead_lettered", "deduplicated"], 0
+        )
+    )
+
+    @property
+    def is_in_order(self) -> bool:
+        return self.config.order == "in-order"
+
+    def find(self, number: int) -> ModelMessage | None:
+        return next((message for message in self.messages if message.number == number), None)
+
+    def in_flight(self) -> int:
+        return sum(message.is_leased for message in self.messages)
+
+    def expires_ms(self, message: ModelMessage) -> int:
+        over_ms = message.entered_ms + self.config.retention_ms
+        return over_ms if over_ms % SECOND_MS == 0 else over_ms - over_ms % SECOND_MS + SECOND_MS
+
+    def events_ms(self) -> list[int]:
+        """When something will happen by itself, even if nobody sees it."""
+        hidden = [message.hidden_until_ms for message in self.messages if message.hidden_until_ms is not None]
+        names = [sent_ms + DEDUPLICATION_MS for sent_ms, _, _ in self.names]
+        return hidden + [self.expires_ms(message) for message in self.messages] + names
+
+
+def refused(error: type[LavantError]) -> c.Refused:
+    return c.Refused(error.__name__, "")
+
+
+class Model:
+    """Answers what `Queues` must answer."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.queues: dict[str, ModelQueue] = {}
+        self.moves: list[c.MoveState] = []
+        self.number = self.lease = self.task = self.place = 0
+
+    def handle(self, request: c.Request, now_ms: int) -> c.Answer:
+        self.advance(now_ms)
+        handler: Callable[[Any], c.Answer] = getattr(self, "on_" + type(request).__name__.lower())
+        return handler(request)
+
+    # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def advance(self, now_ms: int) -> None:
+        while (event_ms := self.wakeup_ms()) is not None and event_ms <= now_ms:
+            self.now_ms = event_ms
+            for queue in self.queues.values():
+                self.expire(queue)
+                due = [message for message in queue.messages if message.hidden_until_ms == event_ms]
+                for message in sorted(due, key=lambda message: message.number):
+                    self.show(queue, message)
+        self.now_ms = max(self.now_ms, now_ms)
+
+    def wakeup_ms(self) -> int | None:
+        times = [queue.expires_ms(message) for queue in self.queues.values() for message in queue.messages]
+        for queue in self.queues.values():
+            times += [m.hidden_until_ms for m in queue.messages if m.hidden_until_ms is not None]
+        return min(times, default=None)
+
+    def expire(self, queue: ModelQueue) -> None:
+        kept = [message for message in queue.messages if queue.expires_ms(message) > self.now_ms]
+        queue.totals["expired"] += len(queue.messages) - len(kept)
+        queue.messages = kept
+
+    def show(self, queue: ModelQueue, message: ModelMessage) -> None:
+        queue.totals["returned"] += message.is_leased
+        message.hidden_until_ms = None
+        message.is_leased = False
+        self.place += 1
+        message.place = self.place
+
+    # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def queue(self, name: str) -> ModelQueue:
+        if name not in self.queues:
+            raise UnknownQueue(name)
+        return self.queues[name]
+
+    def on_open(self, request: c.Open) -> c.Answer:
+        if request.epoch <= self.lease >> 40:
+            raise InvalidValue("epoch")
+        self.lease = request.epoch << 40
+        return c.Done()
+
+    def on_createqueue(self, request: c.CreateQueue) -> c.Answer:
+        existing = self.queues.get(request.queue)
+        if existing is not None:
+            if existing.config == request.config:
+                return c.Created(is_new=False)
+            raise QueueExists(request.queue)
+        self.check_dead_letters(request.queue, request.config)
+        self.queues[request.queue] = ModelQueue(request.queue, request.config, request.tags, self.now_ms, self.now_ms)
+        return c.Created(is_new=True)
+
+    def check_dead_letters(self, name: str, config: QueueConfig) -> None:
+        if config.dead_letters is not None:
+            target = self.queues.get(config.dead_letters)
+            if target is None or target.config.order != config.order or target.name == name:
+                raise InvalidValue("dead letters")
+
+    def on_configurequeue(self, request: c.ConfigureQueue) -> c.Answer:
+        queue = self.queue(request.queue)
+        if queue.config.order != request.config.order:
+            raise InvalidValue("order")
+        if queue.config.dead_letters != request.config.dead_letters:
+            self.check_dead_letters(queue.name, request.config)
+        queue.config = request.config
+        queue.changed_ms = self.now_ms
+        self.expire(queue)
+        return c.Done()
+
+    def on_tagqueue(self, request: c.TagQueue) -> c.Answer:
+        self.queue(request.queue).tags = request.tags
+        return c.Done()
+
+    def on_deletequeue(self, request: c.DeleteQueue) -> c.Answer:
+        self.queue(request.queue)
+        del self.queues[request.queue]
+        self.moves = [move for move in self.moves if move.source != request.queue]
+        return c.Done()
+
+    def on_purgequeue(self, request: c.PurgeQueue) -> c.Answer:
+        self.queue(request.queue).messages = []
+        return c.Done()
+
+    # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_send(self, request: c.Send) -> c.Answer:
+        queue = self.queue(request.queue)
+        return c.Sent([self.send(queue, entry) for entry in request.entries])
+
+    def send(self, queue: ModelQueue, entry: c.Entry) -> c.SentEntry | c.Refused:
+        config, name = queue.config, entry.deduplication
+        if len(entry.body) + len(entry.attributes) > config.message_bytes_max:
+            return refused(LimitExceeded)
+        if queue.is_in_order:
+            if entry.delay_ms not in (None, config.delay_ms):
+                return refused(InvalidValue)
+            if not name and config.deduplicate_by_content:
+                name = sha256(entry.body).hexdigest()
+            key = (entry.group, name) if config.deduplicate_within_group else name
+            for sent_ms, other, number in queue.names:
+                if name and other == key and self.now_ms < sent_ms + DEDUPLICATION_MS:
+                    queue.totals["deduplicated"] += 1
+                    return c.SentEntry(number)
+        elif entry.group or name or (entry.delay_ms is not None and entry.delay_ms < 0):
+            return refused(InvalidValue)
+        elif entry.delay_ms is not None and entry.delay_ms > DELAY_MS_MAX:
+            return refused(LimitExceeded)
+        if len(queue.messages) >= config.depth_max:
+            return c.Refused("QueueFull", "")
+        self.number += 1
+        if queue.is_in_order and name:
+            queue.names.append((self.now_ms, key, self.number))
+        delay_ms = config.delay_ms if entry.delay_ms is None else entry.delay_ms
+        until_ms = self.now_ms + delay_ms if delay_ms else None
+        message = ModelMessage(self.number, entry, name, self.now_ms, self.now_ms, until_ms)
+        if message.is_visible:
+            self.place += 1
+            message.place = self.place
+        queue.messages.append(message)
+        queue.totals["sent"] += 1
+        return c.SentEntry(self.number)
+
+    # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def line(self, queue: ModelQueue, count: int) -> list[ModelMessage]:
+        """Those that are received next."""
+        if not queue.is_in_order:
+            visible = [message for message in queue.messages if message.is_visible]
+            return sorted(visible, key=lambda message: message.place)[:count]
+        chosen: list[ModelMessage] = []
+        for first in sorted(queue.messages, key=lambda message: message.number):
+            group = [message for message in queue.messages if message.entry.group == first.entry.group]
+            group.sort(key=lambda message: message.number)
+            if group[0] is first and not any(message.is_leased for message in group):
+                for message in group:
+                    if not message.is_visible:
+                        break
+                    chosen.append(message)
+        return chosen[:count]
+
+    def on_receive(self, request: c.Receive) -> c.Answer:
+        queue = self.queue(request.queue)
+        room = max(0, queue.config.in_flight_max - queue.in_flight())
+        if room == 0 and self.line(queue, 1):
+            raise TooManyInFlight(queue.name)
+        visibility_ms = queue.config.visibility_ms if request.visibility_ms is None else request.visibility_ms
+        leased: list[ModelMessage] = []
+        buried = 0
+        while len(leased) < min(request.count, room) and buried < DEAD_LETTERS_MAX:
+            line = self.line(queue, min(request.count, room) - len(leased))
+            dead = self.bury(queue, line)
+            buried += dead
+            for message in line:
+                if message in queue.messages:
+                    self.lease += 1
+                    message.lease = self.lease
+                    message.is_leased = True
+                    message.hidden_until_ms = self.now_ms + visibility_ms
+                    message.receive_count += 1
+                    if message.receive_count == 1:
+                        message.first_received_ms = self.now_ms
+                    leased.append(message)
+            if not dead:
+                break
+        queue.totals["received"] += len(leased)
+        deliveries = [self.delivery(message) for message in leased]
+        if visibility_ms == 0:
+            for message in leased:
+                self.show(queue, message)
+        return c.Received(deliveries)
+
+    def delivery(self, message: ModelMessage) -> c.Delivery:
+        return c.Delivery(
+            c.Receipt(message.number, message.lease),
+            message.entry.body,
+            message.entry.attributes,
+            message.sent_ms,
+            message.first_received_ms,
+            message.receive_count,
+            message.entry.group,
+            message.name,
+            message.origin,
+        )
+
+    def bury(self, queue: ModelQueue, line: list[ModelMessage]) -> int:
+        """Move dead letters: how many."""
+        target = self.queues.get(queue.config.dead_letters) if queue.config.dead_letters is not None else None
+        if target is None or target.config.order != queue.config.order:
+            return 0
+        assert queue.config.receives_max is not None
+        dead = [message for message in line if message.receive_count >= queue.config.receives_max]
+        dead = dead[: max(0, target.config.depth_max - len(target.messages))]
+        for message in dead:
+            self.transfer(message, queue, target, origin=queue.name)
+        queue.totals["dead_lettered"] += len(dead)
+        return len(dead)
+
+    def transfer(self, message: ModelMessage, source: ModelQueue, target: ModelQueue, *, origin: str | None) -> None:
+        self.place += 1
+        source.messages.remove(message)
+        target.messages.append(
+            ModelMessage(
+                message.number,
+                message.entry,
+                message.name,
+                message.sent_ms,
+                self.now_ms,
+                None,
+                lease=message.lease,
+                origin=origin,
+                place=self.place,
+            )
+        )
+
+    # ── settling ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_acknowledge(self, request: c.Acknowledge) -> c.Answer:
+        queue = self.queue(request.queue)
+        faults: dict[int, c.Refused] = {}
+        for place, receipt in enumerate(request.receipts):
+            message = queue.find(receipt.number)
+            if message is None:
+                continue
+            is_superseded = receipt.lease < message.lease
+            if is_superseded and (queue.is_in_order or message.is_leased):
+                faults[place] = c.Refused("StaleReceipt", "")
+            elif receipt.lease > self.lease:
+                faults[place] = refused(InvalidValue)
+            else:
+                queue.messages.remove(message)
+                queue.totals["acknowledged"] += 1
+        return c.Acknowledged(faults)
+
+    def on_changevisibility(self, request: c.ChangeVisibility) -> c.Answer:
+        queue = self.queue(request.queue)
+        faults: dict[int, c.Refused] = {}
+        for place, change in enumerate(request.changes):
+            message = queue.find(change.receipt.number)
+            if change.visibility_ms < 0:
+                faults[place] = refused(InvalidValue)
+            elif change.visibility_ms > VISIBILITY_MS_MAX:
+                faults[place] = c.Refused("LimitExceeded", "")
+            elif change.receipt.lease > self.lease:
+                faults[place] = refused(InvalidValue)
+            elif message is None or not message.is_leased:
+                faults[place] = c.Refused("NotInFlight", "")
+            elif message.lease != change.receipt.lease:
+                faults[place] = c.Refused("StaleReceipt", "")
+            elif change.visibility_ms == 0:
+                self.show(queue, message)
+            else:
+                message.hidden_until_ms = self.now_ms + change.visibility_ms
+        return c.VisibilityChanged(faults)
+
+    # ── moves ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_startmove(self, request: c.StartMove) -> c.Answer:
+        source = self.queue(request.source)
+        if request.destination is not None:
+            destination = self.queue(request.destination)
+            if destination is source or destination.config.order != source.config.order:
+                raise InvalidValue("destination")
+        if any(move.source == source.name and move.status == "running" for move in self.moves):
+            raise MoveRunning(source.name)
+        self.task += 1
+        total = sum(message.is_visible for message in source.messages)
+        kept = [move for move in self.moves if move.source == source.name][-9:]
+        self.moves = [move for move in self.moves if move.source != source.name or move in kept]
+        self.moves.append(
+            c.MoveState(
+                self.task,
+                source.name,
+                request.destination,
+                request.rate_per_s,
+                self.now_ms,
+                total=total,
+                moved=0,
+                status="running",
+                reason="",
+            )
+        )
+        return c.MoveStarted(self.task)
+
+    def move(self, task: int) -> int:
+        """Where it stands in the list."""
+        for place, move in enumerate(self.moves):
+            if move.task == task:
+                return place
+        raise UnknownMove(str(task))
+
+    def on_movesome(self, request: c.MoveSome) -> c.Answer:
+        place = self.move(request.task)
+        move = self.moves[place]
+        moved, status = move.moved, move.status
+        for _ in range(request.count):
+            if status != "running":
+                break
+            source = self.queues[move.source]
+            line = self.line(source, 1)
+            if moved == move.total or not line:
+                status = "completed"
+                break
+            name = line[0].origin if move.destination is None else move.destination
+            target = None if name is None else self.queues.get(name)
+            if (
+                target is None
+                or target.config.order != source.config.order
+                or len(target.messages) >= target.config.depth_max
+            ):
+                status = "failed"
+                break
+            self.transfer(line[0], source, target, origin=None)
+            moved += 1
+        if status == "running" and moved == move.total:
+            status = "completed"
+        self.moves[place] = self.state_of(move, moved, status)
+        return c.Moved(self.moves[place])
+
+    def state_of(self, move: c.MoveState, moved: int, status: str) -> c.MoveState:
+        return c.MoveState(
+            move.task,
+            move.source,
+            move.destination,
+            move.rate_per_s,
+            move.started_ms,
+            total=move.total,
+            moved=moved,
+            status=status,
+            reason="",
+        )
+
+    def on_cancelmove(self, request: c.CancelMove) -> c.Answer:
+        place = self.move(request.task)
+        if self.moves[place].status == "running":
+            self.moves[place] = self.state_of(self.moves[place], self.moves[place].moved, "cancelled")
+        return c.Moved(self.moves[place])
+
+    # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_describequeue(self, request: c.DescribeQueue) -> c.Answer:
+        queue = self.queue(request.queue)
+        states = [message.state for message in queue.messages]
+        figures = c.QueueFigures(
+            visible=states.count("visible"),
+            in_flight=states.count("in flight"),
+            delayed=states.count("delayed"),
+            bytes=sum(message.size for message in queue.messages),
+            oldest_sent_ms=min((message.entered_ms for message in queue.messages), default=None),
+            **queue.totals,
+        )
+        return c.Described(queue.config, queue.tags, queue.created_ms, queue.changed_ms, figures)
+
+    def on_listqueues(self, request: c.ListQueues) -> c.Answer:
+        names = [name for name in sorted(self.queues) if name.startswith(request.prefix) and name > request.after]
+        return c.Listed(names[: request.count])
+
+    def on_listsources(self, request: c.ListSources) -> c.Answer:
+        target = self.queue(request.queue).name
+        return c.Listed([name for name in sorted(self.queues) if self.queues[name].config.dead_letters == target])
+
+    def on_peek(self, request: c.Peek) -> c.Answer:
+        messages = sorted(self.queue(request.queue).messages, key=lambda message: message.number)
+        return c.Peeked(
+            [
+                c.PeekedMessage(
+                    message.number,
+                    message.state,
+                    0 if message.hidden_until_ms is None else message.hidden_until_ms,
+                    message.entry.body,
+                    message.entry.attributes,
+                    message.sent_ms,
+                    message.receive_count,
+                    message.entry.group,
+                    message.origin,
+                )
+                for message in messages
+                if message.number > request.after
+            ][: request.count]
+        )
+
+    def on_listmoves(self, request: c.ListMoves) -> c.Answer:
+        source = self.queue(request.source).name
+        return c.Moves([move for move in reversed(self.moves) if move.source == source])
+
+    def visible(self, name: str) -> bool:
+        queue = self.queue(name)
+        return queue.in_flight() < queue.config.in_flight_max and bool(self.line(queue, 1))

@@ -1,0 +1,91 @@
+"""De-duplication: a message that is sent again within five minutes is taken for the first."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.broker.queues.hubs import MINUTE_MS, Q, bodies, hub_with
+
+from lavant.broker.queues import HubLimits
+from lavant.broker.queues.commands import DescribeQueue, Entry, PurgeQueue
+from lavant.broker.queues.config import DEDUPLICATION_MS
+from lavant.broker.queues.deduplication import name_of_content
+from lavant.core.errors import LimitExceeded
+
+
+def named(name: str, group: str = "", body: bytes = b"") -> Entry:
+    return Entry(body, group=group, deduplication=name)
+
+
+def test_a_second_message_of_the_same_name_is_answered_with_the_number_of_the_first() -> None:
+    hub = hub_with(order="in-order")
+    assert hub.try_to_send(named("m"), named("n"), named("m"), named("m", "other group")) == [1, 2, 1, 1]
+    assert hub.try_to_send(named("m")) == [1]
+    assert hub.states() == (2, 0, 0)
+    assert (hub.figures().sent, hub.figures().deduplicated) == (2, 3)
+
+
+def test_a_name_is_remembered_for_five_minutes_from_the_first_sending() -> None:
+    hub = hub_with(order="in-order")
+    hub.try_to_send(named("m"), now_ms=0)
+    assert hub.try_to_send(named("m"), now_ms=DEDUPLICATION_MS - 1) == [1]
+    assert hub.try_to_send(named("m"), now_ms=DEDUPLICATION_MS) == [2]
+    assert hub.try_to_send(named("m"), now_ms=DEDUPLICATION_MS + 1) == [2]
+
+
+def test_a_name_is_remembered_when_its_message_is_gone() -> None:
+    hub = hub_with(order="in-order", retention_ms=MINUTE_MS)
+    hub.try_to_send(named("m"), named("n"))
+    hub.acknowledge(hub.receive()[0].receipt)
+    hub.handle(PurgeQueue(Q), 0)
+    assert hub.try_to_send(named("m"), named("n"), now_ms=2 * MINUTE_MS) == [1, 2]
+
+
+def test_a_refused_message_is_not_remembered() -> None:
+    hub = hub_with(order="in-order", depth_max=1)
+    assert hub.try_to_send(named("m"), named("n"), named("m")) == [1, "QueueFull", 1]
+    hub.acknowledge(hub.receive()[0].receipt)
+    assert hub.try_to_send(named("n")) == [2]
+
+
+def test_messages_without_a_name_are_never_duplicates() -> None:
+    hub = hub_with(order="in-order")
+    assert hub.send(b"same", b"same") == [1, 2]
+
+
+def test_content_can_stand_for_a_name() -> None:
+    hub = hub_with(order="in-order", deduplicate_by_content=True)
+    assert hub.try_to_send(Entry(b"same"), Entry(b"same", b"attributes"), Entry(b"other")) == [1, 1, 2]
+    assert hub.try_to_send(named("m", body=b"same"), named("m", body=b"third")) == [3, 3]
+    (delivery,) = hub.receive()
+    assert delivery.deduplication == name_of_content(b"same")
+    assert name_of_content(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def test_each_group_can_have_names_of_its_own() -> None:
+    hub = hub_with(order="in-order", deduplicate_within_group=True)
+    assert hub.try_to_send(named("m", "a"), named("m", "b"), named("m", "a")) == [1, 2, 1]
+
+
+def test_out_of_order_queues_do_not_look_for_duplicates() -> None:
+    hub = hub_with()
+    hub.send(b"same", b"same")
+    assert bodies(hub.receive(2)) == [b"same", b"same"]
+
+
+def test_only_so_many_names_are_remembered() -> None:
+    hub = hub_with(order="in-order")
+    hub.limits = HubLimits(deduplication_names_max=2)
+    hub.try_to_send(named("m"), named("n"), now_ms=0)
+    with pytest.raises(LimitExceeded, match="remembers 2 names"):
+        hub.try_to_send(named("o"))
+    assert hub.try_to_send(named("o"), now_ms=DEDUPLICATION_MS) == [3]
+
+
+def test_names_that_are_over_take_no_room_after_a_look_at_the_queue() -> None:
+    hub = hub_with(order="in-order")
+    for n in range(100):
+        hub.try_to_send(named(str(n)), now_ms=n)
+    names = hub._directory[Q].deduplication
+    assert len(names) == 100
+    hub.handle(DescribeQueue(Q), DEDUPLICATION_MS + 49)
+    assert len(names) == 50

@@ -1,0 +1,145 @@
+"""Calls: what is asked, how answers are read, and what may be asked twice."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+
+from lavant.broker.queues.commands import (
+    Acknowledge,
+    Acknowledged,
+    Delivery,
+    Done,
+    Entry,
+    Receipt,
+    Receive,
+    Received,
+    Refused,
+    Send,
+    Sent,
+    SentEntry,
+    VisibilityChanged,
+)
+from lavant.client.queues import Queue, QueueClient, calls
+from lavant.client.queues.asynchronous import AsyncQueue, AsyncQueueClient
+from lavant.client.queues.calls import NEW_QUEUE, Call
+from lavant.client.queues.refusals import error_of
+from lavant.client.queues.retrying import NO_RETRIES, Retries
+from lavant.core.errors import (
+    InvalidValue,
+    LavantError,
+    LimitExceeded,
+    PartlyRefused,
+    StaleReceipt,
+    StorageFull,
+    UnknownQueue,
+)
+
+DELIVERY = Delivery(Receipt(7, 9), b"body", b"", 0, 0, 1, "", "", None)
+
+
+def test_messages_can_be_given_as_bytes_or_as_entries() -> None:
+    call = calls.send_many("q", [b"one", Entry(b"two", group="g")])
+    assert call.request == Send("q", [Entry(b"one"), Entry(b"two", group="g")])
+    assert call.read(Sent([SentEntry(4), SentEntry(5)])) == [4, 5]
+
+
+def test_messages_are_acknowledged_by_themselves_or_by_their_receipts() -> None:
+    assert calls.acknowledge("q", [DELIVERY, Receipt(8, 1)]).request == Acknowledge("q", [Receipt(7, 9), Receipt(8, 1)])
+
+
+@pytest.mark.parametrize("kind", [InvalidValue, LimitExceeded, UnknownQueue, StorageFull, StaleReceipt])
+def test_a_refusal_is_raised_as_the_error_it_names(kind: type[LavantError]) -> None:
+    with pytest.raises(kind, match="what was wrong") as raised:
+        calls.receive("q", 1, None, None).read(Refused(kind.__name__, "what was wrong"))
+    assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("code", ["NoSuchError", "FilterSyntaxError", "_point_at", "annotations", ""])
+def test_a_refusal_that_names_no_error_of_ours_is_told_nevertheless(code: str) -> None:
+    error = error_of(Refused(code, "what was wrong"))
+    assert (type(error), str(error)) == (LavantError, f"{code}: what was wrong")
+
+
+def test_one_message_that_is_refused_raises_its_own_error() -> None:
+    with pytest.raises(LimitExceeded, match="too large"):
+        calls.send("q", Entry(b"")).read(Sent([Refused("LimitExceeded", "too large")]))
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (calls.send_many("q", [b"1", b"2", b"3"]), Sent([Refused("QueueFull", "a"), SentEntry(1), Refused("X", "b")])),
+        (
+            calls.acknowledge("q", [DELIVERY]),
+            Acknowledged({2: Refused("X", "b"), 0: Refused("QueueFull", "a")}),
+        ),
+        (
+            calls.change_visibility("q", [DELIVERY], 0),
+            VisibilityChanged({0: Refused("QueueFull", "a"), 2: Refused("X", "b")}),
+        ),
+    ],
+)
+def test_a_batch_says_which_of_its_entries_were_refused(call: Call[Any], answer: Any) -> None:
+    with pytest.raises(PartlyRefused, match=r"entry 0 of the batch was refused: a \(and 1 more") as raised:
+        call.read(answer)
+    assert list(raised.value.refused) == [0, 2]
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_an_answer_of_another_kind_is_a_mistake_of_the_server() -> None:
+    with pytest.raises(AssertionError, match="answered Done where Received belongs"):
+        calls.receive("q", 1, None, None).read(Done())
+
+
+def test_only_what_does_no_harm_twice_is_repeated() -> None:
+    harmless: list[Call[Any]] = [
+        calls.receive("q", 1, None, None),
+        calls.acknowledge("q", [DELIVERY]),
+        calls.change_visibility("q", [DELIVERY], 0),
+        calls.describe("q"),
+        calls.create("q", NEW_QUEUE, {}),
+        calls.peek("q", 1, 0),
+        calls.list_queues("", "", 10),
+    ]
+    harmful: list[Call[Any]] = [
+        calls.send("q", Entry(b"")),
+        calls.send_many("q", [b""]),
+        calls.purge("q"),
+        calls.delete("q"),
+        calls.redrive("q", None, None),
+    ]
+    assert all(call.is_repeatable for call in harmless)
+    assert not any(call.is_repeatable for call in harmful)
+
+
+def test_how_long_a_receive_may_take_is_known() -> None:
+    assert calls.receive("q", 1, None, 700).wait_ms == 700
+    assert calls.receive("q", 1, None, None).wait_ms == 20_000, "the queue's own, which may be up to this"
+    assert calls.describe("q").wait_ms == 0
+    assert calls.receive("q", 1, None, 0).request == Receive("q", 1, None, 0)
+    assert calls.receive("q", 1, None, 0).read(Received([DELIVERY])) == [DELIVERY]
+
+
+@pytest.mark.parametrize(("blocking", "waiting"), [(Queue, AsyncQueue), (QueueClient, AsyncQueueClient)])
+def test_both_clients_have_the_same_methods(blocking: type, waiting: type) -> None:
+    def signatures(kind: type) -> dict[str, list[str]]:
+        return {
+            name: [str(parameter) for parameter in inspect.signature(method).parameters.values()]
+            for name, method in inspect.getmembers(kind, callable)
+            if not name.startswith("_")
+        }
+
+    only_blocking = {"pipeline"}
+    ours = {name: signature for name, signature in signatures(blocking).items() if name not in only_blocking}
+    assert ours == signatures(waiting)
+
+
+def test_pauses_double_up_to_a_bound() -> None:
+    pauses_s = list(Retries(count=8, first_s=0.1, longest_s=1.0).pauses_s())
+    for pause_s, longest_s in zip(pauses_s, (0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0), strict=True):
+        assert longest_s / 2 <= pause_s <= longest_s
+    assert list(NO_RETRIES.pauses_s()) == []

@@ -1,0 +1,366 @@
+"""A connection of the compact protocol: greeting, pipelining, bounds in both directions, and clients that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import msgspec
+from tests.unit.service.wiring import FakeClient, Wiring, in_loop, turn
+
+from lavant.broker.queues.commands import (
+    Created,
+    CreateQueue,
+    Done,
+    Entry,
+    Peek,
+    Receive,
+    Received,
+    Refused,
+    Send,
+    Sent,
+)
+from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.wire import FAULT_NUMBER, Hello, frame
+from lavant.core.errors import StorageFailed
+from lavant.service.limits import LIMITS
+
+
+def refused(answer: object) -> str:
+    assert isinstance(answer, Refused), answer
+    return answer.code
+
+
+# ── greeting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_loop
+async def test_a_greeting_is_answered_and_requests_may_follow_at_once() -> None:
+    wiring = Wiring()
+    client = FakeClient(wiring.service)
+    client.protocol.data_received(bytes(frame(0, Hello()) + frame(1, CreateQueue("q", QueueConfig()))))
+    await turn()
+    wiring.store.commit()
+    await turn()
+    assert client.answers() == {0: Done(), 1: Created(is_new=True)}
+
+
+@in_loop
+async def test_the_right_token_opens_and_others_do_not() -> None:
+    wiring = Wiring()
+    assert FakeClient(wiring.service, b"secret").greet(b"secret").answers() == {0: Done()}
+    for token in (b"", b"secre", b"secret1", b"Secret"):
+        client = FakeClient(wiring.service, b"secret").greet(token)
+        assert refused(client.answers()[0]) == "AccessDenied"
+        assert client.transport.is_closed
+        client.ask((1, CreateQueue("q", QueueConfig())))
+        await turn()
+    assert list(wiring.service.connections) != []
+    assert wiring.store.position == 1, "only the server's own record"
+
+
+@in_loop
+async def test_nothing_is_done_before_the_greeting() -> None:
+    wiring = Wiring()
+    client = FakeClient(wiring.service)
+    client.ask((0, CreateQueue("q", QueueConfig())))
+    assert refused(client.answers()[FAULT_NUMBER]) == "InvalidValue"
+    assert client.transport.is_closed
+    assert wiring.store.position == 1
+
+
+@in_loop
+async def test_a_greeting_has_the_number_of_greetings() -> None:
+    client = FakeClient(Wiring().service)
+    client.protocol.data_received(bytes(frame(5, Hello())))
+    assert refused(client.answers()[FAULT_NUMBER]) == "InvalidValue"
+
+
+@in_loop
+async def test_who_says_nothing_is_disconnected() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, greeting_s_max=0.01))
+    silent, greeted = FakeClient(wiring.service), FakeClient(wiring.service).greet()
+    while not silent.transport.is_aborted:
+        await asyncio.sleep(0.005)
+    assert not greeted.transport.is_aborted
+    assert list(wiring.service.connections) == [greeted.protocol]
+
+
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_loop
+async def test_requests_of_one_turn_are_answered_in_one_piece() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.answers()
+    client.ask(*((number, Send("q", [Entry(b"%d" % number)])) for number in range(1, 9)))
+    await turn()
+    assert client.answers() == {}
+    assert wiring.store.is_hurried
+    wiring.store.commit()
+    await turn()
+    assert len(client.transport.writes) == 2, "the greeting, and all answers together"
+    assert set(client.answers()) == set(range(1, 9))
+
+
+@in_loop
+async def test_what_nobody_waits_for_is_not_hurried() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.ask((1, Send("q", [Entry(b"one")])))
+    await turn()
+    wiring.store.commit()
+    client.ask((2, Receive("q")))
+    await turn()
+    answer = client.answers()[2]
+    assert isinstance(answer, Received)
+    assert len(answer.deliveries) == 1
+    assert wiring.store.staged_bytes > 0
+    assert not wiring.store.is_hurried
+
+
+@in_loop
+async def test_answers_come_in_any_order() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.answers()
+    client.ask((1, Receive("q", wait_ms=20_000)), (2, Receive("q", wait_ms=0)))
+    await turn()
+    assert client.answers() == {2: Received([])}
+    client.ask((3, Send("q", [Entry(b"one")])))
+    await turn()
+    wiring.store.commit()
+    await turn()
+    assert set(client.answers()) == {1, 3}
+
+
+# ── clients that misbehave ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_loop
+async def test_what_is_no_request_is_told_and_ends_the_connection() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    for content in (b"\xc1", b"\x91\xa4nope", b"\x93\xa4send\xa1q\x01", bytes(frame(0, Refused("a", "b"))[8:])):
+        client = FakeClient(wiring.service).greet()
+        client.ask((1, Receive("q", wait_ms=20_000)))
+        assert wiring.service.waiting_total == 1
+        client.protocol.data_received(struct.pack(">II", len(content) + 4, 7) + content)
+        assert refused(client.answers()[FAULT_NUMBER]) == "InvalidValue"
+        assert client.transport.is_closed
+        assert wiring.service.waiting_total == 0, "nothing is leased to it any more"
+        client.ask((2, Send("q", [Entry(b"late")])))
+        await turn()
+        assert client.answers() == {}
+    assert wiring.failures == []
+
+
+@in_loop
+async def test_answers_that_were_due_leave_before_the_fault() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.protocol.data_received(bytes(frame(1, Receive("q", wait_ms=0))) + struct.pack(">II", 0, 0))
+    assert set(client.answers()) == {0, 1, FAULT_NUMBER}
+
+
+@in_loop
+async def test_an_oversized_frame_is_refused_by_its_header() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, frame_bytes_max=1000))
+    client = FakeClient(wiring.service).greet()
+    client.protocol.data_received(struct.pack(">II", 1001, 7))
+    assert refused(client.answers()[FAULT_NUMBER]) == "LimitExceeded"
+    assert client.transport.is_closed
+
+
+@in_loop
+async def test_a_closed_connection_that_nobody_reads_is_cut_in_the_end() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, stop_s_max=0.01))
+    client = FakeClient(wiring.service).greet()
+    client.protocol.data_received(struct.pack(">II", 0, 7))
+    while not client.transport.is_aborted:
+        await asyncio.sleep(0.005)
+
+
+@in_loop
+async def test_who_hangs_up_is_forgotten() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.ask((1, Receive("q", wait_ms=20_000)), (2, Send("p", [Entry(b"x")])))
+    client.protocol.connection_lost(None)
+    assert (wiring.service.waiting_total, len(wiring.service.connections)) == (0, 0)
+    wiring.store.commit()
+    await turn()
+
+
+# ── bounds ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_loop
+async def test_requests_stay_unread_while_too_many_have_no_answer() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, outstanding_max=3))
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.ask(*((number, Send("q", [Entry(b"x")])) for number in range(1, 4)))
+    assert client.transport.reads
+    client.ask((4, Send("q", [Entry(b"x")])))
+    assert not client.transport.reads
+    wiring.store.commit()
+    await turn()
+    assert client.transport.reads
+
+
+@in_loop
+async def test_what_came_before_the_pause_is_taken_after_it_in_order() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, outstanding_max=3))
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.answers()
+    before = wiring.store.position
+    client.ask(*((number, Send("q", [Entry(b"%d" % number)])) for number in range(1, 11)))
+    assert wiring.store.position == before + 4
+    heard: list[int] = []
+    while len(heard) < 10:
+        assert client.transport.reads == (len(heard) >= 8)
+        wiring.store.commit()
+        await turn()
+        heard += client.answers()
+    assert heard == list(range(1, 11))
+
+
+@in_loop
+async def test_answers_that_are_large_stop_the_reading_before_they_are_many() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, unread_bytes_high=10_000))
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.ask((1, Send("q", [Entry(bytes(6000))])))
+    await turn()
+    wiring.store.commit()
+    await turn()
+    client.transport.on_write = client.protocol.pause_writing
+    client.ask(*((number, Peek("q")) for number in range(2, 1000)))
+    await turn()
+    assert sum(map(len, client.transport.writes)) < 20_000
+    assert not client.transport.reads
+    client.transport.on_write = lambda: None
+    client.protocol.resume_writing()
+    for _ in range(10):
+        await turn()
+    assert set(client.answers()) == set(range(1000))
+
+
+@in_loop
+async def test_a_thousand_requests_at_once_let_others_have_their_turn() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    eager, modest = FakeClient(wiring.service).greet(), FakeClient(wiring.service).greet()
+    eager.answers()
+    eager.ask(*((number, Receive("q", wait_ms=0)) for number in range(1, 1001)))
+    modest.ask((1, Receive("q", wait_ms=0)))
+    await asyncio.sleep(0)
+    assert 1 in modest.answers()
+    assert len(eager.answers()) < 1000
+    for _ in range(5):
+        await turn()
+    assert 1000 in eager.answers()
+    assert eager.transport.reads
+
+
+@in_loop
+async def test_receives_that_wait_do_not_block_other_requests() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, outstanding_max=3))
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.ask(*((number, Receive("q", wait_ms=20_000)) for number in range(1, 10)))
+    assert client.transport.reads
+    client.ask((10, Send("q", [Entry(b"x")])))
+    assert client.transport.reads
+    await turn()
+    wiring.store.commit()
+    await turn()
+    assert set(client.answers()) >= {1, 10}
+
+
+@in_loop
+async def test_who_does_not_read_is_not_read_and_then_disconnected() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, unread_s_max=0.01))
+    client = FakeClient(wiring.service).greet()
+    client.protocol.pause_writing()
+    assert not client.transport.reads
+    while not client.transport.is_aborted:
+        await asyncio.sleep(0.005)
+    assert len(wiring.service.connections) == 0
+
+
+@in_loop
+async def test_who_reads_again_is_read_again() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, unread_s_max=0.01))
+    client = FakeClient(wiring.service).greet()
+    client.protocol.pause_writing()
+    client.protocol.resume_writing()
+    assert client.transport.reads
+    await asyncio.sleep(0.03)
+    assert not client.transport.is_aborted
+
+
+@in_loop
+async def test_who_lets_too_much_pile_up_is_disconnected_at_once() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, unread_bytes_max=1000))
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.protocol.pause_writing()
+    client.transport.buffer_bytes = 1001
+    client.ask((1, Receive("q", wait_ms=0)))
+    await turn()
+    assert client.transport.is_aborted
+
+
+@in_loop
+async def test_a_disk_that_is_behind_stops_everybody_and_lets_them_go_on() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, staged_bytes_max=5000))
+    await wiring.create()
+    busy, idle = FakeClient(wiring.service).greet(), FakeClient(wiring.service).greet()
+    busy.ask((1, Send("q", [Entry(bytes(6000))])))
+    await turn()
+    late = FakeClient(wiring.service)
+    assert [client.transport.reads for client in (busy, idle, late)] == [False] * 3
+    wiring.store.commit()
+    await turn()
+    assert [client.transport.reads for client in (busy, idle, late)] == [True] * 3
+    assert isinstance(busy.answers()[1], Sent)
+
+
+@in_loop
+async def test_two_reasons_to_pause_must_both_be_over() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, staged_bytes_max=5000))
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.ask((1, Send("q", [Entry(bytes(6000))])))
+    await turn()
+    client.protocol.pause_writing()
+    wiring.store.commit()
+    await turn()
+    assert not client.transport.reads
+    client.protocol.resume_writing()
+    assert client.transport.reads
+
+
+@in_loop
+async def test_a_failed_disk_answers_nobody() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.answers()
+    client.ask((1, Send("q", [Entry(b"x")])))
+    await turn()
+    wiring.store.on_failed(StorageFailed("the disk is gone"))
+    wiring.store.commit()
+    client.ask((2, Receive("q", wait_ms=0)))
+    await turn()
+    assert client.answers() == {}
+    assert [str(failure) for failure in wiring.failures] == ["the disk is gone"]

@@ -1,0 +1,168 @@
+"""The service: requests of this process, time, failures, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.unit.service.wiring import FakeClient, Wiring, in_loop, turn
+
+from lavant.broker.queues.commands import (
+    CreateQueue,
+    Done,
+    Entry,
+    PurgeQueue,
+    Receive,
+    Received,
+    Refused,
+    Send,
+    Sent,
+)
+from lavant.broker.queues.config import QueueConfig
+
+
+@in_loop
+async def test_a_call_is_answered_when_the_disk_has_it() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    asking = asyncio.ensure_future(wiring.service.execute(Send("q", [Entry(b"one")])))
+    await turn()
+    assert not asking.done()
+    assert wiring.store.is_hurried
+    wiring.store.commit()
+    assert isinstance(await asking, Sent)
+
+
+@in_loop
+async def test_a_refusal_is_an_answer() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    answer = await wiring.service.execute(Receive("none"))
+    assert isinstance(answer, Refused)
+
+
+@in_loop
+async def test_a_receive_that_is_cancelled_gets_nothing() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    cancelled = asyncio.ensure_future(wiring.service.execute(Receive("q", wait_ms=20_000)))
+    patient = asyncio.ensure_future(wiring.service.execute(Receive("q", wait_ms=20_000)))
+    await turn()
+    cancelled.cancel()
+    await turn()
+    assert wiring.service.waiting_total == 1
+    sending = asyncio.ensure_future(wiring.service.execute(Send("q", [Entry(b"one")])))
+    await turn()
+    wiring.store.commit()
+    await sending
+    received = await patient
+    assert isinstance(received, Received)
+    assert [delivery.body for delivery in received.deliveries] == [b"one"]
+
+
+@in_loop
+async def test_a_receive_waits_and_then_hears_that_nothing_came() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    assert await wiring.service.execute(Receive("q", wait_ms=20)) == Received([])
+
+
+@in_loop
+async def test_a_delay_that_is_over_wakes_who_waits() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    sending = asyncio.ensure_future(wiring.service.execute(Send("q", [Entry(b"one", delay_ms=30)])))
+    await turn()
+    wiring.store.commit()
+    await sending
+    received = await wiring.service.execute(Receive("q", wait_ms=20_000))
+    assert isinstance(received, Received)
+    assert len(received.deliveries) == 1
+
+
+@in_loop
+async def test_a_nearer_deadline_moves_the_timer_forward() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    far = asyncio.ensure_future(wiring.service.execute(Receive("q", wait_ms=20_000)))
+    await turn()
+    assert await wiring.service.execute(Receive("q", wait_ms=10)) == Received([])
+    far.cancel()
+
+
+@in_loop
+async def test_a_mistake_in_the_queues_stops_the_service_and_not_only_a_connection() -> None:
+    wiring = Wiring()
+    await wiring.create()
+
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    wiring.queues.advance = fail  # type: ignore[method-assign, assignment]
+    client = FakeClient(wiring.service).greet()
+    client.ask((1, PurgeQueue("q")))
+    await turn()
+    assert [type(failure) for failure in wiring.failures] == [ZeroDivisionError]
+    assert wiring.service.has_failed
+    assert set(client.answers()) == {0}
+
+
+@in_loop
+async def test_a_full_disk_is_heard_of_and_forgotten_again() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    wiring.store.is_full = True
+    await wiring.service.execute(Receive("q", wait_ms=0))
+    await turn()
+    answer = await wiring.service.execute(Send("q", [Entry(b"one")]))
+    assert isinstance(answer, Refused)
+    assert answer.code == "StorageFull"
+    wiring.store.is_full = False
+    await wiring.service.execute(Receive("q", wait_ms=0))
+    await turn()
+    sending = asyncio.ensure_future(wiring.service.execute(Send("q", [Entry(b"one")])))
+    await turn()
+    wiring.store.commit()
+    assert isinstance(await sending, Sent)
+
+
+@in_loop
+async def test_at_the_end_everybody_has_an_answer() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    client = FakeClient(wiring.service).greet()
+    client.ask((1, Receive("q", wait_ms=20_000)), (2, PurgeQueue("q")))
+    waiting = asyncio.ensure_future(wiring.service.execute(Receive("q", wait_ms=20_000)))
+    await turn()
+    wiring.service.release()
+    assert await waiting == Received([])
+    await wiring.service.stop()
+    assert client.answers() == {0: Done(), 1: Received([]), 2: Done()}
+    assert client.transport.is_closed
+    assert wiring.store.is_closed
+
+
+@in_loop
+async def test_one_connection_that_fails_does_not_keep_answers_from_others() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    broken, fine = FakeClient(wiring.service).greet(), FakeClient(wiring.service).greet()
+
+    def fail(data: object) -> None:
+        raise RuntimeError("the transport is broken")
+
+    broken.transport.write = fail  # type: ignore[method-assign]
+    for client in (broken, fine):
+        client.ask((1, Receive("q", wait_ms=0)))
+    await turn()
+    assert 1 in fine.answers()
+    assert broken.transport.is_aborted
+
+
+@in_loop
+async def test_positions_that_differ_are_noticed() -> None:
+    wiring = Wiring()
+    wiring.store.position = 7
+    client = FakeClient(wiring.service).greet()
+    client.ask((1, CreateQueue("q", QueueConfig())))
+    await turn()
+    assert [type(failure) for failure in wiring.failures] == [AssertionError]

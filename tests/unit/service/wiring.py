@@ -1,0 +1,151 @@
+"""A service without network and disk: transports that note what is written, and a store that commits when told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from lavant.broker.journal import Recovered
+from lavant.broker.queues.commands import Answer, CreateQueue, Request
+from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.hub import Queues
+from lavant.broker.queues.server import QueueServer
+from lavant.broker.queues.wire import GREETING_NUMBER, Frames, Hello, decode_answer, frame
+from lavant.core.errors import StorageFailed
+from lavant.service.clock import Clock
+from lavant.service.compact import CompactProtocol
+from lavant.service.limits import LIMITS, ServiceLimits
+from lavant.service.server import Service
+
+
+class FakeStore:
+    """Commits when `commit` is called."""
+
+    def __init__(self) -> None:
+        self.recovered = Recovered(0, None, iter(()))
+        self.identity = b"fake"
+        self.position = 0
+        self.is_full = self.is_exhausted = False
+        self.staged_bytes = 0
+        self.is_hurried = self.is_closed = False
+
+    def start(self, *, on_committed: Callable[[int], None], on_failed: Callable[[StorageFailed], None]) -> None:
+        self.on_committed, self.on_failed = on_committed, on_failed
+
+    def stage(self, record: bytes, *, hurry: bool = True) -> int:
+        self.position += 1
+        self.staged_bytes += len(record)
+        return self.position
+
+    def hurry(self) -> None:
+        self.is_hurried = True
+
+    def commit(self) -> None:
+        self.staged_bytes = 0
+        self.is_hurried = False
+        self.on_committed(self.position)
+
+    async def close(self) -> None:
+        self.is_closed = True
+        self.commit()
+
+
+class FakeTransport(asyncio.Transport):
+    """Notes what is done to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+        self.reads = True
+        self.is_closed = self.is_aborted = False
+        self.buffer_bytes = 0
+        self.protocol: asyncio.BaseProtocol | None = None
+        self.on_write: Callable[[], None] = lambda: None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+        self.on_write()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return self.buffer_bytes
+
+    def pause_reading(self) -> None:
+        assert self.reads, "paused twice"
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        assert not self.reads, "resumed twice"
+        self.reads = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+
+class FakeClient:
+    """The other end of a connection."""
+
+    def __init__(self, service: Service, token: bytes | None = None) -> None:
+        self.transport = FakeTransport()
+        self.protocol = CompactProtocol(service, token)
+        self.protocol.connection_made(self.transport)
+        self._frames = Frames()
+        self._seen = 0
+
+    def greet(self, token: bytes = b"") -> FakeClient:
+        self.protocol.data_received(bytes(frame(GREETING_NUMBER, Hello(token))))
+        return self
+
+    def ask(self, *requests: tuple[int, Request]) -> None:
+        """All in one piece."""
+        self.protocol.data_received(b"".join(bytes(frame(number, request)) for number, request in requests))
+
+    def answers(self) -> dict[int, Answer]:
+        """What came since the last time."""
+        data = b"".join(self.transport.writes[self._seen :])
+        self._seen = len(self.transport.writes)
+        return {number: decode_answer(content) for number, content in self._frames.feed(data)}
+
+
+class Wiring:
+    """A service, its store, and what made it fail."""
+
+    def __init__(self, limits: ServiceLimits = LIMITS, *, acknowledge_early: bool = False) -> None:
+        self.store = FakeStore()
+        self.failures: list[Exception] = []
+        self.queues = Queues()
+        server = QueueServer(self.queues, acknowledge_early=acknowledge_early)
+        self.service = Service(server, self.store, Clock(), limits=limits, on_failed=self.failures.append)
+
+    async def create(self, queue: str = "q", config: QueueConfig = QueueConfig()) -> None:  # noqa: B008
+        asking = asyncio.ensure_future(self.service.execute(CreateQueue(queue, config)))
+        await turn()
+        self.store.commit()
+        await asking
+        await turn()
+
+
+async def turn() -> None:
+    """Let the loop do all that is due."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test that needs an event loop."""
+
+    def run() -> None:
+        asyncio.run(test())
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
