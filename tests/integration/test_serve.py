@@ -300,7 +300,7 @@ def test_a_server_that_is_stopped_answers_everybody_and_keeps_everything(
         asyncio.run(work(server))
         assert server.process.wait(WAIT_S_MAX) == 0
     with Served(tmp_path) as server, QueueClient.connect(server.url) as client:
-        assert server.line.endswith("2 queues with 1 messages")
+        assert server.line.endswith("2 queues with 1 message")
         assert drain(client.queue("q")) == [b"kept"]
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from tests.unit.broker.queues.model import Model
 
 from lavant.broker.queues import Queues
@@ -279,9 +280,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def move(self, data: st.DataObject) -> None:
         task = self.model.task - data.draw(st.sampled_from([0, 0, 0, 1]))
-        self.ask(c.MoveSome(task, data.draw(st.integers(1, 3))))
-        if data.draw(st.integers(0, 3)) == 0:
-            self.ask(c.CancelMove(task))
+        is_cancelled = data.draw(st.integers(0, 3)) == 0
+        self.ask(c.CancelMove(task) if is_cancelled else c.MoveSome(task, data.draw(st.integers(1, 3))))
 
     # ── time, looking, restarts ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -338,8 +338,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert young <= set(places), "a message was lost"
 
 
-TestQueues = QueueMachine.TestCase
-TestQueues.settings = settings(stateful_step_count=60)
+def test_the_hub_does_what_the_model_does() -> None:
+    run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=60))
+
+
+@pytest.mark.soak
+def test_the_hub_does_what_the_model_does_soak() -> None:
+    run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=200))
 
 
 @settings(max_examples=50)
@@ -355,5 +360,7 @@ def test_sorted_numbers_are_a_sorted_list(data: st.DataObject, size: int) -> Non
         tail = [largest + 6, largest + 8] * data.draw(st.integers(0, 1), "extended")
         numbers.extend(tail)
         there = (there | {*new, *tail}) - data.draw(st.frozensets(st.integers(0, largest)), "gone")
+        for _ in range(data.draw(st.integers(0, 4), "tidied")):
+            numbers.tidy(there)
         after = data.draw(st.integers(-1, largest + 9), "after")
         assert list(numbers.above(after, there)) == sorted(number for number in there if number > after)

@@ -28,7 +28,7 @@ from lavant.broker.queues.wire import (
     decode_request,
     frame,
 )
-from lavant.core.errors import AccessDenied, InvalidValue, LavantError
+from lavant.core.errors import AccessDenied, InvalidValue, LavantError, LimitExceeded
 
 if TYPE_CHECKING:
     from lavant.service.server import Service
@@ -71,7 +71,13 @@ class CompactProtocol(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.unread_bytes_high)
         self._abort_after(self._limits.greeting_s_max)
-        self._service.opened(self)
+        if len(self._service.connections) >= self._limits.connections_max:
+            fault = LimitExceeded(
+                f"{self._limits.connections_max} clients are connected, which is the limit; come later"
+            )
+            self._hang_up(fault, FAULT_NUMBER)
+        else:
+            self._service.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._abort_after(None)

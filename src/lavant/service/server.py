@@ -156,10 +156,7 @@ class Service:
 
     def _end_turn(self) -> None:
         self._is_turn_open = False
-        if self._answered:
-            answered, self._answered = self._answered, []
-            for connection in answered:
-                connection.flush()
+        self._flush()
         if self._server.is_commit_awaited:
             self._store.hurry()
         self._server.is_full, self._server.is_exhausted = self._store.is_full, self._store.is_exhausted
@@ -174,10 +171,17 @@ class Service:
             self._perform(self._server.committed(position, self._clock.now_ms()))
         except Exception as error:
             self._fail(error)
+        self._flush()
         if self._is_disk_behind and self._store.staged_bytes <= self.limits.staged_bytes_max // 2:
             self._is_disk_behind = False
             for connection in self.connections:
                 connection.resume_for_disk()
+
+    def _flush(self) -> None:
+        if self._answered:
+            answered, self._answered = self._answered, []
+            for connection in answered:
+                connection.flush()
 
     def _set_timer(self) -> None:
         """One timer, for whatever happens first; one that fires too early does no harm."""

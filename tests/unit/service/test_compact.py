@@ -86,6 +86,16 @@ async def test_who_says_nothing_is_disconnected() -> None:
     assert list(wiring.service.connections) == [greeted.protocol]
 
 
+@in_loop
+async def test_one_client_too_many_is_told_so() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, connections_max=2))
+    clients = [FakeClient(wiring.service).greet() for _ in range(3)]
+    assert [client.transport.is_closed for client in clients] == [False, False, True]
+    assert refused(clients[2].answers()[FAULT_NUMBER]) == "LimitExceeded"
+    clients[0].protocol.connection_lost(None)
+    assert FakeClient(wiring.service).greet().answers() == {0: Done()}
+
+
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -18,6 +18,7 @@ from lavant.broker.queues.commands import (
     Sent,
 )
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.server import Effect
 
 
 @in_loop
@@ -94,10 +95,10 @@ async def test_a_mistake_in_the_queues_stops_the_service_and_not_only_a_connecti
     wiring = Wiring()
     await wiring.create()
 
-    def fail(_: object) -> None:
+    def fail(*_: object) -> list[Effect]:
         raise ZeroDivisionError("a mistake")
 
-    wiring.queues.advance = fail  # type: ignore[method-assign, assignment]
+    wiring.server.request = fail  # type: ignore[method-assign, assignment]
     client = FakeClient(wiring.service).greet()
     client.ask((1, PurgeQueue("q")))
     await turn()

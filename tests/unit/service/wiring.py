@@ -123,8 +123,8 @@ class Wiring:
         self.store = FakeStore()
         self.failures: list[Exception] = []
         self.queues = Queues()
-        server = QueueServer(self.queues, acknowledge_early=acknowledge_early)
-        self.service = Service(server, self.store, Clock(), limits=limits, on_failed=self.failures.append)
+        self.server = QueueServer(self.queues, acknowledge_early=acknowledge_early)
+        self.service = Service(self.server, self.store, Clock(), limits=limits, on_failed=self.failures.append)
 
     async def create(self, queue: str = "q", config: QueueConfig = QueueConfig()) -> None:  # noqa: B008
         asking = asyncio.ensure_future(self.service.execute(CreateQueue(queue, config)))

@@ -9,9 +9,9 @@ from lavant.broker.journal.manifest import (
     MANIFEST,
     Manifest,
     decode_manifest,
+    is_segment,
     is_snapshot,
     segment_name,
-    segment_number,
     snapshot_name,
 )
 from lavant.broker.journal.segments import Upkeep
@@ -22,7 +22,7 @@ def read_manifest(disk: Disk, config: JournalConfig) -> Manifest | None:
     """The manifest of the journal on this disk, or none if there is no journal. Raises `CorruptJournal`."""
     names = disk.names()
     if MANIFEST not in names:
-        ours = [name for name in names if is_snapshot(name) or segment_number(name) is not None]
+        ours = [name for name in names if is_segment(name) or is_snapshot(name)]
         if ours:
             raise CorruptJournal(
                 f"{config.place(MANIFEST)} is missing, and {ours[0]} is there; restore the manifest from a copy, "
@@ -41,12 +41,11 @@ def read_manifest(disk: Disk, config: JournalConfig) -> Manifest | None:
 def clean_up(disk: Disk, manifest: Manifest, config: JournalConfig) -> None:
     """Remove what a crash left: segments and snapshots that the manifest does not name (any more, or not yet)."""
     needed = _needed(manifest)
-    for name in disk.names():
-        number = segment_number(name)
-        if name in needed or (number is None and not is_snapshot(name)):
-            continue
-        if number is not None and number > manifest.last_segment:
+    left = [name for name in disk.names() if name not in needed and (is_segment(name) or is_snapshot(name))]
+    for name in left:
+        if name > segment_name(manifest.last_segment) and is_segment(name):
             _require_unused(disk, name, manifest, config)
+    for name in left:
         disk.remove(name)
 
 

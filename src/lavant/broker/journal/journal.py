@@ -104,15 +104,17 @@ class Journal:
 
     def _recover(self, disk: Disk, manifest: Manifest) -> Generator[list[bytes], None, None]:
         end: End = yield from SegmentReader(disk, manifest, self._config).read(manifest.snapshot_position())
+        clean_up(disk, manifest, self._config)  # not before: whatever is left may help to mend a damaged journal
         for torn in end.torn:
             # What comes next must not stand before the remains of what was torn, nor be mixed with them if torn itself.
             name = segment_name(torn.segment)
             disk.write(name, torn.offset, bytes(torn.length))
             disk.sync(name)
-        clean_up(disk, manifest, self._config)  # not before: whatever is left may help to mend a damaged journal
         self.torn = end.torn
         self.durable = self.position = end.position
         self._segments = Segments(manifest, end.extents)
+        # A process that died may have left its last block written and not synced.
+        disk.sync(segment_name(self._segments.active.number))
         self._is_open = True
 
     # ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -26,8 +26,8 @@ from lavant.core.errors import CorruptJournal
 MANIFEST = "manifest"
 FORMAT = 1
 _FIRST_LINE = re.compile(rb"lavant-journal (\d{1,9}) ([0-9a-f]{8})\n")
-_SEGMENT = re.compile(r"segment-(\d{10})")
-_SNAPSHOT = re.compile(r"snapshot-(\d{20})")
+_SEGMENT = re.compile(r"segment-\d{10}")
+_SNAPSHOT = re.compile(r"snapshot-\d{20}")
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,10 +82,8 @@ def snapshot_name(position: int) -> str:
     return f"snapshot-{position:020d}"
 
 
-def segment_number(name: str) -> int | None:
-    """The number in a segment's name; none for other files."""
-    match = _SEGMENT.fullmatch(name)
-    return None if match is None else int(match[1])
+def is_segment(name: str) -> bool:
+    return _SEGMENT.fullmatch(name) is not None
 
 
 def is_snapshot(name: str) -> bool:

@@ -32,6 +32,10 @@ from lavant.broker.queues.order import Order
 from lavant.broker.queues.out_of_order import OutOfOrder
 from lavant.broker.queues.sorted_numbers import SortedNumbers
 
+TIDY_EVERY = 128
+"""So many messages must have left before a look is worth it. It is fewer than are in a chunk of numbers, so what is
+gone is thrown out faster than it comes."""
+
 
 class Queue:
     """Trusts its caller: requests are checked elsewhere, and time never goes back."""
@@ -216,17 +220,17 @@ class Queue:
 
     def tidy(self) -> None:
         """Throw out what means nothing any more, where it is the most. Once a request will do."""
-        if self._left < STALE_MIN:
+        looks, self._left = divmod(self._left, TIDY_EVERY)
+        if not looks:
             return
-        self._left = 0
         depth = len(self.messages)
         self.hidden.tidy(self.in_flight + self.delayed)
         self.order.tidy(depth)
         # Each that is kept here in vain is a whole message without its body, so there may not be many.
         if len(self._arrivals) > depth + depth // 4 + STALE_MIN:
             self._arrivals = deque(self.messages.values())
-        if len(self._numbers) > 2 * depth + STALE_MIN:
-            self._numbers = SortedNumbers(self.messages)
+        for _ in range(looks):
+            self._numbers.tidy(self.messages)
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,8 +8,9 @@ An answer leaves when everything it rests on is durable:
 
     a command                                           its own record
     a receive                                           the sends of the messages it delivers: nobody sees what may
-                                                        still be lost. Its own record need not be durable: were it
-                                                        lost, the messages would only be visible again
+                                                        still be lost; and the epoch of its leases. Its own record need
+                                                        not be durable: were it lost, the messages would only be visible
+                                                        again
     a query, a refusal                                  all that the hub had been told before
     an acknowledgement with `acknowledge_early`         nothing
 
@@ -128,6 +129,9 @@ class QueueServer:
         """Before the first request: a new epoch of leases begins, and moves that were under way go on."""
         now_ms = self._begin(now_ms)
         self._carry_out(Open(self.queues.epoch + 1), None, now_ms)
+        # No lease is given out before that is durable: a start after a crash would begin the same epoch once more.
+        self._number_durable = 0
+        self._sends.append((self.queues.number, self._position))
         for state in self.queues.moves_running():
             self._paces.follow(state, now_ms)
         return self._effects

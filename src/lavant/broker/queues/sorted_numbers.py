@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-CHUNK = 512
+CHUNK = 256
 
 
 class SortedNumbers:
     """Ascending numbers in chunks, so that one can be inserted anywhere without shifting all the others.
 
-    Nothing is removed: who looks says what is still there, and what is not is thrown out of the chunks looked at.
+    Nothing is removed one by one: who looks says what is still there, and what is not is thrown out of the chunks
+    looked at. `tidy` does so with one chunk after the other, in turn.
 
     >>> numbers = SortedNumbers([3, 5])
     >>> numbers.extend([8, 9])
@@ -20,13 +21,14 @@ class SortedNumbers:
     [4, 9]
     """
 
-    __slots__ = ("_chunks", "_firsts", "_size")
+    __slots__ = ("_chunks", "_firsts", "_size", "_turn")
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
         ascending = sorted(numbers)
         self._chunks = [ascending[start : start + CHUNK] for start in range(0, len(ascending), CHUNK)]
         self._firsts = [chunk[0] for chunk in self._chunks]
         self._size = len(ascending)
+        self._turn = 0
 
     def __len__(self) -> int:
         """Those that are gone and not thrown out yet included."""
@@ -64,12 +66,25 @@ class SortedNumbers:
         """Those above `number` that are still there, ascending."""
         place = max(bisect_right(self._firsts, number) - 1, 0)
         while place < len(self._chunks):
-            chunk = self._chunks[place]
-            left = [each for each in chunk if each in there]
-            self._size -= len(chunk) - len(left)
-            if not left:
-                del self._chunks[place], self._firsts[place]
-                continue
+            left = self._tidy_chunk(place, there)
+            if left:
+                yield from left[bisect_right(left, number) :]
+                place += 1
+
+    def tidy(self, there: Container[int]) -> None:
+        """Throw out what is gone from the next chunk."""
+        if self._turn >= len(self._chunks):
+            self._turn = 0
+        if self._chunks and self._tidy_chunk(self._turn, there):
+            self._turn += 1
+
+    def _tidy_chunk(self, place: int, there: Container[int]) -> list[int]:
+        """What is left of a chunk; an empty one goes."""
+        chunk = self._chunks[place]
+        left = [number for number in chunk if number in there]
+        self._size -= len(chunk) - len(left)
+        if left:
             self._chunks[place], self._firsts[place] = left, left[0]
-            yield from left[bisect_right(left, number) :]
-            place += 1
+        else:
+            del self._chunks[place], self._firsts[place]
+        return left

@@ -85,7 +85,10 @@ class QueueClient:
     def run(self, call: Call[T]) -> T:
         """Carry out a call. If the connection breaks, it is tried again where that can do no harm."""
         with self._lock:
-            answer = self._ask_until_answered(call)
+            try:
+                answer = self._ask(call)
+            except (ConnectionLost, MissingComponent) as error:
+                answer = self._ask_again(call, error)
         return call.read(answer)
 
     def pipeline(self, wanted: Sequence[Call[Any]]) -> list[Any]:
@@ -94,7 +97,7 @@ class QueueClient:
         Nothing is tried again: when the connection breaks, that is raised, and some may have been carried out.
         """
         with self._lock:
-            answers = [answer for part in _parts(wanted) for answer in self._ask(part)]
+            answers = [answer for part in _parts(wanted) for answer in self._ask_many(part)]
         return [_result(call, answer) for call, answer in zip(wanted, answers, strict=True)]
 
     def close(self) -> None:
@@ -111,38 +114,50 @@ class QueueClient:
     ) -> None:
         self.close()
 
-    def _ask_until_answered(self, call: Call[Any]) -> Answer:
+    def _ask(self, call: Call[Any]) -> Answer:
+        buffer = bytearray()
+        append_frame(buffer, 1, call.request)
+        try:
+            channel = self._channel_for(call.wait_ms, is_repeatable=call.is_repeatable)
+            channel.write(buffer)
+            return channel.read()[1]
+        except BaseException:  # half an answer may be under way: this connection is of no use any more
+            self._drop()
+            raise
+
+    def _ask_again(self, call: Call[Any], error: ConnectionLost | MissingComponent) -> Answer:
         pauses_s = self._retries.pauses_s()
         while True:
+            may_repeat = (call.is_repeatable or isinstance(error, MissingComponent)) and not self._is_closed
+            pause_s = next(pauses_s, None) if may_repeat else None
+            if pause_s is None:
+                raise error
+            time.sleep(pause_s)
             try:
-                return self._ask([call])[0]
-            except (ConnectionLost, MissingComponent) as error:
-                may_repeat = call.is_repeatable or isinstance(error, MissingComponent)
-                pause_s = next(pauses_s, None) if may_repeat and not self._is_closed else None
-                if pause_s is None:
-                    raise
-                time.sleep(pause_s)
+                return self._ask(call)
+            except (ConnectionLost, MissingComponent) as another:
+                error = another
 
-    def _ask(self, wanted: Sequence[Call[Any]]) -> list[Answer]:
+    def _ask_many(self, wanted: Sequence[Call[Any]]) -> list[Answer]:
         """The answers in the order of the calls, however the server orders them."""
         buffer = bytearray()
         for number, call in enumerate(wanted):
             append_frame(buffer, number, call.request)
         try:
-            channel = self._usable_channel(wanted)
+            channel = self._channel_for(max(call.wait_ms for call in wanted), is_repeatable=False)
             channel.write(buffer)
             answers = dict(channel.read() for _ in wanted)
-        except BaseException:  # half an answer may be under way: this connection is of no use any more
+        except BaseException:
             self._drop()
             raise
         return [answers[number] for number in range(len(wanted))]
 
-    def _usable_channel(self, wanted: Sequence[Call[Any]]) -> Channel:
-        is_delicate = not all(call.is_repeatable for call in wanted)
-        if self._channel is not None and is_delicate and not self._channel.is_quiet():
-            self._drop()  # the server was restarted, say; a new connection saves an error
-        channel = self._connected()
-        channel.wait_up_to(self._timeout_s + max(call.wait_ms for call in wanted) / SECOND_MS)
+    def _channel_for(self, wait_ms: int, *, is_repeatable: bool) -> Channel:
+        channel = self._channel
+        if channel is None or not (is_repeatable or channel.is_quiet()):
+            self._drop()  # the server was restarted, say: a new connection saves an error
+            channel = self._connected()
+        channel.wait_up_to(self._timeout_s + wait_ms / SECOND_MS)
         return channel
 
     def _connected(self) -> Channel:

@@ -61,5 +61,9 @@ def _line(started: Started, data: Path | None) -> str:
     place = "in memory only" if data is None else f"in {data}"
     return (
         f"listening at http://{host}:{started.port} and lavant://{host}:{started.port}; {place}: "
-        f"{started.queues:,} queues with {started.messages:,} messages"
+        f"{_counted(started.queues, 'queue')} with {_counted(started.messages, 'message')}"
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -6,10 +6,10 @@
 
 Nobody waits for company: when a block is durable the next begins at once, with whatever has been staged.
 
-Where a sync is quick, it is done in the loop itself. Handing it to a thread and hearing from it costs about as much
-as such a sync takes, measured with one client (a third of the time of a commit saved) and also with many: what arrives
+Where a sync is quick, it is done in the loop itself. Handing it to a thread and hearing from it took about as long as
+such a sync: in the loop, a commit took a quarter less time with one client, and a fifth less with eight. What arrives
 meanwhile waits in the sockets' buffers, and goes into the next block all together. Where syncs are slow, or the block
-is large, a thread does it and the loop goes on. Which is the case is measured all the time.
+is large, a thread does it and the loop goes on. Which of them it is, is measured all the time.
 """
 
 from __future__ import annotations
@@ -87,6 +87,13 @@ class GroupCommit:
             self._is_busy = True
             self._loop.call_soon(self._begin)
 
+    def commit(self) -> None:
+        """As `go_on`, but at once: `on_committed` may be called before this returns."""
+        self._is_wanted = True
+        if not self._is_busy:
+            self._is_busy = True
+            self._begin()
+
     def give_up(self) -> None:
         """Commit nothing more: the disk has failed."""
         self._has_failed = True
@@ -135,7 +142,10 @@ class GroupCommit:
         durable = self._journal.finish(write)
         if write.offset == 0:
             self._on_rolled()
-        if self.sync_s < INLINE_S_MAX:
+        if not self._is_wanted:
+            self._is_busy = False
+            self._wake()
+        elif self.sync_s < INLINE_S_MAX:
             self._loop.call_soon(self._begin)
         else:
             self._begin()  # in the thread: it need not wait for what the loop does now

@@ -68,7 +68,7 @@ class Store(Protocol):
         ...
 
     def hurry(self) -> None:
-        """Somebody waits for what was staged."""
+        """Somebody waits for what was staged: `on_committed` may be called before this returns."""
         ...
 
     async def close(self) -> None:
@@ -136,7 +136,7 @@ class JournalStore:
 
     def hurry(self) -> None:
         assert self._commit is not None, "start the store first"
-        self._commit.go_on()
+        self._commit.commit()
 
     async def close(self) -> None:
         if self._commit is not None and self._housekeeper is not None:

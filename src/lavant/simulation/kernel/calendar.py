@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from lavant.core.errors import InvalidValue, LimitExceeded
 
@@ -18,10 +18,9 @@ FIRST, NORMAL, LAST = 0, 1, 2
 ENTRIES_MAX = 2_000_000
 """Something that enters more than it takes out runs away; this stops it while there is memory left."""
 
-Entry: TypeAlias = list[Any]
-"""[time_us, priority, number, action, arguments]; a list, because cancelling empties it in place."""
+Entry: TypeAlias = tuple[int, int, int, Callable[..., object], tuple[object, ...]]
+"""(time_us, priority, number, action, arguments); the number differs, so actions are never compared."""
 
-_TIME, _ACTION, _ARGUMENTS = 0, 3, 4
 _CANCELLED_MIN = 64
 
 
@@ -43,18 +42,19 @@ class Calendar:
         """How many entries have happened."""
         self._heap: list[Entry] = []
         self._number = 0
-        self._cancelled = 0
+        self._cancelled: set[int] = set()
+        """Numbers of entries that are in the heap and must not happen; some may have happened just before."""
 
     def __len__(self) -> int:
         """The entries to come."""
-        return len(self._heap) - self._cancelled
+        return sum(entry[2] not in self._cancelled for entry in self._heap)
 
     def enter(self, time_us: int, action: Callable[..., object], *arguments: object, priority: int = NORMAL) -> Entry:
         """Call `action(*arguments)` at a time that is not past; the entry returned is for `cancel`."""
         if time_us < self.now_us:
             raise InvalidValue(f"an action was entered for {time_us} µs, but it is {self.now_us} µs already")
         self._number += 1
-        entry = [time_us, priority, self._number, action, arguments]
+        entry = (time_us, priority, self._number, action, arguments)
         heappush(self._heap, entry)
         if len(self._heap) > ENTRIES_MAX:
             raise LimitExceeded(
@@ -65,30 +65,28 @@ class Calendar:
 
     def cancel(self, entry: Entry) -> None:
         """An entry that has happened, or is cancelled already, may be cancelled too."""
-        if entry[_ACTION] is None:
+        time_us, _, number, _, _ = entry
+        if time_us < self.now_us:
             return
-        entry[_ACTION], entry[_ARGUMENTS] = None, ()
-        self._cancelled += 1
-        if self._cancelled > _CANCELLED_MIN and 2 * self._cancelled > len(self._heap):
-            self._heap[:] = [kept for kept in self._heap if kept[_ACTION] is not None]
+        self._cancelled.add(number)
+        if len(self._cancelled) > _CANCELLED_MIN and 2 * len(self._cancelled) > len(self._heap):
+            self._heap[:] = [kept for kept in self._heap if kept[2] not in self._cancelled]
             heapify(self._heap)
-            self._cancelled = 0
+            self._cancelled.clear()
 
     def run(self, *, until_us: int, events_max: int, after_each: Callable[[], object] | None = None) -> int:
         """Let up to `events_max` entries happen that are due by `until_us`, and return how many there were."""
-        heap = self._heap
+        heap, cancelled = self._heap, self._cancelled
         events = 0
         try:
-            while events < events_max and heap and heap[0][_TIME] <= until_us:
-                entry = heappop(heap)
-                action = entry[_ACTION]
-                if action is None:
-                    self._cancelled -= 1
+            while events < events_max and heap and heap[0][0] <= until_us:
+                time_us, _, number, action, arguments = heappop(heap)
+                if cancelled and number in cancelled:
+                    cancelled.remove(number)
                     continue
-                self.now_us = entry[_TIME]
-                entry[_ACTION] = None
+                self.now_us = time_us
                 events += 1
-                action(*entry[_ARGUMENTS])
+                action(*arguments)
                 if after_each is not None:
                     after_each()
         finally:

@@ -181,6 +181,18 @@ def test_something_behind_the_end_that_is_no_block_is_cleared(disk: TornDisk) ->
     assert disk.read("segment-0000000004") == bytes(4096)
 
 
+def test_what_a_killed_process_had_written_and_not_synced_is_durable_once_it_was_read(disk: TornDisk) -> None:
+    """Without a loss of power it is there, and will be delivered: it must not be lost with the next one."""
+    journal, _ = opened(disk)
+    journal.stage(b"unsynced")
+    write = journal.begin()
+    assert write is not None
+    disk.write(write.name, write.offset, write.data)
+    assert contents(disk) == [*RECORDS, b"unsynced"]
+    disk.lose_power(lambda sector: False)
+    assert contents(disk) == [*RECORDS, b"unsynced"]
+
+
 def test_a_torn_end_is_cut_off_and_what_comes_next_takes_its_place(disk: TornDisk) -> None:
     journal, _ = opened(disk)
     journal.stage(b"t" * 1900)

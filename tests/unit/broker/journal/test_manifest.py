@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from lavant.broker.journal.config import DEFAULT, JournalConfig
-from lavant.broker.journal.manifest import Manifest, decode_manifest, segment_name, segment_number
+from lavant.broker.journal.manifest import (
+    Manifest,
+    decode_manifest,
+    is_segment,
+    is_snapshot,
+    segment_name,
+    snapshot_name,
+)
 from lavant.core.errors import CorruptJournal
 
 MANIFEST = Manifest(
@@ -53,5 +60,6 @@ def test_a_later_format_is_refused_in_words() -> None:
 def test_the_names_of_segments_sort_by_their_numbers() -> None:
     numbers = [1, 9, 10, 123_456_789]
     assert sorted(map(segment_name, numbers)) == [segment_name(number) for number in numbers]
-    assert [segment_number(segment_name(number)) for number in numbers] == numbers
-    assert [segment_number(name) for name in ("manifest", "segment-1", "segment-00000000011", "lock")] == [None] * 4
+    assert all(is_segment(segment_name(number)) for number in numbers)
+    assert not any(map(is_segment, ("manifest", "segment-1", "segment-00000000011", "lock", snapshot_name(1))))
+    assert is_snapshot(snapshot_name(1))

@@ -7,12 +7,13 @@ found by looking at all. It answers like the hub, except that reasons are empty.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from tests.unit.broker.queues.model_values import ModelMessage, ModelQueue
+
 from lavant.broker.queues import commands as c
-from lavant.broker.queues.config import DEDUPLICATION_MS, DELAY_MS_MAX, SECOND_MS, VISIBILITY_MS_MAX, QueueConfig
+from lavant.broker.queues.config import DEDUPLICATION_MS, DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
 from lavant.core.errors import (
     InvalidValue,
     LavantError,
@@ -25,73 +26,6 @@ from lavant.core.errors import (
 )
 
 DEAD_LETTERS_MAX = 1000
-
-
-@dataclass
-class ModelMessage:
-    number: int
-    entry: c.Entry
-    name: str
-    sent_ms: int
-    entered_ms: int
-    hidden_until_ms: int | None
-    is_leased: bool = False
-    lease: int = 0
-    receive_count: int = 0
-    first_received_ms: int = 0
-    origin: str | None = None
-    place: int = 0
-    """In the line of an out-of-order queue; counts up each time that it becomes visible."""
-
-    @property
-    def is_visible(self) -> bool:
-        return self.hidden_until_ms is None
-
-    @property
-    def size(self) -> int:
-        return len(self.entry.body) + len(self.entry.attributes)
-
-    @property
-    def state(self) -> str:
-        return "visible" if self.is_visible else "in flight" if self.is_leased else "delayed"
-
-
-@dataclass
-class ModelQueue:
-    name: str
-    config: QueueConfig
-    tags: dict[str, str]
-    created_ms: int
-    changed_ms: int
-    messages: list[ModelMessage] = field(default_factory=list)
-    """In the order of their arrival."""
-    names: list[tuple[int, object, int]] = field(default_factory=list)
-    """When it was sent, the name, the number."""
-    totals: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(
-            ["sent", "received", "acknowledged", "expired", "returned", "dead_lettered", "deduplicated"], 0
-        )
-    )
-
-    @property
-    def is_in_order(self) -> bool:
-        return self.config.order == "in-order"
-
-    def find(self, number: int) -> ModelMessage | None:
-        return next((message for message in self.messages if message.number == number), None)
-
-    def in_flight(self) -> int:
-        return sum(message.is_leased for message in self.messages)
-
-    def expires_ms(self, message: ModelMessage) -> int:
-        over_ms = message.entered_ms + self.config.retention_ms
-        return over_ms if over_ms % SECOND_MS == 0 else over_ms - over_ms % SECOND_MS + SECOND_MS
-
-    def events_ms(self) -> list[int]:
-        """When something will happen by itself, even if nobody sees it."""
-        hidden = [message.hidden_until_ms for message in self.messages if message.hidden_until_ms is not None]
-        names = [sent_ms + DEDUPLICATION_MS for sent_ms, _, _ in self.names]
-        return hidden + [self.expires_ms(message) for message in self.messages] + names
 
 
 def refused(error: type[LavantError]) -> c.Refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sys import getsizeof
 
+import pytest
 from tests.unit.broker.queues.hubs import MINUTE_MS, Hub, Q, hub_with, receipts
 
 from lavant.broker.queues.commands import CreateQueue, DeleteQueue, MoveSome, StartMove
@@ -11,8 +12,10 @@ from lavant.broker.queues.config import QueueConfig
 from lavant.broker.queues.hidden import STALE_MIN
 from lavant.broker.queues.in_order import InOrder
 from lavant.broker.queues.out_of_order import OutOfOrder
+from lavant.broker.queues.queue import TIDY_EVERY
+from lavant.broker.queues.sorted_numbers import CHUNK
 
-ENOUGH = 40 * STALE_MIN
+ENOUGH = 20 * TIDY_EVERY
 
 
 def sizes(hub: Hub) -> list[int]:
@@ -29,7 +32,7 @@ def sizes(hub: Hub) -> list[int]:
 
 
 def check(hub: Hub, depth: int) -> None:
-    assert max(sizes(hub)) <= 2 * depth + 3 * STALE_MIN
+    assert max(sizes(hub)) <= 2 * depth + STALE_MIN + 2 * TIDY_EVERY
 
 
 def test_messages_that_come_and_go_leave_nothing_behind() -> None:
@@ -41,15 +44,18 @@ def test_messages_that_come_and_go_leave_nothing_behind() -> None:
             check(hub, 0)
 
 
-def test_messages_behind_one_that_stays_leave_nothing_behind() -> None:
+@pytest.mark.parametrize("staying", [1, 3 * CHUNK])
+@pytest.mark.parametrize(("sent", "acknowledged"), [(1, 1), (10, 10), (10, 1000), (1000, 1000)])
+def test_messages_behind_others_that_stay_leave_nothing_behind(staying: int, sent: int, acknowledged: int) -> None:
     hub = hub_with()
-    hub.send(b"stays")
-    hub.receive()
-    for _ in range(ENOUGH // 10):
-        hub.send(*[b""] * 10)
-        hub.acknowledge(*receipts(hub.receive(10)))
-        check(hub, 1)
-    assert hub.states() == (0, 1, 0)
+    hub.send(*[b"stays"] * staying)
+    hub.receive(staying)
+    for _ in range(max(10, ENOUGH // acknowledged)):
+        for _ in range(acknowledged // sent):
+            hub.send(*[b""] * sent)
+        hub.acknowledge(*receipts(hub.receive(acknowledged)))
+        check(hub, staying)
+    assert hub.states() == (0, staying, 0)
 
 
 def test_leases_that_are_extended_again_and_again_leave_nothing_behind() -> None:

@@ -23,6 +23,7 @@ class Bench:
         self.journal: Journal
         self.journal, _ = opened(self.disk, config)
         keep_up(self.journal, self.disk)
+        self.disk.synced.clear()
         self.committed: list[int] = []
         self.failed: list[StorageFailed] = []
         self.rolled = 0

@@ -8,6 +8,7 @@ import errno
 from tests.unit.broker.journal.journals import SMALL, contents
 from tests.unit.service.storage.slow_disk import SlowDisk
 
+from lavant.broker.journal import JournalConfig
 from lavant.core.errors import StorageFailed
 from lavant.service.storage import JournalStore, VolatileStore
 
@@ -17,6 +18,15 @@ class Stubborn(SlowDisk):
 
     def remove(self, name: str) -> None:
         raise OSError(errno.EPERM, "not permitted")
+
+
+class Halved(SlowDisk):
+    """Makes the first segment and no other."""
+
+    def create(self, name: str, size: int) -> None:
+        if name != "segment-0000000001":
+            raise OSError(errno.EIO, "medium error")
+        super().create(name, size)
 
 
 def test_a_closed_store_knows_where_it_ended() -> None:
@@ -41,8 +51,8 @@ def test_a_failure_between_two_changes_of_files_leaves_them_as_they_are() -> Non
         store = JournalStore(disk, SMALL)
         assert not list(store.recovered.records)
         store.start(on_committed=lambda position: None, on_failed=failed.append)
-        for number in range(10):
-            store.stage(b"%d" % number * 400)
+        for _ in range(10):
+            store.stage(b"r" * 1000)
         while store.journal.durable < 10:
             await asyncio.sleep(0.001)
         disk.replace("snapshot-00000000000000000010", [b"whatever"])
@@ -62,6 +72,38 @@ def test_a_failure_between_two_changes_of_files_leaves_them_as_they_are() -> Non
         "the journal's files could not be changed: [Errno 1] not permitted; look after the disk"
     ]
     assert b'"snapshot":10' in disk.read("manifest")
+
+
+def test_a_store_closes_although_its_disk_failed_while_records_wait_for_a_segment() -> None:
+    failed: list[StorageFailed] = []
+    committed: list[int] = []
+
+    async def main() -> None:
+        store = JournalStore(Halved(), SMALL)
+        assert not list(store.recovered.records)
+        store.start(on_committed=committed.append, on_failed=failed.append)
+        for _ in range(10):
+            store.stage(b"r" * 1000)
+        await store.close()
+        assert store.journal.durable < 10
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert len(failed) == 1
+
+
+def test_a_record_for_which_even_the_spare_is_too_small_gets_a_segment_of_the_size_that_is_set() -> None:
+    async def main(config: JournalConfig, record: bytes) -> None:
+        store = JournalStore(disk, config)
+        list(store.recovered.records)
+        store.start(on_committed=lambda position: None, on_failed=lambda error: None)
+        store.stage(record)
+        await store.close()
+
+    disk = SlowDisk()
+    large = JournalConfig(segment_bytes=1 << 16)
+    for config, record in ((SMALL, b"s" * 1000), (large, b"l" * 40_000)):
+        asyncio.run(asyncio.wait_for(main(config, record), 60))
+    assert contents(disk, large) == [b"s" * 1000, b"l" * 40_000]
 
 
 def test_a_store_that_was_never_started_can_be_closed() -> None:

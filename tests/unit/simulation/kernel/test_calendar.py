@@ -117,6 +117,7 @@ def test_cancelled_entries_do_not_pile_up() -> None:
         calendar.cancel(calendar.enter(10**6, int))
     assert len(calendar) == 0
     assert len(calendar._heap) < 200
+    assert len(calendar._cancelled) < 200
 
 
 def test_the_others_keep_their_order_when_cancelled_entries_go() -> None:

@@ -1,0 +1,138 @@
+"""A client on bad links: calls with a few under way at once, and whoever gets no answer does not know.
+
+    down ── Hello … Welcome ──► connected ── Call … Answered
+      ▲                             │
+      └── HungUp, or silence ───────┘      what was under way then has no answer
+
+What it wants is said by its `Work`; everything that it asks and hears goes into the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from lavant.broker.queues.commands import Answer, Receive, Request
+from lavant.simulation.kernel import Arrived, Asked, Due, Effect, Note, Send, Stimulus
+from lavant.simulation.queues.protocol import Answered, Call, Hello, HungUp, Session, Welcome
+
+HELLO_MS = 20
+SILENCE_MS = 2_000
+"""How long an answer may take, beyond the time that a receive waits."""
+
+
+class Began(msgspec.Struct, frozen=True):
+    """For the history: a request went out."""
+
+    session: Session
+    number: int
+    request: Request
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """For the history: its answer came."""
+
+    session: Session
+    number: int
+    answer: Answer
+
+
+class Work(Protocol):
+    """What a client does."""
+
+    def wishes(self, under_way: int, now_ms: int) -> Iterable[Request]:
+        """The requests to be made now, while so many have no answer yet."""
+        ...
+
+    def answered(self, request: Request, answer: Answer | None, now_ms: int) -> None:
+        """What came of a request; no answer if it is not known."""
+        ...
+
+    def asked(self, value: object, now_ms: int) -> None:
+        """The world wants something."""
+        ...
+
+    def wakeup_ms(self) -> int | None:
+        """When there will be wishes again by themselves."""
+        ...
+
+
+class ClientMachine:
+    """One start of a client."""
+
+    def __init__(self, server: str, start: int, work: Work, random: Random) -> None:
+        self._server = server
+        self._work = work
+        self._random = random
+        self._session = Session(start, 1)
+        self._server_start: int | None = None
+        """Known while it is connected."""
+        self._hello_ms = 0
+        self._number = 0
+        self._under_way: dict[int, tuple[Request, int]] = {}
+        """Requests, and when they are given up."""
+
+    def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        match stimulus:
+            case Arrived(payload=Welcome(session=session, start=start)) if session == self._session:
+                if self._server_start is None:
+                    self._server_start = start
+            case Arrived(payload=HungUp(session=session)) if session == self._session:
+                self._hang_up(now_ms)
+            case Arrived(payload=Answered(session=session, number=number, answer=answer)):
+                if session == self._session and number in self._under_way:
+                    request, _ = self._under_way.pop(number)
+                    effects.append(Note(Ended(session, number, answer)))
+                    self._work.answered(request, answer, now_ms)
+            case Asked(value=value):
+                self._work.asked(value, now_ms)
+            case Due():
+                self._give_up(now_ms)
+            case _:
+                pass
+        return [*effects, *self._go_on(now_ms)]
+
+    def wakeup_ms(self) -> int | None:
+        if self._server_start is None:
+            return self._hello_ms
+        times = [give_up_ms for _, give_up_ms in self._under_way.values()]
+        wish_ms = self._work.wakeup_ms()
+        return min(times if wish_ms is None else [*times, wish_ms], default=None)
+
+    def _go_on(self, now_ms: int) -> list[Effect]:
+        if self._server_start is None:
+            if now_ms < self._hello_ms:
+                return []
+            self._hello_ms = now_ms + HELLO_MS
+            return [Send(self._server, Hello(self._session))]
+        effects: list[Effect] = []
+        for request in self._work.wishes(len(self._under_way), now_ms):
+            self._number += 1
+            wait_ms = request.wait_ms if isinstance(request, Receive) and request.wait_ms is not None else 0
+            self._under_way[self._number] = (request, now_ms + SILENCE_MS + wait_ms)
+            effects += [
+                Note(Began(self._session, self._number, request)),
+                Send(self._server, Call(self._session, self._server_start, self._number, request)),
+            ]
+        return effects
+
+    def _give_up(self, now_ms: int) -> None:
+        """Those that were silent for too long; sometimes the connection with them."""
+        silent = [number for number, (_, give_up_ms) in self._under_way.items() if give_up_ms <= now_ms]
+        for number in silent:
+            request, _ = self._under_way.pop(number)
+            self._work.answered(request, None, now_ms)
+        if silent and self._random.random() < 0.5:
+            self._hang_up(now_ms)
+
+    def _hang_up(self, now_ms: int) -> None:
+        self._session = Session(self._session.start, self._session.count + 1)
+        self._server_start = None
+        self._hello_ms = now_ms
+        under_way, self._under_way = self._under_way, {}
+        for request, _ in under_way.values():
+            self._work.answered(request, None, now_ms)

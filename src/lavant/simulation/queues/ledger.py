@@ -1,0 +1,70 @@
+"""What the server's journal was given and has confirmed, kept where no crash reaches it; and a shadow of the queues.
+
+    position    1 … shadow … durable … staged
+                └ handled by the shadow, and forgotten
+
+After a crash the recovered queues must be those of some prefix that holds all that was confirmed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from lavant.broker.queues.hub import Queues
+from lavant.broker.queues.limits import UNLIMITED
+from lavant.broker.queues.server import TIME_BYTES
+from lavant.broker.queues.wire import decode_request
+from lavant.simulation.kernel import World
+
+RECOVERED = "the recovered queues are those of the committed prefix"
+
+
+def recover(chunks: Iterable[bytes] | None, records: Iterable[bytes]) -> Queues:
+    """The queues of a snapshot, if there is one, and the records behind it."""
+    queues = Queues(UNLIMITED) if chunks is None else Queues.restore(chunks, UNLIMITED)
+    for record in records:
+        _handle_again(queues, record)
+    return queues
+
+
+def fold(chunks: Iterator[bytes] | None, records: Iterator[bytes]) -> Iterator[bytes]:
+    """What compaction makes of a journal."""
+    return recover(chunks, records).snapshot()
+
+
+def _handle_again(queues: Queues, record: bytes) -> None:
+    queues.handle(decode_request(record[TIME_BYTES:]), int.from_bytes(record[:TIME_BYTES], "big"))
+
+
+class Ledger:
+    """One for a server, over all its starts."""
+
+    def __init__(self, world: World) -> None:
+        self.durable = 0
+        self._world = world
+        self._records: deque[bytes] = deque()
+        """Behind the shadow."""
+        self._shadow = Queues(UNLIMITED)
+        self._shadow_position = 0
+
+    def staged(self, record: bytes) -> None:
+        self._records.append(record)
+
+    def committed(self, position: int) -> None:
+        self.durable = position
+
+    def recovered(self, queues: Queues, position: int) -> None:
+        """A start of the server has found so many records; what was staged behind them never happened."""
+        staged = self._shadow_position + len(self._records)
+        if not self.durable <= position <= staged:
+            self._world.violated(
+                RECOVERED, f"{position} records are there, {self.durable} were confirmed, {staged} were given"
+            )
+        while self._shadow_position < position:
+            _handle_again(self._shadow, self._records.popleft())
+            self._shadow_position += 1
+        self._records.clear()
+        self.durable = position
+        if list(queues.snapshot()) != list(self._shadow.snapshot()):
+            self._world.violated(RECOVERED, f"after {position} records the recovered queues differ from those before")

@@ -1,0 +1,262 @@
+"""The real server of queues on a simulated host: `QueueServer`, `Queues` and `Journal` as the service joins them.
+
+    Call ──► QueueServer ──Record──► Journal ──Commit──► disk
+      ▲                                 │
+      └── Answered ◄──── committed ◄────┴── Written
+
+Like the service, it commits at once when somebody waits, and otherwise a little later; creates segments and folds the
+journal beside the commits; asks a full disk for room again and again; and stops when the disk fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from lavant.broker.journal import Journal, JournalConfig, Upkeep, Write, carry_out, compact
+from lavant.broker.queues.hub import Queues
+from lavant.broker.queues.limits import HubLimits
+from lavant.broker.queues.server import Effect as ServerEffect
+from lavant.broker.queues.server import QueueServer, Record
+from lavant.core.errors import StorageFull
+from lavant.simulation.kernel import (
+    Arrived,
+    Asked,
+    Background,
+    Commit,
+    Due,
+    Effect,
+    Finished,
+    Halt,
+    Host,
+    Machine,
+    Send,
+    SimulatedDisk,
+    Stimulus,
+    WriteFailed,
+    Written,
+)
+from lavant.simulation.queues.ledger import Ledger, fold, recover
+from lavant.simulation.queues.protocol import Answered, Call, Hello, HungUp, Session, Welcome
+
+LEISURE_MS = 10
+FULL_RETRY_MS = 1_000
+FOLD_RETRY_MS = 5_000
+UPKEEP, FOLD = "upkeep", "fold"
+
+MakeServer: TypeAlias = Callable[[Queues, int], QueueServer]
+"""From recovered queues and the position of the last record."""
+
+
+class Client(msgspec.Struct, frozen=True):
+    """Whoever asks, as `QueueServer` knows it."""
+
+    host: str
+    session: Session
+
+
+def boot(host: Host, config: JournalConfig, ledger: Ledger, make_server: MakeServer) -> Machine:
+    """What starts on the host: a server, or nothing for now if its disk is full or fails."""
+    try:
+        journal, recovered = Journal.open(host.disk, config)
+        queues = recover(recovered.chunks, recovered.records)
+    except (StorageFull, OSError) as error:
+        return Stillborn(str(error))
+    ledger.recovered(queues, journal.position)
+    queues.limits = HubLimits()
+    server = make_server(queues, journal.position)
+    # Like the service's clock: a wall clock that was set back must not let leases last longer.
+    ahead_ms = max(0, queues.now_ms - host.now_ms)
+    return ServerMachine(server, journal, host, config, ledger, folded=recovered.position, ahead_ms=ahead_ms)
+
+
+class Stillborn:
+    """A server that could not start, and says why."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
+        return [Halt(self._reason)]
+
+    def wakeup_ms(self) -> int | None:
+        return 0
+
+
+class ServerMachine:
+    """One start of the server."""
+
+    def __init__(
+        self,
+        server: QueueServer,
+        journal: Journal,
+        host: Host,
+        config: JournalConfig,
+        ledger: Ledger,
+        *,
+        folded: int,
+        ahead_ms: int,
+    ) -> None:
+        self.server = server
+        self._journal = journal
+        self._disk: SimulatedDisk = host.disk
+        self._start = host.incarnation
+        self._config = config
+        self._ledger = ledger
+        self._ahead_ms = ahead_ms
+        self._is_open = False
+        self._sessions: dict[str, Session] = {}
+        self._heard: dict[str, set[int]] = {}
+        """Numbers of the calls of each client's session."""
+        self._write: Write | None = None
+        self._leisure_ms: int | None = None
+        """When what nobody waits for is committed at the latest."""
+        self._upkeep: Upkeep | None = None
+        self._retry_ms: int | None = None
+        self._folded = folded
+        """The last record in a snapshot."""
+        self._fold_upto: int | None = None
+        self._fold_ms = 0
+        """Not before this."""
+        self._is_fold_wanted = False
+
+    def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
+        now_ms += self._ahead_ms
+        effects: list[Effect] = []
+        if not self._is_open:
+            self._is_open = True
+            effects += self._perform(self.server.open(now_ms), now_ms)
+        match stimulus:
+            case Arrived(source=source, payload=Hello(session=session)):
+                effects += self._greet(source, session)
+            case Arrived(source=source, payload=Call() as call):
+                effects += self._call(source, call, now_ms)
+            case Written():
+                effects += self._written(now_ms)
+            case WriteFailed(error=error):
+                return [*effects, Halt(error)]
+            case Finished(tag=tag, result=result, error=error):
+                effects += (
+                    self._finish_upkeep(error, now_ms) if tag == UPKEEP else self._finish_fold(result, error, now_ms)
+                )
+            case Asked():
+                self._is_fold_wanted = True
+            case Due():
+                effects += self._perform(self.server.tick(now_ms), now_ms)
+                if self._retry_ms is not None and self._retry_ms <= now_ms:
+                    self._retry_ms = None
+                    self._journal.retry()
+            case _:
+                raise AssertionError(f"the server has no use for {stimulus}")
+        return [*effects, *self._keep_house(now_ms)]
+
+    def wakeup_ms(self) -> int | None:
+        if not self._is_open:
+            return 0
+        times = [self.server.wakeup_ms(), self._retry_ms, self._leisure_ms if self._write is None else None]
+        return min((time_ms - self._ahead_ms for time_ms in times if time_ms is not None), default=None)
+
+    # ── connections ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _greet(self, source: str, session: Session) -> list[Effect]:
+        known = self._sessions.get(source)
+        if known is not None and session < known:
+            return []
+        if known is None or known < session:
+            if known is not None:
+                self.server.gone(Client(source, known))
+            self._sessions[source] = session
+            self._heard[source] = set()
+        return [Send(source, Welcome(session, self._start))]
+
+    def _call(self, source: str, call: Call, now_ms: int) -> list[Effect]:
+        if call.start != self._start or self._sessions.get(source) != call.session:
+            return [Send(source, HungUp(call.session))]
+        if call.number in self._heard[source]:
+            return []
+        self._heard[source].add(call.number)
+        client = Client(source, call.session)
+        return self._perform(self.server.request(client, call.number, call.request, None, now_ms), now_ms)
+
+    def _perform(self, effects: Sequence[ServerEffect], now_ms: int) -> list[Effect]:
+        sent: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Record):
+                position = self._journal.stage(effect.data)
+                assert position == effect.position, "the journal and the queues count differently"
+                self._ledger.staged(effect.data)
+                if self._leisure_ms is None:
+                    self._leisure_ms = now_ms + LEISURE_MS
+            else:
+                client = effect.client
+                assert isinstance(client, Client)
+                sent.append(Send(client.host, Answered(client.session, effect.number, effect.answer)))
+        return sent
+
+    # ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _keep_house(self, now_ms: int) -> list[Effect]:
+        effects = self._commit(now_ms)
+        if self._upkeep is None:
+            self._upkeep = self._journal.upkeep()
+            if self._upkeep is not None:
+                upkeep = self._upkeep
+                effects.append(Background(lambda: carry_out(self._disk, upkeep), UPKEEP))
+        if self._may_fold(now_ms):
+            upto = self._fold_upto = self._journal.durable
+            self._is_fold_wanted = False
+            effects.append(Background(lambda: compact(self._disk, upto, fold, self._config), FOLD))
+        self.server.is_full, self.server.is_exhausted = self._journal.is_full, self._journal.is_exhausted
+        return effects
+
+    def _commit(self, now_ms: int) -> list[Effect]:
+        journal = self._journal
+        if self._write is not None or journal.position == journal.durable:
+            return []
+        is_due = self._leisure_ms is not None and self._leisure_ms <= now_ms
+        if not (is_due or self.server.is_commit_awaited):
+            return []
+        self._write = journal.begin()
+        if self._write is None:  # there is no room now
+            self._leisure_ms = now_ms + LEISURE_MS
+            return []
+        self._leisure_ms = None if self._write.last == journal.position else now_ms
+        return [Commit(self._write.name, self._write.offset, self._write.data, self._write.last)]
+
+    def _written(self, now_ms: int) -> list[Effect]:
+        assert self._write is not None
+        position = self._journal.finish(self._write)
+        self._write = None
+        self._ledger.committed(position)
+        return self._perform(self.server.committed(position, now_ms), now_ms)
+
+    def _finish_upkeep(self, error: Exception | None, now_ms: int) -> list[Effect]:
+        upkeep, self._upkeep = self._upkeep, None
+        assert upkeep is not None
+        if error is None:
+            self._journal.finish_upkeep(upkeep)
+        elif isinstance(error, StorageFull):
+            self._journal.refuse_upkeep(upkeep)
+            self._retry_ms = now_ms + FULL_RETRY_MS
+        else:
+            return [Halt(str(error))]
+        return []
+
+    def _may_fold(self, now_ms: int) -> bool:
+        if self._fold_upto is not None or self._upkeep is not None or now_ms < self._fold_ms:
+            return False
+        return self._journal.wants_compaction or (self._is_fold_wanted and self._journal.durable > self._folded)
+
+    def _finish_fold(self, size_bytes: int, error: Exception | None, now_ms: int) -> list[Effect]:
+        upto, self._fold_upto = self._fold_upto, None
+        assert upto is not None
+        if error is None:
+            self._journal.adopt(upto, size_bytes)
+            self._folded = upto
+        elif isinstance(error, StorageFull | OSError):
+            self._fold_ms = now_ms + FOLD_RETRY_MS
+        else:
+            raise error
+        return []

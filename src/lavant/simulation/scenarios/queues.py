@@ -1,0 +1,150 @@
+"""`queues`: clients send, receive and acknowledge over bad links, and the server crashes; nothing confirmed is lost.
+
+The server is the real one: hub, server and journal as the service runs them, on a simulated disk. What its clients were
+told is checked when all is over, and each recovery when it happens.
+"""
+
+from __future__ import annotations
+
+from lavant.broker.journal import JournalConfig
+from lavant.broker.queues.commands import Peek, Peeked, PeekedMessage
+from lavant.broker.queues.hub import Queues
+from lavant.broker.queues.server import QueueServer
+from lavant.core.errors import InvalidValue
+from lavant.simulation.kernel import (
+    MS,
+    Asked,
+    Exponential,
+    FaultOptions,
+    Host,
+    LinkConfig,
+    Machine,
+    Scenario,
+    World,
+    schedule_faults,
+    swarmed_disk,
+    swarmed_links,
+)
+from lavant.simulation.kernel.fault_kinds import DRIFTS_PPM, JUMP_US
+from lavant.simulation.queues.client import ClientMachine
+from lavant.simulation.queues.ledger import Ledger
+from lavant.simulation.queues.recorder import Recorder
+from lavant.simulation.queues.server import MakeServer, ServerMachine, boot
+from lavant.simulation.queues.workload import CONFIGS, DRAIN, Labour
+
+SERVER = "server"
+SEGMENT_BYTES = (8 << 10, 16 << 10, 64 << 10)
+CLIENTS_MAX = 100
+
+
+class QueueOptions(FaultOptions, frozen=True, kw_only=True):
+    power_losses_per_min: float = 4.0
+    kills_per_min: float = 4.0
+    disk_errors_per_min: float = 1.0
+    clients: int = 4
+    gap_ms: float = 150.0
+    """Between two things that a client does by itself, on average."""
+    compactions_per_min: float = 4.0
+    """Beside those that the journal wants."""
+    acknowledge_early: bool = False
+    """Answer acknowledgements before they are durable: a crash can then bring back what was acknowledged."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.clients <= CLIENTS_MAX:
+            raise InvalidValue(f"clients must lie in 1 to {CLIENTS_MAX}, got {self.clients}")
+        if self.gap_ms <= 0 or self.compactions_per_min < 0:
+            raise InvalidValue(
+                f"gap_ms must be above 0 and compactions_per_min not below, got {self.gap_ms} and "
+                f"{self.compactions_per_min}"
+            )
+
+
+def build(world: World, options: QueueOptions, make_server: MakeServer | None = None) -> None:
+    """The world of this scenario; tests put a server with a mistake into it."""
+    world.links(swarmed_links(options, world.random("links")))
+    recorder = Recorder(world, CONFIGS)
+    server = _add_server(world, options, recorder, make_server)
+    clients = [_add_client(world, number, options, recorder) for number in range(1, options.clients + 1)]
+    world.at_calm(lambda: _drain(world, clients))
+    world.at_end("clients were told the truth", lambda: _check_history(recorder, server))
+    world.at_end("every message is received in the end", lambda: _check_drained(server))
+    schedule_faults(world, options, [*[server] * len(clients), *clients])  # the server is hit by half of them
+
+
+def _add_server(world: World, options: QueueOptions, recorder: Recorder, make_server: MakeServer | None) -> Host:
+    random = world.random("journal")
+    segment_bytes = random.choice(SEGMENT_BYTES)
+    config = JournalConfig(segment_bytes=segment_bytes, block_bytes_max=4096, compaction_bytes_min=2 * segment_bytes)
+    ledger = Ledger(world)
+
+    def make(queues: Queues, position: int) -> QueueServer:
+        return QueueServer(queues, position=position, acknowledge_early=options.acknowledge_early)
+
+    def start(host: Host) -> Machine:
+        recorder.restarted()
+        return boot(host, config, ledger, make if make_server is None else make_server)
+
+    server = world.host(SERVER, start, disk=swarmed_disk(options, world.random("disk")))
+    if options.compactions_per_min:
+        gap_us = Exponential(int(60_000 * MS / options.compactions_per_min))
+        world.arrivals("compactions", gap_us, lambda random: server.stimulate(Asked("compact")))
+    return server
+
+
+def _add_client(world: World, number: int, options: QueueOptions, recorder: Recorder) -> Host:
+    def start(host: Host) -> Machine:
+        name = f"{host.name}/{host.incarnation}"
+        return ClientMachine(SERVER, host.incarnation, Labour(name, world.random(f"{name}/work")), world.random(name))
+
+    host = world.host(f"client-{number}", start, note=recorder.note)
+    world.arrivals(host.name, Exponential(int(options.gap_ms * MS)), lambda random: host.stimulate(Asked("work")))
+    return host
+
+
+def _drain(world: World, clients: list[Host]) -> None:
+    """All is calm, links too: nothing keeps clients from receiving whatever is there."""
+    for client in clients:
+        world.network.configure(SERVER, client.name, LinkConfig())
+        client.stimulate(Asked(DRAIN))
+
+
+def _check_history(recorder: Recorder, server: Host) -> str | None:
+    left = {message.number: queue for queue, message in _left(server)}
+    violations = recorder.violations(
+        left,
+        clock_ppm=max(DRIFTS_PPM),
+        clock_jumps_ms=JUMP_US.high_us // MS * len(recorder.restarts_ms),
+    )
+    if not violations:
+        return None
+    return "; ".join(map(str, violations[:3])) + (f"; and {len(violations) - 3} more" if len(violations) > 3 else "")
+
+
+def _check_drained(server: Host) -> str | None:
+    for queue, message in _left(server):
+        return (
+            f"message {message.number} is still in {queue!r}, {message.state}, received {message.receive_count} times"
+        )
+    return None
+
+
+def _left(server: Host) -> list[tuple[str, PeekedMessage]]:
+    """Messages that are in the queues now."""
+    machine = server.machine
+    assert isinstance(machine, ServerMachine), "the server is up when all is over"
+    found: list[tuple[str, PeekedMessage]] = []
+    for queue in CONFIGS:
+        peeked = machine.server.queues.handle(Peek(queue, 1000), 0)
+        assert isinstance(peeked, Peeked)
+        found += [(queue, message) for message in peeked.messages]
+    return found
+
+
+SCENARIO = Scenario(
+    name="queues",
+    summary="clients send, receive and acknowledge over bad links; nothing confirmed is lost, nobody shares a lease",
+    options=QueueOptions,
+    build=build,
+    minutes=1.0,
+)
