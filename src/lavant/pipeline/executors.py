@@ -28,11 +28,8 @@ class Executors:
 
     def location(self, id: str) -> str | None:
         """What Spark calls the place of an executor; None if it is not there (yet)."""
-        active = self._context.statusStore().executorList(True)
-        for number in range(active.size()):
-            if active.apply(number).id() == id:
-                return f"executor_{active.apply(number).hostPort().rpartition(':')[0]}_{id}"
-        return None
+        summary = self._summaries().get(id)
+        return None if summary is None else f"executor_{summary.hostPort().rpartition(':')[0]}_{id}"
 
     def request(self, count: int) -> bool:
         """Ask for at least so many executors, and say whether they are there. To be called until they are."""
@@ -47,10 +44,18 @@ class Executors:
         while others := [id for id in self.ids() if id not in ids]:
             if time.monotonic() > deadline:
                 return False
-            if self._ask(len(ids)):
+            # One that is killed before all of it has come up leaves a part of Spark that talks to it for ever.
+            summaries = self._summaries()
+            is_up = all(id in summaries and summaries[id].maxMemory() > 0 for id in others)
+            if is_up and self._ask(len(ids)):
                 self._context.killExecutors(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(others))
             time.sleep(POLL_S)
         return True
+
+    def _summaries(self) -> dict[str, Any]:
+        active = self._context.statusStore().executorList(True)
+        summaries = [active.apply(number) for number in range(active.size())]
+        return {str(summary.id()): summary for summary in summaries}
 
     def _ask(self, count: int) -> bool:
         """False if it has been asked a moment ago."""

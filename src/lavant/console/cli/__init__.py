@@ -20,7 +20,7 @@ BAD_INPUT = 2
 
 commands = typer.Typer(
     name="lavant",
-    help="Elastic publish/subscribe: match, stream, explain.",
+    help="Elastic publish/subscribe: match, stream, explain; durable queues; a simulated world.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
