@@ -6,7 +6,7 @@ import asyncio
 import struct
 
 import msgspec
-from tests.unit.service.wiring import FakeClient, Wiring, in_loop, turn
+from tests.unit.service.wiring import FakeClient, Wiring, in_loop, turn, until
 
 from lavant.broker.queues.commands import (
     Created,
@@ -80,8 +80,7 @@ async def test_a_greeting_has_the_number_of_greetings() -> None:
 async def test_who_says_nothing_is_disconnected() -> None:
     wiring = Wiring(msgspec.structs.replace(LIMITS, greeting_s_max=0.01))
     silent, greeted = FakeClient(wiring.service), FakeClient(wiring.service).greet()
-    while not silent.transport.is_aborted:
-        await asyncio.sleep(0.005)
+    await until(lambda: silent.transport.is_aborted)
     assert not greeted.transport.is_aborted
     assert list(wiring.service.connections) == [greeted.protocol]
 
@@ -192,8 +191,7 @@ async def test_a_closed_connection_that_nobody_reads_is_cut_in_the_end() -> None
     wiring = Wiring(msgspec.structs.replace(LIMITS, stop_s_max=0.01))
     client = FakeClient(wiring.service).greet()
     client.protocol.data_received(struct.pack(">II", 0, 7))
-    while not client.transport.is_aborted:
-        await asyncio.sleep(0.005)
+    await until(lambda: client.transport.is_aborted)
 
 
 @in_loop
@@ -302,8 +300,7 @@ async def test_who_does_not_read_is_not_read_and_then_disconnected() -> None:
     client = FakeClient(wiring.service).greet()
     client.protocol.pause_writing()
     assert not client.transport.reads
-    while not client.transport.is_aborted:
-        await asyncio.sleep(0.005)
+    await until(lambda: client.transport.is_aborted)
     assert len(wiring.service.connections) == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.service.wiring import FakeTransport
+from tests.unit.service.wiring import FakeTransport, until
 
 from lavant.broker.queues.wire import PREFACE
 from lavant.service.sniffing import SniffingProtocol
@@ -61,8 +61,7 @@ def test_who_says_nothing_is_disconnected() -> None:
         sniffing = SniffingProtocol(Noting, Noting, seconds_max=0.01)
         sniffing.connection_made(transport)
         sniffing.data_received(b"LAV")
-        while not transport.is_aborted:
-            await asyncio.sleep(0.005)
+        await until(lambda: transport.is_aborted)
 
     asyncio.run(run())
 

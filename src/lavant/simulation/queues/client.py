@@ -55,6 +55,10 @@ class Work(Protocol):
         """The world wants something."""
         ...
 
+    def connected(self) -> None:
+        """There is a connection, or one again."""
+        ...
+
     def wakeup_ms(self) -> int | None:
         """When there will be wishes again by themselves."""
         ...
@@ -81,6 +85,7 @@ class ClientMachine:
             case Arrived(payload=Welcome(session=session, start=start)) if session == self._session:
                 if self._server_start is None:
                     self._server_start = start
+                    self._work.connected()
             case Arrived(payload=HungUp(session=session)) if session == self._session:
                 self._hang_up(now_ms)
             case Arrived(payload=Answered(session=session, number=number, answer=answer)):

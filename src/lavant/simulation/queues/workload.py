@@ -102,6 +102,11 @@ class Labour:
         elif not self._missing:
             self._wish(self._something())
 
+    def connected(self) -> None:
+        """Who consumes asks for messages first."""
+        if self._random.random() < 0.5:
+            self._wishes.insert(0, self._receive_from(self._random.choice(SENT_TO)))
+
     def answered(self, request: Request, answer: Answer | None, now_ms: int) -> None:
         match request, answer:
             case CreateQueue(queue=queue), _:

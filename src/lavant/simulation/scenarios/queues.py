@@ -18,6 +18,7 @@ from lavant.simulation.kernel import (
     FaultOptions,
     Host,
     LinkConfig,
+    LogUniform,
     Machine,
     Scenario,
     World,
@@ -35,11 +36,13 @@ from lavant.simulation.queues.workload import CONFIGS, DRAIN, Labour
 SERVER = "server"
 SEGMENT_BYTES = (8 << 10, 16 << 10, 64 << 10)
 CLIENTS_MAX = 100
+RESTART_US = LogUniform(10 * MS, 2_000 * MS)
+"""Shortly, so that most of the time something can happen."""
 
 
 class QueueOptions(FaultOptions, frozen=True, kw_only=True):
-    power_losses_per_min: float = 4.0
-    kills_per_min: float = 4.0
+    power_losses_per_min: float = 6.0
+    kills_per_min: float = 6.0
     disk_errors_per_min: float = 1.0
     clients: int = 4
     gap_ms: float = 150.0
@@ -85,7 +88,7 @@ def _add_server(world: World, options: QueueOptions, recorder: Recorder, make_se
         recorder.restarted()
         return boot(host, config, ledger, make if make_server is None else make_server)
 
-    server = world.host(SERVER, start, disk=swarmed_disk(options, world.random("disk")))
+    server = world.host(SERVER, start, disk=swarmed_disk(options, world.random("disk")), restart_us=RESTART_US)
     if options.compactions_per_min:
         gap_us = Exponential(int(60_000 * MS / options.compactions_per_min))
         world.arrivals("compactions", gap_us, lambda random: server.stimulate(Asked("compact")))
