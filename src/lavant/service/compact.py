@@ -50,6 +50,7 @@ class CompactProtocol(asyncio.Protocol):
     """One connection."""
 
     def __init__(self, service: Service, token: bytes | None) -> None:
+        self.ended = asyncio.Event()
         self._service = service
         self._limits = service.limits
         self._token = token
@@ -82,6 +83,7 @@ class CompactProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._abort_after(None)
         self._leave()
+        self.ended.set()
 
     def data_received(self, data: bytes) -> None:
         if not self._is_closed:
@@ -155,26 +157,30 @@ class CompactProtocol(asyncio.Protocol):
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, frames: Iterator[tuple[int, bytes]]) -> None:
-        """Take in requests; those that come after a reason to pause are taken when it is over."""
-        left = REQUESTS_A_TURN
         try:
-            for number, content in frames:
-                if not self._is_greeted:
-                    self._greet(number, content)
-                    continue
-                self._outstanding += 1
-                self._service.request(self, number, decode_request(content), content)
-                if self._outstanding > self._limits.outstanding_max:
-                    self._check_outstanding()
-                left -= 1
-                if left == 0:
-                    self.pause(Pause.TURN)
-                    self._service.loop.call_soon(self.resume, Pause.TURN)
-                if self._pauses:
-                    self._backlog = frames
-                    return
+            self._take_until_paused(frames)
         except (LavantError, msgspec.MsgspecError) as error:
             self._hang_up(error, FAULT_NUMBER)
+        self._service.taken()
+
+    def _take_until_paused(self, frames: Iterator[tuple[int, bytes]]) -> None:
+        """Take in requests; those that come after a reason to pause are taken when it is over."""
+        left = REQUESTS_A_TURN
+        for number, content in frames:
+            if not self._is_greeted:
+                self._greet(number, content)
+                continue
+            self._outstanding += 1
+            self._service.request(self, number, decode_request(content), content)
+            if self._outstanding > self._limits.outstanding_max:
+                self._check_outstanding()
+            left -= 1
+            if left == 0:
+                self.pause(Pause.TURN)
+                self._service.loop.call_soon(self.resume, Pause.TURN)
+            if self._pauses:
+                self._backlog = frames
+                return
 
     def _greet(self, number: int, content: bytes) -> None:
         hello = decode_hello(content)

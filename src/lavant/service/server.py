@@ -36,6 +36,9 @@ class Connection(Client, Protocol):
 
     def close(self) -> None: ...
 
+    @property
+    def ended(self) -> asyncio.Event: ...
+
 
 class _Call:
     """A client of this process that asks once."""
@@ -76,6 +79,7 @@ class Service:
         self._timer_ms = 0
         store.start(on_committed=self._committed, on_failed=self._fail)
         self._perform(server.open(clock.now_ms()))
+        self._open_turn()
 
     # ── called by connections ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -99,6 +103,13 @@ class Service:
         except Exception as error:  # a mistake in the queues: what they hold may be half changed, and must not be used
             self._fail(error)
 
+    def taken(self) -> None:
+        """All requests of a connection that are there for now were taken in."""
+        if len(self.connections) == 1:  # no other's can be waited for
+            self._end_turn()
+        else:
+            self._open_turn()
+
     def waiting(self, client: Client) -> int:
         """How many receives of a client wait for a message."""
         return self._server.waiting(client)
@@ -110,6 +121,7 @@ class Service:
         future: asyncio.Future[Answer] = self.loop.create_future()
         call = _Call(future)
         self.request(call, 0, request, None)
+        self._open_turn()
         try:
             return await future
         finally:
@@ -129,6 +141,7 @@ class Service:
     def release(self) -> None:
         """Tell those who wait for a message that none came: the server is about to stop."""
         self._perform(self._server.stop(self._clock.now_ms()))
+        self._open_turn()
 
     async def stop(self) -> None:
         """Commit everything, answer everybody, and hang up."""
@@ -136,8 +149,14 @@ class Service:
         self._end_turn()
         if self._timer is not None:
             self._timer.cancel()
-        for connection in list(self.connections):
+        connections = list(self.connections)
+        for connection in connections:
             connection.close()
+        ended = [asyncio.ensure_future(connection.ended.wait()) for connection in connections]
+        if ended:
+            await asyncio.wait(ended, timeout=self.limits.stop_s_max)
+            for each in ended:
+                each.cancel()
 
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,6 +169,9 @@ class Service:
                 assert position == effect.position, "the journal and the queues count differently"
             else:
                 effect.client.reply(effect.number, effect.answer)
+
+    def _open_turn(self) -> None:
+        """It ends when the loop has looked after all connections."""
         if not self._is_turn_open:
             self._is_turn_open = True
             self.loop.call_soon(self._end_turn)
@@ -199,6 +221,7 @@ class Service:
             self._perform(self._server.tick(self._clock.now_ms()))
         except Exception as error:
             self._fail(error)
+        self._open_turn()
 
     def _fail(self, error: Exception) -> None:
         if not self._has_failed:

@@ -190,6 +190,7 @@ async def test_an_oversized_frame_is_refused_by_its_header() -> None:
 async def test_a_closed_connection_that_nobody_reads_is_cut_in_the_end() -> None:
     wiring = Wiring(msgspec.structs.replace(LIMITS, stop_s_max=0.01))
     client = FakeClient(wiring.service).greet()
+    client.transport.is_stuck = True
     client.protocol.data_received(struct.pack(">II", 0, 7))
     await until(lambda: client.transport.is_aborted)
 

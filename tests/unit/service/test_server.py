@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.unit.service.wiring import FakeClient, Wiring, in_loop, turn
+import msgspec
+from tests.unit.service.wiring import FakeClient, Wiring, in_loop, turn, until
 
 from lavant.broker.queues.commands import (
     CreateQueue,
@@ -19,6 +20,7 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.queues.server import Effect
+from lavant.service.limits import LIMITS
 
 
 @in_loop
@@ -144,6 +146,17 @@ async def test_at_the_end_everybody_has_an_answer() -> None:
     assert client.answers() == {0: Done(), 1: Received([]), 2: Done()}
     assert client.transport.is_closed
     assert wiring.store.is_closed
+
+
+@in_loop
+async def test_a_client_that_does_not_take_its_answers_holds_up_the_end_for_a_while_only() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, stop_s_max=0.02))
+    stuck, slow = FakeClient(wiring.service).greet(), FakeClient(wiring.service).greet()
+    stuck.transport.is_stuck = slow.transport.is_stuck = True
+    asyncio.get_running_loop().call_later(0.005, slow.transport.on_close)
+    await wiring.service.stop()
+    assert (slow.transport.is_aborted, slow.protocol.ended.is_set()) == (False, True)
+    await until(lambda: stuck.transport.is_aborted)
 
 
 @in_loop

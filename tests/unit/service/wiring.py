@@ -62,6 +62,9 @@ class FakeTransport(asyncio.Transport):
         self.buffer_bytes = 0
         self.protocol: asyncio.BaseProtocol | None = None
         self.on_write: Callable[[], None] = lambda: None
+        self.on_close: Callable[[], None] = lambda: None
+        self.is_stuck = False
+        """Closing does not end it, because the other side does not read."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes.append(bytes(data))
@@ -83,9 +86,12 @@ class FakeTransport(asyncio.Transport):
 
     def close(self) -> None:
         self.is_closed = True
+        if not self.is_stuck:
+            asyncio.get_running_loop().call_soon(self.on_close)
 
     def abort(self) -> None:
         self.is_aborted = True
+        asyncio.get_running_loop().call_soon(self.on_close)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = protocol
@@ -97,6 +103,7 @@ class FakeClient:
     def __init__(self, service: Service, token: bytes | None = None) -> None:
         self.transport = FakeTransport()
         self.protocol = CompactProtocol(service, token)
+        self.transport.on_close = lambda: self.protocol.connection_lost(None)
         self.protocol.connection_made(self.transport)
         self._frames = Frames()
         self._seen = 0

@@ -239,10 +239,10 @@ class Journal:
     @property
     def wants_compaction(self) -> bool:
         """There is enough to fold, or the disk is full and folding may make room."""
-        if self._snapshot is not None:
-            return False
         manifest = self._segments.manifest
-        if self.is_exhausted and self.durable > manifest.snapshot_position():
+        if self._snapshot is not None or self.durable <= manifest.snapshot_position():
+            return False  # a segment may be full whose records are all in the snapshot: there is nothing to fold yet
+        if self.is_exhausted:
             return True  # no segment would go, but the next snapshot may be smaller than the last
         enough = max(self._config.compaction_bytes_min, manifest.snapshot_bytes)
         return self.sealed_bytes > (0 if self.is_full else enough)

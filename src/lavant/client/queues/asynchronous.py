@@ -138,11 +138,14 @@ class AsyncQueueClient:
                 f"no server answers at {self._address}: {error}; "
                 f"start one with `lavant serve --port {self._address.port}`"
             ) from None
-        answer = await link.greeting
-        if isinstance(answer, Refused):
+        try:
+            answer = await link.greeting
+            if isinstance(answer, Refused):
+                raise error_of(answer)
+        except BaseException:
             link.close()
             await link.closed.wait()
-            raise error_of(answer)
+            raise
         return link
 
 

@@ -48,6 +48,10 @@ class Ledger:
         self._shadow = Queues(UNLIMITED)
         self._shadow_position = 0
 
+    def count(self, figure: str) -> None:
+        """Something worth knowing happened to the journal."""
+        self._world.count(f"journal {figure}")
+
     def staged(self, record: bytes) -> None:
         self._records.append(record)
 

@@ -65,6 +65,9 @@ def boot(host: Host, config: JournalConfig, ledger: Ledger, make_server: MakeSer
     except (StorageFull, OSError) as error:
         return Stillborn(str(error))
     ledger.recovered(queues, journal.position)
+    ledger.count("recovered" if recovered.chunks is None else "recovered from a snapshot")
+    if journal.torn:
+        ledger.count("torn")
     queues.limits = HubLimits()
     server = make_server(queues, journal.position)
     # Like the service's clock: a wall clock that was set back must not let leases last longer.
@@ -239,6 +242,7 @@ class ServerMachine:
             self._journal.finish_upkeep(upkeep)
         elif isinstance(error, StorageFull):
             self._journal.refuse_upkeep(upkeep)
+            self._ledger.count("full" if self._journal.is_full else "without room")
             self._retry_ms = now_ms + FULL_RETRY_MS
         else:
             return [Halt(str(error))]
@@ -254,6 +258,7 @@ class ServerMachine:
         assert upto is not None
         if error is None:
             self._journal.adopt(upto, size_bytes)
+            self._ledger.count("compacted")
             self._folded = upto
         elif isinstance(error, StorageFull | OSError):
             self._fold_ms = now_ms + FOLD_RETRY_MS

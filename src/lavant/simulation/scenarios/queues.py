@@ -44,6 +44,7 @@ class QueueOptions(FaultOptions, frozen=True, kw_only=True):
     power_losses_per_min: float = 6.0
     kills_per_min: float = 6.0
     disk_errors_per_min: float = 1.0
+    full_disks_per_min: float = 4.0
     clients: int = 4
     gap_ms: float = 150.0
     """Between two things that a client does by itself, on average."""
@@ -70,7 +71,7 @@ def build(world: World, options: QueueOptions, make_server: MakeServer | None = 
     server = _add_server(world, options, recorder, make_server)
     clients = [_add_client(world, number, options, recorder) for number in range(1, options.clients + 1)]
     world.at_calm(lambda: _drain(world, clients))
-    world.at_end("clients were told the truth", lambda: _check_history(recorder, server))
+    world.at_end("clients were told the truth", lambda: _check_history(world, recorder, server))
     world.at_end("every message is received in the end", lambda: _check_drained(server))
     schedule_faults(world, options, [*[server] * len(clients), *clients])  # the server is hit by half of them
 
@@ -112,16 +113,16 @@ def _drain(world: World, clients: list[Host]) -> None:
         client.stimulate(Asked(DRAIN))
 
 
-def _check_history(recorder: Recorder, server: Host) -> str | None:
+def _check_history(world: World, recorder: Recorder, server: Host) -> None:
     left = {message.number: queue for queue, message in _left(server)}
     violations = recorder.violations(
         left,
         clock_ppm=max(DRIFTS_PPM),
         clock_jumps_ms=JUMP_US.high_us // MS * len(recorder.restarts_ms),
     )
-    if not violations:
-        return None
-    return "; ".join(map(str, violations[:3])) + (f"; and {len(violations) - 3} more" if len(violations) > 3 else "")
+    if violations:
+        first, *others = violations
+        world.violated(first.rule, first.what + (f" (and {len(others)} more)" if others else ""))
 
 
 def _check_drained(server: Host) -> str | None:
