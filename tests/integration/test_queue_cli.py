@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 from typer.testing import CliRunner
 

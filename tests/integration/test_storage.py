@@ -19,10 +19,10 @@ from tests.integration.storage_writer import CONFIG, QUEUE, body, record
 
 from lavant.broker.journal import Journal, JournalConfig
 from lavant.broker.queues.commands import Peek, Peeked
+from lavant.broker.queues.replay import replay
 from lavant.core.errors import CorruptJournal, LavantError, StorageFailed, StorageFull, StorageLocked
 from lavant.service.storage import FileDisk, JournalStore, open_store
 from lavant.service.storage.compactor import compact_directory
-from lavant.service.storage.replay import replay
 
 SMALL = JournalConfig(segment_bytes=256 << 10)
 

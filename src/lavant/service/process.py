@@ -16,6 +16,7 @@ import msgspec
 
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import HubLimits
+from lavant.broker.queues.replay import replay
 from lavant.broker.queues.server import QueueServer
 from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.service.clock import Clock
@@ -26,7 +27,6 @@ from lavant.service.metrics import Metrics, figures_of, queue_names
 from lavant.service.server import Service
 from lavant.service.sniffing import SniffingProtocol
 from lavant.service.sqs import SqsApp, SqsSettings
-from lavant.service.storage.replay import replay
 from lavant.service.storage.stores import Store, open_store
 
 BACKLOG = 1024

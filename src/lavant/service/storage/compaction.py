@@ -15,10 +15,10 @@ from pathlib import Path
 from threading import Thread
 
 from lavant.broker.journal import JournalConfig, compact
+from lavant.broker.queues.replay import fold_queues
 from lavant.core.errors import LavantError
 from lavant.service.storage.compactor import FAILED, STATUS_OF
 from lavant.service.storage.files import FileDisk
-from lavant.service.storage.replay import fold_queues
 
 _NICENESS = 19
 

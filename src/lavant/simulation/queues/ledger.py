@@ -9,32 +9,13 @@ After a crash the recovered queues must be those of some prefix that holds all t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
 
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import UNLIMITED
-from lavant.broker.queues.server import TIME_BYTES
-from lavant.broker.queues.wire import decode_request
+from lavant.broker.queues.replay import handle_again
 from lavant.simulation.kernel import World
 
 RECOVERED = "the recovered queues are those of the committed prefix"
-
-
-def recover(chunks: Iterable[bytes] | None, records: Iterable[bytes]) -> Queues:
-    """The queues of a snapshot, if there is one, and the records behind it."""
-    queues = Queues(UNLIMITED) if chunks is None else Queues.restore(chunks, UNLIMITED)
-    for record in records:
-        _handle_again(queues, record)
-    return queues
-
-
-def fold(chunks: Iterator[bytes] | None, records: Iterator[bytes]) -> Iterator[bytes]:
-    """What compaction makes of a journal."""
-    return recover(chunks, records).snapshot()
-
-
-def _handle_again(queues: Queues, record: bytes) -> None:
-    queues.handle(decode_request(record[TIME_BYTES:]), int.from_bytes(record[:TIME_BYTES], "big"))
 
 
 class Ledger:
@@ -66,7 +47,7 @@ class Ledger:
                 RECOVERED, f"{position} records are there, {self.durable} were confirmed, {staged} were given"
             )
         while self._shadow_position < position:
-            _handle_again(self._shadow, self._records.popleft())
+            handle_again(self._shadow, self._records.popleft())
             self._shadow_position += 1
         self._records.clear()
         self.durable = position

@@ -18,6 +18,7 @@ import msgspec
 from lavant.broker.journal import Journal, JournalConfig, Upkeep, Write, carry_out, compact
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import HubLimits
+from lavant.broker.queues.replay import fold_queues, replay
 from lavant.broker.queues.server import Effect as ServerEffect
 from lavant.broker.queues.server import QueueServer, Record
 from lavant.core.errors import StorageFull
@@ -38,7 +39,7 @@ from lavant.simulation.kernel import (
     WriteFailed,
     Written,
 )
-from lavant.simulation.queues.ledger import Ledger, fold, recover
+from lavant.simulation.queues.ledger import Ledger
 from lavant.simulation.queues.protocol import Answered, Call, Hello, HungUp, Session, Welcome
 
 LEISURE_MS = 10
@@ -61,7 +62,7 @@ def boot(host: Host, config: JournalConfig, ledger: Ledger, make_server: MakeSer
     """What starts on the host: a server, or nothing for now if its disk is full or fails."""
     try:
         journal, recovered = Journal.open(host.disk, config)
-        queues = recover(recovered.chunks, recovered.records)
+        queues = replay(recovered.chunks, recovered.records)
     except (StorageFull, OSError) as error:
         return Stillborn(str(error))
     ledger.recovered(queues, journal.position)
@@ -210,7 +211,7 @@ class ServerMachine:
         if self._may_fold(now_ms):
             upto = self._fold_upto = self._journal.durable
             self._is_fold_wanted = False
-            effects.append(Background(lambda: compact(self._disk, upto, fold, self._config), FOLD))
+            effects.append(Background(lambda: compact(self._disk, upto, fold_queues, self._config), FOLD))
         self.server.is_full, self.server.is_exhausted = self._journal.is_full, self._journal.is_exhausted
         return effects
 
