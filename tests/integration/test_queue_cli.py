@@ -70,7 +70,7 @@ def test_queues_are_created_and_listed(run: Runner) -> None:
         ["orders", "out-of-order", "2", "0", "0", "6"],
     ]
     [orders] = run.json("ls", "or")
-    assert (orders["queue"], orders["figures"]["visible"], orders["tags"]) == ("orders", 2, {"a": "b"})
+    assert (orders["queue"], orders["figures"]["visible"], orders["tags"]) == ("orders", 2, {"a": "b=c"})
     assert orders["settings"]["visibility_ms"] == 5000
 
 
