@@ -55,6 +55,11 @@ class Served:
             assert time.monotonic() < deadline_s, f"{name} is {found}, and not {value}"
             time.sleep(0.01)
 
+    def memory_kb_max(self) -> int:
+        """The most that it has ever used."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
     def kill(self) -> None:
         """As a crash does it."""
         self.process.kill()

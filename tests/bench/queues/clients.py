@@ -11,8 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 BODY = b"x" * 1024
-QUEUE = "bench"
 WAIT_S = 20
+
+
+def queue_name() -> str:
+    """A queue for each client, so that none has to wait for what another was given in advance."""
+    return f"bench-{os.getpid()}"
+
 
 Step = Callable[[], None]
 Client = tuple[Step, Step]
@@ -22,7 +27,7 @@ def lavant_client(port: int, batch: int) -> Client:
     from lavant.client.queues import QueueClient
 
     client = QueueClient.connect(f"lavant://127.0.0.1:{port}")
-    queue = client.create(QUEUE)
+    queue = client.create(queue_name())
     bodies = [BODY] * batch
 
     def cycle() -> None:
@@ -41,13 +46,14 @@ def rabbitmq_client(port: int, batch: int) -> Client:
     import aio_pika
 
     loop = asyncio.new_event_loop()
+    name = queue_name()
     arrived: asyncio.Queue[Any] = asyncio.Queue()
 
     async def connect() -> Any:
         connection = await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/")
         channel = await connection.channel(publisher_confirms=True)
         await channel.set_qos(prefetch_count=batch)
-        queue = await channel.declare_queue(QUEUE, durable=True, arguments={"x-queue-type": "quorum"})
+        queue = await channel.declare_queue(name, durable=True, arguments={"x-queue-type": "quorum"})
         await queue.consume(arrived.put)
         return connection, channel
 
@@ -57,15 +63,16 @@ def rabbitmq_client(port: int, batch: int) -> Client:
     async def one() -> None:
         publish = channel.default_exchange.publish
         if batch == 1:
-            await publish(message, routing_key=QUEUE)
+            await publish(message, routing_key=name)
         else:
-            await asyncio.gather(*(publish(message, routing_key=QUEUE) for _ in range(batch)))
+            await asyncio.gather(*(publish(message, routing_key=name) for _ in range(batch)))
         for _ in range(batch):
             last = await arrived.get()
         await last.ack(multiple=True)
 
-    # Closing gives what was pushed here in advance to the others, who wait for it.
-    return lambda: loop.run_until_complete(one()), lambda: loop.run_until_complete(connection.close())
+    return lambda: loop.run_until_complete(asyncio.wait_for(one(), WAIT_S)), lambda: loop.run_until_complete(
+        connection.close()
+    )
 
 
 def sqs_client(port: int, batch: int) -> Client:
@@ -79,7 +86,7 @@ def sqs_client(port: int, batch: int) -> Client:
         aws_access_key_id="bench",
         aws_secret_access_key="bench",
     )
-    url = sqs.create_queue(QueueName=QUEUE)["QueueUrl"]
+    url = sqs.create_queue(QueueName=queue_name())["QueueUrl"]
     text = BODY.decode()
     entries = [{"Id": str(number), "MessageBody": text} for number in range(batch)]
 
