@@ -16,14 +16,11 @@ from pathlib import Path
 import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
-from lavant.broker.queues.commands import Peek, PeekedMessage, Receive, Refused
-from lavant.broker.queues.wire import FAULT_NUMBER, PREFACE, Frames, Hello, decode_answer, frame
+from lavant.broker.queues.commands import PeekedMessage
 from lavant.client.queues import AsyncQueueClient, Entry, Queue, QueueClient, QueueConfig, calls
 from lavant.client.queues.retrying import NO_RETRIES
 from lavant.core.errors import (
-    AccessDenied,
     ConnectionLost,
-    LavantError,
     LimitExceeded,
     MissingComponent,
     PartlyRefused,
@@ -174,6 +171,24 @@ def test_a_receive_that_waits_is_repeated_by_itself_when_the_server_is_started_a
                     assert [message.body for message in await waiting] == [b"one"]
 
     asyncio.run(work())
+
+
+def test_what_is_no_server_of_lavant_is_told_from_one() -> None:
+    for said in (b"HTTP/1.1 400 Bad Request\r\n", struct.pack(">II", 5, 0) + b"\xc1", b""):
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+
+            def answer(other: socket.socket = other, said: bytes = said) -> None:
+                with other.accept()[0] as connection:
+                    connection.recv(1000)
+                    connection.sendall(said)
+
+            for connect in (QueueClient.connect, lambda url: asyncio.run(AsyncQueueClient.connect(url))):
+                answering = threading.Thread(target=answer)
+                answering.start()
+                with pytest.raises(ConnectionLost, match=r"is it a server of Lavant|it hung up"):
+                    connect(f"lavant://127.0.0.1:{port}")
+                answering.join()
 
 
 def test_a_client_that_was_closed_stays_closed(served: Served) -> None:
@@ -329,161 +344,3 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, served: Served) -> None:
     assert second.returncode == 2
     assert "choose another --port" in second.stderr
     assert "Traceback" not in second.stderr
-
-
-# ── crowds and bad manners ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_ten_thousand_idle_receives_bother_nobody(served: Served) -> None:
-    async def work() -> None:
-        clients = [await AsyncQueueClient.connect(served.url) for _ in range(4)]
-        idle = await clients[0].create("idle")
-        waiting = [
-            asyncio.ensure_future(client.queue("idle").receive(wait_ms=20_000))
-            for _ in range(2500)
-            for client in clients
-        ]
-        await asyncio.to_thread(served.wait_for_metric, "lavant_waiting_receives", 10_000)
-        async with await AsyncQueueClient.connect(served.url) as other:
-            busy = await other.create("busy")
-            for i in range(50):
-                await busy.send(b"%d" % i)
-                [message] = await busy.receive(wait_ms=20_000)
-                assert message.body == b"%d" % i
-                await busy.acknowledge(message)
-            await idle.send_many([b"%d" % i for i in range(8)])
-            while sum(each.done() for each in waiting) < 8:
-                await asyncio.sleep(0.01)
-            came = [message.body for each in waiting if each.done() for message in each.result()]
-            assert sorted(came) == [b"%d" % i for i in range(8)]
-            await asyncio.gather(*(client.close() for client in clients))
-            await asyncio.gather(*waiting, return_exceptions=True)
-            await asyncio.to_thread(served.wait_for_metric, "lavant_waiting_receives", 0)
-            await other.queue("idle").send(b"nobody is left")
-
-    asyncio.run(work())
-
-
-def raw_connection(served: Served) -> socket.socket:
-    connection = socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX)
-    connection.sendall(PREFACE + frame(0, Hello()))
-    return connection
-
-
-def read_until_closed(connection: socket.socket) -> bytes:
-    data = b""
-    while part := connection.recv(1 << 20):
-        data += part
-    return data
-
-
-def test_a_client_that_never_reads_costs_no_more_than_a_bounded_buffer(served: Served) -> None:
-    with QueueClient.connect(served.url) as client:
-        queue = client.create("unread")
-        queue.send_many([bytes(1 << 20)] * 8)
-        connection = raw_connection(served)
-        connection.setblocking(False)
-        request = bytes(frame(1, Peek("unread", 8)))  # 8 MiB for some bytes
-        asked = 0
-        try:
-            while asked < 100_000:
-                asked += connection.send(request * 100) // len(request)
-        except BlockingIOError:
-            pass  # the server does not read any more
-        for _ in range(20):
-            assert len(queue.receive(visibility_ms=0)) == 1
-        assert served.memory_kb_max() < 400_000, f"{asked} requests without reading"
-        connection.close()
-
-
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        (struct.pack(">II", 0, 1), "InvalidValue"),
-        (struct.pack(">II", 0x7FFF_FFFF, 1), "LimitExceeded"),
-        (struct.pack(">II", 9, 1) + b"\xc1\xc1\xc1\xc1\xc1", "InvalidValue"),
-        (struct.pack(">II", 5, 1) + b"\x90", "InvalidValue"),
-    ],
-)
-def test_what_is_no_frame_is_answered_by_an_error_and_the_end(served: Served, data: bytes, code: str) -> None:
-    with raw_connection(served) as connection:
-        connection.sendall(data)
-        *_, (number, content) = Frames().feed(read_until_closed(connection))
-        answer = decode_answer(content)
-        assert isinstance(answer, Refused)
-        assert (number, answer.code) == (FAULT_NUMBER, code)
-    with QueueClient.connect(served.url) as client:
-        client.create("still-there")
-
-
-def test_noise_of_any_kind_leaves_the_server_as_it_was(served: Served) -> None:
-    chance = random.Random(7)
-    for _ in range(60):
-        with socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX) as connection:
-            start = chance.choice((b"", PREFACE, PREFACE + frame(0, Hello()), b"POST / HTTP/1.1\r\n", PREFACE[:4]))
-            connection.sendall(start + chance.randbytes(chance.randint(0, 2000)))
-    with QueueClient.connect(served.url) as client:
-        client.create("still-there")
-    served.wait_for_metric("lavant_connections", 0)
-
-
-def test_a_client_that_is_gone_gets_no_lease(served: Served) -> None:
-    with QueueClient.connect(served.url) as client:
-        queue = client.create("left")
-        with raw_connection(served) as connection:
-            connection.sendall(frame(1, Receive("left", wait_ms=20_000)))
-            served.wait_for_metric("lavant_waiting_receives", 1)
-        served.wait_for_metric("lavant_connections", 1)
-        assert served.metric("lavant_waiting_receives") == 0
-        queue.send(b"one")
-        assert [message.receive_count for message in queue.receive()] == [1]
-
-
-# ── who may come in, and what it tells ────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_token_lets_in_and_nothing_else_does(tmp_path: Path) -> None:
-    secret = tmp_path / "token"
-    secret.write_text("correct horse battery staple\n")
-    with Served(tmp_path / "data", "--token-file", str(secret)) as server:
-        for token in (b"", b"correct horse battery stapl"):
-            with pytest.raises(AccessDenied):
-                QueueClient.connect(server.url, token=token)
-        with QueueClient.connect(server.url, token=b"correct horse battery staple") as client:
-            client.create("q").send(b"one")
-
-        async def work() -> None:
-            with pytest.raises(AccessDenied):
-                await AsyncQueueClient.connect(server.url, token=b"wrong")
-
-        asyncio.run(work())
-
-
-def test_health_and_metrics_are_on_the_same_port(served: Served) -> None:
-    with QueueClient.connect(served.url) as client:
-        client.create("seen").send(b"1234")
-    with served.http("/healthz") as response:
-        assert (response.status, response.read()) == (200, b"ok\n")
-        assert response.headers["date"] is not None
-    with served.http("/metrics") as response:
-        text = response.read().decode()
-        assert response.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    assert 'lavant_queue_bytes{queue="seen"} 4\n' in text
-    assert text.endswith("\n# EOF\n")
-
-
-def test_a_head_that_does_not_end_is_refused(served: Served) -> None:
-    with socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX) as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\n" + b"".join(b"x-%d: %s\r\n" % (i, b"y" * 900) for i in range(80)))
-        assert connection.recv(1000).startswith(b"HTTP/1.1 400")
-
-
-def test_other_machines_are_not_served_without_proof_of_who_they_are(tmp_path: Path) -> None:
-    command = [str(LAVANT), "serve", "--host", "0.0.0.0", "--port", "0", "--data", str(tmp_path)]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
-    assert (refused.returncode, "--token-file and --credentials-file" in refused.stderr) == (2, True)
-
-
-def test_errors_of_clients_are_of_our_tree(served: Served) -> None:
-    with QueueClient.connect(served.url) as client, pytest.raises(LavantError):
-        client.queue("bad name!").send(b"x")

@@ -38,7 +38,7 @@ class FakeStore:
         self.staged_bytes += len(record)
         return self.position
 
-    def hurry(self) -> None:
+    def hurry(self, *, at_once: bool = False) -> None:
         self.is_hurried = True
 
     def commit(self) -> None:

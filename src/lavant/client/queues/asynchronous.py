@@ -23,7 +23,7 @@ from lavant.client.queues.address import Address
 from lavant.client.queues.calls import NEW_QUEUE, Call, Leased
 from lavant.client.queues.link import Link
 from lavant.client.queues.refusals import error_of
-from lavant.client.queues.retrying import RETRIES, TIMEOUT_S, Retries
+from lavant.client.queues.retrying import RETRIES, TIMEOUT_S, Retries, check_timeout
 from lavant.core.errors import ConnectionLost, MissingComponent
 from lavant.core.ports import QUEUES_URL
 
@@ -36,6 +36,7 @@ class AsyncQueueClient:
     """A connection to a server of queues, for the tasks of one event loop."""
 
     def __init__(self, address: Address, *, token: bytes, timeout_s: float, retries: Retries) -> None:
+        check_timeout(timeout_s)
         self._address = address
         self._token = token
         self._timeout_s = timeout_s

@@ -33,7 +33,7 @@ from lavant.client.queues import calls
 from lavant.client.queues.address import Address
 from lavant.client.queues.calls import NEW_QUEUE, Call, Leased
 from lavant.client.queues.channel import Channel
-from lavant.client.queues.retrying import RETRIES, TIMEOUT_S, Retries
+from lavant.client.queues.retrying import RETRIES, TIMEOUT_S, Retries, check_timeout
 from lavant.core.errors import ConnectionLost, LavantError, MissingComponent
 from lavant.core.ports import QUEUES_URL
 
@@ -47,6 +47,7 @@ class QueueClient:
     """A connection to a server of queues. Threads may share one; each request then waits for the one before."""
 
     def __init__(self, address: Address, *, token: bytes, timeout_s: float, retries: Retries) -> None:
+        check_timeout(timeout_s)
         self._address = address
         self._token = token
         self._timeout_s = timeout_s

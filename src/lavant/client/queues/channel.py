@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import struct
+
+import msgspec
 
 from lavant.broker.queues.commands import Answer, Refused
 from lavant.broker.queues.wire import (
@@ -21,8 +24,9 @@ from lavant.client.queues.address import Address
 from lavant.client.queues.refusals import error_of
 from lavant.core.errors import ConnectionLost, MissingComponent
 
-READ_BYTES = 256 << 10
+READ_BYTES = 64 << 10
 _LENGTH_BYTES = 4
+_TIMEVAL = struct.Struct("@ll")
 
 
 class Channel:
@@ -37,10 +41,12 @@ class Channel:
                 f"no server answers at {address}: {error}; start one with `lavant serve --port {address.port}`"
             ) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(None)  # the kernel's own timeouts: Python's cost a call more for each read and write
         self._readable = select.poll()
         self._readable.register(self._socket, select.POLLIN)
-        self._timeout_s = timeout_s
+        self._timeout_s = 0.0
         self._rest = b""
+        self.wait_up_to(timeout_s)
         try:
             self._greet(token)
         except BaseException:
@@ -63,7 +69,9 @@ class Channel:
     def wait_up_to(self, seconds: float) -> None:
         """How long the server may be silent from now on."""
         if seconds != self._timeout_s:
-            self._socket.settimeout(seconds)
+            interval = _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, interval)
             self._timeout_s = seconds
 
     def read(self) -> tuple[int, Answer]:
@@ -78,7 +86,12 @@ class Channel:
         if len(data) < stop:
             data = self._fill(data, stop)
         self._rest = data[stop:]
-        answer = decode_answer(memoryview(data)[HEADER.size : stop])
+        try:
+            answer = decode_answer(memoryview(data)[HEADER.size : stop])
+        except msgspec.MsgspecError as error:
+            raise ConnectionLost(
+                f"{self._address} sent what is no answer: {error}; is it a server of Lavant, of this version?"
+            ) from None
         if number == FAULT_NUMBER and isinstance(answer, Refused):
             raise error_of(answer)
         return number, answer
@@ -107,5 +120,5 @@ class Channel:
             raise error_of(answer)
 
     def _broken(self, reason: object) -> ConnectionLost:
-        said = f"it was silent for {self._timeout_s:g} s" if isinstance(reason, TimeoutError) else reason
+        said = f"it was silent for {self._timeout_s:g} s" if isinstance(reason, BlockingIOError) else reason
         return ConnectionLost(f"the connection to {self._address} broke: {said}; it may or may not have done its work")

@@ -7,8 +7,20 @@ from collections.abc import Iterator
 
 import msgspec
 
+from lavant.core.errors import InvalidValue
+
 TIMEOUT_S = 30.0
 """For an answer, beyond the time that a receive may wait for a message."""
+
+
+def check_timeout(timeout_s: float) -> None:
+    """
+    >>> check_timeout(0)
+    Traceback (most recent call last):
+    lavant.core.errors.InvalidValue: a client's timeout_s must be positive, got 0
+    """
+    if not timeout_s > 0:
+        raise InvalidValue(f"a client's timeout_s must be positive, got {timeout_s}")
 
 
 class Retries(msgspec.Struct, frozen=True):

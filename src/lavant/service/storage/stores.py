@@ -67,8 +67,8 @@ class Store(Protocol):
         """
         ...
 
-    def hurry(self) -> None:
-        """Somebody waits for what was staged: `on_committed` may be called before this returns."""
+    def hurry(self, *, at_once: bool = False) -> None:
+        """Somebody waits for what was staged. At once means that `on_committed` may be called before this returns."""
         ...
 
     async def close(self) -> None:
@@ -134,9 +134,12 @@ class JournalStore:
         assert self._commit is not None, "start the store first"
         return self._commit.stage(record, hurry=hurry)
 
-    def hurry(self) -> None:
+    def hurry(self, *, at_once: bool = False) -> None:
         assert self._commit is not None, "start the store first"
-        self._commit.commit()
+        if at_once:
+            self._commit.commit()
+        else:
+            self._commit.go_on()
 
     async def close(self) -> None:
         if self._commit is not None and self._housekeeper is not None:
@@ -174,7 +177,7 @@ class VolatileStore:
             asyncio.get_running_loop().call_soon(self._confirm)
         return self.position
 
-    def hurry(self) -> None:
+    def hurry(self, *, at_once: bool = False) -> None:
         """All is confirmed in the next turn of the loop anyway."""
 
     async def close(self) -> None:
