@@ -115,15 +115,22 @@ def test_as_many_ids_as_filters(case: Case, random: np.random.Generator) -> None
         case.matcher().add([1], case.filters(random_filters(random, 2)))
 
 
-def test_a_snapshot_opens_as_it_was_and_goes_on(case: Case, random: np.random.Generator, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["snapshot", "bytes"])
+def test_a_snapshot_opens_as_it_was_and_goes_on(
+    case: Case, random: np.random.Generator, tmp_path: Path, way: str
+) -> None:
     matcher, oracle = filled(case, random, 300)
     matcher.remove(range(0, 60))
     for id in range(60):
         del oracle[id]
     rows = random_rows(random, 20)
-    version = matcher.snapshot(tmp_path)
-    copy = case.matcher.open(tmp_path)
-    assert copy.version == version
+    if way == "bytes":
+        copy = case.matcher.from_bytes(matcher.to_bytes())
+    else:
+        matcher.snapshot(tmp_path)
+        copy = case.matcher.open(tmp_path)
+    assert copy.version == matcher.version
+    assert copy.holds(np.array([0, 59, 60, 299, 300], np.uint32)).tolist() == [False, False, True, True, False]
     assert found(copy, case, rows) == expected(oracle, rows)
     filters = random_filters(random, 5)
     copy.add(range(5), case.filters(filters))
@@ -189,6 +196,12 @@ def test_a_damaged_snapshot_is_refused(case: Case, random: np.random.Generator, 
     next(tmp_path.glob("segment-*")).unlink()
     with pytest.raises(CorruptSnapshot, match="is missing"):
         case.matcher.open(tmp_path)
+
+
+def test_bytes_of_another_scheme_are_refused(case: Case, random: np.random.Generator) -> None:
+    other = next(matcher for matcher in MATCHERS.values() if matcher is not case.matcher)
+    with pytest.raises(CorruptSnapshot, match="is of a matcher of scheme"):
+        case.matcher.from_bytes(other().to_bytes())
 
 
 def test_a_snapshot_of_another_scheme_is_refused(case: Case, random: np.random.Generator, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from lavant.control.placement.config import HostCapacity, PlacementConfig
 from lavant.control.placement.enforcer import Enforcer
 from lavant.control.placement.policies import POLICIES
 from lavant.control.placement.selection import UNITS, select_slices, units
-from lavant.control.placement.values import HostId, HostProbe, Placement, Plan, Probes, SliceId, SliceProbe
+from lavant.control.placement.values import HostProbe, Placement, Plan, Probes, SliceProbe
 from lavant.control.placement.view import SliceLoad
+from lavant.core.ids import HostId, SliceId
 
 PROBE_MS = 5_000
 CAPACITY = HostCapacity(memory_bytes=1000, network_bytes_per_s=1000.0)

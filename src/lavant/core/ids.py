@@ -13,4 +13,8 @@ SubscriberId = NewType("SubscriberId", str)
 PublisherId = NewType("PublisherId", str)
 AdvertisementId = NewType("AdvertisementId", str)
 
+HostId = NewType("HostId", str)
+SliceId = NewType("SliceId", str)
+"""A part of an operator that moves between hosts as a whole, such as M:3."""
+
 SUBSCRIPTION_ID_MAX = 2**32 - 1

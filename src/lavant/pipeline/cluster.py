@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from lavant.broker.slices import SliceReader
 from lavant.control.placement import Enforcer, HostProbe, Placement, PlacementConfig, Plan, Probes, SliceProbe
-from lavant.control.placement.values import HostId, SliceId
 from lavant.core.decisions import Decision
+from lavant.core.ids import HostId, SliceId
 from lavant.pipeline.assignment import ANYWHERE, Assignment
 from lavant.pipeline.coordination import Coordination, FileCoordination
 from lavant.pipeline.executors import POLL_S, Executors

@@ -60,6 +60,9 @@ class Matcher(Protocol[FiltersT_contra, BatchT_contra]):
     def match(self, batch: BatchT_contra) -> Matches:
         """The subscriptions that each publication of the batch matches."""
 
+    def holds(self, ids: Ids) -> NDArray[np.bool_]:
+        """Which of these are subscribed?"""
+
     def statistics(self) -> MatcherStatistics:
         """How large it is."""
 
@@ -69,6 +72,13 @@ class Matcher(Protocol[FiltersT_contra, BatchT_contra]):
     @classmethod
     def open(cls, directory: Path) -> Self:
         """A matcher on a snapshot's memory-mapped arrays: nothing is read before it is needed."""
+
+    def to_bytes(self) -> bytes:
+        """Everything, for `from_bytes` elsewhere."""
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> Self:
+        """The matcher that was packed; it may go on using `data`."""
 
     def delta(self, since: int) -> bytes:
         """What was added and removed after version `since`, for `apply` on a matcher of that version."""

@@ -76,6 +76,10 @@ class ScanMatcher:
     def __contains__(self, id: int) -> bool:
         return id in self._filters
 
+    def holds(self, ids: Ids) -> NDArray[np.bool_]:
+        """Which of these are subscribed?"""
+        return np.array([id in self._filters for id in ids.tolist()], np.bool_)
+
     @property
     def version(self) -> int:
         """Counts the calls that changed something."""
@@ -92,16 +96,31 @@ class ScanMatcher:
 
     def snapshot(self, directory: Path) -> int:
         """Write everything below `directory` and return the version it holds."""
-        meta, arrays = _Texts(map(str, self._filters.values())).to_arrays()
-        ids: Ids = np.fromiter(self._filters, np.uint32, len(self._filters))
-        part = snapshots.Part(meta, {**arrays, "ids": ids}, {})
-        snapshots.write(directory, scheme=self.scheme, version=self._version, parts=[part])
+        snapshots.write(directory, scheme=self.scheme, version=self._version, parts=[self._part()])
         return self._version
 
     @classmethod
     def open(cls, directory: Path) -> Self:
         """The matcher that was written."""
-        version, (part,) = snapshots.read(directory, scheme=cls.scheme)
+        return cls._of(*snapshots.read(directory, scheme=cls.scheme))
+
+    def to_bytes(self) -> bytes:
+        """Everything, for a matcher elsewhere."""
+        return snapshots.pack(scheme=self.scheme, version=self._version, parts=[self._part()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> Self:
+        """The matcher that was packed."""
+        return cls._of(*snapshots.unpack(data, scheme=cls.scheme))
+
+    def _part(self) -> snapshots.Part:
+        meta, arrays = _Texts(map(str, self._filters.values())).to_arrays()
+        ids: Ids = np.fromiter(self._filters, np.uint32, len(self._filters))
+        return snapshots.Part(meta, {**arrays, "ids": ids}, {})
+
+    @classmethod
+    def _of(cls, version: int, parts: Sequence[snapshots.Part]) -> Self:
+        (part,) = parts
         matcher = cls()
         texts = _Texts.from_arrays(part.meta, part.arrays)
         matcher._filters = dict(zip(part.arrays["ids"].tolist(), texts.parse(), strict=True))

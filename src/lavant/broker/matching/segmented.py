@@ -255,8 +255,14 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         return sum(placed.alive for placed in self._state.segments)
 
     def __contains__(self, id: int) -> bool:
-        one = as_ids(np.array([id]))
-        return any(bool(placed.holds(one)[0]) for placed in self._state.segments)
+        return bool(self.holds(as_ids(np.array([id])))[0])
+
+    def holds(self, ids: Ids) -> NDArray[np.bool_]:
+        """Which of these are subscribed?"""
+        held = np.zeros(len(ids), np.bool_)
+        for placed in self._state.segments:
+            held |= placed.holds(ids)
+        return held
 
     @property
     def version(self) -> int:
@@ -278,30 +284,25 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
     def snapshot(self, directory: Path) -> int:
         """Write everything below `directory`, but not again what is there; return the version it holds."""
         state = self._state
-        parts = []
-        for placed in state.segments:
-            index_meta, index = placed.segment.to_arrays()
-            filters_meta, filters = placed.filters.to_arrays()
-            parts.append(
-                snapshots.Part(
-                    meta={"index": index_meta, "filters": filters_meta},
-                    arrays={
-                        **{f"index.{name}": array for name, array in index.items()},
-                        **{f"filters.{name}": array for name, array in filters.items()},
-                        "ids": placed.ids,
-                        "sorted_row_ids": placed.sorted_row_ids,
-                        "sorted_rows": placed.sorted_rows,
-                    },
-                    state={"removed": placed.removed, "dead": _or_empty(placed.dead)},
-                )
-            )
-        snapshots.write(directory, scheme=self.scheme, version=state.version, parts=parts)
+        snapshots.write(directory, scheme=self.scheme, version=state.version, parts=_parts(state))
         return state.version
 
     @classmethod
     def open(cls, directory: Path) -> Self:
         """A matcher on a snapshot's memory-mapped arrays: nothing is read before it is needed."""
-        version, parts = snapshots.read(directory, scheme=cls.scheme)
+        return cls._of(*snapshots.read(directory, scheme=cls.scheme))
+
+    def to_bytes(self) -> bytes:
+        """Everything, its indexes too: a matcher elsewhere goes on from it at once."""
+        return snapshots.pack(scheme=self.scheme, version=self._state.version, parts=_parts(self._state))
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> Self:
+        """A matcher on the arrays in `data`, which are not copied."""
+        return cls._of(*snapshots.unpack(data, scheme=cls.scheme))
+
+    @classmethod
+    def _of(cls, version: int, parts: Sequence[snapshots.Part]) -> Self:
         matcher = cls()
         segments: list[Placed[FiltersT, BatchT]] = []
         for part in parts:
@@ -334,6 +335,27 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
                 self.remove(change.ids)
             else:
                 self.add(change.ids, change.filters)
+
+
+def _parts(state: State[Any, Any]) -> list[snapshots.Part]:
+    parts = []
+    for placed in state.segments:
+        index_meta, index = placed.segment.to_arrays()
+        filters_meta, filters = placed.filters.to_arrays()
+        parts.append(
+            snapshots.Part(
+                meta={"index": index_meta, "filters": filters_meta},
+                arrays={
+                    **{f"index.{name}": array for name, array in index.items()},
+                    **{f"filters.{name}": array for name, array in filters.items()},
+                    "ids": placed.ids,
+                    "sorted_row_ids": placed.sorted_row_ids,
+                    "sorted_rows": placed.sorted_rows,
+                },
+                state={"removed": placed.removed, "dead": _or_empty(placed.dead)},
+            )
+        )
+    return parts
 
 
 def as_ids(ids: Sequence[int] | NDArray[Any]) -> Ids:

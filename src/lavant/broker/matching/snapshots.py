@@ -63,6 +63,30 @@ def read(directory: Path, *, scheme: str) -> tuple[int, list[Part]]:
     return int(meta["version"]), parts
 
 
+def pack(*, scheme: str, version: int, parts: Sequence[Part]) -> bytes:
+    """The same as one string of bytes, for a copy that goes over a link."""
+    metas = [part.meta for part in parts]
+    arrays = {
+        f"{number}.{kind}.{name}": array
+        for number, part in enumerate(parts)
+        for kind, named in (("arrays", part.arrays), ("state", part.state))
+        for name, array in named.items()
+    }
+    return b"".join(container.pack({"scheme": scheme, "version": version, "parts": metas}, arrays))
+
+
+def unpack(data: bytes | memoryview, *, scheme: str) -> tuple[int, list[Part]]:
+    """The version and the parts that `pack` was given, as views into `data`."""
+    meta, arrays = container.unpack(memoryview(data), name="the copy of a matcher")
+    if meta.get("scheme") != scheme:
+        raise CorruptSnapshot(f"the copy is of a matcher of scheme {meta.get('scheme')!r}, expected {scheme!r}")
+    named: list[dict[str, dict[str, NDArray[Any]]]] = [{"arrays": {}, "state": {}} for _ in meta["parts"]]
+    for key, array in arrays.items():
+        number, kind, name = key.split(".", 2)
+        named[int(number)][kind][name] = array
+    return int(meta["version"]), [Part(part, **kinds) for part, kinds in zip(meta["parts"], named, strict=True)]
+
+
 def _segments_of_manifest(directory: Path) -> list[str]:
     if not (directory / MANIFEST).exists():
         return []

@@ -4,16 +4,15 @@ from lavant.control.placement.config import Band, ForecastConfig, HostCapacity, 
 from lavant.control.placement.enforcer import Enforcer
 from lavant.control.placement.policies import POLICIES, Policy, policy_named
 from lavant.control.placement.values import (
-    HostId,
     HostProbe,
     Move,
     Placement,
     Plan,
     Probes,
-    SliceId,
     SliceProbe,
 )
 from lavant.control.placement.view import LoadView, SliceLoad
+from lavant.core.ids import HostId, SliceId
 
 __all__ = [
     "POLICIES",

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from lavant.control.placement.config import HostCapacity
-from lavant.control.placement.values import HostId, SliceId
 from lavant.control.placement.view import LoadView, SliceLoad
+from lavant.core.ids import HostId, SliceId
 
 ROUNDING = 1e-9
 """Sums of shares that are equal on paper differ by less."""

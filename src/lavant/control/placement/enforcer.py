@@ -20,10 +20,11 @@ import msgspec
 
 from lavant.control.placement.config import PlacementConfig
 from lavant.control.placement.policies import policy_named
-from lavant.control.placement.values import HostId, Placement, Plan, Probes
+from lavant.control.placement.values import Placement, Plan, Probes
 from lavant.control.placement.view import LoadView, TotalLoad
 from lavant.control.placement.window import Sample, Window
 from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.core.ids import HostId
 
 SNAPSHOT_VERSION = 1
 

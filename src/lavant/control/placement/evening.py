@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from lavant.control.placement.bins import Bins
 from lavant.control.placement.config import ForecastConfig
-from lavant.control.placement.values import HostId
 from lavant.control.placement.view import SliceLoad
+from lavant.core.ids import HostId
 
 HOSTS_LOOKED_AT = 4
 """From both ends of the list of hosts by load: the best change is almost always between those."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from lavant.control.placement.bins import Bins, by_falling_cpu
-from lavant.control.placement.values import HostId
 from lavant.control.placement.view import LoadView, SliceLoad
+from lavant.core.ids import HostId
 
 
 class Packing(NamedTuple):

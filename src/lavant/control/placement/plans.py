@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lavant.control.placement.bins import Bins
-from lavant.control.placement.values import HostId, Move, Plan, SliceId
+from lavant.control.placement.values import Move, Plan
 from lavant.control.placement.view import LoadView, SliceLoad
 from lavant.core.decisions import Decision
+from lavant.core.ids import HostId, SliceId
 
 LOOP = "placement"
 SCALE_OUT = "scale out"

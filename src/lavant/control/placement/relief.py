@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from lavant.control.placement.packing import pack
 from lavant.control.placement.plans import Wish, hold, make_plan
 from lavant.control.placement.selection import select_slices
-from lavant.control.placement.values import HostId, Plan
+from lavant.control.placement.values import Plan
 from lavant.control.placement.view import LoadView, SliceLoad
+from lavant.core.ids import HostId
 
 
 def relieve(

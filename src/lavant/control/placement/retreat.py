@@ -16,8 +16,9 @@ from lavant.control.placement.bins import Bins, by_falling_cpu
 from lavant.control.placement.evening import move_cost
 from lavant.control.placement.outlook import Outlook
 from lavant.control.placement.plans import Wish, make_plan
-from lavant.control.placement.values import HostId, Plan
+from lavant.control.placement.values import Plan
 from lavant.control.placement.view import LoadView
+from lavant.core.ids import HostId
 
 
 def retreat(view: LoadView, outlook: Outlook) -> Plan | None:

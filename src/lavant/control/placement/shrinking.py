@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from lavant.control.placement.bins import Bins
 from lavant.control.placement.packing import pack_all
 from lavant.control.placement.plans import Wish, hold, make_plan
-from lavant.control.placement.values import HostId, Plan
+from lavant.control.placement.values import Plan
 from lavant.control.placement.view import LoadView
+from lavant.core.ids import HostId
 
 
 def scale_in(view: LoadView, *, reason: str) -> Plan:

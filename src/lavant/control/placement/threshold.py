@@ -14,8 +14,9 @@ from __future__ import annotations
 from lavant.control.placement.plans import hold
 from lavant.control.placement.relief import relieve
 from lavant.control.placement.shrinking import release, scale_in
-from lavant.control.placement.values import HostId, Plan
+from lavant.control.placement.values import Plan
 from lavant.control.placement.view import UNKNOWN, LoadView
+from lavant.core.ids import HostId
 
 
 class ThresholdPolicy:

@@ -11,15 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import NewType
 
 import msgspec
 
 from lavant.core.decisions import Decision
 from lavant.core.errors import InvalidValue, LimitExceeded
-
-HostId = NewType("HostId", str)
-SliceId = NewType("SliceId", str)
+from lavant.core.ids import HostId, SliceId
 
 HOSTS_MAX = 10_000
 SLICES_MAX = 100_000

@@ -13,7 +13,8 @@ from functools import cached_property
 import msgspec
 
 from lavant.control.placement.config import PlacementConfig
-from lavant.control.placement.values import HostId, Placement, SliceId
+from lavant.control.placement.values import Placement
+from lavant.core.ids import HostId, SliceId
 
 
 class SliceLoad(msgspec.Struct, frozen=True, kw_only=True):

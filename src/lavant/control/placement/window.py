@@ -13,8 +13,9 @@ from collections.abc import Iterable
 import msgspec
 
 from lavant.control.placement.config import PlacementConfig
-from lavant.control.placement.values import HostId, Probes, SliceId, SliceProbe
+from lavant.control.placement.values import Probes, SliceProbe
 from lavant.control.placement.view import UNKNOWN, Range, SliceLoad, TotalLoad
+from lavant.core.ids import HostId, SliceId
 
 SLOTS = 120
 """Samples that one window holds at most."""

@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.control.placement.values import HostId, HostProbe, Placement, Probes, SliceId, SliceProbe
+from lavant.control.placement.values import HostProbe, Placement, Probes, SliceProbe
+from lavant.core.ids import HostId, SliceId
 
 Loads = NDArray[np.float64]
 

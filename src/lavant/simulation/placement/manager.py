@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from lavant.control.placement.values import HostId, Move, Placement, Plan
+from lavant.control.placement.values import Move, Placement, Plan
+from lavant.core.ids import HostId
 from lavant.simulation.placement.cluster import Slices
 
 

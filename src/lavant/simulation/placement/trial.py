@@ -7,8 +7,9 @@ import numpy as np
 
 from lavant.control.placement.config import PlacementConfig
 from lavant.control.placement.enforcer import Enforcer
-from lavant.control.placement.values import HostId, Placement
+from lavant.control.placement.values import Placement
 from lavant.core.decisions import Decision
+from lavant.core.ids import HostId
 from lavant.simulation.placement.cluster import ClusterConfig, Slices, host_loads, probes_of
 from lavant.simulation.placement.curves import Curve
 from lavant.simulation.placement.manager import Manager

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from lavant.control.placement.config import HostCapacity, PlacementConfig
 from lavant.control.placement.enforcer import Enforcer
-from lavant.control.placement.values import HostId, HostProbe, Plan, Probes, SliceId, SliceProbe
+from lavant.control.placement.values import HostProbe, Plan, Probes, SliceProbe
+from lavant.core.ids import HostId, SliceId
 
 Cluster = Mapping[str, Mapping[str, tuple[float, int]]]
 

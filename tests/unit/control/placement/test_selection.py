@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lavant.control.placement.selection import select_slices
-from lavant.control.placement.values import HostId, SliceId
 from lavant.control.placement.view import SliceLoad
+from lavant.core.ids import HostId, SliceId
 
 
 def slices(**loads: tuple[float, int]) -> list[SliceLoad]:

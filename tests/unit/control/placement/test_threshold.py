@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.control.placement.clusters import FIGURE_5, Cluster, plan_for, probes_of, threshold
 
-from lavant.control.placement.values import Placement, Plan, SliceId
+from lavant.control.placement.values import Placement, Plan
+from lavant.core.ids import SliceId
 
 
 def moved(plan: Plan | None) -> dict[str, str]:

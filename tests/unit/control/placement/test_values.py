@@ -6,9 +6,10 @@ import math
 
 import pytest
 
-from lavant.control.placement.values import HostId, HostProbe, Move, Placement, Plan, Probes, SliceId, SliceProbe
+from lavant.control.placement.values import HostProbe, Move, Placement, Plan, Probes, SliceProbe
 from lavant.core.decisions import Decision
 from lavant.core.errors import InvalidValue
+from lavant.core.ids import HostId, SliceId
 
 A, B = HostId("a"), HostId("b")
 M1 = SliceId("M:1")
