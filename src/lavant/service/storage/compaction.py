@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from threading import Thread
 
+from lavant.broker.disks import FileDisk
 from lavant.broker.journal import JournalConfig, compact
 from lavant.broker.queues.replay import fold_queues
 from lavant.core.errors import LavantError
 from lavant.service.storage.compactor import FAILED, STATUS_OF
-from lavant.service.storage.files import FileDisk
 
 _NICENESS = 19
 
