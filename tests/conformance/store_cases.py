@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from lavant.broker.disks import FileDisk, MemoryDisk
 from lavant.broker.journal import Disk
-from lavant.service.storage import FileDisk, MemoryDisk
 from lavant.simulation.kernel.disk import DiskConfig, SimulatedDisk
 from lavant.simulation.kernel.stage import Stage
 

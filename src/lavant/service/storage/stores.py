@@ -15,12 +15,12 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from lavant.broker.disks import FileDisk
 from lavant.broker.journal import Disk, Journal, JournalConfig, Recovered, carry_out
 from lavant.broker.journal.config import DEFAULT
 from lavant.core.errors import StorageFailed, StorageFull
 from lavant.service.storage.commit import GroupCommit
 from lavant.service.storage.compactor import compact_directory
-from lavant.service.storage.files import FileDisk
 from lavant.service.storage.housekeeping import Compact, Housekeeper
 
 OnCommitted: TypeAlias = Callable[[int], None]

@@ -18,11 +18,11 @@ from tests.unit.broker.journal.journals import (
 )
 from tests.unit.broker.journal.torn_disk import TornDisk
 
+from lavant.broker.disks import MemoryDisk
 from lavant.broker.journal import Journal, JournalConfig, carry_out, compact
 from lavant.broker.journal.manifest import Manifest, snapshot_name
 from lavant.broker.journal.snapshots import read_snapshot, snapshot_parts
 from lavant.core.errors import CorruptJournal, InvalidValue, LimitExceeded, StorageFull
-from lavant.service.storage import MemoryDisk
 
 RECORDS = [b"%d " % number + b"r" * 400 for number in range(20)]
 WITH_SNAPSHOT = Manifest(journal_id=ID, snapshot=9)

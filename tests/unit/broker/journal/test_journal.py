@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.broker.journal.journals import ID, SMALL, commit, contents, exhaust, fill, keep_up, opened
 
+from lavant.broker.disks import MemoryDisk
 from lavant.broker.journal import Journal, JournalConfig
 from lavant.core.errors import InvalidValue, LimitExceeded, StorageFull
-from lavant.service.storage import MemoryDisk
 
 
 def numbered(first: int, count: int, size: int = 20) -> list[bytes]:

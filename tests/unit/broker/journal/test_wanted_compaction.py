@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.broker.journal.journals import SMALL, commit, compacted, keep_up, opened
 
-from lavant.service.storage.memory import MemoryDisk
+from lavant.broker.disks import MemoryDisk
 
 
 def test_a_full_journal_whose_sealed_segment_is_in_the_snapshot_waits_for_the_next_record() -> None:

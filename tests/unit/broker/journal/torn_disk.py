@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from random import Random
 
+from lavant.broker.disks import MemoryDisk
 from lavant.broker.journal import SECTOR_BYTES
-from lavant.service.storage import MemoryDisk
 
 Keep = Callable[[int], bool]
 
