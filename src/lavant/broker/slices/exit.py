@@ -1,0 +1,80 @@
+"""The exit point (EP): collects the lists that all match slices found for a batch, and notifies once, when all are
+there.
+
+e-StreamHub, Section III. The lists of one match slice come once and in order, so a batch is complete exactly once. How
+many batches can be incomplete follows from the windows of the links: an access slice has at most `WINDOW` batches that
+its slowest match slice has not acknowledged, and each match slice at most `WINDOW` lists on the way here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from lavant.broker.matching.interface import Matches
+from lavant.broker.matching.merging import merge
+from lavant.broker.slices import wire
+from lavant.broker.slices.inbox import WINDOW
+from lavant.broker.slices.layout import EXIT, SINK, Layout
+from lavant.broker.slices.machine import Output, SliceMachine
+from lavant.broker.slices.values import BatchId, Content, Matched, Notification, Publications
+from lavant.core.errors import InvalidValue
+from lavant.core.ids import SliceId
+
+
+class _Incomplete(msgspec.Struct):
+    """A batch of which some lists have come."""
+
+    lists: list[Matches]
+    publications: Publications | None = None
+
+
+class ExitSlice(SliceMachine):
+    """Incomplete batches, by their ids."""
+
+    operator = EXIT
+
+    def __init__(self, id: SliceId, layout: Layout) -> None:
+        super().__init__(id, layout)
+        self._incomplete: dict[BatchId, _Incomplete] = {}
+        self._incomplete_max = WINDOW * (layout.access + layout.match)
+
+    @property
+    def incomplete(self) -> int:
+        """Batches that wait for lists."""
+        return len(self._incomplete)
+
+    def _process(self, content: Content) -> Iterable[Output]:
+        if not isinstance(content, Matched):
+            raise InvalidValue(f"an exit slice takes no {type(content).__name__}")
+        batch = self._incomplete.get(content.id)
+        if batch is None:
+            assert len(self._incomplete) < self._incomplete_max, "no sender has more under way than its window"
+            batch = self._incomplete[content.id] = _Incomplete([])
+        batch.lists.append(content.matches)
+        if content.publications is not None:
+            batch.publications = content.publications
+        if len(batch.lists) < self.layout.match:
+            return []
+        del self._incomplete[content.id]
+        assert batch.publications is not None, "one of the match slices sends them along"
+        return [(SINK, Notification(batch.publications, merge(batch.lists)))]
+
+    def _save(self) -> bytes:
+        lists = [
+            wire.encode(Matched(id, matches, batch.publications if number == 0 else None))
+            for id, batch in self._incomplete.items()
+            for number, matches in enumerate(batch.lists)
+        ]
+        return msgspec.msgpack.encode(lists)
+
+    def _load(self, state: bytes) -> None:
+        self._incomplete = {}
+        for part in msgspec.msgpack.decode(state, type=list[bytes]):
+            matched = wire.decode(part)
+            assert isinstance(matched, Matched)
+            batch = self._incomplete.setdefault(matched.id, _Incomplete([]))
+            batch.lists.append(matched.matches)
+            if matched.publications is not None:
+                batch.publications = matched.publications

@@ -1,0 +1,76 @@
+"""The match operator (M): each slice holds its part of the subscriptions and finds what they want of every batch.
+
+e-StreamHub, Section III. Filtering schemes live side by side: a slice has a matcher for each, and a batch meets the one
+of its own. The lists go to the exit slice that a hash of the batch's id names. The paper hashes ids of publications; a
+batch stays together here, or each would become as many messages as there are exit slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lavant.broker.matching import MATCHERS
+from lavant.broker.matching.interface import MatcherStatistics, Matches
+from lavant.broker.slices.layout import MATCH, Layout, number_of
+from lavant.broker.slices.machine import Output, SliceMachine
+from lavant.broker.slices.values import Content, Matched, Publications, Subscribe, Unsubscribe
+from lavant.core.errors import InvalidValue
+from lavant.core.ids import SliceId
+
+
+class MatchSlice(SliceMachine):
+    """A matcher for each scheme."""
+
+    operator = MATCH
+
+    def __init__(self, id: SliceId, layout: Layout) -> None:
+        super().__init__(id, layout)
+        self._number = number_of(id)
+        self._matchers: dict[str, Any] = {scheme: MATCHERS[scheme]() for scheme in layout.schemes}
+
+    def match(self, publications: Publications) -> Matches:
+        """What a batch matches now. It reads state that never changes and is replaced as a whole by changes, so it may
+        run in several threads, and beside `handle`. A batch that is encrypted otherwise than the subscriptions matches
+        none of them."""
+        try:
+            matches: Matches = self._matchers[publications.scheme].match(publications.batch)
+        except InvalidValue:
+            return Matches(np.zeros(len(publications.batch) + 1, np.int64), np.empty(0, np.uint32))
+        return matches
+
+    def statistics(self) -> dict[str, MatcherStatistics]:
+        """How large each scheme's matcher is."""
+        return {scheme: matcher.statistics() for scheme, matcher in self._matchers.items()}
+
+    def _process(self, content: Content) -> Iterable[Output]:
+        match content:
+            case Publications(id=id):
+                carried = content if id.number % self.layout.match == self._number else None
+                return [(self.layout.exit_of(id), Matched(id, self.match(content), carried))]
+            case Subscribe():
+                self._subscribe(content)
+            case Unsubscribe(scheme=scheme, ids=ids):
+                matcher = self._matchers[scheme]
+                matcher.remove(ids[matcher.holds(ids)])
+            case _:
+                raise InvalidValue(f"a match slice takes no {type(content).__name__}")
+        return []
+
+    def _subscribe(self, change: Subscribe) -> None:
+        matcher = self._matchers[change.scheme]
+        matcher._check(change.filters)  # before the old ones are gone
+        known = change.ids[matcher.holds(change.ids)]
+        if len(known):
+            matcher.remove(known)
+        matcher.add(change.ids, change.filters)
+
+    def _save(self) -> bytes:
+        return msgspec.msgpack.encode({scheme: matcher.to_bytes() for scheme, matcher in self._matchers.items()})
+
+    def _load(self, state: bytes) -> None:
+        saved = msgspec.msgpack.decode(state, type=dict[str, bytes])
+        self._matchers = {scheme: MATCHERS[scheme].from_bytes(saved[scheme]) for scheme in self.layout.schemes}
