@@ -15,8 +15,13 @@ import msgspec
 import uvloop
 
 from lavant.broker.journal import JournalConfig
-from lavant.broker.queues.commands import CreateQueue, Entry, Request, Send
+from lavant.broker.queues.commands import (
+    CreateQueue,
+    Entry,
+    Send,
+)
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.serving.commands import Request
 from lavant.service.storage import Store, open_store
 
 CONFIG = JournalConfig(segment_bytes=128 << 10, compaction_bytes_min=256 << 10)

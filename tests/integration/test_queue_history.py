@@ -16,14 +16,13 @@ from lavant.broker.queues.checking import History, Operation, check
 from lavant.broker.queues.commands import (
     Acknowledge,
     Acknowledged,
-    Answer,
     Described,
     DescribeQueue,
     Received,
-    Request,
     Send,
     Sent,
 )
+from lavant.broker.serving.commands import Answer, Request
 from lavant.client.queues import QueueClient
 from lavant.client.queues.calls import Call
 from lavant.client.queues.retrying import NO_RETRIES

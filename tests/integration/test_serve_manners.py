@@ -14,7 +14,7 @@ import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
 from lavant.broker.queues.commands import Peek, Receive, Refused
-from lavant.broker.queues.wire import FAULT_NUMBER, PREFACE, Frames, Hello, decode_answer, frame
+from lavant.broker.serving.wire import FAULT_NUMBER, PREFACE, Frames, Hello, decode_answer, frame
 from lavant.client.queues import AsyncQueueClient, QueueClient
 from lavant.core.errors import AccessDenied, LavantError
 

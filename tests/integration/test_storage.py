@@ -20,7 +20,7 @@ from tests.integration.storage_writer import CONFIG, QUEUE, body, record
 from lavant.broker.disks import FileDisk
 from lavant.broker.journal import Journal, JournalConfig
 from lavant.broker.queues.commands import Peek, Peeked
-from lavant.broker.queues.replay import replay
+from lavant.broker.serving.replay import replay
 from lavant.core.errors import CorruptJournal, LavantError, StorageFailed, StorageFull, StorageLocked
 from lavant.service.storage import JournalStore, open_store
 from lavant.service.storage.compactor import compact_directory

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.broker.queues.servers import Bench
+from tests.unit.broker.serving.servers import Bench
 
 from lavant.broker.queues.commands import (
     Acknowledge,
@@ -23,14 +23,14 @@ from lavant.broker.queues.commands import (
     Receive,
     Received,
     Refused,
-    Request,
     Send,
     VisibilityChange,
 )
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.hub import Queues
-from lavant.broker.queues.server import TIME_BYTES
-from lavant.broker.queues.wire import decode_request
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.commands import Request
+from lavant.broker.serving.server import TIME_BYTES
+from lavant.broker.serving.wire import decode_request
 
 CONFIGS = {
     "dead": QueueConfig(visibility_ms=50),
@@ -68,7 +68,7 @@ class Server(RuleBasedStateMachine):
         """Positions of sends by the bodies of their messages."""
         self.receipts: list[tuple[str, Receipt]] = []
         self.bodies = 0
-        self.shadow = Queues()
+        self.shadow = Broker()
         """A hub that is told what the journal says, record by record."""
         self.seen_records = 0
 
@@ -76,7 +76,7 @@ class Server(RuleBasedStateMachine):
     def create(self) -> None:
         for queue, config in CONFIGS.items():
             self.bench.create(queue, config)
-        self.shadow = self.bench.replayed()
+        self.shadow = Broker(self.bench.replayed())
         self.seen_records = len(self.bench.records)
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,8 +249,8 @@ class Server(RuleBasedStateMachine):
         self._look()
         receives = {number for number, asked in self.asked.items() if isinstance(asked.request, Receive)}
         assert set(self.asked) - receives <= self.heard, "all but those of clients that left are answered in the end"
-        self.shadow.advance(self.bench.server.queues.now_ms)
-        assert list(self.shadow.snapshot()) == list(self.bench.server.queues.snapshot())
+        self.shadow.queues.advance(self.bench.server.queues.now_ms)
+        assert list(self.shadow.snapshot()) == list(self.bench.server.broker.snapshot())
         for answer in self.bench.heard.values():
             assert not isinstance(answer, Refused) or answer.code in {"StaleReceipt", "NotInFlight", "UnknownQueue"}
 

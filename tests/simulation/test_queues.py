@@ -15,14 +15,18 @@ import pytest
 
 from lavant.broker.journal import Journal, JournalConfig, Recovered
 from lavant.broker.queues import moves, receiving
-from lavant.broker.queues.commands import Acknowledge, Received, Request
+from lavant.broker.queues.commands import (
+    Acknowledge,
+    Received,
+)
 from lavant.broker.queues.deduplication import Deduplication, Key
-from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.in_order import NONE, Group, InOrder
 from lavant.broker.queues.message import Message
 from lavant.broker.queues.queue import Queue
-from lavant.broker.queues.server import Effect, QueueServer, Reply
-from lavant.broker.queues.waiting import Asked
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.commands import Request
+from lavant.broker.serving.server import BrokerServer, Effect, Reply
+from lavant.broker.serving.waiting import Asked
 from lavant.simulation.kernel import Outcome, Scenario, SimulatedDisk, Trace, run
 from lavant.simulation.queues.server import MakeServer
 from lavant.simulation.scenarios import queues
@@ -59,24 +63,24 @@ def test_a_server_that_dies_again_just_after_its_start_holds() -> None:
 # ── mistakes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class EarlyAcknowledgement(QueueServer):
-    def __init__(self, recovered: Queues, *, position: int) -> None:
+class EarlyAcknowledgement(BrokerServer):
+    def __init__(self, recovered: Broker, *, position: int) -> None:
         super().__init__(recovered, position=position, acknowledge_early=True)
 
 
-class UnrecordedAcknowledgement(QueueServer):
+class UnrecordedAcknowledgement(BrokerServer):
     def _acknowledge(self, request: Acknowledge, asked: Asked, now_ms: int) -> None:
         self._reply(asked, self.queues.handle(request, now_ms), self._position)
 
 
-class HastyDelivery(QueueServer):
+class HastyDelivery(BrokerServer):
     """Does not wait until the messages that it delivers are durable."""
 
     def _deliver(self, asked: Asked, answer: Received) -> None:
         self._effects.append(Reply(asked.client, asked.number, answer))
 
 
-class HastyEpoch(QueueServer):
+class HastyEpoch(BrokerServer):
     """Gives out leases before it is durable which start of the server gave them."""
 
     def open(self, now_ms: int) -> list[Effect]:
@@ -86,7 +90,7 @@ class HastyEpoch(QueueServer):
         return effects
 
 
-class HastySend(QueueServer):
+class HastySend(BrokerServer):
     def request(self, client: Any, number: int, request: Request, raw: bytes | None, now_ms: int) -> list[Effect]:
         effects = super().request(client, number, request, raw, now_ms)
         replies = [reply for _, reply in self._replies]
@@ -166,7 +170,7 @@ def recovery_that_trusts_what_it_reads(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "open", open_without_sync)
 
 
-def in_the_server(server: Callable[..., QueueServer]) -> Break:
+def in_the_server(server: Callable[..., BrokerServer]) -> Break:
     return lambda patch: lambda recovered, position: server(recovered, position=position)
 
 

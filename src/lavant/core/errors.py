@@ -6,6 +6,8 @@ LavantError
 │   └── FilterSyntaxError   a filter's text, with the place of the mistake
 ├── DuplicateSubscription   the id is taken
 ├── UnknownSubscription     nobody has that id                                           (also a KeyError)
+├── UnknownAdvertisement    no advertisement has that name                               (also a KeyError)
+├── Overloaded              more came than can be done; nothing of it was accepted, try later
 ├── CorruptSnapshot         files that are damaged, incomplete, or of another format
 ├── PartlyRefused           some entries of a batch were refused, the others were accepted
 ├── AccessDenied            the server wants a token, and this is not it
@@ -63,6 +65,17 @@ class UnknownSubscription(LavantError, KeyError):
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0])
+
+
+class UnknownAdvertisement(LavantError, KeyError):
+    """No advertisement has this name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Overloaded(LavantError):
+    """More came than can be done at the moment: nothing of it was accepted, and it may come again a little later."""
 
 
 class CorruptSnapshot(LavantError):

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from lavant.broker.queues.commands import Answer, Done, Refused
-from lavant.broker.queues.wire import (
+from lavant.broker.queues.commands import Done, Refused
+from lavant.broker.serving.commands import Answer
+from lavant.broker.serving.wire import (
     FAULT_NUMBER,
     GREETING_NUMBER,
     Frames,

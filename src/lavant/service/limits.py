@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lavant.broker.queues.wire import FRAME_BYTES_MAX
+from lavant.broker.serving.wire import FRAME_BYTES_MAX
 
 
 class ServiceLimits(msgspec.Struct, frozen=True):

@@ -16,8 +16,10 @@ import msgspec
 
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import HubLimits
-from lavant.broker.queues.replay import replay
-from lavant.broker.queues.server import QueueServer
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.replay import replay
+from lavant.broker.serving.server import BrokerServer
+from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
@@ -83,13 +85,13 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     _allow_many_files()
     store = open_store(settings.data)
     try:
-        queues = replay(store.recovered.chunks, store.recovered.records)
-        found = _found(queues, store)
-        service = _service(settings, queues, store, stopped)
+        broker = replay(store.recovered.chunks, store.recovered.records)
+        found = _found(broker.queues, store)
+        service = _service(settings, broker, store, stopped)
     except BaseException:
         await store.close()
         raise
-    http = HttpProtocols(_application(settings, queues, store, service), settings.limits.connections_max)
+    http = HttpProtocols(_application(settings, broker.queues, store, service), settings.limits.connections_max)
     try:
         listener = await _listen(settings, service, http)
         _stop_at_signals(stopped)
@@ -105,16 +107,17 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         await service.stop()
 
 
-def _service(settings: ServeSettings, queues: Queues, store: Store, stopped: asyncio.Future[None]) -> Service:
-    queues.limits = HubLimits()
+def _service(settings: ServeSettings, broker: Broker, store: Store, stopped: asyncio.Future[None]) -> Service:
+    broker.queues.limits = HubLimits()
+    broker.subscriptions.limits = SubscriptionLimits()
     _tame_garbage_collector()
-    server = QueueServer(queues, position=store.position, acknowledge_early=settings.acknowledge_early)
+    server = BrokerServer(broker, position=store.position, acknowledge_early=settings.acknowledge_early)
 
     def fail(error: Exception) -> None:
         if not stopped.done():
             stopped.set_exception(error)
 
-    return Service(server, store, Clock(queues.now_ms), limits=settings.limits, on_failed=fail)
+    return Service(server, store, Clock(broker.queues.now_ms), limits=settings.limits, on_failed=fail)
 
 
 async def _listen(settings: ServeSettings, service: Service, http: HttpProtocols) -> asyncio.Server:

@@ -1,6 +1,6 @@
 """A server of queues in an event loop: performs what the pure server says.
 
-    connections ──request──► QueueServer ──Record──► store ──committed──► QueueServer ──Reply──► connections
+    connections ──request──► BrokerServer ──Record──► store ──committed──► BrokerServer ──Reply──► connections
 
 In each turn of the loop, requests of all connections are taken in first. When the turn is over, the answers that may
 leave do so, one write for each connection, and what somebody waits for is committed, all together.
@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
-from lavant.broker.queues.commands import Answer, Request
-from lavant.broker.queues.server import Effect, QueueServer, Record
+from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.server import BrokerServer, Effect, Record
 from lavant.service.clock import Clock
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.storage.stores import Store
@@ -56,7 +56,7 @@ class Service:
 
     def __init__(
         self,
-        server: QueueServer,
+        server: BrokerServer,
         store: Store,
         clock: Clock,
         *,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from lavant.broker.queues.wire import PREFACE
+from lavant.broker.serving.wire import PREFACE
 
 
 class SniffingProtocol(asyncio.Protocol):

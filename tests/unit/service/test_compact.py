@@ -21,7 +21,7 @@ from lavant.broker.queues.commands import (
     Sent,
 )
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.wire import FAULT_NUMBER, Hello, frame
+from lavant.broker.serving.wire import FAULT_NUMBER, Hello, frame
 from lavant.core.errors import StorageFailed
 from lavant.service.limits import LIMITS
 

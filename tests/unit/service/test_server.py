@@ -19,7 +19,7 @@ from lavant.broker.queues.commands import (
     Sent,
 )
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.server import Effect
+from lavant.broker.serving.server import Effect
 from lavant.service.limits import LIMITS
 
 

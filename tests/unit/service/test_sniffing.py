@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.unit.service.wiring import FakeTransport, until
 
-from lavant.broker.queues.wire import PREFACE
+from lavant.broker.serving.wire import PREFACE
 from lavant.service.sniffing import SniffingProtocol
 
 

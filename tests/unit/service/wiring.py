@@ -7,11 +7,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lavant.broker.journal import Recovered
-from lavant.broker.queues.commands import Answer, CreateQueue, Request
+from lavant.broker.queues.commands import (
+    CreateQueue,
+)
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.hub import Queues
-from lavant.broker.queues.server import QueueServer
-from lavant.broker.queues.wire import GREETING_NUMBER, Frames, Hello, decode_answer, frame
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.server import BrokerServer
+from lavant.broker.serving.wire import GREETING_NUMBER, Frames, Hello, decode_answer, frame
 from lavant.core.errors import StorageFailed
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
@@ -129,8 +132,9 @@ class Wiring:
     def __init__(self, limits: ServiceLimits = LIMITS, *, acknowledge_early: bool = False) -> None:
         self.store = FakeStore()
         self.failures: list[Exception] = []
-        self.queues = Queues()
-        self.server = QueueServer(self.queues, acknowledge_early=acknowledge_early)
+        self.broker = Broker()
+        self.queues = self.broker.queues
+        self.server = BrokerServer(self.broker, acknowledge_early=acknowledge_early)
         self.service = Service(self.server, self.store, Clock(), limits=limits, on_failed=self.failures.append)
 
     async def create(self, queue: str = "q", config: QueueConfig = QueueConfig()) -> None:  # noqa: B008

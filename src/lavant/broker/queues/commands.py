@@ -9,6 +9,7 @@ bytes in which it came.
     CreateQueue                                               Created
     ConfigureQueue, TagQueue, DeleteQueue, PurgeQueue         Done
     Send                                                      Sent
+    Spread                                                    Done
     Receive                                                   Received
     Acknowledge                                               Acknowledged
     ChangeVisibility                                          VisibilityChanged
@@ -91,6 +92,19 @@ class Entry(_Value, frozen=True):
 class Send(_Value, tag="send", frozen=True):
     queue: str
     entries: list[Entry]
+
+
+class Spread(_Value, tag="spread", frozen=True):
+    """The same bodies into many queues, which hold them only once: all of it, or nothing.
+
+    Queue number `queues[i]` gets the bodies `places[ends[i - 1]:ends[i]]`, in this order. All three are arrays of
+    unsigned 32-bit integers, little endian.
+    """
+
+    bodies: list[bytes]
+    queues: bytes
+    ends: bytes
+    places: bytes
 
 
 class Receive(_Value, tag="receive", frozen=True):
@@ -184,6 +198,7 @@ Command: TypeAlias = (
     | DeleteQueue
     | PurgeQueue
     | Send
+    | Spread
     | Receive
     | Acknowledge
     | ChangeVisibility

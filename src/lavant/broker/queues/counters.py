@@ -8,15 +8,17 @@ EPOCH_MAX = (1 << 24) - 1
 
 
 class Counters:
-    """The last number, lease and task that were given, and the bytes that are held. The first three only grow."""
+    """The last number, lease, task and serial that were given, and the bytes that are held. All others only grow."""
 
-    __slots__ = ("bytes", "lease", "number", "task")
+    __slots__ = ("bytes", "lease", "number", "serial", "task")
 
     def __init__(self, *, number: int = 0, lease: int = 0, task: int = 0) -> None:
         self.number = number
         self.lease = lease
         """epoch << LEASE_BITS | count: unique, even if a crash lets the hub forget the last ones that it gave."""
         self.task = task
+        self.serial = 0
+        """Of the last queue that was created."""
         self.bytes = 0
         """Of bodies and attributes."""
 

@@ -26,6 +26,7 @@ class Directory:
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._queues: dict[str, Queue] = {}
+        self._by_serial: dict[int, Queue] = {}
         self._names: list[str] = []
         """Sorted."""
 
@@ -38,6 +39,9 @@ class Directory:
 
     def find(self, name: str) -> Queue | None:
         return self._queues.get(name)
+
+    def numbered(self, serial: int) -> Queue | None:
+        return self._by_serial.get(serial)
 
     def __getitem__(self, name: str) -> Queue:
         queue = self._queues.get(name)
@@ -63,10 +67,12 @@ class Directory:
         self._check_dead_letters(name, config)
         if len(self._queues) >= queues_max:
             raise LimitExceeded(f"there are {len(self._queues)} queues, which is the limit; delete some")
-        return self.add(Queue(name, config, tags, self._counters, created_ms=now_ms))
+        self._counters.serial += 1
+        return self.add(Queue(name, config, tags, self._counters, created_ms=now_ms, serial=self._counters.serial))
 
     def add(self, queue: Queue) -> Queue:
         self._queues[queue.name] = queue
+        self._by_serial[queue.serial] = queue
         insort(self._names, queue.name)
         return queue
 
@@ -88,6 +94,7 @@ class Directory:
         queue = self[name]
         queue.purge()
         del self._queues[name]
+        del self._by_serial[queue.serial]
         del self._names[bisect_left(self._names, name)]
         return queue
 

@@ -42,6 +42,7 @@ from lavant.broker.queues.queue import Queue, size_of
 from lavant.broker.queues.receiving import receive
 from lavant.broker.queues.sending import send
 from lavant.broker.queues.settling import acknowledge, change_visibility
+from lavant.broker.queues.spreading import carry_out, check_shares, shares_of
 from lavant.broker.queues.validation import check_batch, check_range, check_tags
 from lavant.broker.queues.wakes import Wakes
 from lavant.core.errors import InvalidValue, LimitExceeded, StorageFull
@@ -111,6 +112,18 @@ class Queues:
     def config(self, queue: str) -> QueueConfig:
         """The settings of a queue."""
         return self._directory[queue].config
+
+    def serial(self, queue: str) -> int:
+        """The number of a queue."""
+        return self._directory[queue].serial
+
+    def exists(self, queue: str) -> bool:
+        return self._directory.find(queue) is not None
+
+    def names_of(self, serials: Iterable[int]) -> list[str]:
+        """Of the queues with these numbers that are still there."""
+        found = map(self._directory.numbered, serials)
+        return [queue.name for queue in found if queue is not None]
 
     @property
     def number(self) -> int:
@@ -204,6 +217,15 @@ class Queues:
             self._changed(queue)
         return commands.Sent(answers)
 
+    def _spread(self, request: commands.Spread) -> Answer:
+        shares = shares_of(request, self._directory)
+        check_shares(shares, [len(body) for body in request.bodies])
+        self._check_bytes(sum(share.size_bytes for share in shares))
+        carry_out(shares, request.bodies, self.now_ms, self._counters)
+        for share in shares:
+            self._changed(share.queue)
+        return _DONE
+
     def _receive(self, request: commands.Receive) -> Answer:
         queue = self._directory[request.queue]
         check_range("count", request.count, 1, BATCH_ENTRIES_MAX)
@@ -287,11 +309,7 @@ class Queues:
         self._wakes.schedule(queue)
 
     def _check_room(self, queue: Queue, entries: int, bytes_sent: int) -> None:
-        if self._counters.bytes + bytes_sent > self.limits.bytes_max:
-            raise StorageFull(
-                f"all queues together hold {self._counters.bytes} bytes, {bytes_sent} more would be over the limit of "
-                f"{self.limits.bytes_max}; send again when some were acknowledged, or raise the limit"
-            )
+        self._check_bytes(bytes_sent)
         if len(queue.deduplication) + entries > self.limits.deduplication_names_max:
             queue.deduplication.forget(self.now_ms)
             if len(queue.deduplication) + entries > self.limits.deduplication_names_max:
@@ -299,6 +317,13 @@ class Queues:
                     f"queue {queue.name!r} remembers {len(queue.deduplication)} names of messages sent lately, "
                     "which is the limit; send more slowly, or to several queues"
                 )
+
+    def _check_bytes(self, bytes_sent: int) -> None:
+        if self._counters.bytes + bytes_sent > self.limits.bytes_max:
+            raise StorageFull(
+                f"all queues together hold {self._counters.bytes} bytes, {bytes_sent} more would be over the limit of "
+                f"{self.limits.bytes_max}; send again when some were acknowledged, or raise the limit"
+            )
 
     _HANDLERS: ClassVar[dict[type, Callable[[Queues, Any], Answer]]] = {
         commands.Open: _open,
@@ -308,6 +333,7 @@ class Queues:
         commands.DeleteQueue: _delete,
         commands.PurgeQueue: _purge,
         commands.Send: _send,
+        commands.Spread: _spread,
         commands.Receive: _receive,
         commands.Acknowledge: _acknowledge,
         commands.ChangeVisibility: _change_visibility,

@@ -56,6 +56,7 @@ class Queue:
         "messages",
         "name",
         "order",
+        "serial",
         "tags",
         "totals",
         "wake_ms",
@@ -65,9 +66,11 @@ class Queue:
     """By number, in the order in which they came into the queue."""
 
     def __init__(
-        self, name: str, config: QueueConfig, tags: dict[str, str], counters: Counters, *, created_ms: int
+        self, name: str, config: QueueConfig, tags: dict[str, str], counters: Counters, *, created_ms: int, serial: int
     ) -> None:
         self.name = name
+        self.serial = serial
+        """Another for every queue that ever was, also for a second one of the same name."""
         self.config = config
         self.tags = tags
         self.created_ms = self.changed_ms = created_ms

@@ -23,7 +23,7 @@ from lavant.broker.queues.moves import Moves
 from lavant.broker.queues.queue import Queue, size_of
 from lavant.core.errors import CorruptSnapshot
 
-FORMAT = 1
+FORMAT = 2
 CHUNK_BYTES = 1 << 20
 MESSAGE_BYTES = 64
 """About what a message takes beside its content."""
@@ -43,6 +43,7 @@ class Head(_Part, tag="head", frozen=True):
     number: int
     lease: int
     task: int
+    serial: int
     moves: list[MoveState]
 
 
@@ -54,6 +55,7 @@ class QueuePart(_Part, tag="queue", frozen=True):
     tags: dict[str, str]
     created_ms: int
     changed_ms: int
+    serial: int
     totals: Totals
 
 
@@ -86,7 +88,7 @@ _decode = msgspec.msgpack.Decoder(Part).decode
 
 
 def encode(directory: Directory, moves: Moves, counters: Counters, now_ms: int) -> Iterator[bytes]:
-    yield _encode(Head(FORMAT, now_ms, counters.number, counters.lease, counters.task, moves.states()))
+    yield _encode(Head(FORMAT, now_ms, counters.number, counters.lease, counters.task, counters.serial, moves.states()))
     messages = 0
     for queue in directory:
         queue.deduplication.forget(now_ms)
@@ -106,7 +108,8 @@ def decode(chunks: Iterable[bytes], directory: Directory, moves: Moves, counters
             f"the snapshot of the queues has format {head.format}, this version reads {FORMAT}; "
             "start the version that wrote it"
         )
-    counters.number, counters.lease, counters.task = head.number, head.lease, head.task
+    counters.number, counters.lease = head.number, head.lease
+    counters.task, counters.serial = head.task, head.serial
     moves.restore(head.moves)
     messages = 0
     filling: _Filling | None = None
@@ -131,7 +134,7 @@ class _Filling:
     """A queue whose parts are coming in."""
 
     def __init__(self, part: QueuePart, directory: Directory, counters: Counters) -> None:
-        self._queue = Queue(part.name, part.config, part.tags, counters, created_ms=part.created_ms)
+        self._queue = Queue(part.name, part.config, part.tags, counters, created_ms=part.created_ms, serial=part.serial)
         self._queue.changed_ms = part.changed_ms
         self._queue.totals = part.totals
         self._line: list[Message] = []
@@ -160,7 +163,8 @@ class _Filling:
 
 
 def _parts_of(queue: Queue) -> Iterator[Part]:
-    yield QueuePart(queue.name, queue.config, queue.tags, queue.created_ms, queue.changed_ms, queue.totals)
+    times_ms = (queue.created_ms, queue.changed_ms)
+    yield QueuePart(queue.name, queue.config, queue.tags, *times_ms, queue.serial, queue.totals)
     for messages in _by_size(queue.messages.values()):
         yield MessagesPart(messages)
     for numbers in _by_count(queue.order.line(), CHUNK_NUMBERS):

@@ -26,7 +26,8 @@ from lavant.broker.queues.config import (
 )
 from lavant.core.errors import InvalidValue, LimitExceeded
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_NAME = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
+"""Perhaps in a namespace."""
 _ORDERS = ("out-of-order", "in-order")
 _RANGES = {
     "visibility_ms": (0, VISIBILITY_MS_MAX),

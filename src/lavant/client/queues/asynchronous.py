@@ -16,8 +16,9 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from lavant.broker.queues.commands import Answer, Delivery, Described, Entry, MoveState, PeekedMessage, Refused
+from lavant.broker.queues.commands import Delivery, Described, Entry, MoveState, PeekedMessage, Refused
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.serving.commands import Answer
 from lavant.client.queues import calls
 from lavant.client.queues.address import Address
 from lavant.client.queues.calls import NEW_QUEUE, Call, Leased

@@ -18,17 +18,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from lavant.broker.queues.commands import (
-    Answer,
     Delivery,
     Described,
     Entry,
     MoveState,
     PeekedMessage,
-    Request,
     Send,
 )
 from lavant.broker.queues.config import SECOND_MS, QueueConfig
-from lavant.broker.queues.wire import append_frame
+from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.wire import append_frame
 from lavant.client.queues import calls
 from lavant.client.queues.address import Address
 from lavant.client.queues.calls import NEW_QUEUE, Call, Leased

@@ -12,7 +12,6 @@ from typing import Generic, TypeAlias, TypeVar
 from lavant.broker.queues.commands import (
     Acknowledge,
     Acknowledged,
-    Answer,
     CancelMove,
     ChangeVisibility,
     ConfigureQueue,
@@ -40,7 +39,6 @@ from lavant.broker.queues.commands import (
     Receive,
     Received,
     Refused,
-    Request,
     Send,
     Sent,
     StartMove,
@@ -49,6 +47,7 @@ from lavant.broker.queues.commands import (
     VisibilityChanged,
 )
 from lavant.broker.queues.config import WAIT_MS_MAX, QueueConfig
+from lavant.broker.serving.commands import Answer, Request
 from lavant.client.queues.refusals import error_of
 from lavant.core.errors import PartlyRefused
 

@@ -9,8 +9,9 @@ import struct
 
 import msgspec
 
-from lavant.broker.queues.commands import Answer, Refused
-from lavant.broker.queues.wire import (
+from lavant.broker.queues.commands import Refused
+from lavant.broker.serving.commands import Answer
+from lavant.broker.serving.wire import (
     FAULT_NUMBER,
     FRAME_BYTES_MAX,
     GREETING_NUMBER,

@@ -7,8 +7,9 @@ from typing import cast
 
 import msgspec
 
-from lavant.broker.queues.commands import Answer, Refused, Request
-from lavant.broker.queues.wire import (
+from lavant.broker.queues.commands import Refused
+from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.wire import (
     FAULT_NUMBER,
     GREETING_NUMBER,
     NUMBER_MAX,

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
-from lavant.broker.queues.commands import Answer, Refused, Request
+from lavant.broker.queues.commands import Refused
+from lavant.broker.serving.commands import Answer, Request
 from lavant.service.sqs.faults import refusal
 from lavant.service.sqs.seals import Seals
 from lavant.service.sqs.settings import SqsSettings

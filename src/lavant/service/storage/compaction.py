@@ -2,7 +2,7 @@
 
     python -m lavant.service.storage.compaction DIRECTORY UPTO
 
-writes a snapshot of the queues up to record UPTO beside the journal that a server has open, and prints its size in
+writes a snapshot of the broker up to record UPTO beside the journal that a server has open, and prints its size in
 bytes. The process ends when its standard input does: with its server, however that ended.
 """
 
@@ -16,7 +16,7 @@ from threading import Thread
 
 from lavant.broker.disks import FileDisk
 from lavant.broker.journal import JournalConfig, compact
-from lavant.broker.queues.replay import fold_queues
+from lavant.broker.serving.replay import fold
 from lavant.core.errors import LavantError
 from lavant.service.storage.compactor import FAILED, STATUS_OF
 
@@ -29,7 +29,7 @@ def main(directory: Path, upto: int) -> int:
     Thread(target=_end_with_parent, daemon=True).start()
     try:
         disk = FileDisk(directory, lock=False)
-        size_bytes = compact(disk, upto, fold_queues, JournalConfig(directory=str(directory)))
+        size_bytes = compact(disk, upto, fold, JournalConfig(directory=str(directory)))
     except LavantError as error:
         print(error, file=sys.stderr)
         return STATUS_OF.get(type(error), FAILED)

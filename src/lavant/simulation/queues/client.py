@@ -15,7 +15,10 @@ from typing import Protocol
 
 import msgspec
 
-from lavant.broker.queues.commands import Answer, Receive, Request
+from lavant.broker.queues.commands import (
+    Receive,
+)
+from lavant.broker.serving.commands import Answer, Request
 from lavant.simulation.kernel import Arrived, Asked, Due, Effect, Note, Send, Stimulus
 from lavant.simulation.queues.protocol import Answered, Call, Hello, HungUp, Session, Welcome
 

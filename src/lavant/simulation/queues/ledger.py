@@ -12,7 +12,8 @@ from collections import deque
 
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import UNLIMITED
-from lavant.broker.queues.replay import handle_again
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.replay import handle_again
 from lavant.simulation.kernel import World
 
 RECOVERED = "the recovered queues are those of the committed prefix"
@@ -26,7 +27,7 @@ class Ledger:
         self._world = world
         self._records: deque[bytes] = deque()
         """Behind the shadow."""
-        self._shadow = Queues(UNLIMITED)
+        self._shadow = Broker(Queues(UNLIMITED))
         self._shadow_position = 0
 
     def count(self, figure: str) -> None:
@@ -39,7 +40,7 @@ class Ledger:
     def committed(self, position: int) -> None:
         self.durable = position
 
-    def recovered(self, queues: Queues, position: int) -> None:
+    def recovered(self, broker: Broker, position: int) -> None:
         """A start of the server has found so many records; what was staged behind them never happened."""
         staged = self._shadow_position + len(self._records)
         if not self.durable <= position <= staged:
@@ -51,5 +52,5 @@ class Ledger:
             self._shadow_position += 1
         self._records.clear()
         self.durable = position
-        if list(queues.snapshot()) != list(self._shadow.snapshot()):
+        if list(broker.snapshot()) != list(self._shadow.snapshot()):
             self._world.violated(RECOVERED, f"after {position} records the recovered queues differ from those before")

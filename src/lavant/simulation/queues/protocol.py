@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lavant.broker.queues.commands import Answer, Request
+from lavant.broker.serving.commands import Answer, Request
 
 
 class Session(msgspec.Struct, frozen=True, order=True):

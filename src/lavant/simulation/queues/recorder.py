@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lavant.broker.queues.checking import History, Operation, Violation, check
-from lavant.broker.queues.commands import Request
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.serving.commands import Request
 from lavant.simulation.kernel import Host, World
 from lavant.simulation.kernel.distributions import MS
 from lavant.simulation.queues.client import Began, Ended

@@ -1,6 +1,6 @@
-"""The real server of queues on a simulated host: `QueueServer`, `Queues` and `Journal` as the service joins them.
+"""The real server of queues on a simulated host: `BrokerServer`, `Queues` and `Journal` as the service joins them.
 
-    Call ──► QueueServer ──Record──► Journal ──Commit──► disk
+    Call ──► BrokerServer ──Record──► Journal ──Commit──► disk
       ▲                                 │
       └── Answered ◄──── committed ◄────┴── Written
 
@@ -16,11 +16,11 @@ from typing import TypeAlias
 import msgspec
 
 from lavant.broker.journal import Journal, JournalConfig, Upkeep, Write, carry_out, compact
-from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import HubLimits
-from lavant.broker.queues.replay import fold_queues, replay
-from lavant.broker.queues.server import Effect as ServerEffect
-from lavant.broker.queues.server import QueueServer, Record
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.replay import fold, replay
+from lavant.broker.serving.server import BrokerServer, Record
+from lavant.broker.serving.server import Effect as ServerEffect
 from lavant.core.errors import StorageFull
 from lavant.simulation.kernel import (
     Arrived,
@@ -47,12 +47,12 @@ FULL_RETRY_MS = 1_000
 FOLD_RETRY_MS = 5_000
 UPKEEP, FOLD = "upkeep", "fold"
 
-MakeServer: TypeAlias = Callable[[Queues, int], QueueServer]
-"""From recovered queues and the position of the last record."""
+MakeServer: TypeAlias = Callable[[Broker, int], BrokerServer]
+"""From a recovered broker and the position of the last record."""
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Whoever asks, as `QueueServer` knows it."""
+    """Whoever asks, as `BrokerServer` knows it."""
 
     host: str
     session: Session
@@ -62,17 +62,17 @@ def boot(host: Host, config: JournalConfig, ledger: Ledger, make_server: MakeSer
     """What starts on the host: a server, or nothing for now if its disk is full or fails."""
     try:
         journal, recovered = Journal.open(host.disk, config)
-        queues = replay(recovered.chunks, recovered.records)
+        broker = replay(recovered.chunks, recovered.records)
     except (StorageFull, OSError) as error:
         return Stillborn(str(error))
-    ledger.recovered(queues, journal.position)
+    ledger.recovered(broker, journal.position)
     ledger.count("recovered" if recovered.chunks is None else "recovered from a snapshot")
     if journal.torn:
         ledger.count("torn")
-    queues.limits = HubLimits()
-    server = make_server(queues, journal.position)
+    broker.queues.limits = HubLimits()
+    server = make_server(broker, journal.position)
     # Like the service's clock: a wall clock that was set back must not let leases last longer.
-    ahead_ms = max(0, queues.now_ms - host.now_ms)
+    ahead_ms = max(0, broker.queues.now_ms - host.now_ms)
     return ServerMachine(server, journal, host, config, ledger, folded=recovered.position, ahead_ms=ahead_ms)
 
 
@@ -94,7 +94,7 @@ class ServerMachine:
 
     def __init__(
         self,
-        server: QueueServer,
+        server: BrokerServer,
         journal: Journal,
         host: Host,
         config: JournalConfig,
@@ -211,7 +211,7 @@ class ServerMachine:
         if self._may_fold(now_ms):
             upto = self._fold_upto = self._journal.durable
             self._is_fold_wanted = False
-            effects.append(Background(lambda: compact(self._disk, upto, fold_queues, self._config), FOLD))
+            effects.append(Background(lambda: compact(self._disk, upto, fold, self._config), FOLD))
         self.server.is_full, self.server.is_exhausted = self._journal.is_full, self._journal.is_exhausted
         return effects
 

@@ -16,7 +16,6 @@ from random import Random
 
 from lavant.broker.queues.commands import (
     Acknowledge,
-    Answer,
     CancelMove,
     ChangeVisibility,
     Created,
@@ -32,12 +31,12 @@ from lavant.broker.queues.commands import (
     Receive,
     Received,
     Refused,
-    Request,
     Send,
     StartMove,
     VisibilityChange,
 )
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.serving.commands import Answer, Request
 
 DRAIN = "drain"
 UNDER_WAY_MAX = 3

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from lavant.broker.journal import JournalConfig
 from lavant.broker.queues.commands import Peek, Peeked, PeekedMessage
-from lavant.broker.queues.hub import Queues
-from lavant.broker.queues.server import QueueServer
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.server import BrokerServer
 from lavant.core.errors import InvalidValue
 from lavant.simulation.kernel import (
     MS,
@@ -82,8 +82,8 @@ def _add_server(world: World, options: QueueOptions, recorder: Recorder, make_se
     config = JournalConfig(segment_bytes=segment_bytes, block_bytes_max=4096, compaction_bytes_min=2 * segment_bytes)
     ledger = Ledger(world)
 
-    def make(queues: Queues, position: int) -> QueueServer:
-        return QueueServer(queues, position=position, acknowledge_early=options.acknowledge_early)
+    def make(broker: Broker, position: int) -> BrokerServer:
+        return BrokerServer(broker, position=position, acknowledge_early=options.acknowledge_early)
 
     def start(host: Host) -> Machine:
         recorder.restarted()

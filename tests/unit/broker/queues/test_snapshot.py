@@ -172,7 +172,7 @@ def test_a_snapshot_of_another_format_is_refused() -> None:
     chunks = list(hub_with().snapshot())
     head = msgspec.msgpack.decode(chunks[0])
     head[1] = 99
-    with pytest.raises(CorruptSnapshot, match="has format 99, this version reads 1"):
+    with pytest.raises(CorruptSnapshot, match="has format 99, this version reads 2"):
         Queues.restore([msgspec.msgpack.encode(head), *chunks[1:]])
 
 

@@ -14,8 +14,12 @@ from xml.etree import ElementTree
 import botocore
 from botocore.model import ServiceModel
 
-from lavant.broker.queues.commands import Answer, Described, QueueFigures, Request
+from lavant.broker.queues.commands import (
+    Described,
+    QueueFigures,
+)
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.serving.commands import Answer, Request
 from lavant.service.sqs import SqsApp, SqsSettings
 
 SETTINGS = SqsSettings(salt=b"salt")

@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.service.sqs.talking import QUEUE_URL, SETTINGS, Response, Script, described, request
 
-from lavant.broker.queues.commands import Answer, Done, Listed, Refused, Request, Send, Sent, SentEntry
+from lavant.broker.queues.commands import (
+    Done,
+    Listed,
+    Refused,
+    Send,
+    Sent,
+    SentEntry,
+)
+from lavant.broker.serving.commands import Answer, Request
 from lavant.core.errors import InvalidValue
 from lavant.service.sqs import SqsApp, SqsSettings
 from lavant.service.sqs.actions import ACTIONS

@@ -10,7 +10,14 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.service.sqs.talking import FIFO_URL, QUEUE_URL, SETTINGS, Script, ask, request
 
-from lavant.broker.queues.commands import Answer, Delivery, Receipt, Receive, Received, Refused, Request
+from lavant.broker.queues.commands import (
+    Delivery,
+    Receipt,
+    Receive,
+    Received,
+    Refused,
+)
+from lavant.broker.serving.commands import Answer, Request
 from lavant.service.sqs import SqsApp
 from lavant.service.sqs.message_attributes import Attribute, Extras, encode_extras, md5_of
 from lavant.service.sqs.seals import Seals

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import msgspec
 
-from lavant.broker.queues.commands import Answer, Request
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.serving.commands import Answer, Request
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):

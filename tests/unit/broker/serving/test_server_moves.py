@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.broker.queues.servers import Bench, bench_with_queue, receipts
+from tests.unit.broker.serving.servers import Bench, bench_with_queue, receipts
 
 from lavant.broker.queues.commands import (
     Acknowledge,
@@ -26,7 +26,8 @@ from lavant.broker.queues.commands import (
     TagQueue,
 )
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.server import QueueServer
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.server import BrokerServer
 
 # ── moves ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,7 +94,7 @@ def test_a_move_goes_on_after_a_restart() -> None:
     bench = move_bench()
     bench.do(StartMove("dead", None, 2), MoveStarted)
     run_until(bench, 600)
-    server = QueueServer(bench.replayed(), position=len(bench.records))
+    server = BrokerServer(Broker(bench.replayed()), position=len(bench.records))
     server.open(700)
     for now_ms in range(700, 3000, 100):
         server.tick(now_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lavant.broker.queues.commands import Receive
-from lavant.broker.queues.waiting import STALE_MIN, Asked, WaitingRoom
+from lavant.broker.serving.waiting import STALE_MIN, Asked, WaitingRoom
 from lavant.core.errors import LimitExceeded
 
 

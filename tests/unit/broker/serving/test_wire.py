@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from lavant.broker.queues.commands import Acknowledged, Entry, Open, Receive, Refused, Send
-from lavant.broker.queues.wire import HEADER, Frames, Hello, decode_answer, decode_hello, decode_request, frame
+from lavant.broker.serving.wire import HEADER, Frames, Hello, decode_answer, decode_hello, decode_request, frame
 from lavant.core.errors import InvalidValue, LimitExceeded
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.broker.queues.servers import Bench, bench_with_queue, receipts
+from tests.unit.broker.serving.servers import Bench, bench_with_queue, receipts
 
 from lavant.broker.queues.commands import (
     Acknowledge,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.broker.queues.servers import Bench, bench_with_queue, receipts
+from tests.unit.broker.serving.servers import Bench, bench_with_queue, receipts
 
 from lavant.broker.queues.commands import (
     Acknowledge,
@@ -23,7 +23,6 @@ from lavant.broker.queues.commands import (
     PurgeQueue,
     Receive,
     Refused,
-    Request,
     Send,
     Sent,
     SentEntry,
@@ -32,8 +31,9 @@ from lavant.broker.queues.commands import (
     VisibilityChange,
 )
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.hub import Queues
-from lavant.broker.queues.server import QueueServer, Record
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.commands import Request
+from lavant.broker.serving.server import BrokerServer, Record
 
 # ── answers and the disk ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -203,7 +203,7 @@ def test_whether_somebody_waits_for_the_disk_is_known() -> None:
 
 
 def test_positions_go_on_from_where_the_journal_is() -> None:
-    server = QueueServer(Queues(), position=41)
+    server = BrokerServer(Broker(), position=41)
     [record] = server.open(0)
     assert isinstance(record, Record)
     assert record.position == 42
@@ -257,6 +257,6 @@ def test_a_clock_that_goes_back_is_written_as_the_time_inside() -> None:
 def test_each_start_is_a_new_epoch_of_leases() -> None:
     bench = bench_with_queue()
     assert bench.commands()[0] == Open(1)
-    again = QueueServer(bench.replayed(), position=len(bench.records))
+    again = BrokerServer(Broker(bench.replayed()), position=len(bench.records))
     again.open(0)
     assert again.queues.epoch == 2

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from lavant.broker.queues.commands import MoveState
-from lavant.broker.queues.pacing import STEP_INTERVAL_MS, STEP_MESSAGES_MAX, MovePaces
+from lavant.broker.serving.pacing import STEP_INTERVAL_MS, STEP_MESSAGES_MAX, MovePaces
 
 
 def state(task: int = 1, *, rate_per_s: int | None = None, moved: int = 0, status: str = "running") -> MoveState:

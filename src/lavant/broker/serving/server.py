@@ -1,6 +1,6 @@
-"""A server of queues between its connections and its disk: what may be answered when. Pure.
+"""A broker between its connections and its disk: what may be answered when. Pure.
 
-    request ──► hub ──► record of the change ──► journal ──► committed
+    request ──► broker ──► record of the change ──► journal ──► committed
                  │                                              │
                  └────────────────── answer ────────────────────┴──► reply
 
@@ -28,13 +28,12 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 import msgspec
+import numpy as np
 
 from lavant.broker.queues.commands import (
     Acknowledge,
-    Answer,
     CancelMove,
     ChangeVisibility,
-    Command,
     ConfigureQueue,
     CreateQueue,
     DeleteQueue,
@@ -48,21 +47,42 @@ from lavant.broker.queues.commands import (
     Open,
     Peek,
     PurgeQueue,
-    Query,
     Receive,
     Received,
-    Request,
     Send,
     StartMove,
     TagQueue,
 )
-from lavant.broker.queues.hub import Queues
-from lavant.broker.queues.pacing import MovePaces
 from lavant.broker.queues.refusals import refusal
-from lavant.broker.queues.waiting import WAITING_MAX, Asked, Waiting, WaitingRoom
+from lavant.broker.queues.spreading import INTEGERS
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.commands import Answer, Command, Request
+from lavant.broker.serving.pacing import MovePaces
+from lavant.broker.serving.waiting import WAITING_MAX, Asked, Waiting, WaitingRoom
+from lavant.broker.subscriptions.commands import (
+    Advertise,
+    Deliver,
+    DescribeSubscription,
+    ListAdvertisements,
+    ListSubscriptions,
+    Published,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
 from lavant.core.errors import InvalidValue, LavantError, StorageFull, UnknownQueue
 
 TIME_BYTES = 8
+_QUERIES = (
+    DescribeQueue,
+    ListQueues,
+    ListSources,
+    Peek,
+    ListMoves,
+    DescribeSubscription,
+    ListSubscriptions,
+    ListAdvertisements,
+)
 NOTHING = Received([])
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -87,13 +107,14 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 Effect: TypeAlias = Record | Reply
 
 
-class QueueServer:
+class BrokerServer:
     """Requests in, records and replies out. `position` is that of the last record which the journal holds already."""
 
     def __init__(
-        self, queues: Queues, *, position: int = 0, acknowledge_early: bool = False, waiting_max: int = WAITING_MAX
+        self, broker: Broker, *, position: int = 0, acknowledge_early: bool = False, waiting_max: int = WAITING_MAX
     ) -> None:
-        self.queues = queues
+        self.broker = broker
+        self.queues = queues = broker.queues
         self.is_full = False
         """The journal has no room for anything new: sends and the like are refused, receives and the like go on."""
         self.is_exhausted = False
@@ -120,7 +141,9 @@ class QueueServer:
             CancelMove: self._cancel_move,
             **dict.fromkeys((CreateQueue, ConfigureQueue, TagQueue), self._enlarge),
             **dict.fromkeys((DeleteQueue, PurgeQueue, ChangeVisibility), self._command),
-            **dict.fromkeys((DescribeQueue, ListQueues, ListSources, Peek, ListMoves), self._query),
+            **dict.fromkeys((Subscribe, Advertise), self._announce),
+            **dict.fromkeys((Unsubscribe, Unadvertise), self._withdraw),
+            **dict.fromkeys(_QUERIES, self._query),
         }
 
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -146,6 +169,26 @@ class QueueServer:
             self._handlers.get(type(request), self._refuse)(request, asked, now_ms)
         except LavantError as error:
             self._reply(asked, refusal(error), self._position)
+        return self._effects
+
+    def deliver(self, delivered: Deliver, publishers: list[tuple[Asked, Published]], now_ms: int) -> list[Effect]:
+        """Publications were matched: they go into queues, and those who published them are answered.
+
+        Raises a `LavantError` if they cannot be accepted; nothing has changed then.
+        """
+        now_ms = self._begin(now_ms)
+        if self._room:
+            self._wake(now_ms)
+        self._check_room()
+        number = self.queues.number
+        self._carry_out(delivered, None, now_ms)
+        if self.queues.number > number:
+            self._sends.append((self.queues.number, self._position))
+        for asked, answer in publishers:
+            self._reply(asked, answer, self._position)
+        if self._room:
+            for queue in self.queues.names_of(np.frombuffer(delivered.spread.queues, INTEGERS).tolist()):
+                self._serve(queue, now_ms)
         return self._effects
 
     def committed(self, position: int, now_ms: int) -> list[Effect]:
@@ -246,6 +289,14 @@ class QueueServer:
         self._check_room()
         self._command(request, asked, now_ms)
 
+    def _announce(self, request: Subscribe | Advertise, asked: Asked, now_ms: int) -> None:
+        self._check_room()
+        self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
+
+    def _withdraw(self, request: Unsubscribe | Unadvertise, asked: Asked, now_ms: int) -> None:
+        self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
+        self._serve_orphans(now_ms)
+
     def _start_move(self, request: StartMove, asked: Asked, now_ms: int) -> None:
         self._check_room()
         answer = self._carry_out(request, asked.raw, now_ms)
@@ -261,8 +312,8 @@ class QueueServer:
         self._paces.follow(answer.state, now_ms)
         self._reply(asked, answer, self._position)
 
-    def _query(self, request: Query, asked: Asked, now_ms: int) -> None:
-        self._reply(asked, self.queues.handle(request, now_ms), self._position)
+    def _query(self, request: Any, asked: Asked, now_ms: int) -> None:
+        self._reply(asked, self.broker.handle(request, now_ms), self._position)
 
     def _refuse(self, request: Request, asked: Asked, now_ms: int) -> None:
         raise InvalidValue(f"{type(request).__name__} is for the server itself, not for its clients")
@@ -283,6 +334,12 @@ class QueueServer:
             name = queues.pop()
             while (waiting := self._room.first(name)) is not None and self._serve_one(waiting, now_ms):
                 queues += self._dead_letters(name)
+
+    def _serve_orphans(self, now_ms: int) -> None:
+        """Those who wait for a queue that is gone are told so."""
+        for queue in self._room.queues():
+            if not self.queues.exists(queue):
+                self._serve(queue, now_ms)
 
     def _serve_one(self, waiting: Waiting, now_ms: int) -> bool:
         """False if nothing is visible to it."""
@@ -317,8 +374,8 @@ class QueueServer:
     def _carry_out(self, command: Command, raw: bytes | None, now_ms: int) -> Answer:
         if self.is_exhausted:
             raise StorageFull("the disk is full, and what was kept in reserve is used up; make room on the disk")
-        answer = self.queues.handle(command, now_ms)
-        if self.queues.changed:
+        answer = self.broker.handle(command, now_ms)
+        if self.broker.changed:
             self._position += 1
             data = now_ms.to_bytes(TIME_BYTES, "big") + (_encode(command) if raw is None else raw)
             self._effects.append(Record(self._position, data))

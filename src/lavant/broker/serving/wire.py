@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lavant.broker.queues.commands import Answer, Request
+from lavant.broker.serving.commands import Answer, Request
 from lavant.core.errors import InvalidValue, LimitExceeded
 
 PREFACE = b"LAVANT1\n"

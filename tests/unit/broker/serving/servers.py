@@ -7,11 +7,14 @@ from typing import TypeVar
 
 import msgspec
 
-from lavant.broker.queues.commands import Answer, CreateQueue, Entry, Receipt, Receive, Received, Request, Send
+from lavant.broker.queues.commands import CreateQueue, Entry, Receipt, Receive, Received, Send
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.queues.hub import Queues
-from lavant.broker.queues.server import TIME_BYTES, Effect, QueueServer, Record
-from lavant.broker.queues.wire import decode_request
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.replay import handle_again
+from lavant.broker.serving.server import TIME_BYTES, BrokerServer, Effect, Record
+from lavant.broker.serving.wire import decode_request
 
 NEW_QUEUE = QueueConfig()
 
@@ -23,7 +26,7 @@ class Bench:
     """Performs effects: records go into a list, answers are kept by client and number."""
 
     def __init__(self, *, acknowledge_early: bool = False, waiting_max: int = 100, now_ms: int = 0) -> None:
-        self.server = QueueServer(Queues(), acknowledge_early=acknowledge_early, waiting_max=waiting_max)
+        self.server = BrokerServer(Broker(), acknowledge_early=acknowledge_early, waiting_max=waiting_max)
         self.now_ms = now_ms
         self.records: list[bytes] = []
         self.durable = 0
@@ -93,9 +96,10 @@ class Bench:
 
     def replayed(self) -> Queues:
         """A hub that is told all that the journal holds, at the same time as the server's."""
-        queues = Queues()
+        broker = Broker()
         for record in self.records:
-            queues.handle(decode_request(record[TIME_BYTES:]), int.from_bytes(record[:TIME_BYTES], "big"))
+            handle_again(broker, record)
+        queues = broker.queues
         queues.advance(self.server.queues.now_ms)
         return queues
 

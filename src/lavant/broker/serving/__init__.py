@@ -1,0 +1,1 @@
+"""A broker between its connections and its disk: requests in, records for the journal and replies out."""

@@ -1,0 +1,31 @@
+"""From a journal to a broker: a snapshot restored, and the records behind it handled once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lavant.broker.queues.hub import Queues
+from lavant.broker.queues.limits import UNLIMITED, HubLimits
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.server import TIME_BYTES
+from lavant.broker.serving.wire import decode_request
+from lavant.broker.subscriptions import limits as subscriptions
+
+
+def replay(chunks: Iterable[bytes] | None, records: Iterable[bytes], limits: HubLimits = UNLIMITED) -> Broker:
+    """The broker as it was when the last of these records was written."""
+    broker = Broker(Queues(limits)) if chunks is None else Broker.restore(chunks, limits)
+    broker.subscriptions.limits = subscriptions.UNLIMITED
+    for record in records:
+        handle_again(broker, record)
+    return broker
+
+
+def handle_again(broker: Broker, record: bytes) -> None:
+    """One record, at the time that it names."""
+    broker.handle(decode_request(memoryview(record)[TIME_BYTES:]), int.from_bytes(record[:TIME_BYTES], "big"))
+
+
+def fold(chunks: Iterator[bytes] | None, records: Iterator[bytes]) -> Iterator[bytes]:
+    """What compaction makes of a snapshot and the records behind it."""
+    return replay(chunks, records).snapshot()

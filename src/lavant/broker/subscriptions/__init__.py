@@ -1,0 +1,1 @@
+"""Who wants what, and into which queue it goes."""

@@ -1,0 +1,173 @@
+"""What a broker is asked about subscriptions and publications, and what it answers.
+
+    command (changes something; goes into the journal)        answer
+    ──────────────────────────────────────────────────        ──────────────
+    Subscribe                                                 Subscribed
+    Unsubscribe                                               Done
+    Advertise                                                 Advertised
+    Unadvertise                                               Done
+    Deliver    what became of publications once matched       Done
+
+    request that becomes a `Deliver`                          answer
+    ────────────────────────────────                          ──────────────
+    Publish                                                   Published
+
+    query (changes nothing)                                   answer
+    ───────────────────────                                   ──────────────
+    DescribeSubscription                                      Subscribed
+    ListSubscriptions                                         SubscriptionsListed
+    ListAdvertisements                                        AdvertisementsListed
+
+Like the requests for queues these are arrays in MessagePack, and the journal's format.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from lavant.broker.queues.commands import Done, Refused, Spread
+from lavant.broker.queues.config import QueueConfig
+
+NEW_QUEUE = QueueConfig()
+
+
+class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    pass
+
+
+class Webhook(_Value, frozen=True):
+    """Notifications are posted to an address, one after the other as they come."""
+
+    url: str
+    attempts_max: int = 10
+    """Then a notification goes to the dead-letter queue."""
+    timeout_ms: int = 10_000
+    secret: str = ""
+    """If given, each request carries an HMAC-SHA256 of its body under this secret."""
+
+
+class EncryptedFilter(_Value, frozen=True):
+    """Tests × dimensions doubles, little endian: nothing in it can be read without the client's key."""
+
+    dimensions: int
+    tests: bytes
+
+
+class Subscribe(_Value, tag="subscribe", frozen=True):
+    """Have what matches put into a queue. The same again, under the same name, changes nothing."""
+
+    filter: str | EncryptedFilter
+    name: str = ""
+    """Within the namespace; the broker gives one if it is empty."""
+    queue: str = ""
+    """Where notifications go; without, into a queue of the subscription's own, of the same name."""
+    namespace: str = ""
+    config: QueueConfig = NEW_QUEUE
+    """Of the queue, if it is created with the subscription."""
+    webhook: Webhook | None = None
+
+
+class Unsubscribe(_Value, tag="unsubscribe", frozen=True):
+    """The subscription ends; a queue of its own goes with it, and what is in it."""
+
+    name: str
+    namespace: str = ""
+
+
+class Advertise(_Value, tag="advertise", frozen=True):
+    """A publisher says which publications it is going to send: all of them will match this filter."""
+
+    filter: str
+    name: str = ""
+    namespace: str = ""
+
+
+class Unadvertise(_Value, tag="unadvertise", frozen=True):
+    name: str
+    namespace: str = ""
+
+
+class Publish(_Value, tag="publish", frozen=True):
+    publications: list[bytes]
+    """An object in JSON each: attributes, and `@id`, `@time_ms`, `@payload` (base64) or `@point` if it is encrypted."""
+    key: str = ""
+    """A request with the same key within some minutes is taken for the first, and answered alike."""
+    namespace: str = ""
+
+
+class Deliver(_Value, tag="deliver", frozen=True):
+    """The broker's own doing: publications that were matched go into the queues of those who want them."""
+
+    spread: Spread
+    keys: dict[str, list[str | Refused]] = {}
+    """Of the requests that had one: what they were answered."""
+
+
+class DescribeSubscription(_Value, tag="describe-subscription", frozen=True):
+    name: str
+    namespace: str = ""
+
+
+class ListSubscriptions(_Value, tag="list-subscriptions", frozen=True):
+    namespace: str = ""
+    prefix: str = ""
+    after: str = ""
+    count: int = 1000
+
+
+class ListAdvertisements(_Value, tag="list-advertisements", frozen=True):
+    namespace: str = ""
+    after: str = ""
+    count: int = 1000
+
+
+Command: TypeAlias = Subscribe | Unsubscribe | Advertise | Unadvertise | Deliver
+Query: TypeAlias = DescribeSubscription | ListSubscriptions | ListAdvertisements
+Request: TypeAlias = Command | Publish | Query
+
+
+class SubscriptionState(_Value, frozen=True):
+    number: int
+    """What matchers know it by; never given twice."""
+    name: str
+    namespace: str
+    filter: str | EncryptedFilter
+    queue: str
+    owns_queue: bool
+    webhook: Webhook | None
+    created_ms: int
+
+
+class AdvertisementState(_Value, frozen=True):
+    name: str
+    namespace: str
+    filter: str
+    created_ms: int
+
+
+class Subscribed(_Value, tag="subscribed", frozen=True):
+    subscription: SubscriptionState
+    is_new: bool
+
+
+class Advertised(_Value, tag="advertised", frozen=True):
+    advertisement: AdvertisementState
+    is_new: bool
+
+
+class Published(_Value, tag="published", frozen=True):
+    entries: list[str | Refused]
+    """The id of each publication, or why it was refused."""
+
+
+class SubscriptionsListed(_Value, tag="subscriptions-listed", frozen=True):
+    subscriptions: list[SubscriptionState]
+
+
+class AdvertisementsListed(_Value, tag="advertisements-listed", frozen=True):
+    advertisements: list[AdvertisementState]
+
+
+Answer: TypeAlias = Done | Refused | Subscribed | Advertised | Published | SubscriptionsListed | AdvertisementsListed

@@ -1,0 +1,27 @@
+"""The bounds of a registry of subscriptions.
+
+They decide whether a request is accepted, never what it does: a journal written under other limits replays the same.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class SubscriptionLimits(msgspec.Struct, frozen=True):
+    subscriptions_max: int = 1_000_000
+    advertisements_max: int = 10_000
+
+
+DEFAULT_LIMITS = SubscriptionLimits()
+UNLIMITED = SubscriptionLimits(1 << 62, 1 << 62)
+"""For a replay: what was accepted once is not refused later."""
+
+URL_CHARACTERS_MAX = 2048
+SECRET_CHARACTERS_MAX = 256
+WEBHOOK_ATTEMPTS_MAX = 100
+WEBHOOK_TIMEOUT_MS_MIN, WEBHOOK_TIMEOUT_MS_MAX = 100, 60_000
+NAMESPACE_CHARACTERS_MAX = 40
+KEY_CHARACTERS_MAX = 128
+PUBLICATIONS_MAX = 10_000
+"""Of one request."""

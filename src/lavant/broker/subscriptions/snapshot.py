@@ -1,0 +1,113 @@
+"""A registry of subscriptions as bytes, and back.
+
+Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | End
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from lavant.broker.queues.commands import Refused
+from lavant.broker.subscriptions.commands import AdvertisementState, SubscriptionState
+from lavant.broker.subscriptions.registry import Subscriptions
+from lavant.core.errors import CorruptSnapshot
+
+FORMAT = 1
+CHUNK_ENTRIES = 1000
+
+_T = TypeVar("_T")
+
+
+class _Part(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+class Head(_Part, tag="head", frozen=True):
+    format: int
+    number: int
+
+
+class SubscriptionsPart(_Part, tag="subscriptions", frozen=True):
+    subscriptions: list[SubscriptionState]
+
+
+class AdvertisementsPart(_Part, tag="advertisements", frozen=True):
+    advertisements: list[AdvertisementState]
+
+
+class KeysPart(_Part, tag="keys", frozen=True):
+    keys: list[tuple[str, int, list[str | Refused]]]
+
+
+class End(_Part, tag="end", frozen=True):
+    subscriptions: int
+
+
+Part: TypeAlias = Head | SubscriptionsPart | AdvertisementsPart | KeysPart | End
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Part).decode
+
+
+def encode(registry: Subscriptions) -> Iterator[bytes]:
+    number, subscriptions, advertisements = registry.contents()
+    yield _encode(Head(FORMAT, number))
+    for some in _by_count(subscriptions):
+        yield _encode(SubscriptionsPart(some))
+    for announced in _by_count(advertisements):
+        yield _encode(AdvertisementsPart(announced))
+    for keys in _by_count(registry.recent.all()):
+        yield _encode(KeysPart(keys))
+    yield _encode(End(len(registry)))
+
+
+def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
+    """Fill an empty registry, whose queues are there already."""
+    parts = _parts_in(chunks)
+    head = next(parts, None)
+    if not isinstance(head, Head):
+        raise _corrupt("it does not begin with its head")
+    if head.format != FORMAT:
+        raise CorruptSnapshot(
+            f"the snapshot of the subscriptions has format {head.format}, this version reads {FORMAT}; "
+            "start the version that wrote it"
+        )
+    subscriptions: list[SubscriptionState] = []
+    advertisements: list[AdvertisementState] = []
+    keys: list[tuple[str, int, list[str | Refused]]] = []
+    for part in parts:
+        if isinstance(part, SubscriptionsPart):
+            subscriptions += part.subscriptions
+        elif isinstance(part, AdvertisementsPart):
+            advertisements += part.advertisements
+        elif isinstance(part, KeysPart):
+            keys += part.keys
+        elif isinstance(part, End) and part.subscriptions == len(subscriptions):
+            registry.restore(head.number, subscriptions, advertisements)
+            registry.recent.restore(keys)
+            return
+        else:
+            raise _corrupt(f"a part of kind {type(part).__name__} comes after {len(subscriptions)} subscriptions")
+    raise _corrupt("its end is missing")
+
+
+def _by_count(values: Iterable[_T]) -> Iterator[list[_T]]:
+    remaining = iter(values)
+    while chunk := list(islice(remaining, CHUNK_ENTRIES)):
+        yield chunk
+
+
+def _parts_in(chunks: Iterable[bytes]) -> Iterator[Part]:
+    for place, chunk in enumerate(chunks):
+        try:
+            yield _decode(chunk)
+        except msgspec.DecodeError as error:
+            raise _corrupt(f"chunk {place} cannot be read ({error})") from None
+
+
+def _corrupt(problem: str) -> CorruptSnapshot:
+    return CorruptSnapshot(f"the snapshot of the subscriptions is damaged: {problem}; restore it from a copy")
