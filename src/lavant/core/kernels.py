@@ -29,6 +29,16 @@ def inline_kernel(function: F) -> F:
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function))
 
 
+def borrowing_kernel(function: F) -> F:
+    """A `kernel` that counts no references: for many small functions over one tuple of arrays.
+
+    It may not make arrays or keep them. Counting costs more than the rest where functions pass a tuple of thirty arrays
+    to each other: without it a simulation runs five times as fast. `_nrt` is Numba's own switch for this.
+    """
+    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+    return cast(F, numba.njit(**options)(function))
+
+
 def _instruction(function: Callable[..., Any]) -> Callable[[Any], Any]:
     """A machine instruction that kernels call like a function of one value."""
     return cast(Callable[[Any], Any], numba.extending.intrinsic(function))

@@ -1,0 +1,100 @@
+"""What one allocation gives: requests, utilisation and response times, by topic and by job type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from lavant.models.evaluation import Model
+from lavant.models.response_times import ResponseTimes
+
+
+class TopicPrediction(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic. `requests` and `response_s` are infinite where it gets more than its consumers can do."""
+
+    topic: str
+    consumers: int
+    rate_per_s: float
+    utilisation: float
+    """ρ_j; 1 or more is unstable."""
+    arrival_scv: float
+    requests: float
+    response_s: float
+    """Of one visit: waiting and service."""
+
+
+class JobPrediction(msgspec.Struct, frozen=True, kw_only=True):
+    """One job type. For a route both times are the same; with forks, tasks run side by side."""
+
+    job: str
+    response_s: float
+    """From arrival to the end of the last task: for a route the sum over its visits, with forks by `ResponseTimes`."""
+    tasks_s: float
+    """The times of its tasks, added up."""
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole network under one allocation."""
+
+    consumers: tuple[int, ...]
+    wip: float
+    """Tasks that are waiting or in service; with routes only, that is the number of jobs."""
+    response_s: float
+    """Mean over all jobs."""
+    topics: tuple[TopicPrediction, ...]
+    jobs: tuple[JobPrediction, ...]
+
+    @property
+    def stable(self) -> bool:
+        return math.isfinite(self.wip)
+
+
+def predict(model: Model, consumers: Sequence[int]) -> Prediction:
+    """The prediction for one allocation.
+
+    >>> from lavant.models.network import JobType, Network, Topic
+    >>> job = JobType.along(["A"], name="1", arrival_rate_per_s=2.0)
+    >>> network = Network(topics=(Topic(name="A", service_rate_per_s=1.0),), jobs=(job,))
+    >>> round(predict(Model(network), [3]).response_s, 4)
+    1.4444
+    """
+    network = model.network
+    columns = model.evaluate([list(consumers)])
+    rates, requests = columns.topic_rates_per_s[0], columns.requests[0]
+    visit_s = np.divide(requests, rates, out=np.zeros_like(requests), where=rates > 0)
+    topics = tuple(
+        TopicPrediction(
+            topic=topic.name,
+            consumers=int(m),
+            rate_per_s=float(rate),
+            utilisation=float(rate / (topic.service_rate_per_s * m)),
+            arrival_scv=float(scv),
+            requests=float(found),
+            response_s=float(time_s),
+        )
+        for topic, m, rate, scv, found, time_s in zip(
+            network.topics, consumers, rates, columns.topic_scv[0], requests, visit_s, strict=True
+        )
+    )
+    time_s = dict(zip(network.topic_names, visit_s.tolist(), strict=True))
+    tasks_s = [math.fsum(time_s[task.topic] for task in job.tasks) for job in network.jobs]
+    responses = list(tasks_s)
+    if not all(job.is_route for job in network.jobs):
+        times = ResponseTimes(model, consumers)
+        responses = [
+            whole if job.is_route else times.mean_s(job.name) for job, whole in zip(network.jobs, tasks_s, strict=True)
+        ]
+    weighted = math.fsum(job.arrival_rate_per_s * s for job, s in zip(network.jobs, responses, strict=True))
+    return Prediction(
+        consumers=tuple(map(int, consumers)),
+        wip=float(columns.wip[0]),
+        response_s=weighted / network.arrival_rate_per_s,
+        topics=topics,
+        jobs=tuple(
+            JobPrediction(job=name, response_s=response, tasks_s=whole)
+            for name, response, whole in zip(network.job_names, responses, tasks_s, strict=True)
+        ),
+    )

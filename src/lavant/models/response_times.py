@@ -1,0 +1,117 @@
+"""How response times are distributed: percentiles of routes, means and percentiles of jobs that fork and join.
+
+For a route, the mean response is the sum over its visits of L_j/λ_j, and nothing of this is needed. For a fork that sum
+counts tasks that run side by side one after the other, and is 20 to 25 % too high; the longest way by its mean times
+is too low, because the slower branch is not always the same. So each task's time is taken as
+
+    wait + service,   wait = 0 with probability 1 − π, else gamma with mean W/π and Whitt's variability (`waiting`)
+                      service = gamma with the topic's mean and variability
+
+independent of the others, and a job's end is computed along its graph: a task begins with the latest of those that it
+comes after. W = (L_j − λ_j/μ_j)/λ_j comes from the model, so means agree with it. Independence is the approximation;
+simulation says what it costs (tests/models/test_percentiles.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from lavant.core.errors import InvalidValue
+from lavant.models.evaluation import Model
+from lavant.models.layout import Floats
+from lavant.models.network import JobType, Topic
+from lavant.models.quantiles import POINTS, gamma_quantiles, shuffle
+from lavant.models.waiting import delay_probability, delay_scv
+
+
+class ResponseTimes:
+    """Response times of each job type under one allocation, as equally likely values.
+
+    >>> from lavant.models.network import Network
+    >>> job = JobType.along(["A"], name="1", arrival_rate_per_s=0.5)
+    >>> times = ResponseTimes(Model(Network(topics=(Topic(name="A", service_rate_per_s=1.0),), jobs=(job,))), [1])
+    >>> round(times.mean_s("1"), 2), round(times.percentile_s(0.95), 1)  # M/M/1: 2 s, and 3 times as much
+    (2.0, 6.0)
+    """
+
+    def __init__(self, model: Model, consumers: Sequence[int]) -> None:
+        self._network = model.network
+        columns = model.evaluate([list(consumers)])
+        self._stations = {
+            topic.name: _Station(topic, int(m), rate, scv, found)
+            for topic, m, rate, scv, found in zip(
+                model.network.topics,
+                consumers,
+                columns.topic_rates_per_s[0].tolist(),
+                columns.topic_scv[0].tolist(),
+                columns.requests[0].tolist(),
+                strict=True,
+            )
+        }
+        self.stable = bool(np.isfinite(columns.requests).all())
+        self._finished: dict[str, Floats] = {}
+
+    def of(self, job: str) -> Floats:
+        """Equally likely response times of a job type, in seconds."""
+        if job not in self._finished:
+            found = [known for known in self._network.jobs if known.name == job]
+            if not found:
+                names = ", ".join(self._network.job_names)
+                raise InvalidValue(f"there is no job type {job!r}; there are {names}")
+            self._finished[job] = self._finish(found[0])
+        return self._finished[job]
+
+    def mean_s(self, job: str | None = None) -> float:
+        """The mean of a job type, or of all jobs."""
+        if job is not None:
+            return float(self.of(job).mean())
+        rates = np.array([known.arrival_rate_per_s for known in self._network.jobs])
+        return float(rates @ [self.mean_s(name) for name in self._network.job_names] / rates.sum())
+
+    def percentile_s(self, fraction: float, job: str | None = None) -> float:
+        """The time within which this fraction of the jobs of a type, or of all, are done."""
+        if not 0 < fraction < 1:
+            raise InvalidValue(f"a percentile is a fraction between 0 and 1, such as 0.95; got {fraction}")
+        if not self.stable and any(math.isinf(self.mean_s(name)) for name in self._names(job)):
+            return math.inf
+        if job is not None:
+            return float(np.quantile(self.of(job), fraction))
+        values = np.concatenate([self.of(name) for name in self._network.job_names])
+        weights = np.repeat([known.arrival_rate_per_s for known in self._network.jobs], POINTS)
+        order = np.argsort(values, kind="stable")
+        shares = np.cumsum(weights[order])
+        return float(values[order[np.searchsorted(shares, fraction * shares[-1])]])
+
+    def _names(self, job: str | None) -> tuple[str, ...]:
+        return self._network.job_names if job is None else (job,)
+
+    def _finish(self, job: JobType) -> Floats:
+        done: dict[str, Floats] = {}
+        for number, task in enumerate(sorted(job.tasks, key=lambda task: job.depths[task.name])):
+            station = self._stations[task.topic]
+            time_s = station.waits[shuffle(2 * number)] + station.services[shuffle(2 * number + 1)]
+            start = np.zeros(POINTS) if not task.after else np.maximum.reduce([done[name] for name in task.after])
+            done[task.name] = start + time_s
+        last = set(done) - {name for task in job.tasks for name in task.after}
+        return np.asarray(np.maximum.reduce([done[name] for name in sorted(last)]))
+
+
+class _Station:
+    """Equally likely waits and services at a topic."""
+
+    def __init__(self, topic: Topic, consumers: int, rate_per_s: float, arrival_scv: float, requests: float) -> None:
+        load = rate_per_s / topic.service_rate_per_s
+        self.services = gamma_quantiles(topic.service_scv) / topic.service_rate_per_s
+        self.waits = np.zeros(POINTS)
+        if math.isinf(requests):
+            self.waits[:] = math.inf
+        elif rate_per_s > 0 and requests > load:
+            wait_s = (requests - load) / rate_per_s
+            waiting = delay_probability(load, consumers, arrival_scv, topic.service_scv)
+            count = max(1, round(POINTS * waiting))
+            scv = delay_scv(load / consumers, topic.service_scv)
+            parts = gamma_quantiles(round(scv, 3))[(np.arange(count) * POINTS + POINTS // 2) // count]
+            self.waits[-count:] = parts * (wait_s * POINTS / parts.sum())
