@@ -25,7 +25,11 @@ LavantError
 ├── StaleReceipt            somebody else has received the message since
 ├── NotInFlight             nobody has the message: its lease ran out, or it is gone
 ├── UnknownMove             no move of messages has that number                          (also a KeyError)
-└── MoveRunning             the queue's messages are being moved already
+├── MoveRunning             the queue's messages are being moved already
+├── UnknownTopic            no job type goes to that topic                               (also a KeyError)
+├── UnknownJobType          no job type has that name                                    (also a KeyError)
+├── UnknownJob              no job has that number, or it is forgotten                   (also a KeyError)
+└── AttemptOver             somebody reports an attempt at a task that has ended otherwise
 """
 
 from __future__ import annotations
@@ -163,6 +167,31 @@ class UnknownMove(LavantError, KeyError):
 
 class MoveRunning(LavantError):
     """The messages of this queue are being moved already."""
+
+
+class UnknownTopic(LavantError, KeyError):
+    """No job type goes to this topic."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class UnknownJobType(LavantError, KeyError):
+    """No job type has this name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class UnknownJob(LavantError, KeyError):
+    """No job has this number, or it ended so long ago that it is forgotten."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class AttemptOver(LavantError):
+    """An attempt at a task that has ended otherwise than is reported, or was given to nobody."""
 
 
 def _point_at(text: str, position: int, width: int = 76) -> str:

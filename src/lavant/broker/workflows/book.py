@@ -1,0 +1,129 @@
+"""The book of jobs: those under way, and those that have ended and are remembered for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lavant.broker.queues.sorted_numbers import SortedNumbers
+from lavant.broker.workflows.archive import Archive, Ended
+from lavant.broker.workflows.commands import JobsListed, JobSummary, KeepJobs
+from lavant.broker.workflows.job import Job
+from lavant.broker.workflows.limits import LOOKED_AT_MAX, JobLimits
+from lavant.broker.workflows.views import encode_view, summary_of
+from lavant.core.errors import LimitExceeded, StorageFull, UnknownJob
+
+FORGOTTEN = "forgotten"
+
+
+class Book:
+    """Jobs by number and by name. Numbers count up, and none is given twice."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        """The last that was given."""
+        self.running = 0
+        """How many are under way."""
+        self.bytes = 0
+        """Of the inputs and results of those."""
+        self.archive = Archive(KeepJobs())
+        self._jobs: dict[int, Job | bytes] = {}
+        """Of a job that has ended there is only its view."""
+        self._by_name: dict[str, int] = {}
+        self._numbers = SortedNumbers()
+
+    def __getitem__(self, number: int) -> Job | bytes:
+        job = self._jobs.get(number)
+        if job is None:
+            raise UnknownJob(f"there is no job {number}, or it ended so long ago that it is forgotten")
+        return job
+
+    def under_way(self, number: int) -> Job | None:
+        job = self._jobs.get(number)
+        return job if isinstance(job, Job) else None
+
+    def named(self, name: str) -> int | None:
+        return self._by_name.get(name) if name else None
+
+    def state_of(self, number: int) -> str:
+        job = self._jobs.get(number)
+        return FORGOTTEN if job is None else summary_of(job).state
+
+    def check_room(self, size_bytes: int, limits: JobLimits) -> None:
+        """For one more."""
+        if self.running >= limits.running_max:
+            raise LimitExceeded(f"{self.running} jobs are under way, which is the limit; submit again when some ended")
+        if self.bytes + size_bytes > limits.bytes_max:
+            raise StorageFull(
+                f"the jobs under way hold {self.bytes} bytes, {size_bytes} more would be over the limit of "
+                f"{limits.bytes_max}; submit again when some ended, or raise the limit"
+            )
+
+    def add(self, job: Job) -> None:
+        """A job is under way."""
+        self._enter(job.number, job.name, job)
+        self.running += 1
+        self.bytes += job.bytes
+
+    def grow(self, job: Job, size_bytes: int) -> None:
+        """A job has a result more."""
+        job.bytes += size_bytes
+        self.bytes += size_bytes
+
+    def end(self, job: Job, state: str, reason: str, now_ms: int) -> None:
+        """A job is over: only its view is remembered."""
+        self.running -= 1
+        self.bytes -= job.bytes
+        view = encode_view(job, state, reason, now_ms)
+        self._jobs[job.number] = view
+        self.archive.add(Ended(job.number, now_ms, job.name, len(view)))
+        self.forget(now_ms)
+
+    def restore_ended(self, number: int, ended_ms: int, name: str, view: bytes) -> None:
+        self._enter(number, name, view)
+        self.archive.add(Ended(number, ended_ms, name, len(view)))
+
+    def restored(self) -> None:
+        """All jobs are here."""
+        self._numbers = SortedNumbers(self._jobs)
+
+    def forget(self, now_ms: int) -> None:
+        """Those that need not be remembered any longer."""
+        for ended in self.archive.surplus(now_ms):
+            del self._jobs[ended.number]
+            if ended.name:
+                del self._by_name[ended.name]
+            if len(self._numbers) > 2 * len(self._jobs):
+                self._numbers.tidy(self._jobs)
+
+    def all_under_way(self) -> Iterator[Job]:
+        """By number."""
+        for number in self._numbers.above(0, self._jobs):
+            job = self._jobs[number]
+            if isinstance(job, Job):
+                yield job
+
+    def all_ended(self) -> Iterator[tuple[int, int, str, bytes]]:
+        """Number, time of the end, name and view, in the order in which they ended."""
+        for ended in self.archive:
+            view = self._jobs[ended.number]
+            assert isinstance(view, bytes)
+            yield ended.number, ended.ended_ms, ended.name, view
+
+    def listed(self, after: int, count: int, state: str) -> JobsListed:
+        """The next jobs above a number, in this state or in any."""
+        found: list[JobSummary] = []
+        looked_at, last = 0, after
+        for number in self._numbers.above(after, self._jobs):
+            if looked_at == LOOKED_AT_MAX or len(found) == count:
+                return JobsListed(found, last)
+            looked_at, last = looked_at + 1, number
+            summary = summary_of(self._jobs[number])
+            if state in ("", summary.state):
+                found.append(summary)
+        return JobsListed(found, None)
+
+    def _enter(self, number: int, name: str, job: Job | bytes) -> None:
+        self._jobs[number] = job
+        self._numbers.add(number)
+        if name:
+            self._by_name[name] = number

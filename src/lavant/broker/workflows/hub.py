@@ -1,0 +1,298 @@
+"""Jobs over queues: the job invoker and the mapping table of the control plane, as one deterministic machine.
+
+    SubmitJob ──► task in queue topic.A ──LeaseTasks──► worker ──CompleteTask──► task in queue topic.B ──► … ──► ended
+
+Nguyen and Nahrstedt (see `definitions`), Section II. There a consumer asks for the next task and publishes it by
+itself; here the report of a task does both, and ends its message too. So "this task is done, its message is gone, these
+tasks follow" is one command, one record of the journal, and there is no moment at which a job is lost or exists twice.
+
+It is a hub of queues (`Queues`) in which some queues carry tasks: it takes all requests of queues as well, lives in the
+same journal, and follows the same rules of replay. What happens by itself, attempts and jobs whose time is up, happens
+at its own time and in the order of (time, job, task), whenever the hub is told the time; so it needs no record.
+
+Unlike a receive, a lease must be durable before it is answered: then an attempt is known to one worker only, and
+(job, task, attempt) names it for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
+
+from lavant.broker.queues.commands import Done
+from lavant.broker.queues.hub import Queues
+from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
+from lavant.broker.queues.queue import Queue
+from lavant.broker.queues.validation import check_range
+from lavant.broker.workflows import commands, snapshot
+from lavant.broker.workflows.book import Book
+from lavant.broker.workflows.checking import check
+from lavant.broker.workflows.commands import Request
+from lavant.broker.workflows.course import Course
+from lavant.broker.workflows.definitions import TASK_TIMEOUT_MS_MAX
+from lavant.broker.workflows.job import CANCELLED, COMPLETED, FAILED, RUNNING, Attempt, Job, size_of
+from lavant.broker.workflows.job_types import JobTypes
+from lavant.broker.workflows.limits import (
+    DEFAULT_JOB_LIMITS,
+    LEASED_BYTES_MAX,
+    LISTED_MAX,
+    REASON_CHARACTERS_MAX,
+    JobLimits,
+)
+from lavant.broker.workflows.requests import check_foreign, check_keeping, check_lease, check_result, check_submission
+from lavant.broker.workflows.topics import Topics
+from lavant.broker.workflows.views import view_of
+from lavant.core.errors import AttemptOver, UnknownJob
+
+_DONE = Done()
+
+
+class Jobs(Queues):
+    """All queues and jobs of a server.
+
+    >>> from lavant.broker.workflows.commands import *
+    >>> from lavant.broker.workflows.reading import read_workflows
+    >>> jobs = Jobs()
+    >>> jobs.handle(DefineJobs(read_workflows('''
+    ... topics = ["C", "D"]
+    ... [jobs.simple]
+    ... start = "load"
+    ... tasks.load = { topic = "C", next = "draw" }
+    ... tasks.draw = { topic = "D" }
+    ... ''')), now_ms=0)
+    Done()
+    >>> jobs.handle(SubmitJob("simple", b"image 7"), now_ms=1)
+    Submitted(job=1, is_new=True)
+    >>> [load] = jobs.handle(LeaseTasks("C", "ann"), now_ms=2).tasks
+    >>> jobs.handle(CompleteTask(load.job, load.task, load.attempt, Result(b"pixels")), now_ms=3)
+    Reported(is_new=True, job_state='running', deadline_ms=0)
+    >>> [draw] = jobs.handle(LeaseTasks("D", "bob"), now_ms=4).tasks
+    >>> draw.input, draw.results["load"].body
+    (b'image 7', b'pixels')
+    >>> jobs.handle(CompleteTask(draw.job, draw.task, draw.attempt), now_ms=5).job_state
+    'completed'
+    """
+
+    def __init__(self, limits: HubLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS) -> None:
+        super().__init__(limits)
+        self.job_limits = job_limits
+        self._book = Book()
+        self._types = JobTypes()
+        self._topics = Topics(self._directory, self._counters, self._moved)
+        self._course = Course(self._book, self._types, self._topics)
+
+    def handle(self, request: Request, now_ms: int) -> Any:
+        """Carry out a command or answer a query, with an `Answer`. Raises a `LavantError` if it can't be done."""
+        check_foreign(request, self._topics)
+        return super().handle(request, now_ms)  # type: ignore[arg-type]
+
+    def advance(self, now_ms: int) -> list[str]:
+        advanced: list[str] = []
+        while (due_ms := self._course.next_ms()) is not None and due_ms <= now_ms:
+            advanced += super().advance(due_ms)
+            self._course.time_is_up(due_ms)
+        advanced += super().advance(now_ms)
+        self._book.forget(self.now_ms)
+        return [*advanced, *self.touched()]
+
+    def wakeup_ms(self) -> int | None:
+        times = (super().wakeup_ms(), self._course.next_ms(), self._book.archive.next_ms())
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def touched(self) -> list[str]:
+        """The queues into which tasks were put since this was last asked, and `advance` has not told."""
+        touched, self._course.touched = self._course.touched, []
+        return touched
+
+    @property
+    def running(self) -> int:
+        """How many jobs are under way."""
+        return self._book.running
+
+    def snapshot(self) -> Iterator[bytes]:
+        yield from snapshot.encode(self._book, self._types, self._topics)
+        yield from super().snapshot()
+
+    @classmethod
+    def restore(
+        cls, chunks: Iterable[bytes], limits: HubLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS
+    ) -> Jobs:
+        """The hub of which the chunks are a snapshot. That of a hub of queues, without jobs, will do as well."""
+        saved, queues = snapshot.decode(chunks)
+        hub = super().restore(queues, limits)
+        assert isinstance(hub, Jobs)
+        hub.job_limits = job_limits
+        snapshot.fill(saved, hub._book, hub._types, hub._topics, hub._course)
+        return hub
+
+    # ── job types ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _define(self, request: commands.DefineJobs) -> Done:
+        check(request.workflows)
+        topics = self._topics.check_new(request.workflows.topics, self.limits.queues_max)
+        self._types.check_room(request.workflows.jobs)
+        self._topics.add(topics, self.now_ms)
+        defined = [self._types.define(definition) for definition in request.workflows.jobs]
+        self.changed = bool(topics) or any(defined)
+        return _DONE
+
+    def _remove_type(self, request: commands.RemoveJobType) -> Done:
+        self._types.remove(request.job_type)
+        self.changed = True
+        return _DONE
+
+    def _keep(self, request: commands.KeepJobs) -> Done:
+        check_keeping(request)
+        self._book.archive.keep = request
+        self._book.forget(self.now_ms)
+        self.changed = True
+        return _DONE
+
+    def _describe_type(self, request: commands.DescribeJobType) -> commands.JobTypeView:
+        name, totals = request.job_type, self._types.totals(request.job_type)
+        return commands.JobTypeView(
+            self._types[name].definition,
+            self._types.running(name),
+            totals.submitted,
+            totals.completed,
+            totals.failed,
+            totals.cancelled,
+        )
+
+    def _list_types(self, request: commands.ListJobTypes) -> commands.JobTypesListed:
+        return commands.JobTypesListed([type_.name for type_ in self._types], self._topics.names())
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _submit(self, request: commands.SubmitJob) -> commands.Submitted:
+        check_submission(request)
+        type_ = self._types[request.job_type]
+        known = self._book.named(request.name)
+        if known is not None:
+            return commands.Submitted(known, is_new=False)
+        self._book.check_room(len(request.input), self.job_limits)
+        self._book.number += 1
+        job = Job(
+            self._book.number,
+            type_,
+            name=request.name,
+            input_=request.input,
+            submitted_ms=self.now_ms,
+            deadline_ms=self.now_ms + type_.definition.timeout_ms,
+        )
+        self._course.begin(job, self.now_ms)
+        self.changed = True
+        return commands.Submitted(job.number, is_new=True)
+
+    def _cancel(self, request: commands.CancelJob) -> commands.Cancelled:
+        job = self._book[request.job]
+        if isinstance(job, Job):
+            self._course.end(job, CANCELLED, "somebody cancelled it", self.now_ms)
+            self.changed = True
+        return commands.Cancelled(is_new=self.changed, job_state=self._book.state_of(request.job))
+
+    def _describe_job(self, request: commands.DescribeJob) -> commands.JobView:
+        return view_of(self._book[request.job])
+
+    def _list_jobs(self, request: commands.ListJobs) -> commands.JobsListed:
+        check_range("count", request.count, 1, LISTED_MAX)
+        return self._book.listed(request.after, request.count, request.state)
+
+    # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _lease(self, request: commands.LeaseTasks) -> commands.Leased:
+        check_lease(request)
+        queue = self._topics[request.topic]
+        assignments: list[commands.Assignment] = []
+        bytes_left = LEASED_BYTES_MAX
+        while len(assignments) < request.count and bytes_left > 0:
+            message = self._topics.take(queue)
+            if message is None:
+                break
+            self.changed = True
+            assignment = self._course.start(queue, message, request.worker, self.now_ms)
+            if assignment is not None:
+                assignments.append(assignment)
+                bytes_left -= len(assignment.input) + sum(map(size_of, assignment.results.values()))
+        return commands.Leased(assignments)
+
+    def _complete(self, request: commands.CompleteTask) -> commands.Reported:
+        check_result(request.result)
+        job, index = self._reported(request, COMPLETED)
+        if job is not None:
+            self._course.complete(job, index, request.result, self.now_ms)
+        return self._report(job, request.job)
+
+    def _fail(self, request: commands.FailTask) -> commands.Reported:
+        check_range("the length of a reason", len(request.reason), 0, REASON_CHARACTERS_MAX)
+        job, index = self._reported(request, FAILED)
+        if job is not None:
+            self._course.give_up(job, index, FAILED, request.reason, self.now_ms, is_final=request.is_final)
+        return self._report(job, request.job)
+
+    def _extend(self, request: commands.ExtendTask) -> commands.Reported:
+        check_range("timeout_ms", request.timeout_ms, 1, TASK_TIMEOUT_MS_MAX)
+        job, index = self._reported(request, RUNNING)
+        assert job is not None, "no attempt ends like this"
+        deadline_ms = self.now_ms + request.timeout_ms
+        self._course.extend(job, index, deadline_ms)
+        self.changed = True
+        return commands.Reported(is_new=True, job_state=RUNNING, deadline_ms=deadline_ms)
+
+    def _reported(
+        self, report: commands.CompleteTask | commands.FailTask | commands.ExtendTask, outcome: str
+    ) -> tuple[Job | None, int]:
+        """Whose attempt it is; no job if the same report had come before. What else is too late is refused."""
+        job = self._book[report.job]
+        attempts, index = _attempts_at(job, report.task)
+        place = report.attempt - 1
+        what = f"attempt {report.attempt} at task {report.task!r} of job {report.job}"
+        if not 0 <= place < len(attempts) or not attempts[place].worker:
+            raise AttemptOver(f"{what} was given to nobody; report what a lease has named")
+        attempt = attempts[place]
+        if not attempt.outcome:
+            assert isinstance(job, Job), "a job that has ended has no attempt that has not"
+            return job, index
+        if attempt.outcome == outcome:
+            return None, index
+        why = f" ({attempt.reason})" if attempt.reason else ""
+        raise AttemptOver(f"{what} is over: it is {attempt.outcome}{why}; its result is of no use any more")
+
+    def _report(self, job: Job | None, number: int) -> commands.Reported:
+        self.changed = job is not None
+        return commands.Reported(is_new=self.changed, job_state=self._book.state_of(number))
+
+    def _moved(self, queue: Queue) -> None:
+        """After every change of a topic's messages. Whether a replay must do it too, `changed`, is said by handlers."""
+        queue.tidy()
+        self._wakes.schedule(queue)
+
+    _HANDLERS: ClassVar[dict[type, Callable[..., Any]]] = {
+        **Queues._HANDLERS,
+        commands.DefineJobs: _define,
+        commands.RemoveJobType: _remove_type,
+        commands.KeepJobs: _keep,
+        commands.SubmitJob: _submit,
+        commands.CancelJob: _cancel,
+        commands.LeaseTasks: _lease,
+        commands.CompleteTask: _complete,
+        commands.FailTask: _fail,
+        commands.ExtendTask: _extend,
+        commands.DescribeJob: _describe_job,
+        commands.ListJobs: _list_jobs,
+        commands.DescribeJobType: _describe_type,
+        commands.ListJobTypes: _list_types,
+    }
+
+
+def _attempts_at(job: Job | bytes, task: str) -> tuple[list[Attempt] | list[commands.AttemptView], int]:
+    """Of a job under way or ended; and the task's place."""
+    if isinstance(job, Job):
+        index = job.type.by_name.get(task)
+        if index is not None:
+            return job.tasks[index].attempts, index
+    else:
+        for index, view in enumerate(view_of(job).tasks):
+            if view.name == task:
+                return view.attempts, index
+    raise UnknownJob(f"the job has no task {task!r}; report what a lease has named")

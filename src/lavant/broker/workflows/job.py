@@ -1,0 +1,135 @@
+"""A job that is under way: where each of its tasks stands, and what follows when one is decided.
+
+                                  ┌─────────── failed, timed out; attempts are left ───────────┐
+                                  ▼                                                            │
+    waiting ──all arrows decided──► queued ──a worker leases it──► running ──reported as done──► done
+       │                                                               │
+       └──────► skipped   nothing leads here                           └──last attempt failed──► dead
+
+A job ends when all its tasks are done or skipped, or dead where its type says that it goes on without them; when a
+task is dead otherwise; when its time is up; or when somebody cancels it. Tasks that were queued or running then are
+cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from lavant.broker.workflows.commands import Result
+from lavant.broker.workflows.mapping import JobType, is_taken
+from lavant.core.attributes import AttributeValue
+
+WAITING, QUEUED, RUNNING = "waiting", "queued", "running"
+DONE, SKIPPED, DEAD, CANCELLED = "done", "skipped", "dead", "cancelled"
+COMPLETED, FAILED, TIMED_OUT = "completed", "failed", "timed out"
+NOTHING = Result()
+
+
+class Attempt(msgspec.Struct, array_like=True, gc=False):
+    """One try at a task, from its message to its end. The layout is that of `commands.AttemptView`."""
+
+    queued_ms: int
+    started_ms: int = 0
+    worker: str = ""
+    ended_ms: int = 0
+    outcome: str = ""
+    """`completed`, `failed`, `timed out` or `cancelled`; nothing while it is not over."""
+    reason: str = ""
+
+
+class Task(msgspec.Struct, array_like=True, gc=False):
+    state: str
+    undecided: int
+    """How many arrows that lead here are neither taken nor not taken yet."""
+    taken: int = 0
+    """A bit for each task from which an arrow was taken."""
+    message: int = 0
+    """The number of the message that stands for its latest attempt."""
+    deadline_ms: int = 0
+    """Of the attempt that is running."""
+    attempts: list[Attempt] = []
+    result: Result | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a message for it."""
+        return self.state in (QUEUED, RUNNING)
+
+
+class Job:
+    """Trusts its caller; messages and timers are the hub's."""
+
+    __slots__ = ("bytes", "deadline_ms", "input", "name", "number", "submitted_ms", "tasks", "type", "undecided")
+
+    def __init__(
+        self,
+        number: int,
+        type_: JobType,
+        *,
+        name: str,
+        input_: bytes,
+        submitted_ms: int,
+        deadline_ms: int,
+        tasks: list[Task] | None = None,
+    ) -> None:
+        self.number = number
+        self.type = type_
+        self.name = name
+        self.input = input_
+        self.submitted_ms = submitted_ms
+        self.deadline_ms = deadline_ms
+        self.tasks = [Task(WAITING, step.needed) for step in type_.steps] if tasks is None else tasks
+        self.undecided = sum(1 for task in self.tasks if task.state in (WAITING, QUEUED, RUNNING))
+        """How many tasks may still happen."""
+        self.bytes = len(input_) + sum(size_of(task.result) for task in self.tasks if task.result is not None)
+        """Of the input and all results."""
+
+    def decide(self, index: int, attributes: Mapping[str, AttributeValue]) -> list[int]:
+        """A task is over, its result has these attributes: the places of the tasks that start now, ascending."""
+        starting: list[int] = []
+        decided: list[tuple[int, Mapping[str, AttributeValue] | None]] = [(index, attributes)]
+        while decided:
+            source, found = decided.pop()
+            self.undecided -= 1
+            for target, when in self.type.steps[source].arrows:
+                task = self.tasks[target]
+                task.undecided -= 1
+                if found is not None and is_taken(when, found):
+                    task.taken |= 1 << source
+                if task.undecided:
+                    continue
+                if self.type.steps[target].starts(task.taken.bit_count()):
+                    starting.append(target)
+                else:
+                    task.state = SKIPPED
+                    decided.append((target, None))
+        starting.sort()
+        return starting
+
+    def results_for(self, index: int) -> dict[str, Result]:
+        """What the tasks before this one made, as far as they lead to it."""
+        taken = self.tasks[index].taken
+        results: dict[str, Result] = {}
+        while taken:
+            source = (taken & -taken).bit_length() - 1
+            taken &= taken - 1
+            result = self.tasks[source].result
+            results[self.type.steps[source].definition.name] = NOTHING if result is None else result
+        return results
+
+    def results(self) -> dict[str, Result]:
+        """What the job made: the results of the tasks behind which nothing comes."""
+        return {
+            step.definition.name: task.result
+            for step, task in zip(self.type.steps, self.tasks, strict=True)
+            if task.result is not None and not step.arrows
+        }
+
+
+def size_of(result: Result) -> int:
+    """Bytes of a result, attributes about."""
+    return len(result.body) + sum(
+        len(name) + (len(value) if isinstance(value, str) else 8) for name, value in result.attributes.items()
+    )

@@ -1,0 +1,90 @@
+"""The job types of a hub: which there are now, and how many jobs of each there were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from lavant.broker.workflows.definitions import JOB_TYPES_MAX, JobDefinition
+from lavant.broker.workflows.mapping import JobType
+from lavant.core.errors import LimitExceeded, UnknownJobType
+
+
+class Totals(msgspec.Struct, array_like=True):
+    """Of one job type, since it was first defined."""
+
+    submitted: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    def count(self, state: str) -> None:
+        """A job has ended in this state."""
+        setattr(self, state, getattr(self, state) + 1)
+
+
+class JobTypes:
+    """By name, in the order in which they were first defined."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, JobType] = {}
+        self._totals: dict[str, Totals] = {}
+        self._running: dict[str, int] = {}
+        """Jobs under way, also of types that are not there any more."""
+
+    def __iter__(self) -> Iterator[JobType]:
+        return iter(self._types.values())
+
+    def __getitem__(self, name: str) -> JobType:
+        found = self._types.get(name)
+        if found is None:
+            raise UnknownJobType(
+                f"there is no job type {name!r}; define it first, or list the job types to see their names"
+            )
+        return found
+
+    def check_room(self, definitions: Iterable[JobDefinition]) -> None:
+        names = {*self._types, *(definition.name for definition in definitions)}
+        if len(names) > JOB_TYPES_MAX:
+            raise LimitExceeded(f"these would be {len(names)} job types, at most {JOB_TYPES_MAX} are allowed")
+
+    def define(self, definition: JobDefinition) -> bool:
+        """False if it is there already, just so."""
+        known = self._types.get(definition.name)
+        if known is not None and known.definition == definition:
+            return False
+        self.restore(JobType(definition), self._totals.get(definition.name, Totals()))
+        return True
+
+    def restore(self, type_: JobType, totals: Totals) -> None:
+        self._types[type_.name] = type_
+        self._totals[type_.name] = totals
+
+    def remove(self, name: str) -> None:
+        del self._types[self[name].name]
+        del self._totals[name]
+
+    def totals(self, name: str) -> Totals:
+        return self._totals[name]
+
+    def running(self, name: str) -> int:
+        return self._running.get(name, 0)
+
+    def submitted(self, name: str) -> None:
+        self._totals[name].submitted += 1
+        self.began(name)
+
+    def began(self, name: str) -> None:
+        """A job is under way: it was submitted, or was so before a restart."""
+        self._running[name] = self._running.get(name, 0) + 1
+
+    def ended(self, name: str, state: str) -> None:
+        left = self._running[name] - 1
+        if left:
+            self._running[name] = left
+        else:
+            del self._running[name]
+        totals = self._totals.get(name)
+        if totals is not None:
+            totals.count(state)

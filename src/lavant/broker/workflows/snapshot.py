@@ -1,0 +1,183 @@
+"""Jobs as bytes, and back: parts in MessagePack, before those of the queues.
+
+    JobsHead | RunningPart … | EndedPart … | JobsEnd | the queues' own
+
+Equal hubs have equal snapshots. Job types that only jobs under way still have are in there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, TypeAlias
+
+import msgspec
+
+from lavant.broker.queues.snapshot import CHUNK_BYTES
+from lavant.broker.workflows.book import Book
+from lavant.broker.workflows.commands import KeepJobs
+from lavant.broker.workflows.course import Course
+from lavant.broker.workflows.definitions import JobDefinition
+from lavant.broker.workflows.job import Job, Task
+from lavant.broker.workflows.job_types import JobTypes, Totals
+from lavant.broker.workflows.mapping import JobType
+from lavant.broker.workflows.topics import Topics
+from lavant.core.errors import CorruptSnapshot
+
+FORMAT = 1
+JOB_BYTES = 256
+"""About what a job takes beside its content."""
+
+
+class _Part(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+class JobsHead(_Part, tag="jobs", frozen=True):
+    format: int
+    number: int
+    keep: KeepJobs
+    topics: list[str]
+    types: list[tuple[JobDefinition, Totals | None]]
+    """All that are in use; those without totals only by jobs under way."""
+
+
+class SavedJob(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    type: int
+    """Its place in the head."""
+    name: str
+    input: bytes
+    submitted_ms: int
+    deadline_ms: int
+    tasks: list[Task]
+
+
+class RunningPart(_Part, tag="running-jobs", frozen=True):
+    jobs: list[SavedJob]
+
+
+class EndedPart(_Part, tag="ended-jobs", frozen=True):
+    jobs: list[tuple[int, int, str, bytes]]
+    """Number, time of the end, name and view, in the order in which they ended."""
+
+
+class JobsEnd(_Part, tag="jobs-end", frozen=True):
+    running: int
+    ended: int
+
+
+Part: TypeAlias = JobsHead | RunningPart | EndedPart | JobsEnd
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Part).decode
+_kind_of = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+def encode(book: Book, types: JobTypes, topics: Topics) -> Iterator[bytes]:
+    places: dict[int, int] = {}
+    definitions: list[tuple[JobDefinition, Totals | None]] = []
+    for type_ in types:
+        places[id(type_)] = len(definitions)
+        definitions.append((type_.definition, types.totals(type_.name)))
+    for job in book.all_under_way():
+        if id(job.type) not in places:
+            places[id(job.type)] = len(definitions)
+            definitions.append((job.type.definition, None))
+    yield _encode(JobsHead(FORMAT, book.number, book.archive.keep, topics.names(), definitions))
+    running = ((_saved(job, places[id(job.type)]), job.bytes) for job in book.all_under_way())
+    ended = ((ended, len(ended[3])) for ended in book.all_ended())
+    for jobs in _by_size(running):
+        yield _encode(RunningPart(jobs))
+    for views in _by_size(ended):
+        yield _encode(EndedPart(views))
+    yield _encode(JobsEnd(book.running, len(book.archive)))
+
+
+def decode(chunks: Iterable[bytes]) -> tuple[list[Part], Iterator[bytes]]:
+    """The parts about jobs, none in the snapshot of a hub of queues; and the chunks of the queues."""
+    remaining = iter(chunks)
+    first = next(remaining, b"")
+    if not _is_head(first):
+        return [], chain((first,), remaining)
+    parts: list[Part] = []
+    for place, chunk in enumerate(chain((first,), remaining)):
+        try:
+            parts.append(_decode(chunk))
+        except msgspec.DecodeError as error:
+            raise _corrupt(f"chunk {place} cannot be read ({error})") from None
+        if isinstance(parts[-1], JobsEnd):
+            return parts, remaining
+    raise _corrupt("its end is missing")
+
+
+def fill(parts: list[Part], book: Book, types: JobTypes, topics: Topics, course: Course) -> None:
+    """A hub that has its queues already, and no jobs."""
+    if not parts:
+        return
+    head, *others = parts
+    assert isinstance(head, JobsHead)
+    if head.format != FORMAT:
+        raise CorruptSnapshot(
+            f"the snapshot of the jobs has format {head.format}, this version reads {FORMAT}; start the version that "
+            "wrote it"
+        )
+    topics.restore(head.topics)
+    book.number, book.archive.keep = head.number, head.keep
+    used = [JobType(definition) for definition, _ in head.types]
+    for type_, (_, totals) in zip(used, head.types, strict=True):
+        if totals is not None:
+            types.restore(type_, totals)
+    for part in others:
+        if isinstance(part, RunningPart):
+            for saved in part.jobs:
+                course.restore(_restored(saved, used))
+        elif isinstance(part, EndedPart):
+            for ended in part.jobs:
+                book.restore_ended(*ended)
+        elif isinstance(part, JobsHead) or (part.running, part.ended) != (book.running, len(book.archive)):
+            raise _corrupt(
+                f"{book.running} jobs under way and {len(book.archive)} others are there, not as many as were"
+            )
+
+
+def _saved(job: Job, type_: int) -> SavedJob:
+    return SavedJob(job.number, type_, job.name, job.input, job.submitted_ms, job.deadline_ms, job.tasks)
+
+
+def _restored(saved: SavedJob, types: list[JobType]) -> Job:
+    if not 0 <= saved.type < len(types) or len(saved.tasks) != len(types[saved.type].steps):
+        raise _corrupt(f"job {saved.number} does not fit to its type")
+    return Job(
+        saved.number,
+        types[saved.type],
+        name=saved.name,
+        input_=saved.input,
+        submitted_ms=saved.submitted_ms,
+        deadline_ms=saved.deadline_ms,
+        tasks=saved.tasks,
+    )
+
+
+def _by_size(values: Iterable[tuple[Any, int]]) -> Iterator[list[Any]]:
+    chunk: list[Any] = []
+    bytes_left = CHUNK_BYTES
+    for value, size_bytes in values:
+        chunk.append(value)
+        bytes_left -= size_bytes + JOB_BYTES
+        if bytes_left < 0:
+            yield chunk
+            chunk, bytes_left = [], CHUNK_BYTES
+    if chunk:
+        yield chunk
+
+
+def _is_head(chunk: bytes) -> bool:
+    try:
+        return _kind_of(chunk)[:1] == ["jobs"]
+    except msgspec.DecodeError:
+        return False
+
+
+def _corrupt(problem: str) -> CorruptSnapshot:
+    return CorruptSnapshot(f"the snapshot of the jobs is damaged: {problem}; restore it from a copy")

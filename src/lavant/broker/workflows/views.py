@@ -1,0 +1,53 @@
+"""A job as others see it, and as it is remembered when it has ended: the bytes of a `JobView`.
+
+An answer may wait for the disk while its job goes on, and of the jobs that have ended there may be very many. Both are
+served by bytes: they do not change, and hold a job with its timeline in a few hundred of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from lavant.broker.workflows.commands import JobSummary, JobView, Result
+from lavant.broker.workflows.job import COMPLETED, RUNNING, Job
+
+TAG = "job"
+_NO_RESULTS: dict[str, Result] = {}
+_encode = msgspec.msgpack.Encoder().encode
+decode_view = msgspec.msgpack.Decoder(JobView).decode
+
+
+def encode_view(job: Job, state: str = RUNNING, reason: str = "", ended_ms: int = 0) -> bytes:
+    """The layout is that of `JobView`, made at once from what the job holds."""
+    tasks: list[Any] = [
+        (step.definition.name, step.definition.topic, task.state, task.attempts)
+        for step, task in zip(job.type.steps, job.tasks, strict=True)
+    ]
+    return _encode(
+        (
+            TAG,
+            job.number,
+            job.type.name,
+            job.name,
+            state,
+            reason,
+            job.submitted_ms,
+            ended_ms,
+            tasks,
+            job.results(),
+            job.input if state not in (RUNNING, COMPLETED) else b"",
+        )
+    )
+
+
+def view_of(job: Job | bytes) -> JobView:
+    return decode_view(job if isinstance(job, bytes) else encode_view(job))
+
+
+def summary_of(job: Job | bytes) -> JobSummary:
+    if isinstance(job, Job):
+        return JobSummary(job.number, job.type.name, job.name, RUNNING, job.submitted_ms, 0)
+    view = decode_view(job)
+    return JobSummary(view.number, view.job_type, view.name, view.state, view.submitted_ms, view.ended_ms)
