@@ -25,6 +25,9 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     """Then it is disconnected."""
     unread_s_max: float = 60.0
     """A client that reads nothing for so long, though there is something to read, is disconnected."""
+    publications_waiting_max: int = 50_000
+    """Publications that wait to be matched; then more are refused until there are fewer."""
+    publications_waiting_bytes_max: int = 64 << 20
     stop_s_max: float = 5.0
     """How long a server that is stopping waits for its clients to take their answers."""
 

@@ -23,6 +23,7 @@ from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
+from lavant.service.engines.local import LocalEngine
 from lavant.service.http import HttpApplication, HttpProtocols
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.metrics import Metrics, figures_of, queue_names
@@ -51,6 +52,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of SQS clients: secrets by access key."""
     token: bytes | None = None
     """Of Lavant's own clients."""
+    sqs: SqsSettings = SqsSettings()
+    """All but the salt, which belongs to what is stored."""
     limits: ServiceLimits = LIMITS
 
     def __post_init__(self) -> None:
@@ -93,6 +96,7 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         raise
     http = HttpProtocols(_application(settings, broker.queues, store, service), settings.limits.connections_max)
     try:
+        await service.access.load()
         listener = await _listen(settings, service, http)
         _stop_at_signals(stopped)
         host, port = listener.sockets[0].getsockname()[:2]
@@ -117,7 +121,7 @@ def _service(settings: ServeSettings, broker: Broker, store: Store, stopped: asy
         if not stopped.done():
             stopped.set_exception(error)
 
-    return Service(server, store, Clock(broker.queues.now_ms), limits=settings.limits, on_failed=fail)
+    return Service(server, LocalEngine(), store, Clock(broker.queues.now_ms), limits=settings.limits, on_failed=fail)
 
 
 async def _listen(settings: ServeSettings, service: Service, http: HttpProtocols) -> asyncio.Server:
@@ -138,10 +142,11 @@ async def _listen(settings: ServeSettings, service: Service, http: HttpProtocols
 
 
 def _application(settings: ServeSettings, queues: Queues, store: Store, service: Service) -> HttpApplication:
+    sqs = msgspec.structs.replace(settings.sqs, salt=store.identity)
     return HttpApplication(
         health=lambda: "the server has failed and stops" if service.has_failed else None,
         metrics=Metrics(queues, store, service).text,
-        sqs=SqsApp(service.execute, SqsSettings(salt=store.identity), credentials=settings.credentials),
+        sqs=SqsApp(service.execute, sqs, credentials=settings.credentials),
     )
 
 

@@ -12,9 +12,12 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
+from lavant.broker.queues.commands import DeleteQueue
 from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.server import BrokerServer, Effect, Record
+from lavant.service.access import REQUESTS, Access
 from lavant.service.clock import Clock
+from lavant.service.engines.interface import Engine
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.storage.stores import Store
 
@@ -57,6 +60,7 @@ class Service:
     def __init__(
         self,
         server: BrokerServer,
+        engine: Engine,
         store: Store,
         clock: Clock,
         *,
@@ -77,6 +81,7 @@ class Service:
         self._is_disk_behind = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self.access = Access(server, engine, clock, limits=limits, perform=self._perform_later, on_failed=self._fail)
         store.start(on_committed=self._committed, on_failed=self._fail)
         self._perform(server.open(clock.now_ms()))
         self._open_turn()
@@ -98,10 +103,15 @@ class Service:
 
     def request(self, client: Client, number: int, request: Request, raw: bytes | None) -> None:
         self.requests += 1
+        if type(request) in REQUESTS and not self._has_failed:
+            self.access.request(client, number, request)  # type: ignore[arg-type]
+            return
         try:
             self._perform(self._server.request(client, number, request, raw, self._clock.now_ms()))
         except Exception as error:  # a mistake in the queues: what they hold may be half changed, and must not be used
             self._fail(error)
+        if type(request) is DeleteQueue:
+            self.access.go_on()  # subscriptions may have ended with it
 
     def taken(self) -> None:
         """All requests of a connection that are there for now were taken in."""
@@ -144,7 +154,8 @@ class Service:
         self._open_turn()
 
     async def stop(self) -> None:
-        """Commit everything, answer everybody, and hang up."""
+        """Match what was accepted, commit everything, answer everybody, and hang up."""
+        await self.access.close()
         await self._store.close()
         self._end_turn()
         if self._timer is not None:
@@ -169,6 +180,11 @@ class Service:
                 assert position == effect.position, "the journal and the queues count differently"
             else:
                 effect.client.reply(effect.number, effect.answer)
+
+    def _perform_later(self, effects: list[Effect]) -> None:
+        """Effects that come in a turn of their own."""
+        self._perform(effects)
+        self._open_turn()
 
     def _open_turn(self) -> None:
         """It ends when the loop has looked after all connections."""

@@ -19,6 +19,7 @@ from lavant.core.errors import StorageFailed
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
 from lavant.service.limits import LIMITS, ServiceLimits
+from lavant.service.engines.local import LocalEngine
 from lavant.service.server import Service
 
 
@@ -135,7 +136,9 @@ class Wiring:
         self.broker = Broker()
         self.queues = self.broker.queues
         self.server = BrokerServer(self.broker, acknowledge_early=acknowledge_early)
-        self.service = Service(self.server, self.store, Clock(), limits=limits, on_failed=self.failures.append)
+        self.service = Service(
+            self.server, LocalEngine(slices=1), self.store, Clock(), limits=limits, on_failed=self.failures.append
+        )
 
     async def create(self, queue: str = "q", config: QueueConfig = QueueConfig()) -> None:  # noqa: B008
         asking = asyncio.ensure_future(self.service.execute(CreateQueue(queue, config)))

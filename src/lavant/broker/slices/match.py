@@ -42,6 +42,10 @@ class MatchSlice(SliceMachine):
             return Matches(np.zeros(len(publications.batch) + 1, np.int64), np.empty(0, np.uint32))
         return matches
 
+    def check(self, scheme: str, filters: Any) -> None:
+        """Raise if these filters could not live beside those that are there."""
+        self._matchers[scheme]._check(filters)
+
     def statistics(self) -> dict[str, MatcherStatistics]:
         """How large each scheme's matcher is."""
         return {scheme: matcher.statistics() for scheme, matcher in self._matchers.items()}
@@ -62,7 +66,7 @@ class MatchSlice(SliceMachine):
 
     def _subscribe(self, change: Subscribe) -> None:
         matcher = self._matchers[change.scheme]
-        matcher._check(change.filters)  # before the old ones are gone
+        self.check(change.scheme, change.filters)  # before the old ones are gone
         known = change.ids[matcher.holds(change.ids)]
         if len(known):
             matcher.remove(known)

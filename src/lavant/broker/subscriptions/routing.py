@@ -1,0 +1,190 @@
+"""From who matches to which queue gets what: many subscriptions may share a queue, which gets a publication once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lavant.broker.matching.interface import Matches
+from lavant.broker.queues.spreading import INTEGERS
+from lavant.core.kernels import kernel
+
+NOWHERE = -1
+PAIRS_MAX = 20_000
+"""Notifications that go into queues at once: some 50 ms of work, after which others have their turn."""
+
+Routes32 = NDArray[np.int32]
+Counts = NDArray[np.int64]
+
+
+class Piece(NamedTuple):
+    """What queues get of publications number `start` to `stop` of a batch, as a `Spread` has it; places begin at 0."""
+
+    start: int
+    stop: int
+    queues: bytes
+    ends: bytes
+    places: bytes
+    wanted: NDArray[np.bool_]
+    """Which of these publications anybody gets."""
+
+    @classmethod
+    def nothing(cls, publications: int) -> Piece:
+        """Nobody gets any of them."""
+        return cls(0, publications, b"", b"", b"", np.zeros(publications, np.bool_))
+
+    def only(self, number: int) -> Piece:
+        """What queues get of one of its publications; it begins at that, counted from where this piece begins."""
+        places = np.frombuffer(self.places, INTEGERS)
+        mine = np.flatnonzero(places == number)
+        queue = np.searchsorted(np.frombuffer(self.ends, INTEGERS), mine, side="right")
+        queues = np.frombuffer(self.queues, INTEGERS)[queue].tobytes()
+        ends = np.arange(1, len(mine) + 1).astype(INTEGERS).tobytes()
+        return Piece(number, number + 1, queues, ends, bytes(4 * len(mine)), self.wanted[number : number + 1])
+
+
+class Routes:
+    """Which queue each subscription goes to. Queues are counted densely here, so that arrays over them stay small."""
+
+    def __init__(self) -> None:
+        self._route_of: Routes32 = np.full(1024, NOWHERE, np.int32)
+        """By the numbers of subscriptions."""
+        self._serials: NDArray[np.uint32] = np.zeros(64, INTEGERS)
+        """Of queues, by route."""
+        self._routes: dict[int, int] = {}
+        """By serials."""
+        self._users: list[int] = []
+        """How many subscriptions go each route."""
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def add(self, subscription: int, serial: int) -> None:
+        route = self._routes.get(serial)
+        if route is None:
+            route = self._new_route(serial)
+        self._users[route] += 1
+        if subscription >= len(self._route_of):
+            grown = np.full(max(subscription + 1, 2 * len(self._route_of)), NOWHERE, np.int32)
+            grown[: len(self._route_of)] = self._route_of
+            self._route_of = grown
+        self._route_of[subscription] = route
+
+    def remove(self, subscription: int) -> None:
+        route = int(self._route_of[subscription])
+        self._route_of[subscription] = NOWHERE
+        self._users[route] -= 1
+        if not self._users[route]:
+            del self._routes[int(self._serials[route])]
+            self._free.append(route)
+
+    def spread(self, matches: Matches, pairs_max: int = PAIRS_MAX) -> Iterator[Piece]:
+        """What each queue gets, in pieces of at most so many notifications, or of one publication.
+
+        >>> routes = Routes()
+        >>> for subscription, queue in ((1, 70), (2, 70), (3, 80)):
+        ...     routes.add(subscription, queue)
+        >>> matches = Matches(np.array([0, 2, 4]), np.array([1, 2, 2, 3], np.uint32))
+        >>> [piece] = routes.spread(matches)
+        >>> [np.frombuffer(data, INTEGERS).tolist() for data in piece[2:5]]
+        [[70, 80], [2, 3], [0, 1, 1]]
+        """
+        publications, start = len(matches.offsets) - 1, 0
+        while start < publications:
+            counts = np.zeros(len(self._users), np.int64)
+            seen = np.full(len(self._users), NOWHERE, np.int64)
+            stop = _count(matches.offsets, matches.ids, self._route_of, start, pairs_max, counts, seen)
+            routes = np.flatnonzero(counts)
+            ends = np.cumsum(counts[routes])
+            places = np.empty(ends[-1] if len(ends) else 0, INTEGERS)
+            wanted = np.zeros(stop - start, np.bool_)
+            cursor = np.zeros(len(self._users), np.int64)
+            cursor[routes] = ends - counts[routes]
+            seen[:] = NOWHERE
+            _fill(matches.offsets, matches.ids, self._route_of, start, stop, cursor, seen, places, wanted)
+            order = np.argsort(self._serials[routes], kind="stable")
+            yield _piece(start, stop, self._serials[routes], ends, places, wanted, order)
+            start = stop
+
+    def _new_route(self, serial: int) -> int:
+        if self._free:
+            route = self._free.pop()
+        else:
+            route = len(self._users)
+            self._users.append(0)
+            if route >= len(self._serials):
+                self._serials = np.concatenate([self._serials, np.zeros_like(self._serials)])
+        self._serials[route] = serial
+        self._routes[serial] = route
+        return route
+
+
+def _piece(
+    start: int,
+    stop: int,
+    serials: NDArray[np.uint32],
+    ends: Counts,
+    places: NDArray[np.uint32],
+    wanted: NDArray[np.bool_],
+    order: NDArray[np.intp],
+) -> Piece:
+    """Queues by their serials, so that what is written does not depend on who came and went before."""
+    if not np.array_equal(order, np.arange(len(order))):
+        starts = np.concatenate([[0], ends[:-1]])
+        places = np.concatenate([places[starts[i] : ends[i]] for i in order])
+        ends = np.cumsum((ends - starts)[order])
+        serials = serials[order]
+    return Piece(
+        start, stop, serials.astype(INTEGERS).tobytes(), ends.astype(INTEGERS).tobytes(), places.tobytes(), wanted
+    )
+
+
+@kernel
+def _count(
+    offsets: Counts,
+    ids: NDArray[np.uint32],
+    route_of: Routes32,
+    start: int,
+    pairs_max: int,
+    counts: Counts,
+    seen: Counts,
+) -> int:
+    """Count what each route gets, until there are enough; return the first publication that is left for later."""
+    pairs = 0
+    for publication in range(start, len(offsets) - 1):
+        for position in range(offsets[publication], offsets[publication + 1]):
+            route = route_of[ids[position]]
+            if route >= 0 and seen[route] != publication:
+                seen[route] = publication
+                counts[route] += 1
+                pairs += 1
+        if pairs >= pairs_max:
+            return publication + 1
+    return len(offsets) - 1
+
+
+@kernel
+def _fill(
+    offsets: Counts,
+    ids: NDArray[np.uint32],
+    route_of: Routes32,
+    start: int,
+    stop: int,
+    cursor: Counts,
+    seen: Counts,
+    places: NDArray[np.uint32],
+    wanted: NDArray[np.bool_],
+) -> None:
+    """The places of what each route gets, ascending."""
+    for publication in range(start, stop):
+        for position in range(offsets[publication], offsets[publication + 1]):
+            route = route_of[ids[position]]
+            if route >= 0 and seen[route] != publication:
+                seen[route] = publication
+                places[cursor[route]] = publication - start
+                cursor[route] += 1
+                wanted[publication - start] = True

@@ -1,0 +1,345 @@
+"""The way in: publications and changes of subscriptions, one after the other.
+
+    Publish ────────┐                 ┌──► engine.publish ──► Deliver ──┐
+                    ├──► the line ────┤                                 ├──► journal ──► answers
+    Subscribe, … ───┘                 └──► Subscribe, … ──► engine.change
+
+What stands in the line is done in order, so a change of subscriptions holds for every publication that comes behind it.
+While the engine is busy, publications gather, and are matched together when it is free. So the line needs no timer,
+and the more comes, the larger the batches.
+
+The engine works in a thread of its own. An answer leaves when the disk has what it rests on, as everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from lavant.broker.queues.commands import Refused, Spread
+from lavant.broker.queues.refusals import refusal
+from lavant.broker.serving.server import BrokerServer, Effect, Reply
+from lavant.broker.serving.waiting import Asked
+from lavant.broker.subscriptions.accepting import Accepted, accept
+from lavant.broker.subscriptions.commands import Deliver, Publish, Published, Subscribe, Unsubscribe
+from lavant.broker.subscriptions.registry import Added, Change
+from lavant.broker.subscriptions.routing import Piece
+from lavant.broker.subscriptions.validation import check_namespace, check_publish
+from lavant.core.errors import LavantError, Overloaded
+from lavant.service.clock import Clock
+from lavant.service.engines.interface import Batch, Engine
+from lavant.service.limits import ServiceLimits
+
+PUBLICATIONS_AT_ONCE = 2000
+CHANGES_AT_ONCE = 1000
+REQUESTS = (Publish, Subscribe, Unsubscribe)
+"""What goes through here; everything else goes to the server at once."""
+
+_T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
+
+
+class _Publishing(msgspec.Struct):
+    """A request to publish in the line."""
+
+    asked: Asked
+    key: str
+    namespace: str
+    entries: list[str | Refused]
+    """The answer to be, which changes if a publication cannot be delivered."""
+    accepted: dict[int, Accepted]
+    """By place."""
+    size_bytes: int
+
+
+class _Changing(msgspec.Struct):
+    """A change of subscriptions in the line."""
+
+    asked: Asked
+    request: Subscribe | Unsubscribe
+
+
+class _Place(msgspec.Struct):
+    """A publication of a batch, and whose it is."""
+
+    publishing: _Publishing
+    place: int
+    accepted: Accepted
+
+
+_Step: TypeAlias = _Publishing | _Changing
+Perform: TypeAlias = Callable[[list[Effect]], None]
+
+
+class Access:
+    """One line for a server. `perform` carries out effects and opens a turn; `on_failed` is told of mistakes."""
+
+    def __init__(
+        self,
+        server: BrokerServer,
+        engine: Engine,
+        clock: Clock,
+        *,
+        limits: ServiceLimits,
+        perform: Perform,
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        self.published = 0
+        self.refused = 0
+        self._server = server
+        self._subscriptions = server.broker.subscriptions
+        self._engine = engine
+        self._clock = clock
+        self._limits = limits
+        self._perform = perform
+        self._on_failed = on_failed
+        self._line: deque[_Step] = deque()
+        self._waiting_publications = 0
+        self._waiting_bytes = 0
+        self._counter = count(1)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
+        self._task: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """Before the first request: the engine learns of all subscriptions that there are."""
+        self._subscriptions.changes.clear()
+        serial = self._server.queues.serial
+        await self._in_thread(
+            self._engine.change, [Added(each, serial(each.queue)) for each in self._subscriptions], {}
+        )
+
+    def request(self, client: Hashable, number: int, request: Publish | Subscribe | Unsubscribe) -> None:
+        """A client asks. It is answered later, or refused at once."""
+        asked = Asked(client, number, None)
+        try:
+            step = self._publishing(asked, request) if isinstance(request, Publish) else _Changing(asked, request)
+        except LavantError as error:
+            self.refused += 1
+            self._perform([Reply(client, number, refusal(error))])
+            return
+        if step is not None:
+            self._line.append(step)
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Do what stands in the line, and what queues that were deleted mean for the engine."""
+        if self._task is None and (self._line or self._subscriptions.changes):
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    @property
+    def waiting(self) -> int:
+        """Publications in the line."""
+        return self._waiting_publications
+
+    async def close(self) -> None:
+        """Do all that stands in the line, then give everything back."""
+        while self._task is not None:
+            await self._task
+        self._thread.shutdown()
+        self._engine.close()
+
+    # ── coming in ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _publishing(self, asked: Asked, request: Publish) -> _Publishing | None:
+        """None if it was done before."""
+        check_publish(request)
+        check_namespace(request.namespace)
+        now_ms = self._clock.now_ms()
+        if request.key:
+            answer = self._subscriptions.recent.answer(request.key, now_ms)
+            if answer is not None:
+                self._perform([Reply(asked.client, asked.number, Published(answer))])
+                return None
+        size_bytes = sum(map(len, request.publications))
+        self._check_room(len(request.publications), size_bytes)
+        epoch = self._server.queues.epoch
+        ids = (f"{epoch:x}-{number:x}" for number in self._counter)
+        results = accept(request.publications, ids, now_ms)
+        accepted = {place: result for place, result in enumerate(results) if isinstance(result, Accepted)}
+        entries = [result.id if isinstance(result, Accepted) else result for result in results]
+        if not accepted:
+            self.refused += len(entries)
+            self._perform([Reply(asked.client, asked.number, Published(entries))])
+            return None
+        self._waiting_publications += len(accepted)
+        self._waiting_bytes += size_bytes
+        return _Publishing(asked, request.key, request.namespace, entries, accepted, size_bytes)
+
+    def _check_room(self, publications: int, size_bytes: int) -> None:
+        """One request is always taken, however large, so that each can be done some time."""
+        limits = self._limits
+        if not self._waiting_publications:
+            return
+        if (
+            self._waiting_publications + publications > limits.publications_waiting_max
+            or self._waiting_bytes + size_bytes > limits.publications_waiting_bytes_max
+        ):
+            raise Overloaded(
+                f"{self._waiting_publications} publications of {self._waiting_bytes} bytes wait to be matched, and at "
+                f"most {limits.publications_waiting_max} of {limits.publications_waiting_bytes_max} bytes may; "
+                "publish again a little later"
+            )
+
+    # ── the line ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _work(self) -> None:
+        try:
+            while self._line or self._subscriptions.changes:
+                if self._line and isinstance(self._line[0], _Publishing) and not self._subscriptions.changes:
+                    await self._publish(self._next_publishings())
+                else:
+                    await self._change(self._next_changes())
+        except Exception as error:
+            self._on_failed(error)
+        finally:
+            self._task = None
+
+    def _next_publishings(self) -> list[_Publishing]:
+        taken: list[_Publishing] = []
+        publications = 0
+        while self._line and publications < PUBLICATIONS_AT_ONCE:
+            first = self._line[0]
+            if not isinstance(first, _Publishing):
+                break
+            taken.append(first)
+            publications += len(first.accepted)
+            self._line.popleft()
+        return taken
+
+    def _next_changes(self) -> list[_Changing]:
+        """Alone if it is encrypted: the first decides which others fit."""
+        taken: list[_Changing] = []
+        while self._line and len(taken) < CHANGES_AT_ONCE:
+            first = self._line[0]
+            if not isinstance(first, _Changing):
+                break
+            is_encrypted = isinstance(first.request, Subscribe) and not isinstance(first.request.filter, str)
+            if is_encrypted and taken:
+                break
+            taken.append(first)
+            self._line.popleft()
+            if is_encrypted:
+                break
+        return taken
+
+    # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _change(self, changings: list[_Changing]) -> None:
+        subscribes = [each.request for each in changings if isinstance(each.request, Subscribe)]
+        filters = iter(await self._in_thread(self._prepare, subscribes))
+        prepared: dict[int, Any] = {}
+        for changing in changings:
+            filter = next(filters) if isinstance(changing.request, Subscribe) else None
+            if isinstance(filter, LavantError):
+                self._answer(changing.asked, refusal(filter))
+                continue
+            known = len(self._subscriptions.changes)
+            self._perform(
+                self._server.request(
+                    changing.asked.client, changing.asked.number, changing.request, None, self._clock.now_ms()
+                )
+            )
+            for change in self._subscriptions.changes[known:]:
+                if isinstance(change, Added):
+                    prepared[change.subscription.number] = filter
+        changes: list[Change] = list(self._subscriptions.changes)
+        self._subscriptions.changes.clear()
+        if changes:
+            await self._in_thread(self._engine.change, changes, prepared)
+
+    def _prepare(self, subscribes: list[Subscribe]) -> list[Any]:
+        """The filters as the engine takes them, or the errors. In the engine's thread."""
+        prepared: list[Any] = []
+        for request in subscribes:
+            try:
+                prepared.append(self._engine.prepare(request.namespace, request.filter))
+            except LavantError as error:
+                prepared.append(error)
+        return prepared
+
+    # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _publish(self, publishings: list[_Publishing]) -> None:
+        places = [
+            _Place(publishing, place, accepted)
+            for publishing in publishings
+            for place, accepted in publishing.accepted.items()
+        ]
+        try:
+            groups = _alike(places)
+            found = await self._in_thread(self._match, groups)
+            for (group, pieces), is_last in _with_last(found):
+                for piece, is_end in _with_last(pieces):
+                    self._deliver(group, piece, publishings if is_last and is_end else [])
+                    await asyncio.sleep(0)  # others have their turn
+        finally:
+            self._waiting_publications -= len(places)
+            self._waiting_bytes -= sum(publishing.size_bytes for publishing in publishings)
+        self.published += len(places)
+
+    def _match(self, groups: list[tuple[Batch, list[_Place]]]) -> list[tuple[list[_Place], list[Piece]]]:
+        """In the engine's thread."""
+        return [(places, _pieces(self._engine.publish(batch), len(places))) for batch, places in groups]
+
+    def _deliver(self, places: list[_Place], piece: Piece, publishings: list[_Publishing]) -> None:
+        own = places[piece.start : piece.stop]
+        bodies = [
+            each.accepted.body if is_wanted else b"" for each, is_wanted in zip(own, piece.wanted.tolist(), strict=True)
+        ]
+        spread = Spread(bodies, piece.queues, piece.ends, piece.places)
+        try:
+            self._carry_out(spread, publishings)
+        except LavantError as error:
+            if len(own) == 1:
+                self.refused += 1
+                own[0].publishing.entries[own[0].place] = refusal(error)
+                self._carry_out(Spread([], b"", b"", b""), publishings)
+            else:  # some of them may be possible
+                for number, is_last in _with_last(range(len(own))):
+                    self._deliver(own, piece.only(number), publishings if is_last else [])
+
+    def _carry_out(self, spread: Spread, publishings: list[_Publishing]) -> None:
+        keys = {each.key: each.entries for each in publishings if each.key}
+        answers = [(each.asked, Published(each.entries)) for each in publishings]
+        self._perform(self._server.deliver(Deliver(spread, keys), answers, self._clock.now_ms()))
+
+    def _answer(self, asked: Asked, answer: Refused) -> None:
+        self._perform([Reply(asked.client, asked.number, answer)])
+
+    async def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def _alike(places: list[_Place]) -> list[tuple[Batch, list[_Place]]]:
+    """Publications of one namespace and kind together: those are matched at once."""
+    groups: dict[tuple[str, str, int], list[_Place]] = defaultdict(list)
+    for each in places:
+        content = each.accepted.content
+        dimensions = len(content) if isinstance(content, list) else 0
+        groups[each.publishing.namespace, each.accepted.scheme, dimensions].append(each)
+    return [
+        (Batch(namespace=namespace, scheme=scheme, publications=[each.accepted for each in group]), group)
+        for (namespace, scheme, _), group in groups.items()
+    ]
+
+
+def _pieces(pieces: list[Piece] | None, publications: int) -> list[Piece]:
+    """What the engine delivers later is here delivered to nobody."""
+    return [Piece.nothing(publications)] if pieces is None else pieces
+
+
+def _with_last(values: Any) -> list[tuple[Any, bool]]:
+    """Each with whether it is the last.
+
+    >>> _with_last("ab")
+    [('a', False), ('b', True)]
+    """
+    listed = list(values)
+    return [(value, place == len(listed) - 1) for place, value in enumerate(listed)]

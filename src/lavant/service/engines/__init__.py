@@ -1,0 +1,1 @@
+"""Engines: what finds out which queues a publication goes to (AP, M, EP)."""

@@ -1,0 +1,178 @@
+"""The local engine: access, match and exit slices in this process, the match slices on all cores.
+
+Each namespace has slices of its own, so what is published in one is never even looked at in another. The matchers'
+kernels release the GIL: match slices run beside each other in threads, and beside the server's event loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
+from lavant.broker.matching.interface import Matches
+from lavant.broker.matching.plain.encode import encode_filters
+from lavant.broker.matching.plain.table import FilterTable
+from lavant.broker.slices import (
+    SINK,
+    Delivery,
+    Emit,
+    Layout,
+    MatchSlice,
+    Notification,
+    Publish,
+    Refused,
+    Subscribe,
+    Unsubscribe,
+    make_slices,
+)
+from lavant.broker.slices.values import Content
+from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
+from lavant.broker.subscriptions.commands import EncryptedFilter, SubscriptionState
+from lavant.broker.subscriptions.registry import Added, Change
+from lavant.broker.subscriptions.routing import Piece, Routes
+from lavant.broker.subscriptions.validation import tests_of
+from lavant.core.batches import PublicationBatch
+from lavant.core.errors import InvalidValue
+from lavant.core.ids import SliceId
+from lavant.service.engines.interface import Batch
+
+SOURCE = SliceId("service")
+SLICES_MAX = 8
+
+Filters: TypeAlias = FilterTable | EncryptedFilters
+
+
+class LocalEngine:
+    """Matches in this process."""
+
+    def __init__(self, slices: int | None = None) -> None:
+        count = min(os.cpu_count() or 1, SLICES_MAX) if slices is None else slices
+        self._layout = Layout(match=count)
+        self._threads = ThreadPoolExecutor(max(1, count - 1), thread_name_prefix="match")
+        self._namespaces: dict[str, _Namespace] = {}
+
+    def prepare(self, namespace: str, filter: str | EncryptedFilter) -> Filters:
+        filters = encode_filters([filter]) if isinstance(filter, str) else tests_of(filter)
+        self._namespace(namespace).check(filters)
+        return filters
+
+    def change(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
+        by_namespace: dict[str, list[Change]] = defaultdict(list)
+        for change in changes:
+            by_namespace[change.subscription.namespace].append(change)
+        for namespace, own in by_namespace.items():
+            self._namespace(namespace).change(own, prepared)
+
+    def publish(self, batch: Batch) -> list[Piece]:
+        return self._namespace(batch.namespace).publish(batch)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    def _namespace(self, name: str) -> _Namespace:
+        found = self._namespaces.get(name)
+        if found is None:
+            found = self._namespaces[name] = _Namespace(self._layout, self._threads)
+        return found
+
+
+class _Namespace:
+    """The slices of one namespace, joined by calls."""
+
+    def __init__(self, layout: Layout, threads: ThreadPoolExecutor) -> None:
+        self._slices = make_slices(layout)
+        self._layout = layout
+        self._threads = threads
+        self._sent = 0
+        self._routes = Routes()
+
+    def check(self, filters: Filters) -> None:
+        scheme = PLAIN if isinstance(filters, FilterTable) else ENCRYPTED
+        for slice in self._slices.values():
+            if isinstance(slice, MatchSlice):
+                slice.check(scheme, filters)
+
+    def change(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
+        """Runs of additions and of removals go to the slices together: one by one would cost far more."""
+        for _, run in groupby(changes, key=type):
+            self._change_alike(list(run), prepared)
+
+    def publish(self, batch: Batch) -> list[Piece]:
+        content = [publication.content for publication in batch.publications]
+        columns = _points_of(content) if batch.scheme == ENCRYPTED else PublicationBatch.from_dicts(content)
+        return list(self._routes.spread(self._match(batch.scheme, columns)))
+
+    def _change_alike(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
+        by_scheme: dict[str, list[Change]] = defaultdict(list)
+        for change in changes:
+            by_scheme[_scheme_of(change.subscription)].append(change)
+        for scheme, own in by_scheme.items():
+            numbers = np.array([change.subscription.number for change in own], np.uint32)
+            if isinstance(own[0], Added):
+                self._send(Subscribe(scheme, numbers, _filters_of(own, prepared)))
+            else:
+                self._send(Unsubscribe(scheme, numbers))
+        for change in changes:
+            if isinstance(change, Added):
+                self._routes.add(change.subscription.number, change.serial)
+            else:
+                self._routes.remove(change.subscription.number)
+
+    def _send(self, content: Content) -> None:
+        for emit in self._to_access(content):
+            refused = self._deliver(self._layout.access_slices[0], emit)
+            if refused:
+                raise InvalidValue(refused[0].reason)
+
+    def _match(self, scheme: str, columns: Any) -> Matches:
+        """M slices in threads, the first one in this; what they find meets at the exit."""
+        access = self._layout.access_slices[0]
+        first, *others = self._to_access(Publish(scheme, columns))
+        under_way = [self._threads.submit(self._deliver, access, emit) for emit in others]
+        found = [*self._deliver(access, first), *(emit for each in under_way for emit in each.result())]
+        for emit, upstream in zip(found, self._layout.match_slices, strict=True):
+            for result in self._deliver(upstream, emit):
+                assert result.to == SINK
+                assert isinstance(result.content, Notification)
+                return result.content.matches
+        raise AssertionError("the last list completes the batch")
+
+    def _to_access(self, content: Content) -> list[Any]:
+        self._sent += 1
+        access = self._slices[self._layout.access_slices[0]]
+        effects = access.handle(Delivery(SOURCE, self._sent, content), now_ms=0)
+        for effect in effects:
+            if isinstance(effect, Refused):
+                raise InvalidValue(effect.reason)
+        return effects
+
+    def _deliver(self, upstream: SliceId, emit: Emit) -> list[Any]:
+        return self._slices[emit.to].handle(Delivery(upstream, emit.sequence, emit.content), now_ms=0)
+
+
+def _scheme_of(subscription: SubscriptionState) -> str:
+    return ENCRYPTED if isinstance(subscription.filter, EncryptedFilter) else PLAIN
+
+
+def _filters_of(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Filters:
+    """Of one scheme: those that were prepared, or all made now, as after a restart."""
+    ready = [prepared.get(change.subscription.number) for change in changes]
+    filters = [change.subscription.filter for change in changes]
+    if isinstance(filters[0], EncryptedFilter):
+        return EncryptedFilters.concatenate([tests_of(each) for each in filters if isinstance(each, EncryptedFilter)])
+    tables = [table for table in ready if isinstance(table, FilterTable)]
+    if len(tables) == len(changes):
+        return FilterTable.concatenate(tables)
+    return encode_filters([each for each in filters if isinstance(each, str)])
+
+
+def _points_of(points: list[list[float]]) -> EncryptedBatch:
+    """All of one length, as `Access` gives them."""
+    return EncryptedBatch(np.array(points, np.float64))
