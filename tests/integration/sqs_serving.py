@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 LAVANT = Path(sys.executable).parent / "lavant"
@@ -17,10 +17,10 @@ STOP_S_MAX = 30
 
 
 @contextlib.contextmanager
-def serving(credentials: Mapping[str, str] | None = None) -> Iterator[str]:
+def serving(credentials: Mapping[str, str] | None = None, *, options: Sequence[str] = ()) -> Iterator[str]:
     """An endpoint URL."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(LAVANT), "serve", "--port", "0", "--data", f"{folder}/data"]
+        command = [str(LAVANT), "serve", "--port", "0", "--data", f"{folder}/data", *options]
         if credentials is not None:
             file = Path(folder, "credentials")
             file.write_text(

@@ -352,6 +352,15 @@ def test_attributes_and_tags_are_kept(sqs: Client) -> None:
     assert sqs.list_queue_tags(QueueUrl=queue)["Tags"] == {"team": "blue"}
 
 
+def test_the_server_can_be_another_account_behind_a_proxy() -> None:
+    options = ["--sqs-region", "eu-west-1", "--sqs-account", "123456789012", "--sqs-base-url", "https://queues.example"]
+    with serving(options=options) as endpoint:
+        sqs = boto3.client("sqs", **access(endpoint))
+        assert sqs.create_queue(QueueName="orders")["QueueUrl"] == "https://queues.example/123456789012/orders"
+        asked = sqs.get_queue_attributes(QueueUrl=f"{endpoint}/123456789012/orders", AttributeNames=["QueueArn"])
+        assert asked["Attributes"]["QueueArn"] == "arn:aws:sqs:eu-west-1:123456789012:orders"
+
+
 def test_creating_a_queue_again_gives_the_same_one_or_an_error(sqs: Client) -> None:
     queue = create(sqs, VisibilityTimeout="77")
     name = queue.rpartition("/")[2]

@@ -34,6 +34,14 @@ def serve(
         Path | None, typer.Option(help="keys that SQS clients must sign with, as in ~/.aws/credentials")
     ] = None,
     token_file: Annotated[Path | None, typer.Option(help="secret that Lavant's own clients must show")] = None,
+    sqs_region: Annotated[str | None, typer.Option(help="in the ARNs of queues; us-east-1 if not given")] = None,
+    sqs_account: Annotated[
+        str | None, typer.Option(help="12 digits, in the URLs and ARNs of queues; zeros if not given")
+    ] = None,
+    sqs_base_url: Annotated[
+        str | None,
+        typer.Option(help="where SQS clients reach the server, if not where they called it: behind a proxy, say"),
+    ] = None,
 ) -> None:
     """Serve durable queues: to Lavant's own clients and to those of Amazon SQS, on one port.
 
@@ -41,10 +49,12 @@ def serve(
     """
     from lavant.console.cli.secrets import read_credentials, read_token  # noqa: PLC0415
     from lavant.service.process import ServeSettings, run  # noqa: PLC0415
+    from lavant.service.sqs import SqsSettings  # noqa: PLC0415
 
     if (data is None) != memory:
         raise InvalidValue("give --data DIR, to keep messages on disk, or --memory, to keep them in memory only")
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
+    sqs = {"region": sqs_region, "account": sqs_account, "base_url": sqs_base_url}
     settings = ServeSettings(
         port=port,
         host=host,
@@ -52,6 +62,7 @@ def serve(
         acknowledge_early=acknowledge_early,
         credentials=None if credentials_file is None else read_credentials(credentials_file),
         token=None if token_file is None else read_token(token_file),
+        sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
     )
     run(settings, lambda started: print(_line(started, data), flush=True))
 
