@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,7 +54,7 @@ def serve(
     if (data is None) != memory:
         raise InvalidValue("give --data DIR, to keep messages on disk, or --memory, to keep them in memory only")
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
-    sqs = {"region": sqs_region, "account": sqs_account, "base_url": sqs_base_url}
+    sqs: dict[str, Any] = {"region": sqs_region, "account": sqs_account, "base_url": sqs_base_url}
     settings = ServeSettings(
         port=port,
         host=host,
