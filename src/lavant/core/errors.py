@@ -16,6 +16,7 @@ LavantError
 ├── StorageFull             no room for more, on disk or in memory
 ├── StorageLocked           another server uses the directory
 ├── StorageFailed           the disk did not write what it was given
+├── Infeasible              no allocation within the limits reaches the goal
 ├── MissingComponent        something outside of Lavant (Java, a cluster) is not there or does not answer
 ├── FailedStream            a stream stopped; started again, it goes on from its checkpoint
 ├── UnknownQueue            no queue has that name                                       (also a KeyError)
@@ -121,6 +122,10 @@ class StorageLocked(LavantError):
 
 class StorageFailed(LavantError):
     """The disk did not write or sync what it was given, so nothing more can be confirmed."""
+
+
+class Infeasible(LavantError):
+    """No allocation of consumers within the limits reaches the goal; the message says what would be needed."""
 
 
 class MissingComponent(LavantError):
