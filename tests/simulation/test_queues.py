@@ -27,6 +27,7 @@ from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Request
 from lavant.broker.serving.server import BrokerServer, Effect, Reply
 from lavant.broker.serving.waiting import Asked
+from lavant.broker.workflows.commands import Leased
 from lavant.simulation.kernel import Outcome, Scenario, SimulatedDisk, Trace, run
 from lavant.simulation.queues.server import MakeServer
 from lavant.simulation.scenarios import queues
@@ -76,7 +77,7 @@ class UnrecordedAcknowledgement(BrokerServer):
 class HastyDelivery(BrokerServer):
     """Does not wait until the messages that it delivers are durable."""
 
-    def _deliver(self, asked: Asked, answer: Received) -> None:
+    def _deliver(self, asked: Asked, answer: Received | Leased) -> None:
         self._effects.append(Reply(asked.client, asked.number, answer))
 
 

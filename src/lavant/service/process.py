@@ -20,6 +20,7 @@ from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import replay
 from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.limits import SubscriptionLimits
+from lavant.broker.workflows import JobLimits
 from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
@@ -112,7 +113,7 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
 
 
 def _service(settings: ServeSettings, broker: Broker, store: Store, stopped: asyncio.Future[None]) -> Service:
-    broker.queues.limits = HubLimits()
+    broker.queues.limits, broker.queues.job_limits = HubLimits(), JobLimits()
     broker.subscriptions.limits = SubscriptionLimits()
     _tame_garbage_collector()
     server = BrokerServer(broker, position=store.position, acknowledge_early=settings.acknowledge_early)

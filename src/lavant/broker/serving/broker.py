@@ -1,4 +1,4 @@
-"""All durable state of a broker as one deterministic machine: queues, and the subscriptions that fill them.
+"""All durable state of a broker as one deterministic machine: queues, jobs over them, and subscriptions.
 
     request, now_ms ──► Broker.handle ──► answer
 
@@ -13,22 +13,23 @@ from typing import get_args
 
 from lavant.broker.queues.commands import DeleteQueue
 from lavant.broker.queues.commands import Request as QueueRequest
-from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
 from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.subscriptions import snapshot
 from lavant.broker.subscriptions.registry import Subscriptions
+from lavant.broker.workflows.commands import JobRequest
+from lavant.broker.workflows.hub import Jobs
 from lavant.core.errors import CorruptSnapshot
 
 _QUEUES, _SUBSCRIPTIONS = b"q", b"s"
-_OF_QUEUES = frozenset(get_args(QueueRequest))
+_OF_QUEUES = frozenset((*get_args(QueueRequest), *get_args(JobRequest)))
 
 
 class Broker:
-    """Queues and subscriptions."""
+    """Queues, jobs and subscriptions."""
 
-    def __init__(self, queues: Queues | None = None) -> None:
-        self.queues = Queues() if queues is None else queues
+    def __init__(self, queues: Jobs | None = None) -> None:
+        self.queues = Jobs() if queues is None else queues
         self.subscriptions = Subscriptions(self.queues)
         self.changed = False
         """Whether the last `handle` did something that a replay must do too."""
@@ -58,7 +59,7 @@ class Broker:
     def restore(cls, chunks: Iterable[bytes], limits: HubLimits = DEFAULT_LIMITS) -> Broker:
         """The broker of which the chunks are a snapshot."""
         sections = _Sections(chunks)
-        broker = cls(Queues.restore(sections.of(_QUEUES), limits))
+        broker = cls(Jobs.restore(sections.of(_QUEUES), limits))
         snapshot.decode(sections.of(_SUBSCRIPTIONS), broker.subscriptions)
         sections.check_end()
         return broker

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import UNLIMITED, HubLimits
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.server import TIME_BYTES
 from lavant.broker.serving.wire import decode_request
 from lavant.broker.subscriptions import limits as subscriptions
+from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
 
 
 def replay(chunks: Iterable[bytes] | None, records: Iterable[bytes], limits: HubLimits = UNLIMITED) -> Broker:
     """The broker as it was when the last of these records was written."""
-    broker = Broker(Queues(limits)) if chunks is None else Broker.restore(chunks, limits)
+    broker = Broker(Jobs(limits)) if chunks is None else Broker.restore(chunks, limits)
+    broker.queues.job_limits = UNLIMITED_JOBS
     broker.subscriptions.limits = subscriptions.UNLIMITED
     for record in records:
         handle_again(broker, record)

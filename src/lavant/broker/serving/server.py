@@ -14,8 +14,10 @@ An answer leaves when everything it rests on is durable:
     a query, a refusal                                  all that the hub had been told before
     an acknowledgement with `acknowledge_early`         nothing
 
+A lease of tasks is a command like any other: its own record comes first.
+
 A receive that finds nothing changes nothing and is not recorded. If it may wait, it waits in the waiting room and is
-carried out, as if it came then, when a message is visible. Those who came first are served first.
+carried out, as if it came then, when a message is visible. So do leases. Those who came first are served first.
 """
 
 from __future__ import annotations
@@ -70,6 +72,22 @@ from lavant.broker.subscriptions.commands import (
     Unadvertise,
     Unsubscribe,
 )
+from lavant.broker.workflows.commands import (
+    CancelJob,
+    CompleteTask,
+    DefineJobs,
+    DescribeJob,
+    DescribeJobType,
+    ExtendTask,
+    FailTask,
+    KeepJobs,
+    Leased,
+    LeaseTasks,
+    ListJobs,
+    ListJobTypes,
+    RemoveJobType,
+    SubmitJob,
+)
 from lavant.core.errors import InvalidValue, LavantError, StorageFull, UnknownQueue
 
 TIME_BYTES = 8
@@ -82,8 +100,13 @@ _QUERIES = (
     DescribeSubscription,
     ListSubscriptions,
     ListAdvertisements,
+    DescribeJob,
+    ListJobs,
+    DescribeJobType,
+    ListJobTypes,
 )
 NOTHING = Received([])
+NO_TASKS = Leased([])
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -143,6 +166,9 @@ class BrokerServer:
             **dict.fromkeys((DeleteQueue, PurgeQueue, ChangeVisibility), self._command),
             **dict.fromkeys((Subscribe, Advertise), self._announce),
             **dict.fromkeys((Unsubscribe, Unadvertise), self._withdraw),
+            **dict.fromkeys((DefineJobs, SubmitJob), self._submit),
+            **dict.fromkeys((RemoveJobType, KeepJobs, CompleteTask, FailTask, ExtendTask, CancelJob), self._report),
+            LeaseTasks: self._receive,
             **dict.fromkeys(_QUERIES, self._query),
         }
 
@@ -211,7 +237,7 @@ class BrokerServer:
         for step in self._paces.due(now_ms):
             self._move(step, now_ms)
         for waiting in self._room.expired(now_ms):
-            self._reply(waiting.asked, NOTHING, 0)
+            self._reply(waiting.asked, _nothing_for(waiting.request), 0)
         return self._effects
 
     def gone(self, client: Hashable) -> None:
@@ -222,7 +248,7 @@ class BrokerServer:
         """The server is about to stop: those who wait are told that nothing came."""
         self._begin(now_ms)
         for waiting in self._room.everybody():
-            self._reply(waiting.asked, NOTHING, 0)
+            self._reply(waiting.asked, _nothing_for(waiting.request), 0)
         return self._effects
 
     # ── what a world wants to know ────────────────────────────────────────────────────────────────────────────────────
@@ -259,9 +285,9 @@ class BrokerServer:
         self._reply(asked, answer, self._position)
         self._serve(request.queue, now_ms)
 
-    def _receive(self, request: Receive, asked: Asked, now_ms: int) -> None:
+    def _receive(self, request: Receive | LeaseTasks, asked: Asked, now_ms: int) -> None:
         answer = self._take(request, asked, now_ms)
-        if answer.deliveries:
+        if answer is not None:
             self._deliver(asked, answer)
         else:
             wait_ms = request.wait_ms
@@ -270,7 +296,7 @@ class BrokerServer:
             if wait_ms:
                 self._room.add(asked, request, deadline_ms=now_ms + wait_ms)
             else:
-                self._reply(asked, NOTHING, 0)
+                self._reply(asked, _nothing_for(request), 0)
         if self._room:
             for queue in self._dead_letters(request.queue):
                 self._serve(queue, now_ms)
@@ -296,6 +322,16 @@ class BrokerServer:
     def _withdraw(self, request: Unsubscribe | Unadvertise, asked: Asked, now_ms: int) -> None:
         self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
         self._serve_orphans(now_ms)
+
+    def _submit(self, request: DefineJobs | SubmitJob, asked: Asked, now_ms: int) -> None:
+        self._check_room()
+        self._report(request, asked, now_ms)
+
+    def _report(self, request: Any, asked: Asked, now_ms: int) -> None:
+        """Something happened to a job, and there may be tasks that follow."""
+        self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
+        for queue in self.queues.touched():
+            self._serve(queue, now_ms)
 
     def _start_move(self, request: StartMove, asked: Asked, now_ms: int) -> None:
         self._check_room()
@@ -351,10 +387,11 @@ class BrokerServer:
             self._room.remove(waiting)
             self._reply(waiting.asked, refusal(error), self._position)
             return True
-        if answer.deliveries:
-            self._room.remove(waiting)
-            self._deliver(waiting.asked, answer)
-        return bool(answer.deliveries)
+        if answer is None:
+            return False
+        self._room.remove(waiting)
+        self._deliver(waiting.asked, answer)
+        return True
 
     def _dead_letters(self, queue: str) -> list[str]:
         """Where a receive from a queue may have moved messages, for which somebody may be waiting."""
@@ -381,23 +418,35 @@ class BrokerServer:
             self._effects.append(Record(self._position, data))
         return answer
 
-    def _take(self, request: Receive, asked: Asked, now_ms: int) -> Received:
-        """A receive that comes back empty, and yet changed something, has moved dead letters; more may be there."""
+    def _take(self, request: Receive | LeaseTasks, asked: Asked, now_ms: int) -> Received | Leased | None:
+        """None if there is nothing. A receive that comes back empty, and yet changed something, has moved dead letters;
+        more may be there."""
         while True:
             answer = self._carry_out(request, asked.raw, now_ms)
-            assert isinstance(answer, Received)
-            if answer.deliveries or not self.queues.changed:
+            if (isinstance(answer, Received) and answer.deliveries) or (isinstance(answer, Leased) and answer.tasks):
                 return answer
+            if not self.queues.changed:
+                return None
 
-    def _deliver(self, asked: Asked, answer: Received) -> None:
-        reply = Reply(asked.client, asked.number, answer)
+    def _deliver(self, asked: Asked, answer: Received | Leased) -> None:
+        if isinstance(answer, Leased):
+            self._reply(asked, answer, self._position)
+            return
         newest = max(delivery.receipt.number for delivery in answer.deliveries)
-        if newest <= self._number_durable:
+        after = self._sent_at(newest)
+        reply = Reply(asked.client, asked.number, answer)
+        if after <= self._durable:
             self._effects.append(reply)
         else:
-            sent = self._sends[bisect_left(self._sends, newest, key=itemgetter(0))]
             self._receives_count += 1
-            heapq.heappush(self._receives, (sent[1], self._receives_count, reply))
+            heapq.heappush(self._receives, (after, self._receives_count, reply))
+
+    def _sent_at(self, number: int) -> int:
+        """The position from which on a message is durable. One that a job or time made rests on all until now."""
+        if number <= self._number_durable:
+            return 0
+        place = bisect_left(self._sends, number, key=itemgetter(0))
+        return self._sends[place][1] if place < len(self._sends) else self._position
 
     def _move(self, step: MoveSome, now_ms: int) -> None:
         if self.is_full:
@@ -427,3 +476,7 @@ class BrokerServer:
             self._effects.append(reply)
         else:
             self._replies.append((after, reply))
+
+
+def _nothing_for(request: Receive | LeaseTasks) -> Answer:
+    return NO_TASKS if isinstance(request, LeaseTasks) else NOTHING

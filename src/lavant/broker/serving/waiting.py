@@ -17,6 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from lavant.broker.queues.commands import Receive
+from lavant.broker.workflows.commands import LeaseTasks
 from lavant.core.errors import LimitExceeded
 
 WAITING_MAX = 20_000
@@ -42,7 +43,7 @@ class Waiting:
 
     __slots__ = ("asked", "deadline_ms", "is_over", "place", "request")
 
-    def __init__(self, asked: Asked, request: Receive, *, deadline_ms: int, place: int) -> None:
+    def __init__(self, asked: Asked, request: Receive | LeaseTasks, *, deadline_ms: int, place: int) -> None:
         self.asked = asked
         self.request = request
         self.deadline_ms = deadline_ms
@@ -75,7 +76,7 @@ class WaitingRoom:
     def __len__(self) -> int:
         return self._size
 
-    def add(self, asked: Asked, request: Receive, *, deadline_ms: int) -> None:
+    def add(self, asked: Asked, request: Receive | LeaseTasks, *, deadline_ms: int) -> None:
         if self._size >= self._size_max:
             raise LimitExceeded(
                 f"{self._size} receives wait for a message already, which is the limit; "

@@ -28,7 +28,7 @@ from typing import TypeAlias
 import msgspec
 
 from lavant.broker.queues import commands as queue_commands
-from lavant.broker.workflows.definitions import JobDefinition, Workflows
+from lavant.broker.workflows.definitions import JobDefinition, Workflows, queue_of
 from lavant.core.attributes import AttributeValue
 
 
@@ -81,6 +81,11 @@ class LeaseTasks(_Value, tag="lease-tasks", frozen=True):
     count: int = 1
     wait_ms: int | None = None
     """How long the server may wait for a task; the queue's own by default. The hub itself never waits."""
+
+    @property
+    def queue(self) -> str:
+        """Where these tasks wait."""
+        return queue_of(self.topic)
 
 
 class CompleteTask(_Value, tag="complete-task", frozen=True):

@@ -12,6 +12,7 @@ from lavant.broker.queues.message import Message
 from lavant.broker.queues.queue import Queue
 from lavant.broker.workflows.book import Book
 from lavant.broker.workflows.commands import Assignment, Result
+from lavant.broker.workflows.definitions import queue_of
 from lavant.broker.workflows.job import (
     CANCELLED,
     COMPLETED,
@@ -28,7 +29,7 @@ from lavant.broker.workflows.job import (
 )
 from lavant.broker.workflows.job_types import JobTypes
 from lavant.broker.workflows.timers import THE_JOB, Timers
-from lavant.broker.workflows.topics import Topics, queue_of
+from lavant.broker.workflows.topics import Topics
 
 JOB_DIGITS_MAX = 19
 _encode_letter = msgspec.json.Encoder().encode

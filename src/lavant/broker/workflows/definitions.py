@@ -27,6 +27,16 @@ JOB_TIMEOUT_MS_MAX = 7 * DAY_MS
 BACKOFF_MS_MAX = DELAY_MS_MAX
 
 
+def queue_of(topic: str) -> str:
+    """The queue in which the tasks of a topic wait."""
+    return f"topic.{topic}"
+
+
+def letters_of(topic: str) -> str:
+    """The queue of the tasks of a topic that were tried too often."""
+    return f"dead.{topic}"
+
+
 class Next(msgspec.Struct, frozen=True, array_like=True):
     """An arrow to a task that follows."""
 

@@ -19,22 +19,12 @@ from lavant.broker.queues.limits import UNLIMITED
 from lavant.broker.queues.message import Message
 from lavant.broker.queues.queue import Queue
 from lavant.broker.queues.sending import send
-from lavant.broker.workflows.definitions import TOPICS_MAX
+from lavant.broker.workflows.definitions import TOPICS_MAX, letters_of, queue_of
 from lavant.broker.workflows.limits import DEAD_LETTERS_MAX
 from lavant.core.errors import LimitExceeded, QueueExists, UnknownTopic
 
 TASKS = QueueConfig(retention_ms=RETENTION_MS_MAX, depth_max=DEPTH_MAX, in_flight_max=DEPTH_MAX)
 LETTERS = QueueConfig(retention_ms=RETENTION_MS_MAX, depth_max=DEAD_LETTERS_MAX)
-
-
-def queue_of(topic: str) -> str:
-    """The queue in which the tasks of a topic wait."""
-    return f"topic.{topic}"
-
-
-def letters_of(topic: str) -> str:
-    """The queue of the tasks of a topic that were tried too often."""
-    return f"dead.{topic}"
 
 
 class Topics:

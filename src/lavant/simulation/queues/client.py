@@ -19,6 +19,7 @@ from lavant.broker.queues.commands import (
     Receive,
 )
 from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.workflows.commands import LeaseTasks
 from lavant.simulation.kernel import Arrived, Asked, Due, Effect, Note, Send, Stimulus
 from lavant.simulation.queues.protocol import Answered, Call, Hello, HungUp, Session, Welcome
 
@@ -120,7 +121,7 @@ class ClientMachine:
         effects: list[Effect] = []
         for request in self._work.wishes(len(self._under_way), now_ms):
             self._number += 1
-            wait_ms = request.wait_ms if isinstance(request, Receive) and request.wait_ms is not None else 0
+            wait_ms = _wait_ms(request)
             self._under_way[self._number] = (request, now_ms + SILENCE_MS + wait_ms)
             effects += [
                 Note(Began(self._session, self._number, request)),
@@ -144,3 +145,10 @@ class ClientMachine:
         under_way, self._under_way = self._under_way, {}
         for request, _ in under_way.values():
             self._work.answered(request, None, now_ms)
+
+
+def _wait_ms(request: Request) -> int:
+    """How long the server may take before it answers at all."""
+    if isinstance(request, Receive | LeaseTasks) and request.wait_ms is not None:
+        return request.wait_ms
+    return 0

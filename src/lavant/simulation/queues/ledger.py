@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import UNLIMITED
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import handle_again
+from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
 from lavant.simulation.kernel import World
 
 RECOVERED = "the recovered queues are those of the committed prefix"
@@ -27,7 +27,7 @@ class Ledger:
         self._world = world
         self._records: deque[bytes] = deque()
         """Behind the shadow."""
-        self._shadow = Broker(Queues(UNLIMITED))
+        self._shadow = Broker(Jobs(UNLIMITED, UNLIMITED_JOBS))
         self._shadow_position = 0
 
     def count(self, figure: str) -> None:

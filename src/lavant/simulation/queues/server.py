@@ -21,6 +21,7 @@ from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import fold, replay
 from lavant.broker.serving.server import BrokerServer, Record
 from lavant.broker.serving.server import Effect as ServerEffect
+from lavant.broker.workflows import JobLimits
 from lavant.core.errors import StorageFull
 from lavant.simulation.kernel import (
     Arrived,
@@ -69,7 +70,7 @@ def boot(host: Host, config: JournalConfig, ledger: Ledger, make_server: MakeSer
     ledger.count("recovered" if recovered.chunks is None else "recovered from a snapshot")
     if journal.torn:
         ledger.count("torn")
-    broker.queues.limits = HubLimits()
+    broker.queues.limits, broker.queues.job_limits = HubLimits(), JobLimits()
     server = make_server(broker, journal.position)
     # Like the service's clock: a wall clock that was set back must not let leases last longer.
     ahead_ms = max(0, broker.queues.now_ms - host.now_ms)

@@ -9,12 +9,12 @@ import msgspec
 
 from lavant.broker.queues.commands import CreateQueue, Entry, Receipt, Receive, Received, Send
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.hub import Queues
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.replay import handle_again
 from lavant.broker.serving.server import TIME_BYTES, BrokerServer, Effect, Record
 from lavant.broker.serving.wire import decode_request
+from lavant.broker.workflows import Jobs
 
 NEW_QUEUE = QueueConfig()
 
@@ -94,7 +94,7 @@ class Bench:
         """What the journal holds, without the times."""
         return [decode_request(record[TIME_BYTES:]) for record in self.records]
 
-    def replayed(self) -> Queues:
+    def replayed(self) -> Jobs:
         """A hub that is told all that the journal holds, at the same time as the server's."""
         broker = Broker()
         for record in self.records:
