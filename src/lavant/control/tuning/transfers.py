@@ -1,0 +1,111 @@
+"""Transfers to the broker: what is ready to go, what is under way, and pauses after failures.
+
+What failed goes again, before anything else, and never gets lost. A failure says more about the broker than about the
+publications: so everything pauses, and then a single transfer goes ahead until one has ended well.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import NamedTuple
+
+from lavant.control.tuning.backoff import pause_ms
+from lavant.control.tuning.config import PublisherConfig
+from lavant.control.tuning.values import Publish
+
+
+class Transfer(NamedTuple):
+    """One that is under way."""
+
+    tickets: tuple[int, ...]
+    began_ms: int
+    rivals: int
+    """Others that were under way when it began."""
+
+
+class Transfers:
+    """Publications from the moment they are fetched until the broker has them."""
+
+    def __init__(self, config: PublisherConfig) -> None:
+        self._config = config
+        self._fresh: deque[int] = deque()
+        self._failed: deque[int] = deque()
+        self._under_way: dict[int, Transfer] = {}
+        self._last = 0
+        """Number of the last transfer."""
+        self._last_before_failure = 0
+        """Number of the last transfer that began before the latest failure: it says nothing about the time since."""
+        self._failures = 0
+        """In a row."""
+        self._paused_until_ms: int | None = None
+        self._progress_ms = 0
+        """When a transfer ended, or the first one began."""
+        self.publications_under_way = 0
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    @property
+    def ready(self) -> int:
+        """Publications that could go."""
+        return len(self._fresh) + len(self._failed)
+
+    @property
+    def has_fresh(self) -> bool:
+        """Some of the latest batch are in no worker's hands yet."""
+        return bool(self._fresh)
+
+    def silence_ms(self, now_ms: int) -> int:
+        return now_ms - self._progress_ms if self._under_way else 0
+
+    def wakeup_ms(self) -> int | None:
+        """The end of a pause, if there is something to send then."""
+        return self._paused_until_ms if self.ready else None
+
+    def is_paused(self, now_ms: int) -> bool:
+        if self._paused_until_ms is not None and now_ms >= self._paused_until_ms:
+            self._paused_until_ms = None
+        return self._paused_until_ms is not None
+
+    def add(self, tickets: tuple[int, ...]) -> None:
+        self._fresh.extend(tickets)
+
+    def limit(self, transfers_max: int) -> int:
+        """How many may be under way at a time; after a failure, one to see whether the broker is back."""
+        return 1 if self._failures else min(transfers_max, self._config.transfers_max)
+
+    def begin(self, now_ms: int, *, size_max: int) -> Publish:
+        """What failed before goes first."""
+        source = self._failed if self._failed else self._fresh
+        tickets = tuple(islice(source, size_max))
+        for _ in tickets:
+            source.popleft()
+        if not self._under_way:
+            self._progress_ms = now_ms
+        self._last += 1
+        self._under_way[self._last] = Transfer(tickets, now_ms, len(self._under_way))
+        self.publications_under_way += len(tickets)
+        return Publish(self._last, tickets)
+
+    def succeed(self, number: int, now_ms: int) -> Transfer:
+        transfer = self._end(number, now_ms)
+        if number > self._last_before_failure:
+            self._failures = 0
+        return transfer
+
+    def fail(self, number: int, now_ms: int, *, retry_after_ms: int) -> Transfer:
+        transfer = self._end(number, now_ms)
+        self._failed.extendleft(reversed(transfer.tickets))
+        if number > self._last_before_failure:
+            self._failures += 1
+            self._last_before_failure = self._last
+        until_ms = now_ms + max(retry_after_ms, pause_ms(self._failures, self._config))
+        self._paused_until_ms = max(until_ms, self._paused_until_ms or until_ms)
+        return transfer
+
+    def _end(self, number: int, now_ms: int) -> Transfer:
+        transfer = self._under_way.pop(number)
+        self.publications_under_way -= len(transfer.tickets)
+        self._progress_ms = now_ms
+        return transfer

@@ -1,0 +1,96 @@
+"""What goes into a publisher and what comes out of it.
+
+A publication is a *ticket* here: a number that whoever runs the machine gives it, higher than all before. What it says
+and where it is stored is none of the machine's business.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from lavant.core.decisions import Decision
+
+# ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A source brought a publication."""
+
+    ticket: int
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """These were in the store when the publisher started."""
+
+    tickets: tuple[int, ...]
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """They are durable: a `Store` is done."""
+
+    tickets: tuple[int, ...]
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """A `Fetch` is done: the oldest that were stored, at most as many as were asked for."""
+
+    tickets: tuple[int, ...]
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The broker has them: a `Publish` is done. It refused so many of them for good."""
+
+    transfer: int
+    refused: int = 0
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A `Publish` failed: the broker may or may not have them, and may have said when to come again."""
+
+    transfer: int
+    retry_after_ms: int = 0
+
+
+class Woken(msgspec.Struct, frozen=True):
+    """The time of `wakeup_ms` has come."""
+
+
+Stimulus: TypeAlias = Received | Recovered | Stored | Fetched | Published | Failed | Woken
+
+# ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """The buffer is full: this one was not taken."""
+
+    ticket: int
+
+
+class Store(msgspec.Struct, frozen=True):
+    """A worker stores these; answer with `Stored`."""
+
+    tickets: tuple[int, ...]
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """Read up to so many from the store, the oldest first; answer with `Fetched`. At most one is under way."""
+
+    size_max: int
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """A worker hands these to the broker; answer with `Published` or `Failed`."""
+
+    transfer: int
+    tickets: tuple[int, ...]
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """The controller changed something."""
+
+    decision: Decision
+
+
+Effect: TypeAlias = Dropped | Store | Fetch | Publish | Decided

@@ -1,0 +1,56 @@
+"""The publisher's surroundings: how long things take. The defaults are those that the figures were made with."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lavant.core.errors import InvalidValue
+
+
+class SubscriberConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Pulls from the broker: goes away, comes back, reads what was there at that moment, and goes away again.
+
+    "Auto-tuned Publisher in a Pub/Sub System", Section V-A: a gated server with vacations; both times are exponential.
+    """
+
+    read_ms: float = 40.0
+    """Mean time to read one publication: 25 a second."""
+    away_ms: float = 1000.0
+    """Mean time between two visits."""
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Takes transfers one after the other, and no more publications than there is room for.
+
+    One that does not fit waits, and so does the worker that sent it: flow control by the publication, as in the paper.
+    """
+
+    transfer_ms: int = 0
+    """To take a transfer, whatever is in it."""
+    each_ms: int = 0
+    """To take one publication of it."""
+    room: int | None = None
+    """Publications that the subscriber has not read; None if there is always room."""
+    subscriber: SubscriberConfig = SubscriberConfig()
+    """Makes room; it is not simulated where there is always room."""
+
+
+class SystemConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything around the publisher's machine."""
+
+    rtt_ms: int = 140
+    """From the publisher to the broker and back."""
+    work_ms: int = 5
+    """Of a worker on one publication, before it is stored and again before it is handed over."""
+    write_ms: int = 1
+    """To write one publication to the store."""
+    read_ms: int = 150
+    """To read from the store, however many."""
+    read_each_ms: int = 1
+    """To read one more."""
+    broker: BrokerConfig = BrokerConfig()
+
+    def __post_init__(self) -> None:
+        for name in ("rtt_ms", "work_ms", "write_ms", "read_ms", "read_each_ms"):
+            if getattr(self, name) < 0:
+                raise InvalidValue(f"{name} of the simulated system must be 0 or more, got {getattr(self, name)}")

@@ -1,0 +1,41 @@
+"""Loads: Poisson arrivals whose rate changes in steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from random import Random
+
+import msgspec
+
+from lavant.core.errors import InvalidValue
+
+
+class Step(msgspec.Struct, frozen=True):
+    """So many arrivals a second for so long."""
+
+    rate_per_s: float
+    duration_s: float
+
+    def __post_init__(self) -> None:
+        for name in ("rate_per_s", "duration_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidValue(f"{name} of a load must be positive, got {value}")
+
+
+PAPER_LOADS_PER_S = (1.75, 17.5, 35.0, 55.0)
+
+TABLE_II = (Step(1.75, 100), Step(55, 200), Step(17.5, 200), Step(35, 250), Step(17.5, 250))
+"""The step load of "Auto-tuned Publisher in a Pub/Sub System", Table II."""
+
+
+def arrivals_us(steps: tuple[Step, ...], random: Random) -> Iterator[int]:
+    """The times of arrivals, in microseconds from the start of the first step."""
+    start_s = 0.0
+    for step in steps:
+        time_s = start_s + random.expovariate(step.rate_per_s)
+        start_s += step.duration_s
+        while time_s < start_s:  # what would come later is drawn anew with the next rate: Poisson arrivals forget
+            yield round(time_s * 1e6)
+            time_s += random.expovariate(step.rate_per_s)
