@@ -10,6 +10,8 @@ LavantError
 ├── Overloaded              more came than can be done; nothing of it was accepted, try later
 ├── CorruptSnapshot         files that are damaged, incomplete, or of another format
 ├── PartlyRefused           some entries of a batch were refused, the others were accepted
+├── NotPublished            a broker did not take a transfer, or nobody knows whether it did; it goes again later
+├── PublisherClosed         publications came after the publisher was closed
 ├── AccessDenied            the server wants a token, and this is not it
 ├── ConnectionLost          the server is gone; whether it did what it was asked is not known
 ├── CorruptJournal          a journal's files are damaged, incomplete, or of another format
@@ -34,6 +36,8 @@ LavantError
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 
 class LavantError(Exception):
@@ -98,6 +102,21 @@ class PartlyRefused(LavantError):
 
     def __reduce__(self) -> tuple[type[PartlyRefused], tuple[dict[int, LavantError]]]:
         return type(self), (self.refused,)
+
+
+class NotPublished(LavantError):
+    """A transfer that failed, or of which nobody knows; the broker may have said when to come again."""
+
+    def __init__(self, message: str, *, retry_after_ms: int = 0) -> None:
+        self.retry_after_ms = retry_after_ms
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Callable[..., NotPublished], tuple[str, int]]:
+        return _not_published, (str(self), self.retry_after_ms)
+
+
+class PublisherClosed(LavantError):
+    """The publisher was closed, and takes no more publications."""
 
 
 class AccessDenied(LavantError):
@@ -197,6 +216,10 @@ class UnknownJob(LavantError, KeyError):
 
 class AttemptOver(LavantError):
     """An attempt at a task that has ended otherwise than is reported, or was given to nobody."""
+
+
+def _not_published(message: str, retry_after_ms: int) -> NotPublished:
+    return NotPublished(message, retry_after_ms=retry_after_ms)
 
 
 def _point_at(text: str, position: int, width: int = 76) -> str:
