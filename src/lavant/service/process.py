@@ -9,6 +9,7 @@ import ipaddress
 import logging
 import resource
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -36,6 +37,9 @@ from lavant.service.storage.stores import Store, open_store
 BACKLOG = 1024
 GARBAGE_THRESHOLD = 50_000
 """Messages are not looked at by the garbage collector; looking less often at the rest costs nothing."""
+
+SWITCH_S = 0.0005
+"""How long the event loop waits at most for a thread that matches to let it go on; Python's own 5 ms are felt."""
 
 _logger = logging.getLogger(__name__)
 
@@ -116,6 +120,7 @@ def _service(settings: ServeSettings, broker: Broker, store: Store, stopped: asy
     broker.queues.limits, broker.queues.job_limits = HubLimits(), JobLimits()
     broker.subscriptions.limits = SubscriptionLimits()
     _tame_garbage_collector()
+    sys.setswitchinterval(SWITCH_S)
     server = BrokerServer(broker, position=store.position, acknowledge_early=settings.acknowledge_early)
 
     def fail(error: Exception) -> None:

@@ -106,8 +106,8 @@ class Routes:
             cursor[routes] = ends - counts[routes]
             seen[:] = NOWHERE
             _fill(matches.offsets, matches.ids, self._route_of, start, stop, cursor, seen, places, wanted)
-            order = np.argsort(self._serials[routes], kind="stable")
-            yield _piece(start, stop, self._serials[routes], ends, places, wanted, order)
+            serials = self._serials[routes].tobytes()
+            yield Piece(start, stop, serials, ends.astype(INTEGERS).tobytes(), places.tobytes(), wanted)
             start = stop
 
     def _new_route(self, serial: int) -> int:
@@ -121,26 +121,6 @@ class Routes:
         self._serials[route] = serial
         self._routes[serial] = route
         return route
-
-
-def _piece(
-    start: int,
-    stop: int,
-    serials: NDArray[np.uint32],
-    ends: Counts,
-    places: NDArray[np.uint32],
-    wanted: NDArray[np.bool_],
-    order: NDArray[np.intp],
-) -> Piece:
-    """Queues by their serials, so that what is written does not depend on who came and went before."""
-    if not np.array_equal(order, np.arange(len(order))):
-        starts = np.concatenate([[0], ends[:-1]])
-        places = np.concatenate([places[starts[i] : ends[i]] for i in order])
-        ends = np.cumsum((ends - starts)[order])
-        serials = serials[order]
-    return Piece(
-        start, stop, serials.astype(INTEGERS).tobytes(), ends.astype(INTEGERS).tobytes(), places.tobytes(), wanted
-    )
 
 
 @kernel

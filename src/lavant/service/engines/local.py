@@ -45,6 +45,8 @@ from lavant.service.engines.interface import Batch
 
 SOURCE = SliceId("service")
 SLICES_MAX = 8
+ALONE_BELOW = 32
+"""Fewer publications are matched in one thread: waking others would take longer."""
 
 Filters: TypeAlias = FilterTable | EncryptedFilters
 
@@ -106,7 +108,7 @@ class _Namespace:
 
     def publish(self, batch: Batch) -> list[Piece]:
         content = [publication.content for publication in batch.publications]
-        columns = _points_of(content) if batch.scheme == ENCRYPTED else PublicationBatch.from_dicts(content)
+        columns = _points_of(content) if batch.scheme == ENCRYPTED else PublicationBatch.from_checked(content)
         return list(self._routes.spread(self._match(batch.scheme, columns)))
 
     def _change_alike(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
@@ -135,8 +137,11 @@ class _Namespace:
         """M slices in threads, the first one in this; what they find meets at the exit."""
         access = self._layout.access_slices[0]
         first, *others = self._to_access(Publish(scheme, columns))
-        under_way = [self._threads.submit(self._deliver, access, emit) for emit in others]
-        found = [*self._deliver(access, first), *(emit for each in under_way for emit in each.result())]
+        if len(columns) < ALONE_BELOW:
+            found = [found for emit in (first, *others) for found in self._deliver(access, emit)]
+        else:
+            under_way = [self._threads.submit(self._deliver, access, emit) for emit in others]
+            found = [*self._deliver(access, first), *(emit for each in under_way for emit in each.result())]
         for emit, upstream in zip(found, self._layout.match_slices, strict=True):
             for result in self._deliver(upstream, emit):
                 assert result.to == SINK
