@@ -12,7 +12,7 @@ from lavant.broker.queues.message import Message
 from lavant.broker.queues.queue import Queue
 from lavant.broker.workflows.book import Book
 from lavant.broker.workflows.commands import Assignment, Result
-from lavant.broker.workflows.definitions import queue_of
+from lavant.broker.workflows.definitions import letters_of, queue_of
 from lavant.broker.workflows.job import (
     CANCELLED,
     COMPLETED,
@@ -36,7 +36,7 @@ _encode_letter = msgspec.json.Encoder().encode
 
 
 class Course:
-    """`touched` are the queues into which tasks were put; whoever reads it empties it."""
+    """`touched` are the queues into which something was put; whoever reads it empties it."""
 
     def __init__(self, book: Book, types: JobTypes, topics: Topics) -> None:
         self.touched: list[str] = []
@@ -123,6 +123,7 @@ class Course:
             return
         task.state = DEAD
         self._topics.bury(definition.topic, _letter(job, index), now_ms)
+        self.touched.append(letters_of(definition.topic))
         if definition.on_failure == "continue":
             self._go_on(job, index, NOTHING, now_ms)
         else:

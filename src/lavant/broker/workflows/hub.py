@@ -100,7 +100,7 @@ class Jobs(Queues):
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def touched(self) -> list[str]:
-        """The queues into which tasks were put since this was last asked, and `advance` has not told."""
+        """The queues into which something was put since this was last asked, and `advance` has not told."""
         touched, self._course.touched = self._course.touched, []
         return touched
 
@@ -149,10 +149,11 @@ class Jobs(Queues):
         return _DONE
 
     def _describe_type(self, request: commands.DescribeJobType) -> commands.JobTypeView:
-        name, totals = request.job_type, self._types.totals(request.job_type)
+        type_ = self._types[request.job_type]
+        totals = self._types.totals(type_.name)
         return commands.JobTypeView(
-            self._types[name].definition,
-            self._types.running(name),
+            type_.definition,
+            self._types.running(type_.name),
             totals.submitted,
             totals.completed,
             totals.failed,
