@@ -2,14 +2,16 @@
 
 e-StreamHub, Section IV-A: links number what they carry, a slice remembers for each upstream the last number that it has
 processed (its *timestamp vector*), and there is one queue for each upstream. Links may reorder and repeat: a number
-that is in the vector or in the queue already is dropped, one that comes before its predecessors waits for them. Each
-queue holds numbers up to `WINDOW` past the vector; senders have at most as many unacknowledged, so what does not fit
-was not sent by the rules, and is dropped like something lost: it is not acknowledged, so it comes again.
+that is in the vector or in the queue already is dropped, one that comes before its predecessors waits for them.
+
+Each queue holds `WINDOW` items. Senders have at most as many unacknowledged on a link, so the queue of a slice that
+processes what comes never overflows. That of a slice which is not active yet may: it drops the oldest, which the active
+slice has most likely processed; and if not, it is not acknowledged, and comes again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
 from lavant.core.ids import SliceId
@@ -36,12 +38,13 @@ class Inbox(Generic[T]):
         self._waiting: dict[SliceId, dict[int, T]] = {}
 
     def put(self, upstream: SliceId, sequence: int, item: T) -> bool:
-        """Keep an item until it is taken; false if it is known already, or too early."""
-        seen = self.vector.get(upstream, 0)
+        """Keep an item until it is taken; false if it is known already."""
         waiting = self._waiting.setdefault(upstream, {})
-        if not seen < sequence <= seen + WINDOW or sequence in waiting:
+        if sequence <= self.vector.get(upstream, 0) or sequence in waiting:
             return False
         waiting[sequence] = item
+        if len(waiting) > WINDOW:
+            del waiting[min(waiting)]
         return True
 
     def take(self, upstream: SliceId) -> tuple[int, T] | None:
@@ -63,6 +66,12 @@ class Inbox(Generic[T]):
         for upstream, waiting in self._waiting.items():
             seen = self.vector.get(upstream, 0)
             self._waiting[upstream] = {number: item for number, item in waiting.items() if number > seen}
+
+    def items(self) -> Iterator[tuple[SliceId, int, T]]:
+        """All that waits, with its upstream and number."""
+        for upstream, waiting in self._waiting.items():
+            for sequence, item in waiting.items():
+                yield upstream, sequence, item
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))

@@ -1,0 +1,105 @@
+"""Where the flow of slices begins and ends: a source that numbers what clients want, a sink that takes each
+notification once.
+
+They are no slices and do not move, but their links are links like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from lavant.broker.slices import wire
+from lavant.broker.slices.inbox import Inbox
+from lavant.broker.slices.layout import SINK
+from lavant.broker.slices.messages import Ack, Data, Due, Received, Route, Routed, Transmit
+from lavant.broker.slices.outlet import Item, Outlet
+from lavant.broker.slices.routing import Routes
+from lavant.broker.slices.values import Notification, Publish, Subscribe, Unsubscribe
+from lavant.core.errors import InvalidValue
+from lavant.core.ids import HostId, SliceId
+
+
+class Offer(msgspec.Struct, frozen=True, eq=False):
+    """Something for an access slice. Ask for `room` before."""
+
+    to: SliceId
+    content: Subscribe | Unsubscribe | Publish
+
+
+class Notified(msgspec.Struct, frozen=True, eq=False):
+    """A notification that was not there before."""
+
+    notification: Notification
+
+
+class Source:
+    """What clients send goes out in order, and again until it is acknowledged."""
+
+    def __init__(self, id: SliceId, manager: HostId, placement: Mapping[SliceId, HostId]) -> None:
+        self.id = id
+        self._manager = manager
+        self._routes = Routes(placement)
+        self._outlet = Outlet()
+        self._sent: dict[SliceId, int] = {}
+        self._wakeup_ms: int | None = None
+
+    @property
+    def room(self) -> int:
+        """How much may be offered now; with none, clients have to wait."""
+        return self._outlet.room
+
+    def handle(self, stimulus: Received | Offer | Due, now_ms: int) -> list[Transmit]:
+        match stimulus:
+            case Offer(to=to, content=content):
+                sequence = self._sent[to] = self._sent.get(to, 0) + 1
+                item = Item(to, sequence, wire.encode(content))
+                self._outlet.keep(item, now_ms)
+                self._wakeup_ms = self._outlet.wakeup_ms()
+                return self._transmit(item)
+            case Received(message=Ack(to=to, sequence=sequence)):
+                self._outlet.acknowledge(to, sequence, now_ms)
+                self._wakeup_ms = self._outlet.wakeup_ms()
+                return []
+            case Received(message=Route() as route):
+                self._routes.take(route)
+                sent = self._sent.get(route.slice, 0)
+                return [
+                    Transmit(self._manager, Routed(route.version, route.slice, {self.id: sent} if sent else {})),
+                ]
+            case Due():
+                transmits = [transmit for item in self._outlet.resend(now_ms) for transmit in self._transmit(item)]
+                self._wakeup_ms = self._outlet.wakeup_ms()
+                return transmits
+        raise InvalidValue(f"a source takes no {type(stimulus).__name__}")
+
+    def wakeup_ms(self) -> int | None:
+        return self._wakeup_ms
+
+    def _transmit(self, item: Item) -> list[Transmit]:
+        data = Data(self.id, item.to, item.sequence, item.content)
+        return [Transmit(host, data) for host in self._routes.hosts(item.to)]
+
+
+class Sink:
+    """Takes what exit slices send, each notification once and those of one exit slice in order."""
+
+    def __init__(self) -> None:
+        self._inbox: Inbox[bytes] = Inbox()
+
+    def handle(self, stimulus: Received, now_ms: int) -> list[Transmit | Notified]:
+        data = stimulus.message
+        if not isinstance(data, Data):
+            raise InvalidValue(f"a sink takes no {type(data).__name__}")
+        self._inbox.put(data.upstream, data.sequence, data.content)
+        effects: list[Transmit | Notified] = []
+        while (item := self._inbox.take(data.upstream)) is not None:
+            notification = wire.decode(item[1])
+            assert isinstance(notification, Notification), "exit slices send nothing else"
+            effects.append(Notified(notification))
+        sequence = self._inbox.vector.get(data.upstream, 0)
+        return [*effects, Transmit(stimulus.source, Ack(data.upstream, SINK, sequence))]
+
+    def wakeup_ms(self) -> int | None:
+        return None

@@ -1,0 +1,212 @@
+"""`slices`: slices move between hosts that crash, over links that lose; each publication reaches each subscriber once.
+
+Hosts, manager, sources and sink are the machines of `lavant.broker.slices`. Hosts and manager record what they are told
+in the real journal. Crashes strike at any time, and, by preference, at each step of a migration: the slice's old host,
+its new one, or the manager. Sources and the sink stand for the world outside, and do not crash.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from lavant.broker.slices.edges import Offer, Source
+from lavant.broker.slices.host import SliceHost
+from lavant.broker.slices.layout import SINK, Layout
+from lavant.broker.slices.manager import Manager, ManagerConfig, Relocate, Relocated
+from lavant.broker.slices.migration import MigrationConfig
+from lavant.core.errors import InvalidValue
+from lavant.core.ids import HostId, SliceId
+from lavant.simulation.kernel import (
+    MS,
+    Asked,
+    Exponential,
+    FaultOptions,
+    Host,
+    LogUniform,
+    Scenario,
+    World,
+    schedule_faults,
+    swarmed_disk,
+    swarmed_links,
+)
+from lavant.simulation.kernel.distributions import require_probability
+from lavant.simulation.kernel.swarm import swarmed
+from lavant.simulation.slices.machines import HostMachine, ManagerMachine, SinkMachine, SourceMachine
+from lavant.simulation.slices.oracle import Oracle
+from lavant.simulation.slices.workload import Clients, make_key
+
+MANAGER, SINK_HOST = HostId("manager"), HostId("sink")
+HOSTS_MAX = 30
+RESTART_US = LogUniform(10 * MS, 3_000 * MS)
+STRIKE_US = LogUniform(1, 100 * MS)
+"""How long after the beginning of a step somebody is struck."""
+DEADLINES_MS = (300, 2_000, 10_000)
+
+
+class SliceOptions(FaultOptions, frozen=True, kw_only=True):
+    power_losses_per_min: float = 4.0
+    kills_per_min: float = 4.0
+    full_disks_per_min: float = 0.0
+    """Hosts here do not know what to do without room; queues are where that is tried."""
+    hosts: int = 3
+    access: int = 2
+    match: int = 3
+    exit: int = 2
+    gap_ms: float = 120.0
+    """Between two things that the clients of a source do, on average."""
+    moves_per_min: float = 40.0
+    strikes: float = 0.15
+    """The chance that a step of a migration is struck by a crash of somebody who takes part in it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_probability("strikes", self.strikes)
+        if not 1 <= self.hosts <= HOSTS_MAX:
+            raise InvalidValue(f"hosts must lie in 1 to {HOSTS_MAX}, got {self.hosts}")
+        if self.gap_ms <= 0 or self.moves_per_min < 0:
+            raise InvalidValue(
+                f"gap_ms must be above 0 and moves_per_min not below, got {self.gap_ms} and {self.moves_per_min}"
+            )
+
+
+def build(world: World, options: SliceOptions) -> None:
+    """The world of this scenario."""
+    world.links(swarmed_links(options, world.random("links")))
+    layout = Layout(access=options.access, match=options.match, exit=options.exit)
+    names = [HostId(f"host-{number}") for number in range(1, options.hosts + 1)]
+    placement = {slice: names[number % len(names)] for number, slice in enumerate(layout.slices)}
+    placement |= {SINK: SINK_HOST}
+    hosts = [_add_host(world, options, name, layout, placement) for name in names]
+    manager = _add_manager(world, options, layout, placement, hosts)
+    oracle = Oracle(world, options.access)
+    world.host(SINK_HOST, lambda host: SinkMachine(), note=lambda host, value: oracle.notified(value.notification))
+    key = make_key(world.random("key"))
+    for number, access in enumerate(layout.access_slices):
+        clients = Clients(number, options.access, oracle, key)
+        _add_source(world, options, number, access, placement, clients)
+    world.invariant("one instance of a slice runs", lambda: _running_twice(hosts), every_us=50 * MS)
+    world.at_end("every batch is notified in the end", oracle.outstanding)
+    world.at_end("every migration comes to an end", lambda: _unfinished(manager))
+    world.at_end("every slice runs where the manager says", lambda: _misplaced(manager, hosts, layout))
+    schedule_faults(world, options, [*hosts, manager])
+
+
+def _add_host(
+    world: World, options: SliceOptions, name: HostId, layout: Layout, placement: dict[SliceId, HostId]
+) -> Host:
+    def boot(host: Host) -> HostMachine:
+        return HostMachine(SliceHost(name, layout, MANAGER, placement), host.disk)
+
+    def note(host: Host, refused: Any) -> None:
+        world.violated("nothing is refused", f"{host.name} refused {refused}")
+
+    disk = swarmed_disk(options, world.random(f"disk/{name}"))
+    return world.host(name, boot, disk=disk, restart_us=RESTART_US, note=note)
+
+
+def _add_manager(
+    world: World, options: SliceOptions, layout: Layout, placement: dict[SliceId, HostId], hosts: list[Host]
+) -> Host:
+    random = world.random("manager")
+    migration = MigrationConfig(deadline_ms=random.choice(DEADLINES_MS), copy_retry_ms=1_000)
+    config = ManagerConfig(migration=migration, at_once_max=random.choice((1, 3)))
+    edges = [HostId(f"source-{number}") for number in range(options.access)]
+    placed = {slice: placement[slice] for slice in layout.slices}
+
+    def boot(host: Host) -> ManagerMachine:
+        return ManagerMachine(Manager(placed, edges, config), host.disk)
+
+    def move(random: Random) -> None:
+        manager.stimulate(Asked(Relocate(random.choice(layout.slices), HostId(random.choice(hosts).name))))
+
+    strikes = _Strikes(world, options, hosts)
+    manager = world.host(MANAGER, boot, restart_us=RESTART_US, note=strikes.note)
+    if options.moves_per_min:
+        world.arrivals("moves", Exponential(int(60_000 * MS / options.moves_per_min)), move)
+    return manager
+
+
+def _add_source(
+    world: World,
+    options: SliceOptions,
+    number: int,
+    access: SliceId,
+    placement: dict[SliceId, HostId],
+    clients: Clients,
+) -> None:
+    source = Source(SliceId(f"source:{number}"), MANAGER, placement)
+    host = world.host(f"source-{number}", lambda host: SourceMachine(source))
+
+    def act(random: Random) -> None:
+        if source.room:
+            host.stimulate(Asked(Offer(access, clients.act(random))))
+
+    world.arrivals(host.name, Exponential(int(options.gap_ms * MS)), act)
+
+
+class _Strikes:
+    """Crashes those who take part in a migration, at any of its steps."""
+
+    def __init__(self, world: World, options: SliceOptions, hosts: list[Host]) -> None:
+        self._world = world
+        self._hosts = {host.name: host for host in hosts}
+        self._random = world.random("strikes")
+        self._chance = swarmed(options.strikes, self._random) if options.swarm else options.strikes
+
+    def note(self, manager: Host, value: Any) -> None:
+        if isinstance(value, Relocated):
+            self._world.count("slices moved" if value.is_moved else "migrations abandoned")
+        elif isinstance(value, tuple):
+            self._strike(manager, *value)
+
+    def _strike(self, manager: Host, step: str, source: str, destination: str) -> None:
+        random, world = self._random, self._world
+        if random.random() >= self._chance or world.now_us >= world.calm_us:
+            return
+        role = random.choice(("source", "destination", "manager"))
+        host = {"source": self._hosts[source], "destination": self._hosts[destination], "manager": manager}[role]
+        world.count(f"struck {role} while {step}")
+        world.after(STRIKE_US.draw_us(random), self._crash, host, random.random() < 0.5)
+
+    def _crash(self, host: Host, power: bool) -> None:
+        if host.is_up and self._world.now_us < self._world.calm_us:
+            host.crash(power=power)
+
+
+def _running_twice(hosts: list[Host]) -> str | None:
+    running: dict[SliceId, str] = {}
+    for host in hosts:
+        if isinstance(host.machine, HostMachine):
+            for slice, hosted in host.machine.host.slices.items():
+                if hosted.is_running and running.setdefault(slice, host.name) != host.name:
+                    return f"{slice} runs on {running[slice]} and on {host.name}"
+    return None
+
+
+def _unfinished(manager: Host) -> str | None:
+    assert isinstance(manager.machine, ManagerMachine), "it is up when all is over"
+    for slice, migration in manager.machine.manager.migrations.items():
+        return f"{slice} is still {migration.step.value}, long after all faults have ended"
+    return None
+
+
+def _misplaced(manager: Host, hosts: list[Host], layout: Layout) -> str | None:
+    assert isinstance(manager.machine, ManagerMachine), "it is up when all is over"
+    running = {
+        (slice, host.name)
+        for host in hosts
+        if isinstance(host.machine, HostMachine)
+        for slice in host.machine.host.slices
+    }
+    wanted = {(slice, manager.machine.manager.placement[slice]) for slice in layout.slices}
+    return None if running == wanted else f"there are {sorted(running - wanted)} and not {sorted(wanted - running)}"
+
+
+SCENARIO = Scenario(
+    name="slices",
+    summary="slices move between hosts that crash; each publication reaches each matching subscriber exactly once",
+    options=SliceOptions,
+    build=build,
+    minutes=1.0,
+)
