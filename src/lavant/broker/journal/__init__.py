@@ -4,7 +4,7 @@ Pure: what it reads and writes it reads and writes through the `Disk` protocol, 
 simulation's disk fulfil.
 """
 
-from lavant.broker.journal.compaction import Fold, compact
+from lavant.broker.journal.compaction import Fold, compact, write_snapshot
 from lavant.broker.journal.config import JournalConfig
 from lavant.broker.journal.disk import SECTOR_BYTES, Disk
 from lavant.broker.journal.files import carry_out
@@ -22,4 +22,5 @@ __all__ = [
     "Write",
     "carry_out",
     "compact",
+    "write_snapshot",
 ]

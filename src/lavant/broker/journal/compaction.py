@@ -34,15 +34,23 @@ def compact(disk: Disk, upto: int, fold: Fold, config: JournalConfig = DEFAULT) 
         raise InvalidValue(f"the snapshot includes record {manifest.snapshot_position()} already, asked was {upto}")
     chunks = None if manifest.snapshot is None else read_snapshot(disk, manifest, config)
     folded = fold(chunks, _records(disk, manifest, upto, config))
+    return write_snapshot(disk, folded, journal_id=manifest.journal_id, position=upto)
+
+
+def write_snapshot(disk: Disk, chunks: Iterable[bytes], *, journal_id: int, position: int) -> int:
+    """Write a snapshot of these chunks, and return its size in bytes. For those who know the state without reading.
+
+    Raises `StorageFull` if there is no room for it; the journal is as it was then.
+    """
     size = 0
 
     def parts() -> Iterator[bytes]:
         nonlocal size
-        for part in snapshot_parts(folded, journal_id=manifest.journal_id, position=upto):
+        for part in snapshot_parts(chunks, journal_id=journal_id, position=position):
             size += len(part)
             yield part
 
-    disk.replace(snapshot_name(upto), parts())
+    disk.replace(snapshot_name(position), parts())
     return size
 
 

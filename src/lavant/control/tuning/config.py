@@ -70,6 +70,8 @@ class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Publications received that no worker has taken yet; when it is full, the next is dropped."""
     stored_max: int = 100_000
     """Publications stored and not yet published; at so many, what comes waits in the buffer."""
+    held_bytes_max: int = 256 << 20
+    """Of all publications that are not published yet; above it, the next is dropped."""
     writes_max: int = 20
     """Workers that may store at the same time."""
     write_size_max: int = 1
@@ -90,7 +92,15 @@ class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"a publisher needs 0 ≤ workers_reserved < workers, got {self.workers_reserved} and {self.workers}; "
                 "those that are not reserved publish"
             )
-        for name in ("buffer_max", "stored_max", "writes_max", "write_size_max", "transfer_size_max", "wait_ms_max"):
+        for name in (
+            "buffer_max",
+            "stored_max",
+            "held_bytes_max",
+            "writes_max",
+            "write_size_max",
+            "transfer_size_max",
+            "wait_ms_max",
+        ):
             _require_positive(f"publisher {name}", getattr(self, name))
         if not 1 <= self.backoff_ms_min <= self.backoff_ms_max:
             raise InvalidValue(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lavant.control.tuning.config import PublisherConfig
 from lavant.control.tuning.controllers import new_controller
@@ -42,6 +43,14 @@ from lavant.control.tuning.values import (
 from lavant.core.decisions import Decision
 
 DECISIONS_KEPT = 256
+
+
+class Held(NamedTuple):
+    """What is remembered of a publication until it is published."""
+
+    received_ms: int | None
+    """None if it was recovered: nobody knows when it was received."""
+    size_bytes: int
 
 
 class PublisherMachine:
@@ -73,8 +82,9 @@ class PublisherMachine:
         self._transfers = Transfers(config)
         self._latencies = LatestLatencies()
         self._decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
-        self._received_ms: dict[int, int] = {}
-        """Of what is not published yet; that recovered is not in it, since nobody knows when it was received."""
+        self._held: dict[int, Held] = {}
+        """What is not published yet."""
+        self._held_bytes = 0
         self._unfetched = 0
         """Stored, and not fetched yet."""
         self._is_fetching = False
@@ -86,7 +96,7 @@ class PublisherMachine:
     @property
     def has_room(self) -> bool:
         """The next publication would be taken."""
-        return self._receiving.has_room
+        return self._receiving.has_room and self._held_bytes < self.config.held_bytes_max
 
     @property
     def waiting(self) -> int:
@@ -120,6 +130,7 @@ class PublisherMachine:
             failures=self._failures,
             buffered=self._receiving.buffered + self._receiving.writing,
             waiting=self.waiting,
+            held_bytes=self._held_bytes,
             in_flight=self._transfers.publications_under_way,
             transfers=len(self._transfers),
             batch_size=settings.batch_size,
@@ -136,8 +147,8 @@ class PublisherMachine:
         """What is to be done now that this has happened."""
         effects: list[Effect] = []
         match stimulus:
-            case Received(ticket):
-                self._receive(ticket, now_ms, effects)
+            case Received(ticket, size_bytes):
+                self._receive(ticket, size_bytes, now_ms, effects)
             case Stored(tickets):
                 self._receiving.stored(len(tickets))
                 self._stored += len(tickets)
@@ -150,9 +161,10 @@ class PublisherMachine:
                 self._succeed(number, refused, now_ms, effects)
             case Failed(number, retry_after_ms):
                 self._fail(number, retry_after_ms, now_ms, effects)
-            case Recovered(tickets):
-                self._recovered += len(tickets)
-                self._unfetched += len(tickets)
+            case Recovered(ticket, size_bytes):
+                self._hold(ticket, Held(None, size_bytes))
+                self._recovered += 1
+                self._unfetched += 1
             case _:  # woken: all that is due is done below
                 pass
         self._store(effects)
@@ -160,14 +172,18 @@ class PublisherMachine:
         self._gather(now_ms, effects)
         return effects
 
-    def _receive(self, ticket: int, now_ms: int, effects: list[Effect]) -> None:
+    def _hold(self, ticket: int, held: Held) -> None:
+        self._held[ticket] = held
+        self._held_bytes += held.size_bytes
+
+    def _receive(self, ticket: int, size_bytes: int, now_ms: int, effects: list[Effect]) -> None:
         self._load.arrive()
-        if not self._receiving.has_room:
+        if not self.has_room:
             self._dropped += 1
             effects.append(Dropped(ticket))
             return
         self._received += 1
-        self._received_ms[ticket] = now_ms
+        self._hold(ticket, Held(now_ms, size_bytes))
         self._receiving.take(ticket)
 
     def _succeed(self, number: int, refused: int, now_ms: int, effects: list[Effect]) -> None:
@@ -177,9 +193,10 @@ class PublisherMachine:
         self._published += len(transfer.tickets)
         self._refused += refused
         for ticket in transfer.tickets:
-            received_ms = self._received_ms.pop(ticket, None)
-            if received_ms is not None:
-                self._latencies.add(now_ms - received_ms)
+            held = self._held.pop(ticket)
+            self._held_bytes -= held.size_bytes
+            if held.received_ms is not None:
+                self._latencies.add(now_ms - held.received_ms)
         duration_ms = now_ms - transfer.began_ms
         self._capacity.add(in_flight=in_flight, duration_ms=duration_ms)
         ended = Ended(len(transfer.tickets), duration_ms, transfer.rivals, was_held)

@@ -29,6 +29,8 @@ class PublisherStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Received, and not stored yet."""
     waiting: int
     """Stored, and not published yet."""
+    held_bytes: int
+    """Of everything received or recovered, and not published yet."""
     in_flight: int
     """Of these, in transfers that are under way."""
     transfers: int

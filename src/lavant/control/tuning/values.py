@@ -19,12 +19,14 @@ class Received(msgspec.Struct, frozen=True):
     """A source brought a publication."""
 
     ticket: int
+    size_bytes: int = 0
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """These were in the store when the publisher started."""
+    """This one was in the store when the publisher started; to be told oldest first, before anything else."""
 
-    tickets: tuple[int, ...]
+    ticket: int
+    size_bytes: int = 0
 
 
 class Stored(msgspec.Struct, frozen=True):

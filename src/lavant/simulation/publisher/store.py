@@ -1,7 +1,7 @@
 """The data store: does one thing at a time, and writes come before reads.
 
-"Auto-tuned Publisher in a Pub/Sub System", Section III-d: writes have priority, but do not interrupt a read; a read has a
-fixed cost, and one for each publication.
+"Auto-tuned Publisher in a Pub/Sub System", Section III-d: writes have priority, but do not interrupt a read; a read has
+a fixed cost, and one for each publication.
 """
 
 from __future__ import annotations

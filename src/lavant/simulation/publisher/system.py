@@ -1,14 +1,14 @@
 """The publisher's machine with a simulated store, workers and broker around it.
 
-     work 5 ms, write 1 ms                 read 150 ms + 1 ms each              work 5 ms         70 ms          70 ms
-    ─────────────────────────► store ─────────────────────────────► worker ────────────────► … ───────► broker ───────► …
+     work 5 ms, write 1 ms          read 150 ms + 1 ms each            work 5 ms, then 70 ms          70 ms
+    ───────────────────────► store ─────────────────────────► worker ───────────────────────► broker ───────► worker
 
 A publication's latency ends when the broker has it; its worker is free when the acknowledgement is back.
 """
 
 from __future__ import annotations
 
-from random import Random
+from collections.abc import Callable
 
 import msgspec
 
@@ -81,15 +81,10 @@ class PublisherSystem:
         )
         self._received_us: dict[int, int] = {}
         self._wakeup_ms: int | None = None
-        self._arrivals = arrivals_us(steps, self._random(randomness))
+        self._arrivals = arrivals_us(steps, randomness.stream("arrivals"))  # the same for all configurations
         self._tickets = 0
         self._arrive_next()
         self._set_wakeup()
-
-    @staticmethod
-    def _random(randomness: Randomness) -> Random:
-        """The same arrivals whatever the publisher and its surroundings are: comparisons have less noise."""
-        return randomness.stream("arrivals")
 
     def run(self) -> None:
         """Until the load ends; what is under way then stays there."""
@@ -150,6 +145,5 @@ class PublisherSystem:
             self._calendar.enter(time_us, self._wake, wakeup_ms)
         self._wakeup_ms = wakeup_ms
 
-    def _after(self, delay_ms: int, action: object, *arguments: object) -> None:
-        assert callable(action)
+    def _after(self, delay_ms: int, action: Callable[..., None], *arguments: object) -> None:
         self._calendar.enter(self._calendar.now_us + delay_ms * MS, action, *arguments)

@@ -1,0 +1,73 @@
+"""What a publisher writes to its journal: publications, and which of them have been published.
+
+1 | ticket | publication           it was received
+2 | ticket | ticket | …            these need not be published any more
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from lavant.core.errors import CorruptJournal
+from lavant.core.publications import Publication
+
+_RECEIVED = 1
+_SETTLED = 2
+_HEAD = struct.Struct("<BQ")
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Publication)
+HEAD_BYTES = _HEAD.size
+TICKETS_MAX = 8192
+"""In one record of what is settled; more are several records."""
+
+
+def encode_publication(publication: Publication) -> bytes:
+    return _encoder.encode(publication)
+
+
+def encode_received(ticket: int, encoded: bytes) -> bytes:
+    """The record of a publication that was encoded before."""
+    return _HEAD.pack(_RECEIVED, ticket) + encoded
+
+
+def encode_settled(tickets: Sequence[int]) -> list[bytes]:
+    parts = (tickets[first : first + TICKETS_MAX] for first in range(0, len(tickets), TICKETS_MAX))
+    return [struct.pack(f"<B{len(part)}Q", _SETTLED, *part) for part in parts]
+
+
+def replay(records: Iterable[bytes]) -> tuple[dict[int, Publication], int]:
+    """What is still to be published, in order, and the highest ticket ever given.
+
+    >>> one, two = (encode_publication(Publication(attributes={"n": n})) for n in (1, 2))
+    >>> replay([encode_received(1, one), encode_received(2, two), *encode_settled([1])])
+    ({2: Publication(attributes={'n': 2}, id='', time_ms=0, payload=None)}, 2)
+    """
+    unpublished: dict[int, Publication] = {}
+    last = 0
+    for record in records:
+        kind = record[0] if record else 0
+        if kind == _RECEIVED:
+            _, ticket = _HEAD.unpack_from(record)
+            unpublished[ticket] = _decode(record)
+            last = max(last, ticket)
+        elif kind == _SETTLED and len(record) % 8 == 1:
+            tickets = struct.unpack_from(f"<{len(record) // 8}Q", record, 1)
+            for ticket in tickets:
+                unpublished.pop(ticket, None)
+            last = max(last, *tickets)
+        else:
+            raise CorruptJournal(
+                f"a record begins with {kind}, which no publisher writes; "
+                "the directory belongs to something else, or to a later version"
+            )
+    return unpublished, last
+
+
+def _decode(record: bytes) -> Publication:
+    try:
+        return _decoder.decode(memoryview(record)[_HEAD.size :])
+    except (msgspec.DecodeError, ValueError) as error:
+        raise CorruptJournal(f"a record is no publication: {error}; restore the directory from a copy") from None

@@ -1,0 +1,103 @@
+"""The publisher's store: a journal on a disk, with what was received and what of it need not be published any more.
+
+One thread uses it. `stage` and `settle` take records, and `commit` makes them durable: one write and sync for all of
+them. What is settled is written along with the next publications, or when there is leisure: if it gets lost, something
+is published twice, and the broker knows it by its id.
+
+When there is enough that is settled, the journal is folded: a snapshot of what is not published yet takes its place,
+and its segments go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+
+from lavant.broker.journal import Disk, Journal, JournalConfig, carry_out, write_snapshot
+from lavant.client.publisher.records import HEAD_BYTES, encode_publication, encode_received, encode_settled, replay
+from lavant.core.errors import StorageFull
+from lavant.core.publications import Publication
+
+MB = 1 << 20
+DEFAULT = JournalConfig(segment_bytes=8 * MB, compaction_bytes_min=16 * MB)
+
+
+class PublicationStore:
+    """`unpublished` returns, when asked, what was staged or recovered and is not published yet, in order."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: JournalConfig = DEFAULT,
+        *,
+        new_id: int,
+        unpublished: Callable[[], Sequence[tuple[int, Publication]]],
+    ) -> None:
+        self._disk = disk
+        self._config = config
+        self._unpublished = unpublished
+        self._journal, recovered = Journal.open(disk, config, new_id=new_id)
+        chunks: Iterable[bytes] = () if recovered.chunks is None else recovered.chunks
+        self.recovered, self.last_ticket = replay(chain(chunks, recovered.records))
+        """What was not published when the publisher ended, and the highest ticket that was ever given."""
+
+    @property
+    def publication_bytes_max(self) -> int:
+        """Of one that is encoded."""
+        return self._config.record_bytes_max - HEAD_BYTES
+
+    def stage(self, ticket: int, encoded: bytes) -> None:
+        self._journal.stage(encode_received(ticket, encoded))
+        self.last_ticket = ticket
+
+    def settle(self, tickets: Sequence[int]) -> None:
+        for record in encode_settled(tickets):
+            self._journal.stage(record)
+
+    def commit(self) -> bool:
+        """Make durable what is staged. False if the disk is full: then call again, a little later.
+
+        Raises `OSError` if the disk fails.
+        """
+        journal = self._journal
+        journal.retry()
+        while True:
+            while (write := journal.begin()) is not None:
+                self._disk.write(write.name, write.offset, write.data)
+                self._disk.sync(write.name)
+                journal.finish(write)
+            if not self._look_after_files():
+                return journal.durable == journal.position
+
+    def close(self) -> None:
+        """Leave a mark where the journal ends; without it, the end is found as it is after a crash."""
+        with suppress(StorageFull):
+            carry_out(self._disk, self._journal.closing())
+
+    def _look_after_files(self) -> bool:
+        """Fold the journal, or make a spare segment; whether something was done."""
+        if self._journal.wants_compaction:
+            with suppress(StorageFull):  # there may be room the next time
+                self._fold()
+        upkeep = self._journal.upkeep()
+        if upkeep is None:
+            return False
+        try:
+            carry_out(self._disk, upkeep)
+        except StorageFull:
+            self._journal.refuse_upkeep(upkeep)
+            return False
+        self._journal.finish_upkeep(upkeep)
+        return True
+
+    def _fold(self) -> None:
+        upto = self._journal.durable
+        size_bytes = write_snapshot(self._disk, self._chunks(), journal_id=self._journal.identity, position=upto)
+        self._journal.adopt(upto, size_bytes)
+
+    def _chunks(self) -> Iterator[bytes]:
+        """A settled record comes first, so that the highest ticket is known even if nothing is left to publish."""
+        yield from encode_settled([self.last_ticket])
+        for ticket, publication in self._unpublished():
+            yield encode_received(ticket, encode_publication(publication))
