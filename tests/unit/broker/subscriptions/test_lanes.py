@@ -1,0 +1,61 @@
+"""How far logs of publications count, and how far they are delivered: together with what they stand for, and only
+forward."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lavant.broker.queues.commands import Spread
+from lavant.broker.queues.spreading import INTEGERS
+from lavant.broker.serving.broker import Broker
+from lavant.broker.subscriptions.commands import Deliver, Subscribe
+from lavant.broker.subscriptions.lanes import Lane
+from lavant.core.errors import InvalidValue, QueueFull
+
+NOTHING = Spread([], b"", b"", b"")
+
+
+def _integers(*values: int) -> bytes:
+    return np.array(values, INTEGERS).tobytes()
+
+
+def test_offsets_are_part_of_the_state_and_of_its_snapshot() -> None:
+    broker = Broker()
+    broker.handle(Deliver(NOTHING, accepted={"plain": 7, "plain-acme": 2}), 1)
+    assert broker.changed
+    broker.handle(Deliver(NOTHING, delivered={"plain": 5}), 2)
+    assert broker.changed
+    restored = Broker.restore(broker.snapshot()).subscriptions.lanes
+    assert restored.all() == [("plain", Lane(7, 5)), ("plain-acme", Lane(2, 0))]
+    assert restored.owed == 4
+    assert restored["encrypted"] == Lane(0, 0)
+
+
+@pytest.mark.parametrize(
+    "deliver",
+    [
+        Deliver(NOTHING, accepted={"plain": 6}),
+        Deliver(NOTHING, delivered={"plain": 4}),
+        Deliver(NOTHING, delivered={"plain": 8}),
+        Deliver(NOTHING, delivered={"other": 1}),
+    ],
+)
+def test_offsets_never_go_back_and_nothing_is_delivered_that_was_not_accepted(deliver: Deliver) -> None:
+    broker = Broker()
+    broker.handle(Deliver(NOTHING, accepted={"plain": 7}, delivered={"plain": 5}), 1)
+    with pytest.raises(InvalidValue, match="cannot become"):
+        broker.handle(deliver, 2)
+    assert broker.subscriptions.lanes["plain"] == Lane(7, 5)
+
+
+def test_a_delivery_that_fails_moves_no_offset() -> None:
+    broker = Broker()
+    config = Subscribe("a = 1").config
+    broker.handle(Subscribe("a = 1", "s", config=type(config)(depth_max=1)), 1)
+    serial = broker.queues.serial("s")
+    spread = Spread([b"x", b"y"], _integers(serial), _integers(2), _integers(0, 1))
+    broker.handle(Deliver(NOTHING, accepted={"plain": 2}), 2)
+    with pytest.raises(QueueFull):
+        broker.handle(Deliver(spread, delivered={"plain": 2}), 3)
+    assert broker.subscriptions.lanes["plain"].delivered == 0

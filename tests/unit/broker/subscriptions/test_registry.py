@@ -1,0 +1,304 @@
+"""Who wants what, and what becomes of their queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lavant.broker.queues.commands import CreateQueue, DeleteQueue, Done, Entry, Peek, Peeked, Refused, Send, Spread
+from lavant.broker.queues.config import QueueConfig
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.subscriptions.commands import (
+    Advertise,
+    Advertised,
+    AdvertisementsListed,
+    Deliver,
+    DescribeSubscription,
+    EncryptedFilter,
+    ListAdvertisements,
+    ListSubscriptions,
+    Subscribe,
+    Subscribed,
+    SubscriptionsListed,
+    Unadvertise,
+    Unsubscribe,
+    Webhook,
+)
+from lavant.broker.subscriptions.limits import SubscriptionLimits
+from lavant.broker.subscriptions.recent import KEYS_MAX, REMEMBERED_MS, RecentKeys
+from lavant.broker.subscriptions.registry import Added, Removed
+from lavant.core.errors import (
+    CorruptSnapshot,
+    DuplicateSubscription,
+    InvalidValue,
+    LimitExceeded,
+    UnknownAdvertisement,
+    UnknownQueue,
+    UnknownSubscription,
+)
+
+
+class Asked:
+    """A broker, asked at time 7."""
+
+    def __init__(self, broker: Broker | None = None) -> None:
+        self.broker = Broker() if broker is None else broker
+
+    def __call__(self, request: Request) -> Answer:
+        return self.broker.handle(request, 7)
+
+    def subscribe(self, filter: Any = "a > 1", name: str = "", **more: Any) -> Subscribed:
+        answer = self(Subscribe(filter, name, **more))
+        assert isinstance(answer, Subscribed)
+        return answer
+
+    def names(self, **which: Any) -> list[str]:
+        answer = self(ListSubscriptions(**which))
+        assert isinstance(answer, SubscriptionsListed)
+        return [each.name for each in answer.subscriptions]
+
+    def changes(self) -> list[str]:
+        taken = [
+            f"+{each.subscription.name}" if isinstance(each, Added) else f"-{each.subscription.name}"
+            for each in self.broker.subscriptions.changes
+        ]
+        self.broker.subscriptions.changes.clear()
+        return taken
+
+
+def test_a_subscription_has_a_queue_of_its_own_that_goes_with_it() -> None:
+    ask = Asked()
+    made = ask.subscribe("price > 10", "dear", config=QueueConfig(visibility_ms=5))
+    assert made.is_new
+    assert ask.broker.changed
+    assert made.subscription.owns_queue
+    assert (made.subscription.queue, ask.broker.queues.config("dear").visibility_ms) == ("dear", 5)
+    assert ask(Unsubscribe("dear")) == Done()
+    assert not ask.broker.queues.exists("dear")
+    assert ask.changes() == ["+dear", "-dear"]
+
+
+def test_a_subscription_without_a_name_gets_one() -> None:
+    ask = Asked()
+    first, second = ask.subscribe(), ask.subscribe()
+    assert first.subscription.name != second.subscription.name
+    assert ask.names() == sorted([first.subscription.name, second.subscription.name])
+
+
+def test_the_same_again_changes_nothing() -> None:
+    ask = Asked()
+    first = ask.subscribe("a > 1", "s")
+    again = ask.subscribe("a > 1", "s")
+    assert (again.subscription, again.is_new, ask.broker.changed) == (first.subscription, False, False)
+    assert ask.changes() == ["+s"]
+
+
+@pytest.mark.parametrize("other", [{"filter": "a > 2"}, {"queue": "elsewhere"}, {"webhook": Webhook("http://x.org")}])
+def test_another_under_the_same_name_is_refused(other: dict[str, Any]) -> None:
+    ask = Asked()
+    ask.subscribe("a > 1", "s")
+    with pytest.raises(DuplicateSubscription, match="'s' exists already"):
+        ask.subscribe(**{"filter": "a > 1", "name": "s", **other})
+    assert not ask.broker.queues.exists("elsewhere")
+
+
+def test_an_encrypted_filter_differs_each_time_and_is_taken_for_the_same() -> None:
+    ask = Asked()
+    ask.subscribe(EncryptedFilter(2, bytes(16)), "s")
+    assert not ask.subscribe(EncryptedFilter(2, bytes(15) + b"1"), "s").is_new
+    with pytest.raises(DuplicateSubscription):
+        ask.subscribe("a > 1", "s")
+
+
+def test_several_share_a_queue_and_it_stays_until_the_last_is_gone() -> None:
+    ask = Asked()
+    ask.subscribe("a > 1", "first", queue="shared")
+    ask.subscribe("a > 2", "second", queue="shared")
+    ask(Unsubscribe("first"))
+    assert ask.broker.queues.exists("shared")
+    ask(Unsubscribe("second"))
+    assert ask.broker.queues.exists("shared"), "it was there before the second came, so it is not the second's"
+
+
+def test_a_queue_that_was_there_before_is_taken_as_it_is_and_stays() -> None:
+    ask = Asked()
+    ask(CreateQueue("orders", QueueConfig(visibility_ms=9)))
+    assert not ask.subscribe("a > 1", "s", queue="orders").subscription.owns_queue
+    assert ask.broker.queues.config("orders").visibility_ms == 9
+    ask(Unsubscribe("s"))
+    assert ask.broker.queues.exists("orders")
+
+
+def test_no_subscription_takes_somebody_elses_queue_for_its_own() -> None:
+    ask = Asked()
+    ask(CreateQueue("orders", QueueConfig()))
+    with pytest.raises(DuplicateSubscription, match="name it as the subscription's queue"):
+        ask.subscribe("a > 1", "orders")
+
+
+def test_subscriptions_end_with_their_queue() -> None:
+    ask = Asked()
+    ask.subscribe("a > 1", "s", queue="q")
+    ask.subscribe("a > 2", "t", queue="q")
+    ask.subscribe("a > 3", "u")
+    ask(DeleteQueue("q"))
+    assert ask.names() == ["u"]
+    assert ask.changes() == ["+s", "+t", "+u", "-s", "-t"]
+    ask(CreateQueue("q", QueueConfig()))
+    assert ask.names() == ["u"]
+
+
+def test_a_webhook_has_dead_letters_after_its_attempts() -> None:
+    ask = Asked()
+    ask.subscribe("a > 1", "s", webhook=Webhook("https://example.org/in", attempts_max=3))
+    config = ask.broker.queues.config("s")
+    assert (config.dead_letters, config.receives_max) == ("s-dead", 3)
+    ask(Unsubscribe("s"))
+    assert ask.broker.queues.exists("s-dead"), "dead letters are there to be looked at"
+    ask.subscribe("a > 1", "s", webhook=Webhook("https://example.org/in", attempts_max=3))
+
+
+def test_namespaces_do_not_see_each_other() -> None:
+    ask = Asked()
+    ask.subscribe("a > 1", "s", namespace="acme")
+    ask.subscribe("a > 2", "s")
+    assert ask.subscribe("a > 1", "s", namespace="acme").subscription.queue == "acme/s"
+    assert ask.names() == ask.names(namespace="acme") == ["s"]
+    assert ask.names(namespace="other") == []
+    with pytest.raises(UnknownSubscription):
+        ask(DescribeSubscription("s", "other"))
+
+
+def test_listing_goes_page_by_page() -> None:
+    ask = Asked()
+    for name in ("b2", "a", "b1", "b3", "c"):
+        ask.subscribe("a > 1", name)
+    assert ask.names() == ["a", "b1", "b2", "b3", "c"]
+    assert ask.names(prefix="b") == ["b1", "b2", "b3"]
+    assert ask.names(prefix="b", after="b1", count=1) == ["b2"]
+    assert ask.names(prefix="b", after="b3") == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"name": "a b"}, "subscription's name"),
+        ({"name": "x" * 81}, "81 characters"),
+        ({"queue": "other/queue"}, "queue's name"),
+        ({"namespace": "a/b"}, "namespace"),
+        ({"webhook": Webhook("ftp://x.org")}, "http://"),
+        ({"webhook": Webhook("http://")}, "http://"),
+        ({"webhook": Webhook("http://x.org", attempts_max=0)}, "attempts_max"),
+        ({"webhook": Webhook("http://x.org", timeout_ms=1)}, "timeout_ms"),
+    ],
+)
+def test_a_bad_request_changes_nothing(wrong: dict[str, Any], why: str) -> None:
+    ask = Asked()
+    with pytest.raises(InvalidValue, match=why):
+        ask.subscribe("a > 1", **wrong)
+    assert not ask.broker.changed
+    assert ask.names() == []
+    assert not ask.changes()
+
+
+def test_there_is_a_limit() -> None:
+    ask = Asked()
+    ask.broker.subscriptions.limits = SubscriptionLimits(subscriptions_max=1, advertisements_max=1)
+    ask.subscribe("a > 1", "s")
+    with pytest.raises(LimitExceeded):
+        ask.subscribe("a > 1", "t")
+    assert not ask.broker.queues.exists("t")
+    assert not ask.subscribe("a > 1", "s").is_new
+    ask(Advertise("a > 1", "x"))
+    ask(Advertise("a > 2", "x"))
+    with pytest.raises(LimitExceeded):
+        ask(Advertise("a > 1", "y"))
+
+
+def test_what_nobody_has_cannot_be_removed() -> None:
+    ask = Asked()
+    with pytest.raises(UnknownSubscription):
+        ask(Unsubscribe("s"))
+    with pytest.raises(UnknownAdvertisement):
+        ask(Unadvertise("s"))
+
+
+def test_advertisements_come_change_and_go() -> None:
+    ask = Asked()
+    first = ask(Advertise("a > 1", "x"))
+    assert isinstance(first, Advertised)
+    assert first.is_new
+    assert ask(Advertise("a > 1", "x")) == Advertised(first.advertisement, is_new=False)
+    assert not ask.broker.changed
+    ask(Advertise("a > 2", "x"))
+    listed = ask(ListAdvertisements())
+    assert isinstance(listed, AdvertisementsListed)
+    assert [(each.name, each.filter) for each in listed.advertisements] == [("x", "a > 2")]
+    ask(Unadvertise("x"))
+    assert ask(ListAdvertisements()) == AdvertisementsListed([])
+
+
+def test_what_was_delivered_is_in_the_queues_and_its_key_is_known() -> None:
+    ask = Asked()
+    ask.subscribe("a > 1", "s")
+    one = (1).to_bytes(4, "little")
+    ask(Deliver(Spread([b"x"], one, one, bytes(4)), {"k": ["id"]}))
+    assert ask.broker.changed
+    peeked = ask(Peek("s"))
+    assert isinstance(peeked, Peeked)
+    assert [each.body for each in peeked.messages] == [b"x"]
+    assert ask.broker.subscriptions.recent.answer("k", 7) == ["id"]
+    ask(Deliver(Spread([], b"", b"", b"")))
+    assert not ask.broker.changed
+
+
+def test_a_snapshot_has_everything() -> None:
+    ask = Asked()
+    ask.subscribe("a > 1", "s", webhook=Webhook("http://x.org", secret="hidden"))
+    ask.subscribe(EncryptedFilter(2, bytes(16)), "t", namespace="acme")
+    ask.subscribe("a > 2", "gone")
+    ask(Unsubscribe("gone"))
+    ask(Advertise("a > 1", "x"))
+    ask(Send("s", [Entry(b"1")]))
+    ask(Deliver(Spread([], b"", b"", b""), {"k": ["id", Refused("InvalidValue", "why")]}))
+    chunks = list(ask.broker.snapshot())
+    again = Asked(Broker.restore(chunks))
+    assert list(again.broker.snapshot()) == chunks
+    assert again.changes() == ["+s", "+t"]
+    assert again.subscribe("a > 3", "new").subscription.number == ask.subscribe("a > 3", "new").subscription.number
+    assert again.names() == ask.names()
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+def test_half_a_snapshot_is_refused(cut: int) -> None:
+    ask = Asked()
+    ask.subscribe("a > 1", "s")
+    ask(Advertise("a > 1", "x"))
+    chunks = list(ask.broker.snapshot())
+    with pytest.raises(CorruptSnapshot):
+        Broker.restore(chunks[:-cut])
+    with pytest.raises(CorruptSnapshot):
+        Broker.restore([*chunks, chunks[-1]])
+
+
+def test_requests_are_remembered_for_some_minutes_and_not_too_many() -> None:
+    recent = RecentKeys()
+    recent.remember({"old": ["1"]}, 0)
+    assert recent.answer("old", REMEMBERED_MS - 1) == ["1"]
+    assert recent.answer("old", REMEMBERED_MS) is None
+    recent.remember({"new": ["2"]}, REMEMBERED_MS)
+    assert len(recent) == 1
+    recent.remember({str(i): [] for i in range(KEYS_MAX)}, REMEMBERED_MS)
+    assert len(recent) == KEYS_MAX
+    assert recent.answer("new", REMEMBERED_MS) is None
+
+
+def test_removing_tells_which_subscription_it_was() -> None:
+    ask = Asked()
+    state = ask.subscribe("a > 1", "s").subscription
+    ask(Unsubscribe("s"))
+    assert ask.broker.subscriptions.changes == [Added(state, 1), Removed(state)]
+    with pytest.raises(UnknownQueue):
+        ask(Peek("s"))

@@ -1,0 +1,86 @@
+"""From subscriptions to queues, against the obvious way of doing it."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lavant.broker.matching.interface import Matches
+from lavant.broker.queues.spreading import INTEGERS
+from lavant.broker.subscriptions.routing import Piece, Routes
+
+LISTS = st.lists(st.lists(st.integers(0, 40), unique=True, max_size=12), max_size=12)
+
+
+def matches_of(lists: list[list[int]]) -> Matches:
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.int64)
+    return Matches(offsets, np.array([id for each in lists for id in each], np.uint32))
+
+
+def shares_of(piece: Piece) -> dict[int, list[int]]:
+    """Which publications of the whole batch each queue gets."""
+    queues, ends, places = (np.frombuffer(data, INTEGERS) for data in (piece.queues, piece.ends, piece.places))
+    starts = [0, *ends.tolist()][: len(queues)]
+    return {
+        int(queue): [piece.start + int(place) for place in places[start:end]]
+        for queue, start, end in zip(queues, starts, ends.tolist(), strict=True)
+    }
+
+
+def joined(pieces: list[Piece]) -> dict[int, list[int]]:
+    whole: dict[int, list[int]] = {}
+    for piece in pieces:
+        for queue, own in shares_of(piece).items():
+            whole.setdefault(queue, []).extend(own)
+    return whole
+
+
+@given(lists=LISTS, queues=st.dictionaries(st.integers(0, 40), st.integers(100, 110)), pairs_max=st.integers(1, 30))
+def test_every_queue_gets_what_one_of_its_subscriptions_matches_once_and_in_order(
+    lists: list[list[int]], queues: dict[int, int], pairs_max: int
+) -> None:
+    routes = Routes()
+    for subscription, queue in queues.items():
+        routes.add(subscription, queue)
+    pieces = list(routes.spread(matches_of(lists), pairs_max))
+    expected: dict[int, list[int]] = {}
+    for place, ids in enumerate(lists):
+        for queue in {queues[id] for id in ids if id in queues}:
+            expected.setdefault(queue, []).append(place)
+    assert joined(pieces) == expected
+    assert [piece.start for piece in pieces] == [0, *(piece.stop for piece in pieces)][: len(pieces)]
+    assert sum(piece.stop - piece.start for piece in pieces) == len(lists)
+    wanted = [bool(each) for piece in pieces for each in piece.wanted]
+    assert wanted == [any(id in queues for id in ids) for ids in lists]
+    for piece in pieces:
+        assert len(piece.places) // 4 <= pairs_max + len(queues)
+        for number in range(piece.stop - piece.start):
+            alone = shares_of(piece.only(number))
+            place = piece.start + number
+            assert alone == {queue: [number] for queue, own in shares_of(piece).items() if place in own}
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 200)), max_size=60),
+    leaving=st.sets(st.integers(0, 59)),
+)
+def test_who_comes_and_goes_is_forgotten(steps: list[tuple[int, int]], leaving: set[int]) -> None:
+    routes, there = Routes(), dict[int, int]()
+    for number, (subscription, queue) in enumerate(steps):
+        if subscription in there:
+            routes.remove(subscription)
+            del there[subscription]
+        routes.add(subscription, queue)
+        there[subscription] = queue
+        if number in leaving:
+            routes.remove(subscription)
+            del there[subscription]
+    assert len(routes) == len(set(there.values()))
+    matches = matches_of([sorted({subscription for subscription, _ in steps})])
+    assert joined(list(routes.spread(matches))) == {queue: [0] for queue in there.values()}
+
+
+def test_nothing_is_for_nobody() -> None:
+    nothing = Piece.nothing(3)
+    assert (nothing.stop, shares_of(nothing), nothing.wanted.tolist()) == (3, {}, [False] * 3)
