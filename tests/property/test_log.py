@@ -80,3 +80,43 @@ def test_a_log_is_a_list_that_only_grows(steps: list[int | str], file_bytes_max:
                     file.seek(0, 2)
                     file.write(torn)
         assert numbers(reader, 0, reader.end()) == everything(directory) == list(range(expected))
+
+
+@given(counts=COUNTS, file_bytes_max=FILE_BYTES, data=st.data())
+def test_trimming_frees_only_what_lies_before_the_offset_and_readers_go_on(
+    counts: list[int], file_bytes_max: int, data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        end = append(directory, *counts, file_bytes_max=file_bytes_max)
+        known, again = LogReader(directory), data.draw(st.integers(1, 3), "again")
+        known.end()
+        offset = data.draw(st.integers(0, end), "offset")
+        with LogWriter(directory, durable=False, file_bytes_max=file_bytes_max) as log:
+            log.trim(offset)
+            assert log.append(records(end, again)) == end
+        for reader in (known, LogReader(directory)):
+            assert reader.end() == end + again
+            assert numbers(reader, offset, end + again) == list(range(offset, end + again))
+        files = blocks.files_of(directory)
+        assert all(int(path.stem) > offset for path in files[1:])  # none but the first is wholly behind the offset
+
+
+@given(counts=COUNTS, file_bytes_max=FILE_BYTES, data=st.data())
+def test_what_was_not_confirmed_can_be_taken_back(counts: list[int], file_bytes_max: int, data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        append(directory, *counts, file_bytes_max=file_bytes_max)
+        kept = data.draw(st.integers(0, len(counts)), "kept")
+        offset = sum(counts[:kept])
+        with LogWriter(directory, durable=False, file_bytes_max=file_bytes_max) as log:
+            log.cut(offset)
+            assert log.end == offset
+            log.append(records(offset, 2))
+        assert everything(directory) == list(range(offset + 2))
+
+
+def test_a_log_that_ends_too_early_is_damaged(tmp_path: Path) -> None:
+    append(tmp_path, 2)
+    with LogWriter(tmp_path) as log, pytest.raises(CorruptSnapshot, match="should go on at publication 3"):
+        log.cut(3)

@@ -54,12 +54,14 @@ class LogReader:
 
     def _refresh(self) -> None:
         """Look at what has come since: new blocks of the last file, and new files."""
+        files = files_of(self._directory)
+        self._forget_trimmed(files)
         last = self._blocks[-1] if self._blocks else None
-        for path in files_of(self._directory):
+        for path in files:
             if last is not None and path < last.path:
                 continue
             position = last.position + last.length if last is not None and path == last.path else 0
-            for block in scan_blocks(path, position):
+            for block in _blocks_of(path, position):
                 if self._blocks and block.first_offset != self._known_end():
                     raise CorruptSnapshot(
                         f"the log {self._directory} goes from publication {self._known_end()} to {block.first_offset} "
@@ -67,3 +69,18 @@ class LogReader:
                     )
                 self._blocks.append(block)
                 self._starts.append(block.first_offset)
+
+    def _forget_trimmed(self, files: list[Path]) -> None:
+        """Of a file that is gone, everything; of a last one that is gone, it is not even known where it ended."""
+        if self._blocks and self._blocks[-1].path not in files:
+            self._blocks, self._starts = [], []
+        elif self._blocks and self._blocks[0].path < files[0]:
+            self._blocks = [block for block in self._blocks if block.path >= files[0]]
+            self._starts = [block.first_offset for block in self._blocks]
+
+
+def _blocks_of(path: Path, position: int) -> list[Block]:
+    try:
+        return list(scan_blocks(path, position))
+    except FileNotFoundError:  # trimmed since it was listed
+        return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -51,6 +52,37 @@ class LogWriter:
         self._write(block)
         self.end = first + records.num_rows
         return first
+
+    def trim(self, offset: int) -> None:
+        """Delete the files that hold only publications before an offset: nobody needs those any more."""
+        if offset == self.end and self._file.tell() > self._file_bytes_max // 16:  # all of it, and worth a new file
+            self.close()
+            self._file = self._new_file()
+        files = files_of(self._directory)
+        for path, following in pairwise(files):
+            if int(following.stem) > offset:
+                break
+            path.unlink()
+
+    def cut(self, offset: int) -> None:
+        """Take back all from an offset on, which is where an `append` began. It was confirmed to nobody."""
+        while self.end > offset:
+            path = files_of(self._directory)[-1]
+            kept = [block for block in scan_blocks(path) if block.first_offset < offset]
+            self.close()
+            if not kept and int(path.stem) > offset:
+                path.unlink()
+                self._file = self._recover(files_of(self._directory)[-1])
+                continue
+            os.truncate(path, kept[-1].position + kept[-1].length if kept else 0)
+            self._file = self._recover(path)
+            os.fsync(self._file.fileno())
+            break
+        if self.end != offset:
+            raise CorruptSnapshot(
+                f"the log {self._directory} should go on at publication {offset}, but what can be kept of it ends at "
+                f"{self.end}; restore its files from a copy"
+            )
 
     def close(self) -> None:
         self._file.close()

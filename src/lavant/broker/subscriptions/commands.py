@@ -38,14 +38,14 @@ class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Webhook(_Value, frozen=True):
-    """Notifications are posted to an address, one after the other as they come."""
+    """Notifications are posted to an address, each in a request of its own."""
 
     url: str
     attempts_max: int = 10
     """Then a notification goes to the dead-letter queue."""
     timeout_ms: int = 10_000
     secret: str = ""
-    """If given, each request carries an HMAC-SHA256 of its body under this secret."""
+    """If given, each request carries an HMAC-SHA256 of its id, time and body under this secret."""
 
 
 class EncryptedFilter(_Value, frozen=True):
@@ -103,6 +103,10 @@ class Deliver(_Value, tag="deliver", frozen=True):
     spread: Spread
     keys: dict[str, list[str | Refused]] = {}
     """Of the requests that had one: what they were answered."""
+    accepted: dict[str, int] = {}
+    """By lane: up to which offset the publications of its log count. What lies behind was never answered."""
+    delivered: dict[str, int] = {}
+    """By lane: up to which offset publications are in queues with this. Said together, it happens once."""
 
 
 class DescribeSubscription(_Value, tag="describe-subscription", frozen=True):

@@ -9,14 +9,14 @@ matching: whoever matches takes the `changes`, and gives back what was found as 
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
 from lavant.broker.queues.commands import CreateQueue, DeleteQueue, Done
-from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.config import NAMESPACE_END, QueueConfig
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.validation import check_range
 from lavant.broker.subscriptions import validation
@@ -40,12 +40,13 @@ from lavant.broker.subscriptions.commands import (
     Unsubscribe,
     Webhook,
 )
+from lavant.broker.subscriptions.lanes import Lanes
 from lavant.broker.subscriptions.limits import DEFAULT_LIMITS, SubscriptionLimits
 from lavant.broker.subscriptions.recent import RecentKeys
 from lavant.core.errors import (
     DuplicateSubscription,
     InvalidValue,
-    LimitExceeded,
+    QuotaExceeded,
     UnknownAdvertisement,
     UnknownSubscription,
 )
@@ -89,6 +90,7 @@ class Subscriptions:
         self._sorted: list[Key] = []
         self._by_queue: dict[str, dict[Key, None]] = {}
         self.recent = RecentKeys()
+        self.lanes = Lanes()
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -119,8 +121,7 @@ class Subscriptions:
         existing = self._subscriptions.get(key)
         if existing is not None:
             return Subscribed(_same(existing, request), is_new=False)
-        if len(self._subscriptions) >= self.limits.subscriptions_max or number > SUBSCRIPTION_ID_MAX:
-            raise LimitExceeded(f"there are {len(self._subscriptions)} subscriptions, which is the limit; remove some")
+        self._check_room(request.namespace, number)
         queue = in_namespace(request.namespace, request.queue if request.queue else name)
         owns_queue = self._provide_queue(queue, request, now_ms)
         state = SubscriptionState(
@@ -130,6 +131,17 @@ class Subscriptions:
         self._remember(state)
         self.changed = True
         return Subscribed(state, is_new=True)
+
+    def _check_room(self, namespace: str, number: int) -> None:
+        if len(self._subscriptions) >= self.limits.subscriptions_max or number > SUBSCRIPTION_ID_MAX:
+            raise QuotaExceeded(f"there are {len(self._subscriptions)} subscriptions, which is the limit; remove some")
+        if not namespace:
+            return
+        start, stop = bisect_left(self._sorted, (namespace, "")), bisect_left(self._sorted, (namespace + "\0", ""))
+        if stop - start >= self.limits.namespace_subscriptions_max:
+            raise QuotaExceeded(
+                f"there are {stop - start} subscriptions in the namespace {namespace!r}, which is the limit; remove some"
+            )
 
     def _provide_queue(self, queue: str, request: Subscribe, now_ms: int) -> bool:
         """Whether it had to be created. One that is there is taken as it is."""
@@ -206,7 +218,7 @@ class Subscriptions:
         if existing is not None and existing.filter == request.filter:
             return Advertised(existing, is_new=False)
         if existing is None and len(self._advertisements) >= self.limits.advertisements_max:
-            raise LimitExceeded(
+            raise QuotaExceeded(
                 f"there are {len(self._advertisements)} advertisements, which is the limit; remove some"
             )
         state = AdvertisementState(name, request.namespace, request.filter, now_ms)
@@ -232,10 +244,12 @@ class Subscriptions:
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _deliver(self, request: Deliver, now_ms: int) -> Answer:
+        self.lanes.check(request.accepted, request.delivered)
         answer = self._queues.handle(request.spread, now_ms)
         assert isinstance(answer, Done)
         self.recent.remember(request.keys, now_ms)
-        self.changed = self._queues.changed or bool(request.keys)
+        self.lanes.advance(request.accepted, request.delivered)
+        self.changed = self._queues.changed or bool(request.keys or request.accepted or request.delivered)
         return answer
 
     _HANDLERS: ClassVar[dict[type, Callable[[Subscriptions, Any, int], Answer]]] = {
@@ -274,7 +288,7 @@ def in_namespace(namespace: str, queue: str) -> str:
     >>> in_namespace("acme", "orders"), in_namespace("", "orders")
     ('acme/orders', 'orders')
     """
-    return f"{namespace}/{queue}" if namespace else queue
+    return f"{namespace}{NAMESPACE_END}{queue}" if namespace else queue
 
 
 def _before(prefix: str) -> str:

@@ -1,6 +1,6 @@
 """A registry of subscriptions as bytes, and back.
 
-Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | End
+Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | LanesPart … | End
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import msgspec
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.subscriptions.commands import AdvertisementState, SubscriptionState
+from lavant.broker.subscriptions.lanes import Lane
 from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.core.errors import CorruptSnapshot
 
-FORMAT = 1
+FORMAT = 2
 CHUNK_ENTRIES = 1000
 
 _T = TypeVar("_T")
@@ -43,11 +44,15 @@ class KeysPart(_Part, tag="keys", frozen=True):
     keys: list[tuple[str, int, list[str | Refused]]]
 
 
+class LanesPart(_Part, tag="lanes", frozen=True):
+    lanes: list[tuple[str, Lane]]
+
+
 class End(_Part, tag="end", frozen=True):
     subscriptions: int
 
 
-Part: TypeAlias = Head | SubscriptionsPart | AdvertisementsPart | KeysPart | End
+Part: TypeAlias = Head | SubscriptionsPart | AdvertisementsPart | KeysPart | LanesPart | End
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Part).decode
@@ -62,6 +67,8 @@ def encode(registry: Subscriptions) -> Iterator[bytes]:
         yield _encode(AdvertisementsPart(announced))
     for keys in _by_count(registry.recent.all()):
         yield _encode(KeysPart(keys))
+    for lanes in _by_count(registry.lanes.all()):
+        yield _encode(LanesPart(lanes))
     yield _encode(End(len(registry)))
 
 
@@ -79,6 +86,7 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
     subscriptions: list[SubscriptionState] = []
     advertisements: list[AdvertisementState] = []
     keys: list[tuple[str, int, list[str | Refused]]] = []
+    lanes: list[tuple[str, Lane]] = []
     for part in parts:
         if isinstance(part, SubscriptionsPart):
             subscriptions += part.subscriptions
@@ -86,9 +94,12 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
             advertisements += part.advertisements
         elif isinstance(part, KeysPart):
             keys += part.keys
+        elif isinstance(part, LanesPart):
+            lanes += part.lanes
         elif isinstance(part, End) and part.subscriptions == len(subscriptions):
             registry.restore(head.number, subscriptions, advertisements)
             registry.recent.restore(keys)
+            registry.lanes.restore(lanes)
             return
         else:
             raise _corrupt(f"a part of kind {type(part).__name__} comes after {len(subscriptions)} subscriptions")

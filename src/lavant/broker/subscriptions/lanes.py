@@ -1,0 +1,75 @@
+"""Lanes: how far the logs of publications count that are matched later, and how far they are delivered.
+
+    log of a lane    0 ────────── delivered ────────── accepted ─ ─ ─ end
+                        in queues       owed to subscribers    not answered: cut off at the next start
+
+A lane is what one namespace publishes under one scheme. Both offsets are part of the broker's state: the record that
+puts publications into queues says how far it goes, so a batch that comes twice, before or after a crash, is delivered
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from lavant.core.errors import InvalidValue
+
+
+class Lane(NamedTuple):
+    """Offsets of a lane's log."""
+
+    accepted: int = 0
+    delivered: int = 0
+
+    @property
+    def owed(self) -> int:
+        """Publications that were accepted and are in no queue yet."""
+        return self.accepted - self.delivered
+
+
+class Lanes:
+    """All lanes of a broker, by name."""
+
+    __slots__ = ("_lanes",)
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, Lane] = {}
+
+    def __getitem__(self, name: str) -> Lane:
+        """One of which nothing was heard yet is at its beginning."""
+        return self._lanes.get(name, _NEW)
+
+    def all(self) -> list[tuple[str, Lane]]:
+        return list(self._lanes.items())
+
+    @property
+    def owed(self) -> int:
+        return sum(lane.owed for lane in self._lanes.values())
+
+    def check(self, accepted: Mapping[str, int], delivered: Mapping[str, int]) -> None:
+        """Raise unless both only go forward, and nothing is delivered that was not accepted."""
+        for name, offset in accepted.items():
+            if offset < self[name].accepted:
+                raise InvalidValue(
+                    f"lane {name!r} is accepted up to {self[name].accepted}, which cannot become {offset}"
+                )
+        for name, offset in delivered.items():
+            lane = self[name]
+            if not lane.delivered <= offset <= max(lane.accepted, accepted.get(name, 0)):
+                raise InvalidValue(
+                    f"lane {name!r} is delivered up to {lane.delivered} of {lane.accepted}: that cannot become {offset}"
+                )
+
+    def advance(self, accepted: Mapping[str, int], delivered: Mapping[str, int]) -> None:
+        """As far as a record says, after a check."""
+        for name, offset in accepted.items():
+            self._lanes[name] = self[name]._replace(accepted=offset)
+        for name, offset in delivered.items():
+            self._lanes[name] = self[name]._replace(delivered=offset)
+
+    def restore(self, lanes: Iterable[tuple[str, Lane]]) -> None:
+        self._lanes = dict(lanes)
+
+
+_NEW = Lane()
