@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.broker.workflows.hubs import CHAIN, Hub, hub_with, saved
 
-from lavant.broker.workflows.commands import Assignment, CompleteTask, FailTask, LeaseTasks, Result, SubmitJob
+from lavant.broker.workflows.commands import Assignment, CompleteTask, FailTask, LeaseTasks, Request, Result, SubmitJob
 from lavant.core.errors import AttemptOver, InvalidValue, LimitExceeded, UnknownJob, UnknownJobType, UnknownTopic
 
 
@@ -121,7 +121,7 @@ def test_a_submission_that_is_repeated_under_its_name_is_the_same_job(hub: Hub) 
 def test_sizes_of_requests_are_bounded(hub: Hub) -> None:
     job = hub.submit("chain", b"x" * (1 << 20))
     task = leased(hub)
-    too_large = [
+    too_large: list[Request] = [
         SubmitJob("chain", b"x" * ((1 << 20) + 1)),
         SubmitJob("chain", name="n" * 129),
         LeaseTasks("A", "ann", 101),
