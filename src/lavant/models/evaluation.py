@@ -124,4 +124,4 @@ class Model:
 def _spread(values: NDArray[Any], rows: int, columns: int, name: str) -> NDArray[Any]:
     if values.shape not in ((1, columns), (rows, columns)):
         raise InvalidValue(f"{name} has the shape {values.shape}, expected {rows} or 1 rows of {columns}")
-    return np.ascontiguousarray(np.broadcast_to(values, (rows, columns)))
+    return np.ascontiguousarray(values if len(values) == rows else np.broadcast_to(values, (rows, columns)))

@@ -1,0 +1,98 @@
+"""MinCost: the least cost that holds a response time (allocation paper, Algorithm 2).
+
+Its loop runs while the target is *not* met, unlike as printed. The target may also be a percentile, or that of one job
+type: then a consumer goes where it lowers that very figure most for its price, as `lavant.models.response_times`
+predicts it. At the end, consumers that turn out not to be needed go again: with prices that differ, the last step may
+have bought more than was missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lavant.control.allocation.greedy import Greedy, changed
+from lavant.control.allocation.plans import LOOP, Plan
+from lavant.control.allocation.system import Consumers, System, Target
+from lavant.core.decisions import Decision
+from lavant.core.errors import Infeasible, InvalidValue
+from lavant.models.evaluation import Model
+from lavant.models.prediction import predict
+from lavant.models.response_times import ResponseTimes
+
+WORTHWHILE = 0.01
+"""Where a target is out of reach, consumers come as long as one saves this share of what is left."""
+
+
+def min_cost(system: System, target: Target, *, start: Sequence[int] | None = None) -> Plan:
+    """Consumers until the target is met; an error if no allocation within the limits meets it."""
+    plan = reach(system, target, start=start)
+    if not plan.reached:
+        system.require_stable()
+        model = Model(system.network, refined=system.refined)
+        raise Infeasible(
+            f"the {target} cannot be {target.response_s:g} s: with the most consumers that the limits allow "
+            f"({system.named(system.most)}) it is {measured_s(model, system.most, target):.2f} s"
+        )
+    return plan
+
+
+def reach(system: System, target: Target, *, start: Sequence[int] | None = None) -> Plan:
+    """As `min_cost`, but where the target cannot be met, as far as consumers help."""
+    if target.job is not None and target.job not in system.network.job_names:
+        raise InvalidValue(f"there is no job type {target.job!r}; there are {', '.join(system.network.job_names)}")
+    walk = Greedy(system, system.least if start is None else tuple(start))
+    plain = target.percentile is None and target.job is None
+
+    def value(consumers: Consumers) -> float:
+        if plain and consumers == walk.consumers:
+            return walk.steps[-1].response_s
+        return measured_s(walk.model, consumers, target)
+
+    def gain(consumers: Consumers, candidates: list[int]) -> list[float]:
+        now = value(consumers)
+        return [now - value(changed(consumers, j, 1)) for j in candidates]
+
+    walk.stabilise(_always)
+    share = 0.0 if value(system.most) <= target.response_s else WORTHWHILE
+    while walk.stable and (now := value(walk.consumers)) > target.response_s:
+        least = share * (walk.steps[-1].wip if plain else now)
+        if not walk.improve(_always, walk.wip_gain if plain else gain, least=least):
+            break
+    reached = value(walk.consumers) <= target.response_s
+    if reached:
+        _trim(walk, target)
+    last, found = walk.steps[-1], value(walk.consumers)
+    figures = {"target_s": target.response_s, "predicted_s": found, "cost": last.cost, "wip": last.wip}
+    said = "meets" if reached else "cannot be brought to"
+    reason = f"the {target} is predicted to be {found:.2f} s, which {said} {target.response_s:g} s"
+    decision = Decision(loop=LOOP, action=f"allocate {system.named(last.consumers)}", reason=reason, figures=figures)
+    return Plan(consumers=last.consumers, decision=decision, steps=tuple(walk.steps), reached=reached)
+
+
+def measured_s(model: Model, consumers: Consumers, target: Target) -> float:
+    """The figure that the target is about, as predicted."""
+    if target.percentile is not None:
+        return ResponseTimes(model, consumers).percentile_s(target.percentile, target.job)
+    found = predict(model, consumers)
+    if target.job is None:
+        return found.response_s
+    return next(job.response_s for job in found.jobs if job.job == target.job)
+
+
+def _trim(walk: Greedy, target: Target) -> None:
+    """Take consumers away as long as the target holds; what is least missed for what it costs goes first."""
+    system = walk.system
+    while True:
+        over = [j for j, m in enumerate(walk.consumers) if m > system.least[j]]
+        spare = [j for j in over if measured_s(walk.model, changed(walk.consumers, j, -1), target) <= target.response_s]
+        if not spare:
+            return
+        losses = dict(zip(spare, walk.wip_loss(walk.consumers, spare), strict=True))
+        saved = {j: system.price_of_next(j, walk.consumers[j] - 1) for j in spare}
+        gone = min(spare, key=lambda j: (losses[j] / saved[j], j))
+        name = system.network.topic_names[gone]
+        walk.remove(gone, f"the target holds without it; topic {name} is where it is least missed for its price")
+
+
+def _always(topic: int, consumers: Consumers) -> bool:
+    return True

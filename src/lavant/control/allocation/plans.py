@@ -1,0 +1,35 @@
+"""What an allocator decides: an allocation, and the steps that led to it, each with its reason and its figures."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lavant.control.allocation.system import Consumers
+from lavant.core.decisions import Decision
+
+LOOP = "allocation"
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One consumer more or less, and what the model says of the allocation after it."""
+
+    consumers: Consumers
+    wip: float
+    response_s: float
+    response_of_job_s: tuple[float, ...]
+    cost: float
+    decision: Decision
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Consumers for each topic. `reached` says whether the goal is met, as far as the allocator can tell."""
+
+    consumers: Consumers
+    decision: Decision
+    steps: tuple[Step, ...] = ()
+    reached: bool = True
+
+    @property
+    def added(self) -> int:
+        """Steps that added a consumer, less those that took one away."""
+        return sum(self.consumers) - sum(self.steps[0].consumers) if self.steps else 0

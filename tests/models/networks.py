@@ -1,0 +1,67 @@
+"""Networks to check models on: the paper's case study, and random ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lavant.models.network import JobType, Network, Task, Topic
+
+PER_MINUTE = 1 / 60
+
+
+def case_study(rates_per_minute: tuple[float, float, float] = (3.0, 3.5, 3.0)) -> Network:
+    """Figure 3 of the allocation paper."""
+    services = zip("ABCD", (4.2, 3.7, 6.7, 5.1), (0.33, 0.5, 0.4, 0.5), strict=True)
+    arrivals = zip("123", ("ABD", "ADD", "CD"), rates_per_minute, (0.33, 0.5, 0.25), strict=True)
+    return Network(
+        topics=tuple(Topic(name=n, service_rate_per_s=mu * PER_MINUTE, service_scv=cs) for n, mu, cs in services),
+        jobs=tuple(
+            JobType.along(list(route), name=n, arrival_rate_per_s=rate * PER_MINUTE, arrival_scv=ca)
+            for n, route, rate, ca in arrivals
+        ),
+    )
+
+
+def random_network(
+    seed: int,
+    *,
+    topics: tuple[int, int] = (2, 5),
+    jobs: tuple[int, int] = (1, 4),
+    scv: tuple[float, float] = (0.2, 1.5),
+) -> Network:
+    """Routes of up to four visits, some of them repeated, over topics that all have visitors."""
+    random = np.random.default_rng([seed, 77])
+    names = [chr(ord("A") + n) for n in range(random.integers(topics[0], topics[1] + 1))]
+    routes = [list(random.choice(names, random.integers(1, 5))) for _ in range(random.integers(jobs[0], jobs[1] + 1))]
+    visited = sorted({topic for route in routes for topic in route})
+    return Network(
+        topics=tuple(
+            Topic(name=n, service_rate_per_s=random.uniform(0.5, 2.0), service_scv=random.uniform(*scv))
+            for n in visited
+        ),
+        jobs=tuple(
+            JobType.along(
+                [str(topic) for topic in route],
+                name=str(number),
+                arrival_rate_per_s=random.uniform(0.3, 1.5),
+                arrival_scv=random.uniform(*scv),
+            )
+            for number, route in enumerate(routes)
+        ),
+    )
+
+
+def random_allocation(network: Network, seed: int, *, utilisation: tuple[float, float] = (0.4, 0.9)) -> list[int]:
+    """Consumers that are busy for a share between these bounds; never less than needed."""
+    random = np.random.default_rng([seed, 78])
+    return [max(int(np.ceil(load / random.uniform(*utilisation))), int(load) + 1, 1) for load in network.offered_load]
+
+
+def fork_and_join(rate_per_s: float = 1.0) -> Network:
+    """One job type: A, then B and C side by side, then D."""
+    topics = [("A", 1.4, 0.5), ("B", 0.8, 0.7), ("C", 0.7, 1.0), ("D", 1.5, 0.5)]
+    tasks = (Task("a", "A"), Task("b", "B", ("a",)), Task("c", "C", ("a",)), Task("d", "D", ("b", "c")))
+    return Network(
+        topics=tuple(Topic(name=n, service_rate_per_s=mu, service_scv=cs) for n, mu, cs in topics),
+        jobs=(JobType(name="fork", arrival_rate_per_s=rate_per_s, arrival_scv=1.0, tasks=tasks),),
+    )
