@@ -1,14 +1,17 @@
 """The way in: publications and changes of subscriptions, one after the other.
 
     Publish ────────┐                 ┌──► engine.publish ──► Deliver ──┐
-                    ├──► the line ────┤                                 ├──► journal ──► answers
-    Subscribe, … ───┘                 └──► Subscribe, … ──► engine.change
+    Subscribe, … ───┼──► the line ────┼──► Subscribe, … ──► engine.change  ──► journal ──► answers
+    Found ──────────┘                 └──► Deliver ─────────────────────┘
 
 What stands in the line is done in order, so a change of subscriptions holds for every publication that comes behind it.
 While the engine is busy, publications gather, and are matched together when it is free. So the line needs no timer,
 and the more comes, the larger the batches.
 
 The engine works in a thread of its own. An answer leaves when the disk has what it rests on, as everywhere.
+
+An engine that matches later keeps publications in logs meanwhile. They count when the journal says so, and what it
+finds comes back through the same line.
 """
 
 from __future__ import annotations
@@ -25,20 +28,24 @@ import msgspec
 
 from lavant.broker.queues.commands import Refused, Spread
 from lavant.broker.queues.refusals import refusal
+from lavant.broker.serving.commands import Answer
 from lavant.broker.serving.server import BrokerServer, Effect, Reply
 from lavant.broker.serving.waiting import Asked
 from lavant.broker.subscriptions.accepting import Accepted, accept
 from lavant.broker.subscriptions.commands import Deliver, Publish, Published, Subscribe, Unsubscribe
+from lavant.broker.subscriptions.handover import Found
 from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.routing import Piece
 from lavant.broker.subscriptions.validation import check_namespace, check_publish
-from lavant.core.errors import LavantError, Overloaded
+from lavant.core.errors import InvalidValue, LavantError, Overloaded
 from lavant.service.clock import Clock
-from lavant.service.engines.interface import Batch, Engine
+from lavant.service.engines.interface import Batch, Engine, Logged
+from lavant.service.found import FoundDeliveries
 from lavant.service.limits import ServiceLimits
 
 PUBLICATIONS_AT_ONCE = 2000
 CHANGES_AT_ONCE = 1000
+NOTHING = Spread([], b"", b"", b"")
 REQUESTS = (Publish, Subscribe, Unsubscribe)
 """What goes through here; everything else goes to the server at once."""
 
@@ -66,6 +73,14 @@ class _Changing(msgspec.Struct):
     request: Subscribe | Unsubscribe
 
 
+class _Finding(msgspec.Struct):
+    """What a process that matches has found, in the line."""
+
+    asked: Asked
+    found: Found
+    deliveries: FoundDeliveries
+
+
 class _Place(msgspec.Struct):
     """A publication of a batch, and whose it is."""
 
@@ -74,7 +89,8 @@ class _Place(msgspec.Struct):
     accepted: Accepted
 
 
-_Step: TypeAlias = _Publishing | _Changing
+_Step: TypeAlias = _Publishing | _Changing | _Finding
+_Matched: TypeAlias = list[tuple[list[_Place], list[Piece] | Logged]]
 Perform: TypeAlias = Callable[[list[Effect]], None]
 
 
@@ -128,6 +144,11 @@ class Access:
             self._line.append(step)
             self.go_on()
 
+    def found(self, client: Hashable, number: int, found: Found, deliveries: FoundDeliveries) -> None:
+        """A process that matches has found something. It is answered when that is in queues, and durable."""
+        self._line.append(_Finding(Asked(client, number, None), found, deliveries))
+        self.go_on()
+
     def go_on(self) -> None:
         """Do what stands in the line, and what queues that were deleted mean for the engine."""
         if self._task is None and (self._line or self._subscriptions.changes):
@@ -159,6 +180,7 @@ class Access:
                 return None
         size_bytes = sum(map(len, request.publications))
         self._check_room(len(request.publications), size_bytes)
+        self._engine.check_room(request.namespace)
         epoch = self._server.queues.epoch
         ids = (f"{epoch:x}-{number:x}" for number in self._counter)
         results = accept(request.publications, ids, now_ms)
@@ -192,10 +214,14 @@ class Access:
     async def _work(self) -> None:
         try:
             while self._line or self._subscriptions.changes:
-                if self._line and isinstance(self._line[0], _Publishing) and not self._subscriptions.changes:
-                    await self._publish(self._next_publishings())
-                else:
+                first = self._line[0] if self._line else None
+                if self._subscriptions.changes or isinstance(first, _Changing):
                     await self._change(self._next_changes())
+                elif isinstance(first, _Publishing):
+                    await self._publish(self._next_publishings())
+                elif isinstance(first, _Finding):
+                    self._line.popleft()
+                    await first.deliveries.carry_out(first.asked, first.found, self._in_thread)
         except Exception as error:
             self._on_failed(error)
         finally:
@@ -273,20 +299,50 @@ class Access:
             for place, accepted in publishing.accepted.items()
         ]
         try:
-            groups = _alike(places)
-            found = await self._in_thread(self._match, groups)
-            for (group, pieces), is_last in _with_last(found):
-                for piece, is_end in _with_last(pieces):
-                    self._deliver(group, piece, publishings if is_last and is_end else [])
-                    await asyncio.sleep(0)  # others have their turn
+            matched = await self._in_thread(self._match, _alike(places))
+            logged = [result for _, result in matched if not isinstance(result, list)]
+            pieces = [(group, piece) for group, result in matched if isinstance(result, list) for piece in result]
+            for (group, piece), is_last in _with_last(pieces):
+                self._deliver(group, piece, publishings if is_last and not logged else [])
+                await asyncio.sleep(0)  # others have their turn
+            if logged:
+                await self._count(logged, publishings)
         finally:
             self._waiting_publications -= len(places)
             self._waiting_bytes -= sum(publishing.size_bytes for publishing in publishings)
         self.published += len(places)
 
-    def _match(self, groups: list[tuple[Batch, list[_Place]]]) -> list[tuple[list[_Place], list[Piece]]]:
+    def _match(self, groups: list[tuple[Batch, list[_Place]]]) -> _Matched:
         """In the engine's thread."""
-        return [(places, _pieces(self._engine.publish(batch), len(places))) for batch, places in groups]
+        return [each for batch, places in groups for each in self._match_alike(batch, places)]
+
+    def _match_alike(self, batch: Batch, places: list[_Place]) -> _Matched:
+        """What cannot be matched together, because it has too many attributes in all, say, may be in halves."""
+        try:
+            return [(places, self._engine.publish(batch))]
+        except LavantError as error:
+            if len(places) > 1 and isinstance(error, InvalidValue):
+                middle = len(places) // 2
+                halves = (places[:middle], places[middle:])
+                return [each for half in halves for each in self._match_alike(_part(batch, half), half)]
+            self.refused += len(places)
+            for each in places:
+                each.publishing.entries[each.place] = refusal(error)
+            return [(places, [Piece.nothing(len(places))])]
+
+    async def _count(self, logged: list[Logged], publishings: list[_Publishing]) -> None:
+        """The journal says how far logs count and what was answered: both, or none of it has happened."""
+        try:
+            self._carry_out(NOTHING, publishings, {each.lane: each.end for each in logged})
+        except LavantError as error:
+            for each in reversed(logged):
+                await self._in_thread(each.withdraw)
+            for publishing in publishings:
+                self.refused += len(publishing.accepted)
+                self._answer(publishing.asked, refusal(error))
+        else:
+            for each in logged:
+                each.confirm()
 
     def _deliver(self, places: list[_Place], piece: Piece, publishings: list[_Publishing]) -> None:
         own = places[piece.start : piece.stop]
@@ -300,15 +356,18 @@ class Access:
             if len(own) == 1:
                 self.refused += 1
                 own[0].publishing.entries[own[0].place] = refusal(error)
-                self._carry_out(Spread([], b"", b"", b""), publishings)
+                self._carry_out(NOTHING, publishings)
             else:  # some of them may be possible
                 for number, is_last in _with_last(range(len(own))):
                     self._deliver(own, piece.only(number), publishings if is_last else [])
 
-    def _carry_out(self, spread: Spread, publishings: list[_Publishing]) -> None:
+    def _carry_out(
+        self, spread: Spread, publishings: list[_Publishing], accepted: dict[str, int] | None = None
+    ) -> None:
         keys = {each.key: each.entries for each in publishings if each.key}
-        answers = [(each.asked, Published(each.entries)) for each in publishings]
-        self._perform(self._server.deliver(Deliver(spread, keys), answers, self._clock.now_ms()))
+        answers: list[tuple[Asked, Answer]] = [(each.asked, Published(each.entries)) for each in publishings]
+        deliver = Deliver(spread, keys, {} if accepted is None else accepted)
+        self._perform(self._server.deliver(deliver, answers, self._clock.now_ms()))
 
     def _answer(self, asked: Asked, answer: Refused) -> None:
         self._perform([Reply(asked.client, asked.number, answer)])
@@ -330,9 +389,8 @@ def _alike(places: list[_Place]) -> list[tuple[Batch, list[_Place]]]:
     ]
 
 
-def _pieces(pieces: list[Piece] | None, publications: int) -> list[Piece]:
-    """What the engine delivers later is here delivered to nobody."""
-    return [Piece.nothing(publications)] if pieces is None else pieces
+def _part(batch: Batch, places: list[_Place]) -> Batch:
+    return msgspec.structs.replace(batch, publications=[each.accepted for each in places])
 
 
 def _with_last(values: Any) -> list[tuple[Any, bool]]:

@@ -67,7 +67,6 @@ from lavant.broker.subscriptions.commands import (
     DescribeSubscription,
     ListAdvertisements,
     ListSubscriptions,
-    Published,
     Subscribe,
     Unadvertise,
     Unsubscribe,
@@ -197,19 +196,20 @@ class BrokerServer:
             self._reply(asked, refusal(error), self._position)
         return self._effects
 
-    def deliver(self, delivered: Deliver, publishers: list[tuple[Asked, Published]], now_ms: int) -> list[Effect]:
-        """Publications were matched: they go into queues, and those who published them are answered.
+    def deliver(self, delivered: Deliver, publishers: list[tuple[Asked, Answer]], now_ms: int) -> list[Effect]:
+        """Publications were matched: they go into queues, and those who published or found them are answered.
 
         Raises a `LavantError` if they cannot be accepted; nothing has changed then.
         """
         now_ms = self._begin(now_ms)
         if self._room:
             self._wake(now_ms)
-        self._check_room()
-        number = self.queues.number
-        self._carry_out(delivered, None, now_ms)
-        if self.queues.number > number:
-            self._sends.append((self.queues.number, self._position))
+        if delivered.spread.bodies or delivered.accepted:
+            self._check_room()
+            number = self.queues.number
+            self._carry_out(delivered, None, now_ms)
+            if self.queues.number > number:
+                self._sends.append((self.queues.number, self._position))
         for asked, answer in publishers:
             self._reply(asked, answer, self._position)
         if self._room:

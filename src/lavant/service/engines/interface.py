@@ -21,6 +21,29 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     publications: list[Accepted]
 
 
+class Logged(Protocol):
+    """A batch that is durable in the log of a lane, and counts when the broker's journal says how far that log counts.
+
+    One of the two is called, in the loop, before the next batch.
+    """
+
+    @property
+    def lane(self) -> str: ...
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last of its publications."""
+        ...
+
+    def confirm(self) -> None:
+        """The journal is going to have it: it can be matched."""
+        ...
+
+    def withdraw(self) -> None:
+        """It was refused, and is as if it had never come."""
+        ...
+
+
 class Engine(Protocol):
     """Told of changes and given batches one after the other: never two calls at the same time."""
 
@@ -32,8 +55,12 @@ class Engine(Protocol):
         """Every batch that comes later is matched with these. Filters that were prepared are given by number."""
         ...
 
-    def publish(self, batch: Batch) -> list[Piece] | None:
-        """Which queues get what; None if that is told later, and the publications are durable now. May take long."""
+    def check_room(self, namespace: str) -> None:
+        """Raise `Overloaded` if too much waits to be matched. Called in the loop, before publications are taken."""
+        ...
+
+    def publish(self, batch: Batch) -> list[Piece] | Logged:
+        """Which queues get what; or that this is told later, and the publications are durable now. May take long."""
         ...
 
     def close(self) -> None:

@@ -72,6 +72,9 @@ class LocalEngine:
         for namespace, own in by_namespace.items():
             self._namespace(namespace).change(own, prepared)
 
+    def check_room(self, namespace: str) -> None:
+        """Nothing waits here: what stands in the line is bounded there."""
+
     def publish(self, batch: Batch) -> list[Piece]:
         return self._namespace(batch.namespace).publish(batch)
 
