@@ -28,15 +28,15 @@ class Served:
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline().strip()
         """What it printed when it was ready."""
-        found = re.search(r"lavant://(\S+):([0-9]+);", self.line)
+        found = re.search(r"(lavants?)://(\S+):([0-9]+);", self.line)
         if found is None:
             self.process.wait(WAIT_S_MAX)
             raise AssertionError(f"the server printed {self.line!r}, and {self.errors()!r}")
-        self.host, self.port = found[1], int(found[2])
+        self.scheme, self.host, self.port = found[1], found[2], int(found[3])
 
     @property
     def url(self) -> str:
-        return f"lavant://{self.host}:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     def http(self, path: str) -> HTTPResponse:
         response = urllib.request.urlopen(f"http://{self.host}:{self.port}{path}", timeout=WAIT_S_MAX)

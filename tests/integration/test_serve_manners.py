@@ -17,6 +17,7 @@ from lavant.broker.queues.commands import Peek, Receive, Refused
 from lavant.broker.serving.wire import FAULT_NUMBER, PREFACE, Frames, Hello, decode_answer, frame
 from lavant.client.queues import AsyncQueueClient, QueueClient
 from lavant.core.errors import AccessDenied, LavantError
+from lavant.service.keys import KeyEntry, entry_text, sha256_of
 
 
 @pytest.fixture(scope="module")
@@ -138,10 +139,11 @@ def test_a_client_that_is_gone_gets_no_lease(served: Served) -> None:
 # ── who may come in, and what it tells ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_token_lets_in_and_nothing_else_does(tmp_path: Path) -> None:
-    secret = tmp_path / "token"
-    secret.write_text("correct horse battery staple\n")
-    with Served(tmp_path / "data", "--token-file", str(secret)) as server:
+def test_a_key_lets_in_and_nothing_else_does(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.toml"
+    entry = KeyEntry(name="k", sha256=sha256_of("correct horse battery staple"), scopes=["publish", "admin"])
+    keys.write_text(entry_text(entry))
+    with Served(tmp_path / "data", "--keys-file", str(keys)) as server:
         for token in (b"", b"correct horse battery stapl"):
             with pytest.raises(AccessDenied):
                 QueueClient.connect(server.url, token=token)
@@ -177,7 +179,7 @@ def test_a_head_that_does_not_end_is_refused(served: Served) -> None:
 def test_other_machines_are_not_served_without_proof_of_who_they_are(tmp_path: Path) -> None:
     command = [str(LAVANT), "serve", "--host", "0.0.0.0", "--port", "0", "--data", str(tmp_path)]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
-    assert (refused.returncode, "--token-file and --credentials-file" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--keys-file and --credentials-file" in refused.stderr) == (2, True)
 
 
 def test_errors_of_clients_are_of_our_tree(served: Served) -> None:

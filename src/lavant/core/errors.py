@@ -3,6 +3,7 @@
 LavantError
 ├── InvalidValue            an attribute, publication or id that cannot be accepted      (also a ValueError)
 │   ├── LimitExceeded       well-formed, but larger than an explicit limit allows
+│   │   └── QuotaExceeded   there are as many of a thing as may be
 │   └── FilterSyntaxError   a filter's text, with the place of the mistake
 ├── DuplicateSubscription   the id is taken
 ├── UnknownSubscription     nobody has that id                                           (also a KeyError)
@@ -50,6 +51,10 @@ class InvalidValue(LavantError, ValueError):
 
 class LimitExceeded(InvalidValue):
     """A value that is well-formed but larger than a limit allows; the message names the limit."""
+
+
+class QuotaExceeded(LimitExceeded):
+    """There are as many of a thing as there may be: one has to go before another can come."""
 
 
 class FilterSyntaxError(InvalidValue):

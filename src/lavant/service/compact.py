@@ -11,7 +11,7 @@ Answers of one turn of the event loop are collected and leave in one piece.
 from __future__ import annotations
 
 import asyncio
-import hmac
+import time
 from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, cast
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from lavant.broker.queues.commands import Done, Refused
+from lavant.broker.queues.refusals import refusal
 from lavant.broker.serving.commands import Answer
 from lavant.broker.serving.wire import (
     FAULT_NUMBER,
@@ -30,6 +31,9 @@ from lavant.broker.serving.wire import (
     frame,
 )
 from lavant.core.errors import AccessDenied, InvalidValue, LavantError, LimitExceeded
+from lavant.service.authorization import check_rate, place
+from lavant.service.keys import KeyRing, Principal
+from lavant.service.showing import shown
 
 if TYPE_CHECKING:
     from lavant.service.server import Service
@@ -50,11 +54,13 @@ class Pause(Enum):
 class CompactProtocol(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, service: Service, token: bytes | None) -> None:
+    def __init__(self, service: Service, keys: KeyRing) -> None:
         self.ended = asyncio.Event()
         self._service = service
         self._limits = service.limits
-        self._token = token
+        self._keys = keys
+        self._principal: Principal | None = None
+        """Whose requests are placed in a namespace; None if they are taken as they are."""
         self._frames = Frames(self._limits.frame_bytes_max)
         self._buffer = bytearray()
         self._outstanding = 0
@@ -107,6 +113,8 @@ class CompactProtocol(asyncio.Protocol):
             return
         if not self._buffer:
             self._service.has_answers(self)
+        if self._principal is not None:
+            answer = shown(self._principal, answer)
         append_frame(self._buffer, number, answer)
         if len(self._buffer) > self._limits.unread_bytes_high:  # many large ones need not wait for the turn's end
             self.flush()
@@ -148,6 +156,11 @@ class CompactProtocol(asyncio.Protocol):
     def resume_for_disk(self) -> None:
         self.resume(Pause.STAGED)
 
+    def keys_changed(self) -> None:
+        """Whoever was let in with a key that is no more, or means something else now, has to come anew."""
+        if self._principal is not None and not self._keys.knows(self._principal):
+            self._hang_up(AccessDenied(f"key {self._principal.name!r} was changed or removed"), FAULT_NUMBER)
+
     def close(self) -> None:
         """Hang up when what was written has left."""
         if not self._is_closed:
@@ -172,7 +185,10 @@ class CompactProtocol(asyncio.Protocol):
                 self._greet(number, content)
                 continue
             self._outstanding += 1
-            self._service.request(self, number, decode_request(content), content)
+            if self._principal is None:
+                self._service.request(self, number, decode_request(content), content)
+            else:
+                self._request_as(self._principal, number, content)
             if self._outstanding > self._limits.outstanding_max:
                 self._check_outstanding()
             left -= 1
@@ -183,13 +199,25 @@ class CompactProtocol(asyncio.Protocol):
                 self._backlog = frames
                 return
 
+    def _request_as(self, principal: Principal, number: int, content: bytes) -> None:
+        request = decode_request(content)
+        try:
+            placed = place(principal, request)
+            check_rate(principal, request, time.monotonic())
+        except LavantError as error:
+            self.reply(number, refusal(error))
+            return
+        self._service.request(self, number, placed, content if placed is request else None)
+
     def _greet(self, number: int, content: bytes) -> None:
         hello = decode_hello(content)
         if number != GREETING_NUMBER:
             raise InvalidValue(f"the first frame is a greeting with number {GREETING_NUMBER}, got number {number}")
-        if self._token is not None and not hmac.compare_digest(hello.token, self._token):
-            said = "another" if hello.token else "none"
-            return self._hang_up(AccessDenied(f"this server wants its token, and got {said}"), GREETING_NUMBER)
+        if not self._keys.is_open:
+            try:
+                self._principal = self._keys.principal(hello.token)
+            except AccessDenied as error:
+                return self._hang_up(error, GREETING_NUMBER)
         self._is_greeted = True
         self._abort_after(None)
         self._transport.write(frame(GREETING_NUMBER, Done()))

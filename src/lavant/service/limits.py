@@ -1,4 +1,4 @@
-"""What bounds a server's connections."""
+"""What bounds a server's connections, and what its clients may ask over HTTP."""
 
 from __future__ import annotations
 
@@ -28,6 +28,32 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     publications_waiting_max: int = 50_000
     """Publications that wait to be matched; then more are refused until there are fewer."""
     publications_waiting_bytes_max: int = 64 << 20
+    head_s_max: float = 15.0
+    """How long the head of an HTTP request may take to arrive."""
+    body_bytes_max: int = 16 << 20
+    """Of a request to the HTTP interface; SQS has its own."""
+    body_s_max: float = 30.0
+    """How long it may take to arrive."""
+    entries_max: int = 1000
+    """Subscriptions, receipts, … of one HTTP request; publications have their own limit."""
+    streams_max: int = 2000
+    """Server-sent events and WebSockets at the same time."""
+    prefetch_max: int = 1000
+    """Messages that a stream may have unacknowledged."""
+    heartbeat_s: float = 15.0
+    """After so long without an event, a stream is written to nevertheless, so that both sides notice when it broke."""
+    settle_s: float = 2.0
+    """How long an event was with the client's machine, on a connection that lives, before it counts as received."""
+    webhook_requests_max: int = 8
+    """To one webhook at the same time."""
+    webhook_requests_total_max: int = 256
+    webhook_answer_bytes_max: int = 64 << 10
+    """Of a webhook's answer, of which nothing but the head is of interest."""
+    webhook_backoff_s: float = 1.0
+    """Before the second attempt; twice as long before each that follows."""
+    webhook_backoff_s_max: float = 600.0
+    webhook_retry_after_s_max: float = 3600.0
+    """A webhook that asks for more time gets this much at most."""
     stop_s_max: float = 5.0
     """How long a server that is stopping waits for its clients to take their answers."""
 

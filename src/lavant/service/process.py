@@ -22,17 +22,19 @@ from lavant.broker.serving.replay import replay
 from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.workflows import JobLimits
-from lavant.core.errors import InvalidValue, MissingComponent
+from lavant.core.errors import InvalidValue, LavantError, MissingComponent
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
 from lavant.service.engines.local import LocalEngine
 from lavant.service.http import HttpApplication, HttpProtocols
+from lavant.service.keys import KeyRing
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.metrics import Metrics, figures_of, queue_names
 from lavant.service.server import Service
 from lavant.service.sniffing import SniffingProtocol
 from lavant.service.sqs import SqsApp, SqsSettings
 from lavant.service.storage.stores import Store, open_store
+from lavant.service.tls import HANDSHAKE_S_MAX, Tls, TlsFiles
 
 BACKLOG = 1024
 GARBAGE_THRESHOLD = 50_000
@@ -55,18 +57,19 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     acknowledge_early: bool = False
     credentials: Mapping[str, str] | None = None
     """Of SQS clients: secrets by access key."""
-    token: bytes | None = None
-    """Of Lavant's own clients."""
+    keys_file: Path | None = None
+    """Of Lavant's own clients and those of the HTTP interface."""
+    tls: TlsFiles | None = None
     sqs: SqsSettings = SqsSettings()
     """All but the salt, which belongs to what is stored."""
     limits: ServiceLimits = LIMITS
 
     def __post_init__(self) -> None:
-        is_open = self.token is None or self.credentials is None
+        is_open = self.keys_file is None or self.credentials is None
         if is_open and not _is_loopback(self.host):
             raise InvalidValue(
                 f"the server would listen at {self.host}, where other machines reach it, and not everybody would have "
-                "to prove who they are; give --token-file and --credentials-file, or stay with --host 127.0.0.1"
+                "to prove who they are; give --keys-file and --credentials-file, or stay with --host 127.0.0.1"
             )
 
 
@@ -75,6 +78,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = ""
     port: int = 0
+    is_tls: bool = False
     queues: int
     messages: int
     records: int
@@ -91,6 +95,7 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     """Serve until SIGTERM or SIGINT, or until the disk fails; then that is raised."""
     stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     _allow_many_files()
+    keys, tls = KeyRing(settings.keys_file), None if settings.tls is None else Tls(settings.tls)
     store = open_store(settings.data)
     try:
         broker = replay(store.recovered.chunks, store.recovered.records)
@@ -102,10 +107,11 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     http = HttpProtocols(_application(settings, broker.queues, store, service), settings.limits.connections_max)
     try:
         await service.access.load()
-        listener = await _listen(settings, service, http)
+        listener = await _listen(settings, service, http, keys, tls)
         _stop_at_signals(stopped)
+        _read_again_at_signal(service, keys, tls)
         host, port = listener.sockets[0].getsockname()[:2]
-        on_started(msgspec.structs.replace(found, host=host, port=port))
+        on_started(msgspec.structs.replace(found, host=host, port=port, is_tls=tls is not None))
         try:
             await stopped
         finally:
@@ -130,17 +136,26 @@ def _service(settings: ServeSettings, broker: Broker, store: Store, stopped: asy
     return Service(server, LocalEngine(), store, Clock(broker.queues.now_ms), limits=settings.limits, on_failed=fail)
 
 
-async def _listen(settings: ServeSettings, service: Service, http: HttpProtocols) -> asyncio.Server:
+async def _listen(
+    settings: ServeSettings, service: Service, http: HttpProtocols, keys: KeyRing, tls: Tls | None
+) -> asyncio.Server:
     limits = settings.limits
 
     def compact() -> asyncio.Protocol:
-        return CompactProtocol(service, settings.token)
+        return CompactProtocol(service, keys)
 
     def protocol() -> asyncio.Protocol:
         return SniffingProtocol(compact, http, limits.greeting_s_max)
 
     try:
-        return await service.loop.create_server(protocol, settings.host, settings.port, backlog=BACKLOG)
+        return await service.loop.create_server(
+            protocol,
+            settings.host,
+            settings.port,
+            backlog=BACKLOG,
+            ssl=None if tls is None else tls.context,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE_S_MAX,
+        )
     except OSError as error:
         raise MissingComponent(
             f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}; choose another --port"
@@ -174,6 +189,22 @@ def _stop_at_signals(stopped: asyncio.Future[None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+
+
+def _read_again_at_signal(service: Service, keys: KeyRing, tls: Tls | None) -> None:
+    """SIGHUP: take what the files of keys and certificates hold now; if that is of no use, go on as before."""
+
+    def read_again() -> None:
+        try:
+            keys.read()
+            if tls is not None:
+                tls.read()
+        except LavantError as error:
+            _logger.warning("%s; everything stays as it was", error)
+        for connection in list(service.connections):
+            connection.keys_changed()
+
+    service.loop.add_signal_handler(signal.SIGHUP, read_again)
 
 
 def _tame_garbage_collector() -> None:

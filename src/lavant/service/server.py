@@ -37,21 +37,23 @@ class Connection(Client, Protocol):
 
     def resume_for_disk(self) -> None: ...
 
+    def keys_changed(self) -> None: ...
+
     def close(self) -> None: ...
 
     @property
     def ended(self) -> asyncio.Event: ...
 
 
-class _Call:
+class Call:
     """A client of this process that asks once."""
 
     def __init__(self, future: asyncio.Future[Answer]) -> None:
-        self._future = future
+        self.answer = future
 
     def reply(self, number: int, answer: Answer) -> None:
-        if not self._future.done():
-            self._future.set_result(answer)
+        if not self.answer.done():
+            self.answer.set_result(answer)
 
 
 class Service:
@@ -126,16 +128,24 @@ class Service:
 
     # ── called by applications of this process ────────────────────────────────────────────────────────────────────────
 
-    async def execute(self, request: Request) -> Answer:
-        """Ask, and wait for the answer. If this is cancelled, a receive that waits is forgotten."""
-        future: asyncio.Future[Answer] = self.loop.create_future()
-        call = _Call(future)
+    def ask(self, request: Request) -> Call:
+        """Its answer comes later."""
+        call = Call(self.loop.create_future())
         self.request(call, 0, request, None)
         self._open_turn()
+        return call
+
+    def withdraw(self, call: Call) -> None:
+        """If it is a receive that waits for a message, it gets none any more, and no answer."""
+        self._server.gone(call)
+
+    async def execute(self, request: Request) -> Answer:
+        """Ask, and wait for the answer. If this is cancelled, a receive that waits is forgotten."""
+        call = self.ask(request)
         try:
-            return await future
+            return await call.answer
         finally:
-            self._server.gone(call)
+            self.withdraw(call)
 
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
 

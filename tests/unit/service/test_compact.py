@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from pathlib import Path
 
 import msgspec
+from tests.unit.service.key_rings import key_ring
 from tests.unit.service.wiring import FakeClient, Wiring, in_loop, turn, until
 
 from lavant.broker.queues.commands import (
@@ -13,16 +15,20 @@ from lavant.broker.queues.commands import (
     CreateQueue,
     Done,
     Entry,
+    Listed,
+    ListQueues,
     Peek,
     Receive,
     Received,
     Refused,
     Send,
     Sent,
+    SentEntry,
 )
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.wire import FAULT_NUMBER, Hello, frame
 from lavant.core.errors import StorageFailed
+from lavant.service.keys import KeyEntry, sha256_of
 from lavant.service.limits import LIMITS
 
 
@@ -45,18 +51,72 @@ async def test_a_greeting_is_answered_and_requests_may_follow_at_once() -> None:
     assert client.answers() == {0: Done(), 1: Created(is_new=True)}
 
 
-@in_loop
-async def test_the_right_token_opens_and_others_do_not() -> None:
-    wiring = Wiring()
-    assert FakeClient(wiring.service, b"secret").greet(b"secret").answers() == {0: Done()}
-    for token in (b"", b"secre", b"secret1", b"Secret"):
-        client = FakeClient(wiring.service, b"secret").greet(token)
-        assert refused(client.answers()[0]) == "AccessDenied"
-        assert client.transport.is_closed
-        client.ask((1, CreateQueue("q", QueueConfig())))
+def test_a_key_opens_and_nothing_else_does(tmp_path: Path) -> None:
+    keys = key_ring(tmp_path, KeyEntry(name="k", sha256=sha256_of("secret"), scopes=["admin"]))
+
+    @in_loop
+    async def work() -> None:
+        wiring = Wiring()
+        assert FakeClient(wiring.service, keys).greet(b"secret").answers() == {0: Done()}
+        for token in (b"", b"secre", b"secret1", b"Secret"):
+            client = FakeClient(wiring.service, keys).greet(token)
+            assert refused(client.answers()[0]) == "AccessDenied"
+            assert client.transport.is_closed
+            client.ask((1, CreateQueue("q", QueueConfig())))
+            await turn()
+        assert list(wiring.service.connections) != []
+        assert wiring.store.position == 1, "only the server's own record"
+
+    work()
+
+
+def test_each_key_has_its_own_namespace_and_scopes(tmp_path: Path) -> None:
+    keys = key_ring(
+        tmp_path,
+        KeyEntry(name="acme", sha256=sha256_of("a"), scopes=["admin", "publish"], namespace="acme"),
+        KeyEntry(name="till", sha256=sha256_of("t"), scopes=["publish"], namespace="shop"),
+    )
+
+    @in_loop
+    async def work() -> None:
+        wiring = Wiring()
+        acme, till = (FakeClient(wiring.service, keys).greet(secret) for secret in (b"a", b"t"))
+        acme.ask((1, CreateQueue("q", QueueConfig())), (2, ListQueues()), (3, Send("q", [Entry(b"x")])))
+        till.ask((1, CreateQueue("q", QueueConfig())), (2, ListQueues()), (3, Send("acme/q", [Entry(b"x")])))
         await turn()
-    assert list(wiring.service.connections) != []
-    assert wiring.store.position == 1, "only the server's own record"
+        wiring.store.commit()
+        await turn()
+        assert acme.answers() == {
+            0: Done(),
+            1: Created(is_new=True),
+            2: Listed(["q"]),
+            3: Sent([SentEntry(1)]),
+        }
+        answers = till.answers()
+        assert answers[2] == Listed([])
+        assert [refused(answers[number]) for number in (1, 3)] == ["AccessDenied", "AccessDenied"]
+        assert wiring.queues.exists("acme/q")
+
+    work()
+
+
+def test_whoever_shows_a_key_that_is_removed_is_shown_out(tmp_path: Path) -> None:
+    kept = KeyEntry(name="kept", sha256=sha256_of("kept"), scopes=["admin"])
+    gone = KeyEntry(name="gone", sha256=sha256_of("gone"), scopes=["admin"])
+    keys = key_ring(tmp_path, kept, gone)
+
+    @in_loop
+    async def work() -> None:
+        wiring = Wiring()
+        clients = [FakeClient(wiring.service, keys).greet(secret) for secret in (b"kept", b"gone")]
+        key_ring(tmp_path, kept)
+        keys.read()
+        for client in clients:
+            client.protocol.keys_changed()
+        assert [client.transport.is_closed for client in clients] == [False, True]
+        assert refused(clients[1].answers()[FAULT_NUMBER]) == "AccessDenied"
+
+    work()
 
 
 @in_loop

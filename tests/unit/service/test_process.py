@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lavant.core.errors import InvalidValue
@@ -14,13 +16,13 @@ def test_on_this_machine_nobody_need_prove_who_they_are(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "queues.example", ""])
-@pytest.mark.parametrize(("token", "credentials"), [(None, None), (b"secret", None), (None, {"key": "secret"})])
-def test_where_others_reach_it_both_protocols_must_be_closed(
-    host: str, token: bytes | None, credentials: dict[str, str] | None
+@pytest.mark.parametrize(("keys_file", "credentials"), [(None, None), (Path("keys"), None), (None, {"key": "secret"})])
+def test_where_others_reach_it_all_protocols_must_be_closed(
+    host: str, keys_file: Path | None, credentials: dict[str, str] | None
 ) -> None:
-    with pytest.raises(InvalidValue, match="--token-file and --credentials-file"):
-        ServeSettings(port=0, host=host, token=token, credentials=credentials)
+    with pytest.raises(InvalidValue, match="--keys-file and --credentials-file"):
+        ServeSettings(port=0, host=host, keys_file=keys_file, credentials=credentials)
 
 
 def test_with_both_it_may_listen_anywhere() -> None:
-    ServeSettings(port=0, host="0.0.0.0", token=b"secret", credentials={"key": "secret"})
+    ServeSettings(port=0, host="0.0.0.0", keys_file=Path("keys"), credentials={"key": "secret"})

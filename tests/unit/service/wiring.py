@@ -18,8 +18,10 @@ from lavant.broker.serving.wire import GREETING_NUMBER, Frames, Hello, decode_an
 from lavant.core.errors import StorageFailed
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
-from lavant.service.limits import LIMITS, ServiceLimits
+from lavant.service.engines.interface import Engine
 from lavant.service.engines.local import LocalEngine
+from lavant.service.keys import KeyRing
+from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.server import Service
 
 
@@ -104,9 +106,9 @@ class FakeTransport(asyncio.Transport):
 class FakeClient:
     """The other end of a connection."""
 
-    def __init__(self, service: Service, token: bytes | None = None) -> None:
+    def __init__(self, service: Service, keys: KeyRing | None = None) -> None:
         self.transport = FakeTransport()
-        self.protocol = CompactProtocol(service, token)
+        self.protocol = CompactProtocol(service, KeyRing() if keys is None else keys)
         self.transport.on_close = lambda: self.protocol.connection_lost(None)
         self.protocol.connection_made(self.transport)
         self._frames = Frames()
@@ -130,14 +132,21 @@ class FakeClient:
 class Wiring:
     """A service, its store, and what made it fail."""
 
-    def __init__(self, limits: ServiceLimits = LIMITS, *, acknowledge_early: bool = False) -> None:
+    def __init__(
+        self, limits: ServiceLimits = LIMITS, *, acknowledge_early: bool = False, engine: Engine | None = None
+    ) -> None:
         self.store = FakeStore()
         self.failures: list[Exception] = []
         self.broker = Broker()
         self.queues = self.broker.queues
         self.server = BrokerServer(self.broker, acknowledge_early=acknowledge_early)
         self.service = Service(
-            self.server, LocalEngine(slices=1), self.store, Clock(), limits=limits, on_failed=self.failures.append
+            self.server,
+            LocalEngine(slices=1) if engine is None else engine,
+            self.store,
+            Clock(),
+            limits=limits,
+            on_failed=self.failures.append,
         )
 
     async def create(self, queue: str = "q", config: QueueConfig = QueueConfig()) -> None:  # noqa: B008

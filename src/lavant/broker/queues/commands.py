@@ -169,6 +169,8 @@ class ListQueues(_Value, tag="list", frozen=True):
     prefix: str = ""
     after: str = ""
     count: int = 1000
+    is_outside: bool = False
+    """Only queues that are in no namespace."""
 
 
 class ListSources(_Value, tag="sources", frozen=True):

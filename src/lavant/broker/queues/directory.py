@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from itertools import islice, takewhile
 
 from msgspec.structs import asdict
 
-from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.config import NAMESPACE_END, QueueConfig
 from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.queue import Queue
 from lavant.broker.queues.validation import check_config, check_name, check_tags
@@ -98,11 +99,12 @@ class Directory:
         del self._names[bisect_left(self._names, name)]
         return queue
 
-    def names(self, prefix: str, after: str, count: int) -> list[str]:
-        """Sorted; those that start with `prefix` and come behind `after`."""
+    def names(self, prefix: str, after: str, count: int, *, is_outside: bool = False) -> list[str]:
+        """Sorted; those that start with `prefix`, come behind `after`, and perhaps only those in no namespace."""
         start = max(bisect_left(self._names, prefix), bisect_right(self._names, after))
-        page = self._names[start : start + count]
-        return [name for name in page if name.startswith(prefix)]
+        following = (self._names[place] for place in range(start, len(self._names)))
+        matching = takewhile(lambda name: name.startswith(prefix), following)
+        return list(islice((name for name in matching if not (is_outside and NAMESPACE_END in name)), count))
 
     def sources(self, name: str) -> list[str]:
         """Those whose dead letters go to a queue, sorted."""

@@ -199,7 +199,9 @@ class Queues:
 
     def _list(self, request: commands.ListQueues) -> Answer:
         check_range("count", request.count, 1, LISTED_MAX)
-        return commands.Listed(self._directory.names(request.prefix, request.after, request.count))
+        return commands.Listed(
+            self._directory.names(request.prefix, request.after, request.count, is_outside=request.is_outside)
+        )
 
     def _sources(self, request: commands.ListSources) -> Answer:
         return commands.Listed(self._directory.sources(request.queue))

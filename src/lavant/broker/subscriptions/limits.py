@@ -10,11 +10,13 @@ import msgspec
 
 class SubscriptionLimits(msgspec.Struct, frozen=True):
     subscriptions_max: int = 1_000_000
+    namespace_subscriptions_max: int = 100_000
+    """Of one namespace with a name; those without have the whole server's limit only."""
     advertisements_max: int = 10_000
 
 
 DEFAULT_LIMITS = SubscriptionLimits()
-UNLIMITED = SubscriptionLimits(1 << 62, 1 << 62)
+UNLIMITED = SubscriptionLimits(*[1 << 62] * 3)
 """For a replay: what was accepted once is not refused later."""
 
 URL_CHARACTERS_MAX = 2048

@@ -9,6 +9,7 @@ import typer
 from lavant.console.cli.demo import demo
 from lavant.console.cli.encrypt import encrypt, keygen
 from lavant.console.cli.explain import explain
+from lavant.console.cli.keys import keys
 from lavant.console.cli.queue import queue
 from lavant.console.cli.serve import serve
 from lavant.console.cli.sim import sim
@@ -28,6 +29,7 @@ commands = typer.Typer(
 for command in (demo, stream, explain, keygen, encrypt, sweep, serve):
     commands.command()(command)
 commands.add_typer(queue, name="queue")
+commands.add_typer(keys, name="keys")
 commands.add_typer(sim, name="sim")
 
 

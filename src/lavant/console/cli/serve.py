@@ -33,7 +33,13 @@ def serve(
     credentials_file: Annotated[
         Path | None, typer.Option(help="keys that SQS clients must sign with, as in ~/.aws/credentials")
     ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="secret that Lavant's own clients must show")] = None,
+    keys_file: Annotated[
+        Path | None, typer.Option(help="keys that all other clients must show, as `lavant keys new` writes them")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="certificate in PEM, with its issuers' behind it")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="its private key in PEM, without a password")] = None,
     sqs_region: Annotated[str | None, typer.Option(help="in the ARNs of queues; us-east-1 if not given")] = None,
     sqs_account: Annotated[
         str | None, typer.Option(help="12 digits, in the URLs and ARNs of queues; zeros if not given")
@@ -47,12 +53,15 @@ def serve(
 
     Stops in good order at SIGTERM or Ctrl-C. Whatever happens, messages that were accepted are there at the next start.
     """
-    from lavant.console.cli.secrets import read_credentials, read_token  # noqa: PLC0415
+    from lavant.console.cli.secrets import read_credentials  # noqa: PLC0415
     from lavant.service.process import ServeSettings, run  # noqa: PLC0415
     from lavant.service.sqs import SqsSettings  # noqa: PLC0415
+    from lavant.service.tls import TlsFiles  # noqa: PLC0415
 
     if (data is None) != memory:
         raise InvalidValue("give --data DIR, to keep messages on disk, or --memory, to keep them in memory only")
+    if (tls_certificate is None) != (tls_key is None):
+        raise InvalidValue("give --tls-certificate and --tls-key together, or neither")
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
     sqs: dict[str, Any] = {"region": sqs_region, "account": sqs_account, "base_url": sqs_base_url}
     settings = ServeSettings(
@@ -61,7 +70,8 @@ def serve(
         data=data,
         acknowledge_early=acknowledge_early,
         credentials=None if credentials_file is None else read_credentials(credentials_file),
-        token=None if token_file is None else read_token(token_file),
+        keys_file=keys_file,
+        tls=None if tls_certificate is None or tls_key is None else TlsFiles(tls_certificate, tls_key),
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
     )
     run(settings, lambda started: print(_line(started, data), flush=True))
@@ -70,8 +80,9 @@ def serve(
 def _line(started: Started, data: Path | None) -> str:
     host = f"[{started.host}]" if ":" in started.host else started.host
     place = "in memory only" if data is None else f"in {data}"
+    at, secure = f"{host}:{started.port}", "s" if started.is_tls else ""
     return (
-        f"listening at http://{host}:{started.port} and lavant://{host}:{started.port}; {place}: "
+        f"listening at http{secure}://{at} and lavant{secure}://{at}; {place}: "
         f"{_counted(started.queues, 'queue')} with {_counted(started.messages, 'message')}"
     )
 

@@ -164,24 +164,24 @@ def test_the_url_of_a_queue_is_told_if_it_exists() -> None:
 def test_queues_are_listed_page_by_page() -> None:
     hub = Script(Listed(["a", "b", "c"]))
     first = ask(hub, "ListQueues", MaxResults=2, QueueNamePrefix="x").json
-    assert hub.asked == [ListQueues("x", "", 3)]
+    assert hub.asked == [ListQueues("x", "", 3, is_outside=True)]
     assert first["QueueUrls"] == [QUEUE_URL.replace("orders", name) for name in ("a", "b")]
     hub = Script(Listed(["c", "d"]))
     second = ask(hub, "ListQueues", MaxResults=2, NextToken=first["NextToken"]).json
-    assert hub.asked == [ListQueues("", "b", 3)]
+    assert hub.asked == [ListQueues("", "b", 3, is_outside=True)]
     assert "NextToken" not in second
 
 
 def test_behind_the_largest_page_there_may_be_more() -> None:
     hub = Script(Listed([f"q{number}" for number in range(1000)]))
     assert "NextToken" in ask(hub, "ListQueues", MaxResults=1000).json
-    assert hub.asked == [ListQueues("", "", 1000)]
+    assert hub.asked == [ListQueues("", "", 1000, is_outside=True)]
 
 
 def test_without_a_pages_size_there_is_one_page() -> None:
     hub = Script(Listed([f"q{number}" for number in range(1000)]))
     response = ask(hub, "ListQueues")
-    assert hub.asked == [ListQueues("", "", 1000)]
+    assert hub.asked == [ListQueues("", "", 1000, is_outside=True)]
     assert "NextToken" not in response.json
     assert ask(Script(Listed([])), "ListQueues").json == {}
 

@@ -63,7 +63,7 @@ async def list_queues(desk: Desk, call: Call, request: requests.ListQueues) -> r
     after = "" if request.next_token is None else desk.seals.page(request.next_token)
     # One more than is shown tells whether there are more. The largest page cannot look ahead: the next may be empty.
     asked = min(count + 1, limits.LIST_COUNT_MAX)
-    names = (await desk.ask(ListQueues(prefix, after, asked), Listed)).queues
+    names = (await desk.ask(ListQueues(prefix, after, asked, is_outside=True), Listed)).queues
     is_cut = len(names) > count or len(names) == limits.LIST_COUNT_MAX
     shown = names[:count]
     return results.ListQueuesResult(

@@ -1,0 +1,195 @@
+"""API keys: a file says who may come in, as whom, and to do what.
+
+    [[keys]]
+    name = "till-7"                               shown in logs and lists, never secret
+    sha256 = "9f86d081884c7d65…"                  of the secret, which is written down nowhere
+    scopes = ["publish"]                          of publish, subscribe and admin
+    namespace = "shop"                            where its subscriptions and queues live
+    publications_per_s = 500                      if it may not publish as much as it likes
+
+A secret is looked up by its SHA-256. That takes as long for a wrong one as for a right one, as far as it depends on the
+secret: to learn anything of a stored hash, one would have to find inputs with chosen hashes. Secrets are long and
+random, so a slow hash, as for passwords, would add nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import tomllib
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import asdict
+
+from lavant.broker.subscriptions.validation import check_namespace
+from lavant.core.errors import AccessDenied, InvalidValue
+from lavant.service.rates import TokenBucket
+
+SCOPES = ("publish", "subscribe", "admin")
+SECRET_PREFIX = "lavant_"
+"""Tells people, and programs that look for secrets in the wrong places, what it is."""
+SECRET_BYTES = 32
+KEYS_MAX = 10_000
+FILE_BYTES_MAX = 8 << 20
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class KeyEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One key, as the file has it."""
+
+    name: str
+    sha256: str
+    scopes: list[str]
+    namespace: str = ""
+    publications_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise InvalidValue(
+                f"a key's name consists of 1 to 80 letters, digits and any of _ - . (not {self.name[:90]!r})"
+            )
+        if _SHA256.fullmatch(self.sha256) is None:
+            raise InvalidValue(f"sha256 of key {self.name!r} must be 64 hexadecimal digits in lower case")
+        for scope in self.scopes:
+            if scope not in SCOPES:
+                raise InvalidValue(f"key {self.name!r} has scope {scope!r}; there are {', '.join(SCOPES)}")
+        if not self.scopes:
+            raise InvalidValue(f"key {self.name!r} has no scope; give it some of {', '.join(SCOPES)}")
+        check_namespace(self.namespace)
+        if self.publications_per_s is not None and not 0 < self.publications_per_s < float("inf"):
+            raise InvalidValue(f"publications_per_s of key {self.name!r} must be positive")
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Who asks: one that showed a key, or anybody where no key is wanted."""
+
+    name: str
+    scopes: frozenset[str]
+    namespace: str = ""
+    bucket: TokenBucket | None = None
+    """Shared by all who show the same key."""
+    digest: bytes = b""
+    """SHA-256 of the key."""
+
+    @property
+    def is_operator(self) -> bool:
+        """May reach the queues of all namespaces."""
+        return not self.namespace and "admin" in self.scopes
+
+
+ANYBODY = Principal(name="anybody", scopes=frozenset(SCOPES))
+"""Where no key is wanted, everybody may do everything."""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    keys: list[KeyEntry] = []
+
+
+class KeyRing:
+    """The keys of a file, read again when it is told to. Without a file, anybody may come in."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._principals: dict[bytes, Principal] = {}
+        self.read()
+
+    @property
+    def is_open(self) -> bool:
+        return self._path is None
+
+    def __len__(self) -> int:
+        return len(self._principals)
+
+    def read(self) -> None:
+        """Take what the file says now. If it cannot be read that is raised, and all stays as it was."""
+        if self._path is None:
+            return
+        before = {principal.name: principal for principal in self._principals.values()}
+        now = [_principal(entry, before.get(entry.name)) for entry in read_keys(self._path)]
+        self._principals = {principal.digest: principal for principal in now}
+
+    def principal(self, secret: bytes) -> Principal:
+        """Who shows this secret; raises if nobody is known by it."""
+        if self._path is None:
+            return ANYBODY
+        found = self._principals.get(hashlib.sha256(secret).digest())
+        if found is None:
+            said = "one that it does not know" if secret else "none"
+            raise AccessDenied(f"this server wants a key, and got {said}; `lavant keys new` makes one")
+        return found
+
+    def knows(self, principal: Principal) -> bool:
+        """Whether it may still come in, with the same rights."""
+        return self._path is None or self._principals.get(principal.digest) is principal
+
+
+def read_keys(path: Path) -> list[KeyEntry]:
+    """All keys of a file."""
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise InvalidValue(f"the keys file {path} is larger than {FILE_BYTES_MAX} bytes")
+        entries = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File).keys
+    except OSError as error:
+        raise InvalidValue(f"cannot read the keys file {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise InvalidValue(f"the keys file {path} cannot be understood: {error}") from None
+    if len(entries) > KEYS_MAX:
+        raise InvalidValue(f"the keys file {path} has {len(entries)} keys, at most {KEYS_MAX} are allowed")
+    for what in ("name", "sha256"):
+        values = [getattr(entry, what) for entry in entries]
+        twice = next((value for value in values if values.count(value) > 1), None) if _has_twins(values) else None
+        if twice is not None:
+            raise InvalidValue(f"the keys file {path} has two keys with {what} {twice!r}; remove one")
+    return entries
+
+
+def new_secret() -> str:
+    return SECRET_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+
+
+def sha256_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def entry_text(entry: KeyEntry) -> str:
+    """An entry as it is appended to a file.
+
+    >>> print(entry_text(KeyEntry(name="till-7", sha256="0" * 64, scopes=["publish"], namespace="shop")))
+    [[keys]]
+    name = "till-7"
+    sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+    scopes = ["publish"]
+    namespace = "shop"
+    <BLANKLINE>
+    """
+    # Names, scopes and namespaces are plain letters: JSON of them is TOML too.
+    lines = [
+        f"{name} = {msgspec.json.format(msgspec.json.encode(value), indent=-1).decode()}\n"
+        for name, value in msgspec.to_builtins(entry).items()
+    ]
+    return "[[keys]]\n" + "".join(lines)
+
+
+def _principal(entry: KeyEntry, before: Principal | None) -> Principal:
+    """The same one as before if nothing has changed; its bucket is as full as it was."""
+    bucket = None if before is None else before.bucket
+    if entry.publications_per_s is None:
+        bucket = None
+    elif bucket is None or bucket.rate_per_s != entry.publications_per_s:
+        bucket = TokenBucket(entry.publications_per_s)
+    principal = Principal(
+        name=entry.name,
+        scopes=frozenset(entry.scopes),
+        namespace=entry.namespace,
+        bucket=bucket,
+        digest=bytes.fromhex(entry.sha256),
+    )
+    return before if before is not None and asdict(before) == asdict(principal) else principal
+
+
+def _has_twins(values: list[str]) -> bool:
+    return len(set(values)) < len(values)
