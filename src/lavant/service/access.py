@@ -356,10 +356,17 @@ class Access:
             if len(own) == 1:
                 self.refused += 1
                 own[0].publishing.entries[own[0].place] = refusal(error)
-                self._carry_out(NOTHING, publishings)
+                self._answer_all(publishings)
             else:  # some of them may be possible
                 for number, is_last in _with_last(range(len(own))):
                     self._deliver(own, piece.only(number), publishings if is_last else [])
+
+    def _answer_all(self, publishings: list[_Publishing]) -> None:
+        """The last publication of these was refused. If there is no room even for their keys, those are forgotten."""
+        try:
+            self._carry_out(NOTHING, publishings)
+        except LavantError:
+            self._carry_out(NOTHING, [msgspec.structs.replace(each, key="") for each in publishings])
 
     def _carry_out(
         self, spread: Spread, publishings: list[_Publishing], accepted: dict[str, int] | None = None
