@@ -40,8 +40,7 @@ class MinTimeAllocator:
             return self._quiet.plan(self._system, now_ms)
         plan = spend(system, self._budget)
         kept = self._worth_keeping(system, observed.consumers, plan)
-        if kept is not None:
-            return kept
+        plan = plan if kept is None else kept
         return msgspec.structs.replace(plan, decision=msgspec.structs.replace(plan.decision, time_ms=now_ms))
 
     def _worth_keeping(self, system: System, present: Consumers, plan: Plan) -> Plan | None:
@@ -56,13 +55,7 @@ class MinTimeAllocator:
         if not math.isfinite(now) or now > then * (1.0 + self._tolerance):
             return None
         reason = f"{system.named(plan.consumers)} would save {now - then:.3g} of {now:.3g} requests: not worth a change"
-        decision = Decision(
-            loop=LOOP,
-            action="keep",
-            reason=reason,
-            figures={"wip": now, "wip_best": then},
-            time_ms=plan.decision.time_ms,
-        )
+        decision = Decision(loop=LOOP, action="keep", reason=reason, figures={"wip": now, "wip_best": then})
         return Plan(consumers=present, decision=decision, reached=plan.reached)
 
 

@@ -19,9 +19,9 @@ def burst(
 ) -> tuple[Curve, float]:
     """The bursty load of the allocation paper (Section VI-F), and its length in seconds.
 
-    The first fifth of 300 jobs arrives at low rates, the rest at high ones. The paper counts 100 jobs for each type; the
-    types then would not change at the same time, and never make the load together that its result is about. Here all
-    change when a fifth of all jobs is expected to have arrived.
+    The first fifth of 300 jobs arrives at low rates, the rest at high ones. The paper counts 100 jobs of each type; types
+    would then not change at the same time, and never make the load together that its result is about. Here all change
+    when a fifth of all jobs is expected to have arrived.
     """
     change_s = quiet_share * jobs / sum(quiet_per_s)
     length_s = change_s + (1.0 - quiet_share) * jobs / sum(busy_per_s)
@@ -31,5 +31,5 @@ def burst(
 def day(*, seed: int, peak_per_s: Sequence[float] = (9.0 / 60, 10.5 / 60, 9.0 / 60)) -> tuple[Curve, float]:
     """A trading day from 04:00 to 20:00 in steps of a minute, with these rates at its peak; and its length."""
     shape = trading_day(seed=seed, peak_per_s=1.0, length_s=16 * 60)
-    ends_s = 60.0 * np.arange(1, len(shape) + 1)
+    ends_s = np.arange(60.0, 60.0 * len(shape) + 1.0, 60.0, dtype=np.float64)
     return Curve(ends_s=ends_s, rates_per_s=np.outer(shape, peak_per_s)), float(ends_s[-1])
