@@ -1,0 +1,121 @@
+"""Jobs looked at from inside, while they run and when all is over. Only questions that anybody may ask are asked.
+
+* For each task that is queued or running there is one message in the queue of its topic, and no other message.
+* Attempts are over but for the latest of such a task, and there are no more than may be.
+* Tasks have begun only where those before them are decided, and enough of them were done.
+* In the end nothing is left: all jobs have ended, and the dead letters are those of the tasks that are dead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from lavant.broker.queues.commands import Peek, Peeked
+from lavant.broker.workflows import Jobs
+from lavant.broker.workflows.commands import (
+    DescribeJob,
+    DescribeJobType,
+    JobsListed,
+    JobTypeView,
+    JobView,
+    ListJobs,
+    TaskView,
+)
+from lavant.broker.workflows.definitions import letters_of, queue_of
+from lavant.broker.workflows.job import DEAD, DONE, QUEUED, RUNNING, SKIPPED, WAITING
+from lavant.simulation.workflows.jobs import DEFINITIONS, SOURCES, TASKS, WORKFLOWS
+
+PAGE = 1000
+OVER = (DONE, SKIPPED, DEAD)
+
+
+def all_jobs(hub: Jobs, state: str = "") -> Iterator[JobView]:
+    after: int | None = 0
+    while after is not None:
+        listed = hub.handle(ListJobs(after, PAGE, state), 0)
+        assert isinstance(listed, JobsListed)
+        for summary in listed.jobs:
+            view = hub.handle(DescribeJob(summary.number), 0)
+            assert isinstance(view, JobView)
+            yield view
+        after = listed.after
+
+
+def bodies(hub: Jobs, queue: str) -> list[bytes]:
+    """Of all messages in a queue."""
+    found: list[bytes] = []
+    after = 0
+    while True:
+        peeked = hub.handle(Peek(queue, PAGE, after), 0)
+        assert isinstance(peeked, Peeked)
+        if not peeked.messages:
+            return found
+        found += [message.body for message in peeked.messages]
+        after = peeked.messages[-1].number
+
+
+def whats_wrong(hub: Jobs) -> str | None:
+    """While jobs run."""
+    expected: dict[str, list[bytes]] = {topic: [] for topic in WORKFLOWS.topics}
+    for job in all_jobs(hub, RUNNING):
+        states = {task.name: task.state for task in job.tasks}
+        if all(state in OVER for state in states.values()):
+            return f"job {job.number} is under way, but there is nothing left of it: {states}"
+        for task in job.tasks:
+            if task.state in (QUEUED, RUNNING):
+                expected[task.topic].append(f"{job.number}/{task.name}".encode())
+            wrong = _wrong_with(job, task, states)
+            if wrong is not None:
+                return f"task {task.name!r} of job {job.number} ({job.job_type}) {wrong}"
+    for topic, references in expected.items():
+        there = bodies(hub, queue_of(topic)) if hub.exists(queue_of(topic)) else []
+        if sorted(there) != sorted(references):
+            return f"in the queue of topic {topic} are {sorted(there)}, there should be {sorted(references)}"
+    return None
+
+
+def whats_left(hub: Jobs) -> str | None:
+    """In the end."""
+    for job in all_jobs(hub, RUNNING):
+        return f"job {job.number} ({job.job_type}) has not ended: {[(task.name, task.state) for task in job.tasks]}"
+    dead: list[tuple[int, str]] = []
+    for job in all_jobs(hub):
+        dead += [(job.number, task.name) for task in job.tasks if task.state == DEAD]
+        if any(not attempt.outcome for task in job.tasks for attempt in task.attempts):
+            return f"job {job.number} is {job.state}, but somebody works for it: {job.tasks}"
+    letters: list[tuple[int, str]] = []
+    for topic in WORKFLOWS.topics:
+        if hub.exists(letters_of(topic)):
+            read = [json.loads(body) for body in bodies(hub, letters_of(topic))]
+            letters += [(letter["job"], letter["task"]) for letter in read]
+    if sorted(letters) != sorted(dead):
+        return f"there are dead letters of {sorted(letters)}, but dead are {sorted(dead)}"
+    return _wrong_with_totals(hub)
+
+
+def _wrong_with(job: JobView, task: TaskView, states: dict[str, str]) -> str | None:
+    definition = TASKS[job.job_type, task.name]
+    sources = [states[source] for source in SOURCES[job.job_type, task.name]]
+    if len(task.attempts) > definition.attempts:
+        return f"was tried {len(task.attempts)} times, at most {definition.attempts} are allowed"
+    if any(not attempt.outcome for attempt in task.attempts[:-1]):
+        return f"is tried again before an attempt is over: {task.attempts}"
+    if task.state in (QUEUED, RUNNING) and (not task.attempts or task.attempts[-1].outcome):
+        return f"is {task.state}, but no attempt is open"
+    if task.state == WAITING:
+        return "waits, though all before it is decided" if all(state in OVER for state in sources) else None
+    if any(state not in OVER for state in sources):
+        return f"is {task.state}, though those before it are {sources}"
+    if task.attempts and sources and (SKIPPED in sources if definition.join == "all" else set(sources) == {SKIPPED}):
+        return f"was tried, though those before it are {sources}"
+    return None
+
+
+def _wrong_with_totals(hub: Jobs) -> str | None:
+    for name in DEFINITIONS:
+        view = hub.handle(DescribeJobType(name), 0)
+        assert isinstance(view, JobTypeView)
+        if view.running or view.submitted != view.completed + view.failed + view.cancelled:
+            return f"the totals of {name} do not add up: {view}"
+    return None
