@@ -7,6 +7,7 @@ import sys
 import typer
 
 from lavant.console.cli.demo import demo
+from lavant.console.cli.doctor import doctor
 from lavant.console.cli.encrypt import encrypt, keygen
 from lavant.console.cli.explain import explain
 from lavant.console.cli.keys import keys
@@ -15,6 +16,7 @@ from lavant.console.cli.serve import serve
 from lavant.console.cli.sim import sim
 from lavant.console.cli.stream import stream
 from lavant.console.cli.sweep import sweep
+from lavant.console.cli.top import top
 from lavant.core.errors import LavantError
 
 BAD_INPUT = 2
@@ -26,7 +28,7 @@ commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, stream, explain, keygen, encrypt, sweep, serve):
+for command in (demo, stream, explain, keygen, encrypt, sweep, serve, top, doctor):
     commands.command()(command)
 commands.add_typer(queue, name="queue")
 commands.add_typer(keys, name="keys")

@@ -1,0 +1,103 @@
+"""What the machine has: Python, Java, files, a disk that syncs, compiled kernels."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from lavant.console.doctor.findings import Finding, Verdict
+from lavant.core.errors import MissingComponent
+
+PYTHON_MIN = (3, 11)
+FILES_MIN = 4096
+FREE_BYTES_MIN = 1 << 30
+SYNCS = 50
+SYNC_MS_SLOW = 10.0
+BLOCK_BYTES = 4096
+
+
+def python() -> Finding:
+    version = platform.python_version()
+    if sys.version_info < PYTHON_MIN:
+        return Finding("Python", Verdict.BAD, version, f"install {'.'.join(map(str, PYTHON_MIN))} or newer")
+    return Finding("Python", Verdict.OK, f"{version} ({platform.python_implementation()})")
+
+
+def java() -> Finding:
+    from lavant.pipeline.session import check_java  # noqa: PLC0415
+
+    try:
+        check_java()
+    except MissingComponent as error:
+        return Finding("Java", Verdict.NOTE, str(error), "only `--engine spark` and `lavant stream` need it")
+    return Finding("Java", Verdict.OK, "new enough for Spark")
+
+
+def open_files() -> Finding:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < FILES_MIN:
+        return Finding("open files", Verdict.NOTE, f"at most {hard:,}", "raise `ulimit -n` for many connections")
+    return Finding("open files", Verdict.OK, "no limit" if hard == resource.RLIM_INFINITY else f"up to {hard:,}")
+
+
+def disk(directory: Path) -> Finding:
+    """Free space, and how long a sync takes: every answer of a durable server waits for one."""
+    name = f"disk of {directory}"
+    try:
+        free = shutil.disk_usage(directory).free
+        sync_ms = sync_time_ms(directory)
+    except OSError as error:
+        return Finding(name, Verdict.BAD, str(error), "choose a directory that exists and can be written")
+    said = f"{free / (1 << 30):,.1f} GiB free, a sync takes {sync_ms:.2f} ms"
+    if free < FREE_BYTES_MIN:
+        return Finding(name, Verdict.BAD, said, "make room: a full disk refuses new messages")
+    if sync_ms > SYNC_MS_SLOW:
+        return Finding(name, Verdict.NOTE, said, "a slow disk slows every durable answer; use an SSD")
+    return Finding(name, Verdict.OK, said)
+
+
+def sync_time_ms(directory: Path) -> float:
+    """The median of some."""
+    times = []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        file.write(bytes(SYNCS * BLOCK_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+        for number in range(SYNCS):
+            started = time.perf_counter()
+            os.pwrite(file.fileno(), bytes(BLOCK_BYTES), number * BLOCK_BYTES)
+            os.fdatasync(file.fileno())
+            times.append(1e3 * (time.perf_counter() - started))
+    return statistics.median(times)
+
+
+def kernels() -> Finding:
+    """Whether matchers compile, and compiled code is kept for the next start."""
+    from lavant.broker.matching import PlainMatcher  # noqa: PLC0415
+    from lavant.core.batches import PublicationBatch  # noqa: PLC0415
+
+    started = time.perf_counter()
+    matcher = PlainMatcher()
+    matcher.add([1, 2], ["price > 10 and symbol = 'IBM'", "symbol like 'I%'"])
+    found = matcher.match(PublicationBatch.from_dicts([{"price": 11, "symbol": "IBM"}])).of(0).tolist()
+    took_s = time.perf_counter() - started
+    if sorted(found) != [1, 2]:
+        return Finding("matching", Verdict.BAD, f"found {found} instead of [1, 2]", "report this as a bug")
+    home = Path(__file__).parents[2]
+    if not os.access(home, os.W_OK) and "NUMBA_CACHE_DIR" not in os.environ:
+        remedy = "set NUMBA_CACHE_DIR to a directory that can be written, or each start compiles anew"
+        return Finding("matching", Verdict.NOTE, f"works ({took_s:.1f} s), but nothing is kept", remedy)
+    return Finding("matching", Verdict.OK, f"works, ready in {took_s:.1f} s")
+
+
+def memory() -> Finding:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    return Finding("machine", Verdict.OK, f"{cores} cores, {total / (1 << 30):.0f} GiB, {platform.platform()}")

@@ -1,0 +1,1 @@
+"""`lavant top`: a server's figures, live."""
