@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lavant.broker.filters import Filter, covers, explain, intersects
     from lavant.broker.matching import EncryptedMatcher, Matches, PlainMatcher, ScanMatcher
+    from lavant.client.asynchronous import AsyncClient, connect_async
+    from lavant.client.blocking import Client, connect
     from lavant.client.encryption import Key, NumericAttribute, Schema
     from lavant.core.batches import PublicationBatch
     from lavant.core.errors import LavantError
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "lavant.broker.filters": ("Filter", "covers", "explain", "intersects"),
     "lavant.broker.matching": ("EncryptedMatcher", "Matches", "PlainMatcher", "ScanMatcher"),
+    "lavant.client.asynchronous": ("AsyncClient", "connect_async"),
+    "lavant.client.blocking": ("Client", "connect"),
     "lavant.client.encryption": ("Key", "NumericAttribute", "Schema"),
     "lavant.core.batches": ("PublicationBatch",),
     "lavant.core.errors": ("LavantError",),
@@ -36,6 +40,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Advertisement",
+    "AsyncClient",
+    "Client",
     "EncryptedMatcher",
     "Filter",
     "Key",
@@ -48,6 +54,8 @@ __all__ = [
     "ScanMatcher",
     "Schema",
     "Subscription",
+    "connect",
+    "connect_async",
     "covers",
     "explain",
     "from_json_lines",

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 from typer.testing import CliRunner
 
-from lavant.client.queues import QueueClient
+from lavant import Client, connect
 from lavant.console.cli import commands
 from lavant.console.cli.secrets import read_credentials, read_token
 from lavant.core.errors import InvalidValue, LavantError, MissingComponent, UnknownQueue
@@ -25,13 +25,13 @@ def served() -> Iterator[Served]:
 
 
 @pytest.fixture
-def client(served: Served) -> Iterator[QueueClient]:
-    with QueueClient.connect(served.url) as connection:
+def client(served: Served) -> Iterator[Client]:
+    with connect(served.url) as connection:
         yield connection
 
 
 @pytest.fixture
-def run(served: Served, client: QueueClient) -> Iterator[Runner]:
+def run(served: Served, client: Client) -> Iterator[Runner]:
     """Runs a command; all queues are gone afterwards."""
     yield Runner(served.url)
     for name in list(client.queues()):
@@ -117,8 +117,8 @@ def test_messages_are_received_and_taken_out(run: Runner) -> None:
     assert run("receive", "q", "--wait-ms", "10", code=1) == ""
 
 
-def test_what_is_no_text_is_shown_safely(run: Runner, client: QueueClient) -> None:
-    queue = client.create("q")
+def test_what_is_no_text_is_shown_safely(run: Runner, client: Client) -> None:
+    queue = client.create_queue("q")
     queue.send_many([b"\xff\x00", "größer\x1b[2J\n".encode()])
     shown = run("peek", "q")
     assert "\x1b" not in shown

@@ -12,6 +12,7 @@ from random import Random
 
 from tests.integration.serving import WAIT_S_MAX, Served
 
+from lavant import Client, connect
 from lavant.broker.queues.checking import History, Operation, check
 from lavant.broker.queues.commands import (
     Acknowledge,
@@ -23,9 +24,8 @@ from lavant.broker.queues.commands import (
     Sent,
 )
 from lavant.broker.serving.commands import Answer, Request
-from lavant.client.queues import QueueClient
-from lavant.client.queues.calls import Call
-from lavant.client.queues.retrying import NO_RETRIES
+from lavant.client.connection.calls import Call
+from lavant.client.connection.retrying import NO_RETRIES
 from lavant.core.errors import ConnectionLost, MissingComponent
 from lavant.simulation.queues.workload import CONFIGS, DRAIN, Labour
 
@@ -54,7 +54,7 @@ class Recording:
         """One client, in a thread of its own."""
         labour = Labour(f"client-{number}", Random(number))
         try:
-            client = QueueClient.connect(self.url, retries=NO_RETRIES)
+            client = connect(self.url, retries=NO_RETRIES)
             with client:
                 while not self.is_over:
                     labour.asked(DRAIN if self.is_draining else "work", now_ms())
@@ -64,7 +64,7 @@ class Recording:
             self.failures.append(error)
             raise
 
-    def _ask(self, client: QueueClient, name: str, request: Request) -> Answer | None:
+    def _ask(self, client: Client, name: str, request: Request) -> Answer | None:
         start_ms = now_ms()
         answer: Answer | None = None
         try:
@@ -114,7 +114,7 @@ def test_clients_of_a_server_that_is_killed_are_told_the_truth(tmp_path: Path) -
 
 def wait_until_empty(url: str) -> None:
     deadline_s = time.monotonic() + WAIT_S_MAX
-    with QueueClient.connect(url) as client:
+    with connect(url) as client:
         while any(_depth(client.run(Call(DescribeQueue(queue), lambda answer: answer))) for queue in CONFIGS):
             assert time.monotonic() < deadline_s, "some messages are never received"
             time.sleep(0.05)

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
+from lavant import connect, connect_async
 from lavant.broker.queues.commands import PeekedMessage
-from lavant.client.queues import AsyncQueueClient, Entry, Queue, QueueClient, QueueConfig, calls
-from lavant.client.queues.retrying import NO_RETRIES
+from lavant.client.connection.retrying import NO_RETRIES
+from lavant.client.queues import Entry, Queue, QueueConfig, calls
 from lavant.core.errors import (
     ConnectionLost,
     LimitExceeded,
@@ -49,9 +50,11 @@ def drain(queue: Queue) -> list[bytes]:
 
 
 def test_the_blocking_client_does_it_all(served: Served) -> None:
-    with QueueClient.connect(served.url) as client:
-        dead = client.create("dead-orders")
-        orders = client.create("orders", QueueConfig(dead_letters="dead-orders", receives_max=2), tags={"team": "tea"})
+    with connect(served.url) as client:
+        dead = client.create_queue("dead-orders")
+        orders = client.create_queue(
+            "orders", QueueConfig(dead_letters="dead-orders", receives_max=2), tags={"team": "tea"}
+        )
         assert {"dead-orders", "orders"} <= set(client.queues())
         assert list(client.queues("ord")) == ["orders"]
         assert dead.sources() == ["orders"]
@@ -93,8 +96,8 @@ def test_the_blocking_client_does_it_all(served: Served) -> None:
 
 def test_the_asynchronous_client_shares_a_connection_among_its_tasks(served: Served) -> None:
     async def work() -> None:
-        async with await AsyncQueueClient.connect(served.url) as client:
-            queue = await client.create("shared")
+        async with await connect_async(served.url) as client:
+            queue = await client.create_queue("shared")
             waiting = [asyncio.ensure_future(queue.receive(wait_ms=20_000)) for _ in range(50)]
             numbers = await asyncio.gather(*(queue.send(b"%d" % i) for i in range(50)))
             assert len(set(numbers)) == 50
@@ -113,8 +116,8 @@ def test_the_asynchronous_client_shares_a_connection_among_its_tasks(served: Ser
 
 
 def test_a_pipeline_gives_results_and_errors_in_their_places(served: Served) -> None:
-    with QueueClient.connect(served.url) as client:
-        client.create("pipelined")
+    with connect(served.url) as client:
+        client.create_queue("pipelined")
         wanted = [calls.send("pipelined" if i % 3 else "none", Entry(b"%d" % i * 2000)) for i in range(99)]
         results = client.pipeline([*wanted, calls.describe("pipelined")])
         assert [isinstance(result, UnknownQueue) for result in results[:99]] == [i % 3 == 0 for i in range(99)]
@@ -124,15 +127,15 @@ def test_a_pipeline_gives_results_and_errors_in_their_places(served: Served) -> 
 
 def test_large_batches_go_through_in_both_directions(served: Served) -> None:
     bodies = [bytes([i]) * (1 << 20) for i in range(15)]
-    with QueueClient.connect(served.url) as client:
-        queue = client.create("large")
+    with connect(served.url) as client:
+        queue = client.create_queue("large")
         queue.send_many(bodies)
         assert [message.body for message in queue.receive(count=15)] == bodies
 
 
 def test_in_order_queues_start_messages_one_after_the_other(served: Served) -> None:
-    with QueueClient.connect(served.url) as client:
-        queue = client.create("ordered", QueueConfig(order="in-order"))
+    with connect(served.url) as client:
+        queue = client.create_queue("ordered", QueueConfig(order="in-order"))
         for i in range(3):
             queue.send(b"%d" % i, group="g", deduplication=str(i))
         queue.send(b"again", group="g", deduplication="2")
@@ -146,27 +149,27 @@ def test_in_order_queues_start_messages_one_after_the_other(served: Served) -> N
 
 def test_a_client_finds_the_server_again_after_a_restart(tmp_path: Path) -> None:
     with Served(tmp_path) as first:
-        client = QueueClient.connect(first.url)
-        queue = client.create("q")
+        client = connect(first.url)
+        queue = client.create_queue("q")
         queue.send(b"one")
         first.kill()
         with Served(tmp_path, port=first.port):
             queue.send(b"two")
             assert {message.body for message in queue.receive(count=10)} == {b"one", b"two"}
         with pytest.raises(MissingComponent, match=f"lavant serve --port {first.port}"):
-            QueueClient.connect(first.url)
+            connect(first.url)
     client.close()
 
 
 def test_a_receive_that_waits_is_repeated_by_itself_when_the_server_is_started_again(tmp_path: Path) -> None:
     async def work() -> None:
         with Served(tmp_path) as first:
-            async with await AsyncQueueClient.connect(first.url) as client:
-                queue = await client.create("q")
+            async with await connect_async(first.url) as client:
+                queue = await client.create_queue("q")
                 waiting = asyncio.ensure_future(queue.receive(wait_ms=20_000))
                 await asyncio.to_thread(first.wait_for_metric, "lavant_waiting_receives", 1)
                 first.kill()
-                with Served(tmp_path, port=first.port) as second, QueueClient.connect(second.url) as other:
+                with Served(tmp_path, port=first.port) as second, connect(second.url) as other:
                     other.queue("q").send(b"one")
                     assert [message.body for message in await waiting] == [b"one"]
 
@@ -183,23 +186,23 @@ def test_what_is_no_server_of_lavant_is_told_from_one() -> None:
                     connection.recv(1000)
                     connection.sendall(said)
 
-            for connect in (QueueClient.connect, lambda url: asyncio.run(AsyncQueueClient.connect(url))):
+            for connected in (connect, lambda url: asyncio.run(connect_async(url))):
                 answering = threading.Thread(target=answer)
                 answering.start()
                 with pytest.raises(ConnectionLost, match=r"is it a server of Lavant|it hung up"):
-                    connect(f"lavant://127.0.0.1:{port}")
+                    connected(f"lavant://127.0.0.1:{port}")
                 answering.join()
 
 
 def test_a_client_that_was_closed_stays_closed(served: Served) -> None:
-    client = QueueClient.connect(served.url)
+    client = connect(served.url)
     client.close()
     with pytest.raises(ConnectionLost, match="was closed"):
         list(client.queues())
 
     async def work() -> None:
-        waiting_client = await AsyncQueueClient.connect(served.url)
-        queue = await waiting_client.create("closed")
+        waiting_client = await connect_async(served.url)
+        queue = await waiting_client.create_queue("closed")
         waiting = asyncio.ensure_future(queue.receive(wait_ms=20_000))
         await asyncio.to_thread(served.wait_for_metric, "lavant_waiting_receives", 1)
         await waiting_client.close()
@@ -213,8 +216,8 @@ def test_a_client_that_was_closed_stays_closed(served: Served) -> None:
 
 
 def test_a_send_that_may_have_been_done_is_not_repeated(tmp_path: Path) -> None:
-    with Served(tmp_path) as server, QueueClient.connect(server.url, timeout_s=0.2) as client:
-        queue = client.create("q")
+    with Served(tmp_path) as server, connect(server.url, timeout_s=0.2) as client:
+        queue = client.create_queue("q")
         server.process.send_signal(signal.SIGSTOP)
         goes_on = threading.Timer(0.5, lambda: server.process.send_signal(signal.SIGCONT))
         goes_on.start()
@@ -233,7 +236,7 @@ class Worker(threading.Thread):
     def __init__(self, url: str, name: str) -> None:
         super().__init__()
         self.name = name
-        self.client = QueueClient.connect(url, retries=NO_RETRIES)
+        self.client = connect(url, retries=NO_RETRIES)
         self.sent: set[bytes] = set()
         self.acknowledged: set[bytes] = set()
         self.maybe_acknowledged: set[bytes] = set()
@@ -259,8 +262,10 @@ class Worker(threading.Thread):
 
 def test_a_server_that_is_killed_under_load_keeps_all_that_it_confirmed(tmp_path: Path) -> None:
     with Served(tmp_path) as server:
-        with QueueClient.connect(server.url) as client:
-            client.create("q", QueueConfig(visibility_ms=0))  # what is not acknowledged can be received again at once
+        with connect(server.url) as client:
+            client.create_queue(
+                "q", QueueConfig(visibility_ms=0)
+            )  # what is not acknowledged can be received again at once
         workers = [Worker(server.url, f"worker {i}") for i in range(6)]
         for worker in workers:
             worker.start()
@@ -273,7 +278,7 @@ def test_a_server_that_is_killed_under_load_keeps_all_that_it_confirmed(tmp_path
     sent = set().union(*(worker.sent for worker in workers))
     acknowledged = set().union(*(worker.acknowledged for worker in workers))
     unknown = set().union(*(worker.maybe_acknowledged for worker in workers)) - acknowledged
-    with Served(tmp_path) as server, QueueClient.connect(server.url) as client:
+    with Served(tmp_path) as server, connect(server.url) as client:
         found = [message.body for message in peek_all(client.queue("q"))]
         assert len(found) == len(set(found))
         assert sent - acknowledged - unknown <= set(found), "a send that was confirmed is lost"
@@ -291,13 +296,13 @@ def peek_all(queue: Queue) -> Iterator[PeekedMessage]:
 
 def test_acknowledged_early_means_that_sends_are_safe_nevertheless(tmp_path: Path) -> None:
     with Served(tmp_path, "--acknowledge-early") as server:
-        with QueueClient.connect(server.url) as client:
-            queue = client.create("q")
+        with connect(server.url) as client:
+            queue = client.create_queue("q")
             queue.send_many([b"%d" % i for i in range(100)])
             queue.acknowledge(*queue.receive(count=50))
             queue.send_many([b"%d" % i for i in range(100, 200)])
         server.kill()
-    with Served(tmp_path) as server, QueueClient.connect(server.url) as client:
+    with Served(tmp_path) as server, connect(server.url) as client:
         assert {b"%d" % i for i in range(50, 200)} <= {message.body for message in peek_all(client.queue("q"))}
 
 
@@ -306,10 +311,10 @@ def test_a_server_that_is_stopped_answers_everybody_and_keeps_everything(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     async def work(server: Served) -> None:
-        async with await AsyncQueueClient.connect(server.url, retries=NO_RETRIES) as client:
-            queue = await client.create("q")
+        async with await connect_async(server.url, retries=NO_RETRIES) as client:
+            queue = await client.create_queue("q")
             await queue.send(b"kept")
-            await client.create("empty")
+            await client.create_queue("empty")
             waiting = [asyncio.ensure_future(client.queue("empty").receive(wait_ms=20_000)) for _ in range(10)]
             await asyncio.to_thread(server.wait_for_metric, "lavant_waiting_receives", 10)
             server.process.send_signal(number)
@@ -318,14 +323,14 @@ def test_a_server_that_is_stopped_answers_everybody_and_keeps_everything(
     with Served(tmp_path) as server:
         asyncio.run(work(server))
         assert server.process.wait(WAIT_S_MAX) == 0
-    with Served(tmp_path) as server, QueueClient.connect(server.url) as client:
+    with Served(tmp_path) as server, connect(server.url) as client:
         assert server.line.endswith("2 queues with 1 message")
         assert drain(client.queue("q")) == [b"kept"]
 
 
 def test_in_memory_nothing_is_kept() -> None:
-    with Served(None) as server, QueueClient.connect(server.url) as client:
-        client.create("q").send(b"one")
+    with Served(None) as server, connect(server.url) as client:
+        client.create_queue("q").send(b"one")
         assert "in memory only: 0 queues" in server.line
         assert server.stop() == 0
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
+from lavant import connect, connect_async
 from lavant.broker.queues.commands import Peek, Receive, Refused
 from lavant.broker.serving.wire import FAULT_NUMBER, PREFACE, Frames, Hello, decode_answer, frame
-from lavant.client.queues import AsyncQueueClient, QueueClient
 from lavant.core.errors import AccessDenied, LavantError
 from lavant.service.keys import KeyEntry, entry_text, sha256_of
 
@@ -33,16 +33,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_ten_thousand_idle_receives_bother_nobody(served: Served) -> None:
     async def work() -> None:
-        clients = [await AsyncQueueClient.connect(served.url) for _ in range(4)]
-        idle = await clients[0].create("idle")
+        clients = [await connect_async(served.url) for _ in range(4)]
+        idle = await clients[0].create_queue("idle")
         waiting = [
             asyncio.ensure_future(client.queue("idle").receive(wait_ms=20_000))
             for _ in range(2500)
             for client in clients
         ]
         await asyncio.to_thread(served.wait_for_metric, "lavant_waiting_receives", 10_000)
-        async with await AsyncQueueClient.connect(served.url) as other:
-            busy = await other.create("busy")
+        async with await connect_async(served.url) as other:
+            busy = await other.create_queue("busy")
             for i in range(50):
                 await busy.send(b"%d" % i)
                 [message] = await busy.receive(wait_ms=20_000)
@@ -75,8 +75,8 @@ def read_until_closed(connection: socket.socket) -> bytes:
 
 
 def test_a_client_that_never_reads_costs_no_more_than_a_bounded_buffer(served: Served) -> None:
-    with QueueClient.connect(served.url) as client:
-        queue = client.create("unread")
+    with connect(served.url) as client:
+        queue = client.create_queue("unread")
         queue.send_many([bytes(1 << 20)] * 8)
         connection = raw_connection(served)
         connection.setblocking(False)
@@ -109,8 +109,8 @@ def test_what_is_no_frame_is_answered_by_an_error_and_the_end(served: Served, da
         answer = decode_answer(content)
         assert isinstance(answer, Refused)
         assert (number, answer.code) == (FAULT_NUMBER, code)
-    with QueueClient.connect(served.url) as client:
-        client.create("still-there")
+    with connect(served.url) as client:
+        client.create_queue("still-there")
 
 
 def test_noise_of_any_kind_leaves_the_server_as_it_was(served: Served) -> None:
@@ -119,14 +119,14 @@ def test_noise_of_any_kind_leaves_the_server_as_it_was(served: Served) -> None:
         with socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX) as connection:
             start = chance.choice((b"", PREFACE, PREFACE + frame(0, Hello()), b"POST / HTTP/1.1\r\n", PREFACE[:4]))
             connection.sendall(start + chance.randbytes(chance.randint(0, 2000)))
-    with QueueClient.connect(served.url) as client:
-        client.create("still-there")
+    with connect(served.url) as client:
+        client.create_queue("still-there")
     served.wait_for_metric("lavant_connections", 0)
 
 
 def test_a_client_that_is_gone_gets_no_lease(served: Served) -> None:
-    with QueueClient.connect(served.url) as client:
-        queue = client.create("left")
+    with connect(served.url) as client:
+        queue = client.create_queue("left")
         with raw_connection(served) as connection:
             connection.sendall(frame(1, Receive("left", wait_ms=20_000)))
             served.wait_for_metric("lavant_waiting_receives", 1)
@@ -144,22 +144,22 @@ def test_a_key_lets_in_and_nothing_else_does(tmp_path: Path) -> None:
     entry = KeyEntry(name="k", sha256=sha256_of("correct horse battery staple"), scopes=["publish", "admin"])
     keys.write_text(entry_text(entry))
     with Served(tmp_path / "data", "--keys-file", str(keys)) as server:
-        for token in (b"", b"correct horse battery stapl"):
+        for key in ("", "correct horse battery stapl"):
             with pytest.raises(AccessDenied):
-                QueueClient.connect(server.url, token=token)
-        with QueueClient.connect(server.url, token=b"correct horse battery staple") as client:
-            client.create("q").send(b"one")
+                connect(server.url, key=key)
+        with connect(server.url, key="correct horse battery staple") as client:
+            client.create_queue("q").send(b"one")
 
         async def work() -> None:
             with pytest.raises(AccessDenied):
-                await AsyncQueueClient.connect(server.url, token=b"wrong")
+                await connect_async(server.url, key="wrong")
 
         asyncio.run(work())
 
 
 def test_health_and_metrics_are_on_the_same_port(served: Served) -> None:
-    with QueueClient.connect(served.url) as client:
-        client.create("seen").send(b"1234")
+    with connect(served.url) as client:
+        client.create_queue("seen").send(b"1234")
     with served.http("/healthz") as response:
         assert (response.status, response.read()) == (200, b"ok\n")
         assert response.headers["date"] is not None
@@ -183,5 +183,5 @@ def test_other_machines_are_not_served_without_proof_of_who_they_are(tmp_path: P
 
 
 def test_errors_of_clients_are_of_our_tree(served: Served) -> None:
-    with QueueClient.connect(served.url) as client, pytest.raises(LavantError):
+    with connect(served.url) as client, pytest.raises(LavantError):
         client.queue("bad name!").send(b"x")

@@ -1,1 +1,1 @@
-"""What runs at publishers and subscribers and never at the server: keys, and what they are needed for."""
+"""What runs at publishers, subscribers and consumers and never at the server: clients, keys, and what they need."""

@@ -22,16 +22,13 @@ from lavant.core.columns import (
     BOOLEAN,
     ENVELOPE,
     FLOAT,
-    ID,
     INTEGER,
-    PAYLOAD,
-    TIME,
     checked_columns,
     columns_of_rows,
     is_string,
 )
 from lavant.core.ids import PublicationId
-from lavant.core.publications import Publication
+from lavant.core.publications import ID, PAYLOAD, TIME, Publication
 
 
 class StringColumn(NamedTuple):

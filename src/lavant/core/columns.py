@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 
 from lavant.core.attributes import ATTRIBUTES_MAX, INTEGER_MAX, STRING_BYTES_MAX, check_name
 from lavant.core.errors import InvalidValue, LimitExceeded
-from lavant.core.publications import PAYLOAD_BYTES_MAX, PUBLICATION_ID_LENGTH_MAX, check_envelope
+from lavant.core.publications import ID, PAYLOAD, PAYLOAD_BYTES_MAX, PUBLICATION_ID_LENGTH_MAX, TIME, check_envelope
 
-ID, TIME, PAYLOAD = "@id", "@time_ms", "@payload"
 ENVELOPE = {ID: pa.string(), TIME: pa.int64(), PAYLOAD: pa.binary()}
 ATTRIBUTES_OF_A_BATCH_MAX = 4096
 STRING, INTEGER, FLOAT, BOOLEAN = pa.string(), pa.int64(), pa.float64(), pa.bool_()

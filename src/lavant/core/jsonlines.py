@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from lavant.core.batches import PublicationBatch
-from lavant.core.columns import ID, PAYLOAD, TIME
 from lavant.core.errors import InvalidValue
-from lavant.core.publications import Rejected, check_attributes, check_envelope
+from lavant.core.publications import ID, PAYLOAD, TIME, Rejected, check_attributes, check_envelope
 
 CONTENT_LENGTH_MAX = 200
 """How much of a line is repeated in an error."""

@@ -17,6 +17,8 @@ from lavant.core.ids import (
     SubscriptionId,
 )
 
+ID, TIME, PAYLOAD, POINT = "@id", "@time_ms", "@payload", "@point"
+"""Beside attributes, in JSON and in columns; an encrypted publication has a point in place of attributes."""
 PAYLOAD_BYTES_MAX = 1024 * 1024
 PUBLICATION_ID_LENGTH_MAX = 128
 TIME_MS_MAX = 2**63 - 1

@@ -12,7 +12,8 @@ import numpy as np
 from tests.bench.queues.clients import BODY
 from tests.bench.queues.servers import lavant
 
-from lavant.client.queues import Queue, QueueClient
+from lavant import connect
+from lavant.client.queues import Queue
 
 MESSAGES = 1_000_000
 BATCH = 500
@@ -31,8 +32,8 @@ class Depth(NamedTuple):
 def measure_depth(home: Path) -> Depth:
     directory = home / "deep"
     with lavant(directory) as (port, process):
-        with QueueClient.connect(f"lavant://127.0.0.1:{port}") as client:
-            shallow, deep = client.create("shallow"), client.create("deep")
+        with connect(f"lavant://127.0.0.1:{port}") as client:
+            shallow, deep = client.create_queue("shallow"), client.create_queue("deep")
             shallow.send(BODY)
             empty_us = _receive_us(shallow)
             before = _resident_bytes(process)
@@ -42,7 +43,7 @@ def measure_depth(home: Path) -> Depth:
             deep_us = _receive_us(deep)
         os.kill(process, signal.SIGKILL)
     began = time.monotonic()
-    with lavant(directory) as (port, _), QueueClient.connect(f"lavant://127.0.0.1:{port}") as client:
+    with lavant(directory) as (port, _), connect(f"lavant://127.0.0.1:{port}") as client:
         restart_s = time.monotonic() - began
         figures = client.queue("deep").describe().figures
         assert figures.visible + figures.in_flight == MESSAGES, "a restart lost messages"

@@ -14,12 +14,10 @@ from lavant.broker.matching.encrypted.values import DIMENSIONS_MAX, EncryptedBat
 from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.config import MESSAGE_BYTES_MAX
 from lavant.broker.queues.refusals import refusal
-from lavant.core.columns import ENVELOPE, ID, PAYLOAD, TIME
+from lavant.core.columns import ENVELOPE
 from lavant.core.errors import InvalidValue, LimitExceeded
-from lavant.core.publications import check_attributes, check_envelope
+from lavant.core.publications import ID, PAYLOAD, POINT, TIME, check_attributes, check_envelope
 
-POINT = "@point"
-"""The vector of an encrypted publication, in place of attributes."""
 PLAIN, ENCRYPTED = "plain", "encrypted"
 
 _encode = msgspec.json.Encoder().encode

@@ -17,6 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +32,9 @@ from lavant.client.encryption.matrix import CONDITION_MAX, condition, random_mat
 from lavant.client.encryption.ranges import ranges_of
 from lavant.client.encryption.schema import Schema
 from lavant.core.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from lavant.client.encryption.sealing import Cipher
 
 SCALE_MIN, SCALE_MAX = 2.0**-8, 2.0**8
 """Of the random factors r and s."""
@@ -84,6 +88,12 @@ class Key:
         """The key that was saved."""
         file = KeyFile.read(path)
         return cls(file.schema, np.array(file.matrix, np.float64))
+
+    def cipher(self) -> Cipher:
+        """What clients encrypt whole publications with."""
+        from lavant.client.encryption.sealing import Cipher  # noqa: PLC0415
+
+        return Cipher(self, self._matrix.astype("<f8").tobytes())
 
     def encrypt_publications(self, publications: Columns | Rows) -> EncryptedBatch:
         """Publications, or mappings of attributes, or one mapping of columns; each carries all of the schema."""

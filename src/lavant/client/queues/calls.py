@@ -1,13 +1,9 @@
-"""Calls: a request, how its answer is read, and whether it may be repeated when a connection breaks.
-
-Both clients, and pipelines, are made of these. A call may be repeated if a second time does no harm: everything may but
-sending (there would be two messages), purging and moving. An answer that refuses becomes the error it names.
-"""
+"""What can be asked about queues. All may be repeated but sending (there would be two messages), purging and moving."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from lavant.broker.queues.commands import (
     Acknowledge,
@@ -21,7 +17,6 @@ from lavant.broker.queues.commands import (
     Delivery,
     Described,
     DescribeQueue,
-    Done,
     Entry,
     Listed,
     ListMoves,
@@ -46,13 +41,10 @@ from lavant.broker.queues.commands import (
     VisibilityChange,
     VisibilityChanged,
 )
-from lavant.broker.queues.config import WAIT_MS_MAX, QueueConfig
-from lavant.broker.serving.commands import Answer, Request
-from lavant.client.queues.refusals import error_of
-from lavant.core.errors import PartlyRefused
-
-T = TypeVar("T")
-_Kind = TypeVar("_Kind")
+from lavant.broker.queues.config import QueueConfig
+from lavant.broker.serving.commands import Answer
+from lavant.client.connection.calls import Call, done, expect, refuse_some
+from lavant.client.connection.refusals import error_of
 
 NEW_QUEUE = QueueConfig()
 
@@ -60,55 +52,37 @@ Leased: TypeAlias = Delivery | Receipt
 """A message as it was received, or only its receipt."""
 
 
-class Call(Generic[T]):
-    """Something to be asked of a server."""
-
-    __slots__ = ("is_repeatable", "read", "request")
-
-    def __init__(self, request: Request, read: Callable[[Answer], T], *, is_repeatable: bool = True) -> None:
-        self.request = request
-        self.read = read
-        self.is_repeatable = is_repeatable
-
-    @property
-    def wait_ms(self) -> int:
-        """How long the server may wait before it answers."""
-        if isinstance(self.request, Receive):
-            return WAIT_MS_MAX if self.request.wait_ms is None else self.request.wait_ms
-        return 0
-
-
 def create(queue: str, config: QueueConfig, tags: dict[str, str]) -> Call[bool]:
     """Whether it is new; creating a queue that is there with the same settings is no mistake."""
-    return Call(CreateQueue(queue, config, tags), lambda answer: _expect(answer, Created).is_new)
+    return Call(CreateQueue(queue, config, tags), lambda answer: expect(answer, Created).is_new)
 
 
 def configure(queue: str, config: QueueConfig) -> Call[None]:
-    return Call(ConfigureQueue(queue, config), _done)
+    return Call(ConfigureQueue(queue, config), done)
 
 
 def tag(queue: str, tags: dict[str, str]) -> Call[None]:
-    return Call(TagQueue(queue, tags), _done)
+    return Call(TagQueue(queue, tags), done)
 
 
 def delete(queue: str) -> Call[None]:
-    return Call(DeleteQueue(queue), _done, is_repeatable=False)
+    return Call(DeleteQueue(queue), done, is_repeatable=False)
 
 
 def purge(queue: str) -> Call[None]:
-    return Call(PurgeQueue(queue), _done, is_repeatable=False)
+    return Call(PurgeQueue(queue), done, is_repeatable=False)
 
 
 def list_queues(prefix: str, after: str, count: int) -> Call[list[str]]:
-    return Call(ListQueues(prefix, after, count), lambda answer: _expect(answer, Listed).queues)
+    return Call(ListQueues(prefix, after, count), lambda answer: expect(answer, Listed).queues)
 
 
 def list_sources(queue: str) -> Call[list[str]]:
-    return Call(ListSources(queue), lambda answer: _expect(answer, Listed).queues)
+    return Call(ListSources(queue), lambda answer: expect(answer, Listed).queues)
 
 
 def describe(queue: str) -> Call[Described]:
-    return Call(DescribeQueue(queue), lambda answer: _expect(answer, Described))
+    return Call(DescribeQueue(queue), lambda answer: expect(answer, Described))
 
 
 def send(queue: str, entry: Entry) -> Call[int]:
@@ -136,64 +110,47 @@ def change_visibility(queue: str, messages: Iterable[Leased], visibility_ms: int
 
 
 def peek(queue: str, count: int, after: int) -> Call[list[PeekedMessage]]:
-    return Call(Peek(queue, count, after), lambda answer: _expect(answer, Peeked).messages)
+    return Call(Peek(queue, count, after), lambda answer: expect(answer, Peeked).messages)
 
 
 def redrive(source: str, destination: str | None, rate_per_s: int | None) -> Call[int]:
     """The number of the move."""
     request = StartMove(source, destination, rate_per_s)
-    return Call(request, lambda answer: _expect(answer, MoveStarted).task, is_repeatable=False)
+    return Call(request, lambda answer: expect(answer, MoveStarted).task, is_repeatable=False)
 
 
 def cancel_move(task: int) -> Call[MoveState]:
-    return Call(CancelMove(task), lambda answer: _expect(answer, Moved).state, is_repeatable=False)
+    return Call(CancelMove(task), lambda answer: expect(answer, Moved).state, is_repeatable=False)
 
 
 def list_moves(source: str) -> Call[list[MoveState]]:
-    return Call(ListMoves(source), lambda answer: _expect(answer, Moves).moves)
-
-
-def _expect(answer: Answer, kind: type[_Kind]) -> _Kind:
-    if isinstance(answer, kind):
-        return answer
-    if isinstance(answer, Refused):
-        raise error_of(answer)
-    raise AssertionError(f"the server answered {type(answer).__name__} where {kind.__name__} belongs")
-
-
-def _done(answer: Answer) -> None:
-    _expect(answer, Done)
+    return Call(ListMoves(source), lambda answer: expect(answer, Moves).moves)
 
 
 def _sent(answer: Answer) -> list[int]:
-    entries = _expect(answer, Sent).entries
+    entries = expect(answer, Sent).entries
     refused = {place: entry for place, entry in enumerate(entries) if isinstance(entry, Refused)}
-    _refuse_some(refused)
+    refuse_some(refused)
     return [entry.number for entry in entries if not isinstance(entry, Refused)]
 
 
 def _sent_one(answer: Answer) -> int:
-    entry = _expect(answer, Sent).entries[0]
+    entry = expect(answer, Sent).entries[0]
     if isinstance(entry, Refused):
         raise error_of(entry)
     return entry.number
 
 
 def _received(answer: Answer) -> list[Delivery]:
-    return _expect(answer, Received).deliveries
+    return expect(answer, Received).deliveries
 
 
 def _acknowledged(answer: Answer) -> None:
-    _refuse_some(_expect(answer, Acknowledged).refused)
+    refuse_some(expect(answer, Acknowledged).refused)
 
 
 def _visibility_changed(answer: Answer) -> None:
-    _refuse_some(_expect(answer, VisibilityChanged).refused)
-
-
-def _refuse_some(refused: dict[int, Refused]) -> None:
-    if refused:
-        raise PartlyRefused({place: error_of(refusal) for place, refusal in sorted(refused.items())})
+    refuse_some(expect(answer, VisibilityChanged).refused)
 
 
 def _receipt(message: Leased) -> Receipt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 from typing import Any
 
@@ -23,11 +22,9 @@ from lavant.broker.queues.commands import (
     SentEntry,
     VisibilityChanged,
 )
-from lavant.client.queues import Queue, QueueClient, calls
-from lavant.client.queues.asynchronous import AsyncQueue, AsyncQueueClient
-from lavant.client.queues.calls import NEW_QUEUE, Call
-from lavant.client.queues.refusals import error_of
-from lavant.client.queues.retrying import NO_RETRIES, Retries
+from lavant.client.connection.calls import Call
+from lavant.client.queues import calls
+from lavant.client.queues.calls import NEW_QUEUE
 from lavant.core.errors import (
     InvalidValue,
     LavantError,
@@ -56,12 +53,6 @@ def test_a_refusal_is_raised_as_the_error_it_names(kind: type[LavantError]) -> N
     with pytest.raises(kind, match="what was wrong") as raised:
         calls.receive("q", 1, None, None).read(Refused(kind.__name__, "what was wrong"))
     assert type(raised.value) is kind
-
-
-@pytest.mark.parametrize("code", ["NoSuchError", "FilterSyntaxError", "_point_at", "annotations", ""])
-def test_a_refusal_that_names_no_error_of_ours_is_told_nevertheless(code: str) -> None:
-    error = error_of(Refused(code, "what was wrong"))
-    assert (type(error), str(error)) == (LavantError, f"{code}: what was wrong")
 
 
 def test_one_message_that_is_refused_raises_its_own_error() -> None:
@@ -122,24 +113,3 @@ def test_how_long_a_receive_may_take_is_known() -> None:
     assert calls.describe("q").wait_ms == 0
     assert calls.receive("q", 1, None, 0).request == Receive("q", 1, None, 0)
     assert calls.receive("q", 1, None, 0).read(Received([DELIVERY])) == [DELIVERY]
-
-
-@pytest.mark.parametrize(("blocking", "waiting"), [(Queue, AsyncQueue), (QueueClient, AsyncQueueClient)])
-def test_both_clients_have_the_same_methods(blocking: type, waiting: type) -> None:
-    def signatures(kind: type) -> dict[str, list[str]]:
-        return {
-            name: [str(parameter) for parameter in inspect.signature(method).parameters.values()]
-            for name, method in inspect.getmembers(kind, callable)
-            if not name.startswith("_")
-        }
-
-    only_blocking = {"pipeline"}
-    ours = {name: signature for name, signature in signatures(blocking).items() if name not in only_blocking}
-    assert ours == signatures(waiting)
-
-
-def test_pauses_double_up_to_a_bound() -> None:
-    pauses_s = list(Retries(count=8, first_s=0.1, longest_s=1.0).pauses_s())
-    for pause_s, longest_s in zip(pauses_s, (0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0), strict=True):
-        assert longest_s / 2 <= pause_s <= longest_s
-    assert list(NO_RETRIES.pauses_s()) == []

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.console.cli.queue.common import (
+from lavant.console.cli.common import (
+    EXIT_FAILED,
     AsJson,
-    Name,
-    TokenFile,
+    CaFile,
+    Key,
+    QueueName,
     Url,
     client,
     print_json,
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from lavant.broker.queues.commands import Described, MoveState
     from lavant.client.queues import Queue
 
-EXIT_FAILED = 1
 POLL_S = 0.1
 
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
@@ -33,13 +34,14 @@ Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 def ls(
     prefix: Annotated[str, typer.Argument(help="only queues whose names start so")] = "",
     url: Url = QUEUES_URL,
-    token_file: TokenFile = None,
+    key: Key = "",
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List the queues, and how many messages they hold."""
     from lavant.client.queues import calls  # noqa: PLC0415
 
-    with client(url, token_file) as server:
+    with client(url, key, ca_file) as server:
         names = list(server.queues(prefix))
         results = server.pipeline([calls.describe(name) for name in names])
     # One that was deleted meanwhile is not listed.
@@ -56,9 +58,11 @@ def ls(
     print_table(columns, rows, numbers=columns[2:])
 
 
-def info(queue: Name, url: Url = QUEUES_URL, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+def info(
+    queue: QueueName, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False
+) -> None:
     """Show the settings, tags, figures and moves of a queue."""
-    with client(url, token_file) as server:
+    with client(url, key, ca_file) as server:
         described = server.queue(queue).describe()
         moves = server.queue(queue).moves()
     if as_json:
@@ -77,7 +81,7 @@ def info(queue: Name, url: Url = QUEUES_URL, token_file: TokenFile = None, as_js
 
 
 def create(
-    queue: Name,
+    queue: QueueName,
     in_order: Annotated[bool, typer.Option("--in-order", help="messages of a group start one after the other")] = False,
     visibility_ms: Annotated[int | None, typer.Option(help="how long a received message is hidden")] = None,
     delay_ms: Annotated[int | None, typer.Option(help="until a message can be received")] = None,
@@ -89,7 +93,8 @@ def create(
     deduplicate_by_content: Annotated[bool, typer.Option("--deduplicate-by-content", help="in-order queues")] = False,
     tag: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="may be given often")] = None,
     url: Url = QUEUES_URL,
-    token_file: TokenFile = None,
+    key: Key = "",
+    ca_file: CaFile = None,
 ) -> None:
     """Create a queue. One that exists with the same settings is left as it is."""
     from lavant.client.queues import QueueConfig  # noqa: PLC0415
@@ -107,22 +112,23 @@ def create(
     config = QueueConfig(
         order="in-order" if in_order else "out-of-order", deduplicate_by_content=deduplicate_by_content, **settings
     )
-    with client(url, token_file) as server:
-        server.create(queue, config, tags=dict(_tag(text) for text in tag or []))
+    with client(url, key, ca_file) as server:
+        server.create_queue(queue, config, tags=dict(_tag(text) for text in tag or []))
     print(f"{queue} is there")
 
 
 def redrive(
-    queue: Name,
+    queue: QueueName,
     to: Annotated[str | None, typer.Option(metavar="QUEUE", help="where to; where they came from by default")] = None,
     rate: Annotated[int | None, typer.Option(min=1, help="messages a second at most")] = None,
     background: Annotated[bool, typer.Option("--background", help="do not wait until all are moved")] = False,
     url: Url = QUEUES_URL,
-    token_file: TokenFile = None,
+    key: Key = "",
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Move the messages of a dead-letter queue back to where they came from; exit code 1 if some could not be."""
-    with client(url, token_file) as server:
+    with client(url, key, ca_file) as server:
         source = server.queue(queue)
         state = _state(source, source.redrive(to, rate_per_s=rate))
         while state.status == "running" and not background:
@@ -135,18 +141,18 @@ def redrive(
     raise typer.Exit(EXIT_FAILED if state.status == "failed" else 0)
 
 
-def purge(queue: Name, yes: Yes = False, url: Url = QUEUES_URL, token_file: TokenFile = None) -> None:
+def purge(queue: QueueName, yes: Yes = False, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None) -> None:
     """Remove all messages of a queue."""
     _confirm(f"Remove all messages of {queue}?", yes)
-    with client(url, token_file) as server:
+    with client(url, key, ca_file) as server:
         server.queue(queue).purge()
     print(f"{queue} is empty")
 
 
-def delete(queue: Name, yes: Yes = False, url: Url = QUEUES_URL, token_file: TokenFile = None) -> None:
+def delete(queue: QueueName, yes: Yes = False, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None) -> None:
     """Delete a queue and all its messages."""
     _confirm(f"Delete {queue} and all its messages?", yes)
-    with client(url, token_file) as server:
+    with client(url, key, ca_file) as server:
         server.queue(queue).delete()
     print(f"{queue} is gone")
 

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from lavant.console.cli.queue.common import (
+from lavant.console.cli.common import (
     AsJson,
-    Name,
-    TokenFile,
+    CaFile,
+    Key,
+    QueueName,
     Url,
     body_of,
     client,
@@ -27,7 +28,7 @@ LINES_AT_ONCE = 100
 
 
 def send(
-    queue: Name,
+    queue: QueueName,
     body: Annotated[
         list[str] | None, typer.Argument(help="messages; without any, each line of standard input is one")
     ] = None,
@@ -35,14 +36,15 @@ def send(
     deduplication: Annotated[str, typer.Option(help="in-order queues: sent twice, it counts once")] = "",
     delay_ms: Annotated[int | None, typer.Option(help="until they can be received")] = None,
     url: Url = QUEUES_URL,
-    token_file: TokenFile = None,
+    key: Key = "",
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Send messages, and print their numbers when they are on the server's disk."""
     from lavant.client.queues import Entry  # noqa: PLC0415
 
     bodies = iter([text.encode() for text in body]) if body else _lines()
-    with client(url, token_file) as server:
+    with client(url, key, ca_file) as server:
         while some := [
             Entry(each, delay_ms=delay_ms, group=group, deduplication=deduplication)
             for each in islice(bodies, LINES_AT_ONCE)
@@ -55,7 +57,7 @@ def send(
 
 
 def receive(
-    queue: Name,
+    queue: QueueName,
     count: Annotated[int, typer.Option(min=1, help="at most so many")] = 1,
     wait_ms: Annotated[int | None, typer.Option(help="how long to wait for one; the queue's own by default")] = None,
     visibility_ms: Annotated[
@@ -63,11 +65,12 @@ def receive(
     ] = None,
     acknowledge: Annotated[bool, typer.Option("--acknowledge", help="take them out when they are printed")] = False,
     url: Url = QUEUES_URL,
-    token_file: TokenFile = None,
+    key: Key = "",
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Receive messages and print them; exit code 1 if none came. Without --acknowledge they come back later."""
-    with client(url, token_file) as server:
+    with client(url, key, ca_file) as server:
         messages = server.queue(queue).receive(count, visibility_ms=visibility_ms, wait_ms=wait_ms)
         shown = [
             {
@@ -89,15 +92,16 @@ def receive(
 
 
 def peek(
-    queue: Name,
+    queue: QueueName,
     count: Annotated[int, typer.Option(min=1, help="at most so many")] = 10,
     after: Annotated[int, typer.Option(min=0, help="only messages with larger numbers")] = 0,
     url: Url = QUEUES_URL,
-    token_file: TokenFile = None,
+    key: Key = "",
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Look at messages in whatever state, and leave them as they are."""
-    with client(url, token_file) as server:
+    with client(url, key, ca_file) as server:
         messages = server.queue(queue).peek(count, after=after)
     shown = [
         {

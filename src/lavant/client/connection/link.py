@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import copy
 from typing import cast
 
 import msgspec
@@ -19,8 +20,8 @@ from lavant.broker.serving.wire import (
     append_frame,
     decode_answer,
 )
-from lavant.client.queues.address import Address
-from lavant.client.queues.refusals import error_of
+from lavant.client.connection.refusals import error_of
+from lavant.client.connection.settings import Settings
 from lavant.core.errors import ConnectionLost, LavantError, LimitExceeded, MissingComponent
 
 CHECK_S_MAX = 5.0
@@ -30,9 +31,9 @@ UNDER_WAY_MAX = 100_000
 class Link(asyncio.Protocol):
     """Frames over an asyncio transport. What is asked in one turn of the loop leaves in one piece."""
 
-    def __init__(self, address: Address, token: bytes, timeout_s: float) -> None:
-        self._address = address
-        self._timeout_s = timeout_s
+    def __init__(self, settings: Settings) -> None:
+        self._address = settings.address
+        self._timeout_s = settings.timeout_s
         self._loop = asyncio.get_running_loop()
         self._frames = Frames()
         self._under_way: dict[int, tuple[asyncio.Future[Answer], float]] = {}
@@ -47,8 +48,8 @@ class Link(asyncio.Protocol):
         """Why it is of no use any more."""
         self.greeting: asyncio.Future[Answer] = self._loop.create_future()
         self.closed = asyncio.Event()
-        append_frame(self._buffer, GREETING_NUMBER, Hello(token))
-        self._under_way[GREETING_NUMBER] = (self.greeting, self._loop.time() + timeout_s)
+        append_frame(self._buffer, GREETING_NUMBER, Hello(settings.token))
+        self._under_way[GREETING_NUMBER] = (self.greeting, self._loop.time() + settings.timeout_s)
 
     def ask(self, request: Request, wait_ms: int) -> asyncio.Future[Answer]:
         """The answer, when it comes."""
@@ -144,5 +145,5 @@ class Link(asyncio.Protocol):
         self._writable.set()
         for future, _ in self._under_way.values():
             if not future.done():
-                future.set_exception(type(self.fault)(*self.fault.args))  # its own, for its own traceback
+                future.set_exception(copy(self.fault))  # its own, for its own traceback
         self._under_way.clear()

@@ -1,4 +1,4 @@
-"""What all of `lavant queue …` have in common: which server, and how results are shown."""
+"""What commands that talk to a server have in common: which server, and how results are shown."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from lavant.client.queues import QueueClient
+    from lavant.client.blocking import Client
+
+EXIT_FAILED = 1
+"""The command was understood, and what it was asked for could not be done, or only in part."""
 
 Url = Annotated[str, typer.Option(help="the server", envvar="LAVANT_URL")]
-TokenFile = Annotated[Path | None, typer.Option(help="secret to show to the server", envvar="LAVANT_TOKEN_FILE")]
+Key = Annotated[str, typer.Option(help="who asks, if the server wants to know", envvar="LAVANT_KEY")]
+CaFile = Annotated[
+    Path | None, typer.Option(help="certificates to trust, with lavants:// (TLS)", envvar="LAVANT_CA_FILE")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-Name = Annotated[str, typer.Argument(metavar="QUEUE", help="the queue's name")]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="the queue's name")]
 
 
-def client(url: str, token_file: Path | None) -> QueueClient:
-    """A connection; without retries, because somebody is looking."""
-    from lavant.client.queues import QueueClient  # noqa: PLC0415
-    from lavant.client.queues.retrying import NO_RETRIES  # noqa: PLC0415
-    from lavant.console.cli.secrets import read_token  # noqa: PLC0415
+def client(url: str, key: str, ca_file: Path | None, **settings: Any) -> Client:
+    """A connection; without retries unless `settings` say otherwise, because somebody is looking."""
+    from lavant.client.blocking import connect  # noqa: PLC0415
+    from lavant.client.connection.retrying import NO_RETRIES  # noqa: PLC0415
 
-    token = b"" if token_file is None else read_token(token_file)
-    return QueueClient.connect(url, token=token, retries=NO_RETRIES)
+    return connect(url, key=key, ca_file=ca_file, **{"retries": NO_RETRIES, **settings})
 
 
 def print_json(value: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lavant.client.queues.address import Address
+from lavant.client.connection.address import Address
 from lavant.core.errors import InvalidValue
 
 
@@ -17,7 +17,8 @@ from lavant.core.errors import InvalidValue
     ],
 )
 def test_an_address_has_a_host_and_a_port(url: str, host: str, port: int) -> None:
-    assert Address.parse(url) == (host, port)
+    assert Address.parse(url) == (host, port, False)
+    assert Address.parse(url.replace("lavant", "lavants", 1)) == (host, port, True)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,6 @@ def test_anything_else_is_refused_with_an_example(url: str) -> None:
         Address.parse(url)
 
 
-@pytest.mark.parametrize("url", ["lavant://127.0.0.1:9000", "lavant://[::1]:80"])
+@pytest.mark.parametrize("url", ["lavant://127.0.0.1:9000", "lavants://[::1]:80"])
 def test_an_address_is_shown_as_it_is_written(url: str) -> None:
     assert str(Address.parse(url)) == url

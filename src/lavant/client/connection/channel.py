@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 import struct
 
 import msgspec
@@ -21,9 +22,9 @@ from lavant.broker.serving.wire import (
     decode_answer,
     frame,
 )
-from lavant.client.queues.address import Address
-from lavant.client.queues.refusals import error_of
-from lavant.core.errors import ConnectionLost, MissingComponent
+from lavant.client.connection.refusals import error_of
+from lavant.client.connection.settings import Settings
+from lavant.core.errors import ConnectionLost
 
 READ_BYTES = 64 << 10
 _LENGTH_BYTES = 4
@@ -33,23 +34,20 @@ _TIMEVAL = struct.Struct("@ll")
 class Channel:
     """Frames over a socket. After any error it is of no use any more."""
 
-    def __init__(self, address: Address, token: bytes, timeout_s: float) -> None:
-        self._address = address
+    def __init__(self, settings: Settings) -> None:
+        self._address = settings.address
         try:
-            self._socket = socket.create_connection(address, timeout_s)
+            self._socket = _connected(settings)
         except OSError as error:
-            raise MissingComponent(
-                f"no server answers at {address}: {error}; start one with `lavant serve --port {address.port}`"
-            ) from None
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raise settings.nobody_answers(error) from None
         self._socket.settimeout(None)  # the kernel's own timeouts: Python's cost a call more for each read and write
         self._readable = select.poll()
         self._readable.register(self._socket, select.POLLIN)
         self._timeout_s = 0.0
         self._rest = b""
-        self.wait_up_to(timeout_s)
+        self.wait_up_to(settings.timeout_s)
         try:
-            self._greet(token)
+            self._greet(settings.token)
         except BaseException:
             self.close()
             raise
@@ -121,5 +119,19 @@ class Channel:
             raise error_of(answer)
 
     def _broken(self, reason: object) -> ConnectionLost:
-        said = f"it was silent for {self._timeout_s:g} s" if isinstance(reason, BlockingIOError) else reason
+        is_silent = isinstance(reason, BlockingIOError | ssl.SSLWantReadError)
+        said = f"it was silent for {self._timeout_s:g} s" if is_silent else reason
         return ConnectionLost(f"the connection to {self._address} broke: {said}; it may or may not have done its work")
+
+
+def _connected(settings: Settings) -> socket.socket:
+    address = settings.address
+    plain = socket.create_connection((address.host, address.port), settings.timeout_s)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if settings.tls is None:
+        return plain
+    try:
+        return settings.tls.wrap_socket(plain, server_hostname=address.host)
+    except BaseException:
+        plain.close()
+        raise

@@ -1,0 +1,104 @@
+"""A connection for the tasks of one event loop, who share it; what is asked together leaves together."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from lavant.broker.queues.commands import Refused
+from lavant.broker.serving.commands import Answer
+from lavant.client.connection.calls import Call
+from lavant.client.connection.link import Link
+from lavant.client.connection.refusals import error_of
+from lavant.client.connection.settings import Settings
+from lavant.core.errors import ConnectionLost, MissingComponent
+
+T = TypeVar("T")
+
+
+class AsyncConnection:
+    """Belongs to the event loop in which it is used first."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._link: Link | None = None
+        self._connecting = asyncio.Lock()
+        self._is_closed = False
+
+    async def open(self) -> Self:
+        """Connect now, so that a server that is not there is told at once; otherwise the first request does."""
+        await self._connected()
+        return self
+
+    async def run(self, call: Call[T]) -> T:
+        """Carry out a call. If the connection breaks, it is tried again where that can do no harm."""
+        link = self._link
+        if link is not None and link.is_writable and link.fault is None:  # nearly always
+            try:
+                answer = await link.ask(call.request, call.wait_ms)
+            except ConnectionLost:
+                if self._is_closed or not call.is_repeatable:
+                    raise
+                answer = await self._ask_until_answered(call)
+        else:
+            answer = await self._ask_until_answered(call)
+        return call.read(answer)
+
+    async def close(self) -> None:
+        """For good: what is under way fails."""
+        self._is_closed = True
+        if self._link is not None:
+            self._link.close()
+            await self._link.closed.wait()
+            self._link = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _ask_until_answered(self, call: Call[Any]) -> Answer:
+        pauses_s = self._settings.retries.pauses_s()
+        while True:
+            try:
+                link = await self._connected()
+                await link.writable()
+                return await link.ask(call.request, call.wait_ms)
+            except (ConnectionLost, MissingComponent) as error:
+                may_repeat = call.is_repeatable or isinstance(error, MissingComponent)
+                pause_s = next(pauses_s, None) if may_repeat and not self._is_closed else None
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
+
+    async def _connected(self) -> Link:
+        async with self._connecting:
+            if self._is_closed:
+                raise ConnectionLost(f"this client of {self._settings.address} was closed; connect anew")
+            if self._link is None or self._link.fault is not None:
+                self._link = await self._new_link()
+            return self._link
+
+    async def _new_link(self) -> Link:
+        settings = self._settings
+        host, port, _ = settings.address
+        link = Link(settings)
+        try:
+            async with asyncio.timeout(settings.timeout_s):
+                await asyncio.get_running_loop().create_connection(lambda: link, host, port, ssl=settings.tls)
+        except OSError as error:
+            link.greeting.cancel()
+            raise settings.nobody_answers(error) from None
+        try:
+            answer = await link.greeting
+            if isinstance(answer, Refused):
+                raise error_of(answer)
+        except BaseException:
+            link.close()
+            await link.closed.wait()
+            raise
+        return link

@@ -1,0 +1,167 @@
+"""Publications on their way to a server: as JSON, in requests of a bounded size that may be repeated."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from lavant.broker.queues.commands import Refused
+from lavant.broker.serving.commands import Answer
+from lavant.broker.subscriptions.commands import Publish, Published
+from lavant.client.connection.calls import Call, expect
+from lavant.client.connection.refusals import error_of
+from lavant.core.attributes import AttributeValue
+from lavant.core.errors import InvalidValue, LavantError, PartlyRefused
+from lavant.core.publications import ID, PAYLOAD, POINT, TIME, Publication
+
+if TYPE_CHECKING:
+    from lavant.client.encryption.sealing import Cipher
+
+AT_ONCE = 1000
+AT_ONCE_BYTES = 4 << 20
+"""Of one request; a larger publication is a request of its own."""
+
+Publishable: TypeAlias = Publication | Mapping[str, AttributeValue]
+Result: TypeAlias = str | LavantError
+"""The id of a publication, or why it was refused."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def random_key(ids: Sequence[str]) -> str:
+    """Of a request that this process may repeat."""
+    return secrets.token_hex(16)
+
+
+def key_of_ids(ids: Sequence[str]) -> str:
+    """Of a request that also another process may repeat: it holds the same publications, which all have ids."""
+    return hashlib.sha256("\n".join(ids).encode()).hexdigest()
+
+
+class _Encoded(NamedTuple):
+    place: int
+    id: str
+    row: bytes
+
+
+class Requests:
+    """Publications as calls; what cannot be published is refused here already, as the server would."""
+
+    def __init__(
+        self,
+        publications: Iterable[Publishable],
+        cipher: Cipher | None,
+        key_of: Callable[[Sequence[str]], str] = random_key,
+    ) -> None:
+        self._results: list[Result | None] = []
+        self._encoded: list[_Encoded] = []
+        self._key_of = key_of
+        checked: list[tuple[int, Publication]] = []
+        for place, each in enumerate(publications):
+            try:
+                checked.append((place, _checked(each)))
+                self._results.append(None)
+            except InvalidValue as error:
+                self._results.append(error)
+        if cipher is None:
+            self._encoded = [_Encoded(place, each.id, _encode(_row(each))) for place, each in checked]
+        else:
+            self._encode_sealed(checked, cipher)
+
+    def __iter__(self) -> Iterator[tuple[Sequence[int], Call[list[Result]]]]:
+        """Each with the places of what it holds."""
+        some: list[_Encoded] = []
+        size = 0
+        for each in self._encoded:
+            if some and (len(some) >= AT_ONCE or size + len(each.row) > AT_ONCE_BYTES):
+                yield self._call(some)
+                some, size = [], 0
+            some.append(each)
+            size += len(each.row)
+        if some:
+            yield self._call(some)
+
+    def take(self, places: Sequence[int], results: Sequence[Result]) -> None:
+        """What came of a call."""
+        for place, result in zip(places, results, strict=True):
+            self._results[place] = result
+
+    def ids(self) -> list[str]:
+        """When all calls are done: the ids. Raises `PartlyRefused` if there are some without."""
+        refused = {place: result for place, result in enumerate(self._results) if isinstance(result, LavantError)}
+        if refused:
+            raise PartlyRefused(refused)
+        return [result for result in self._results if isinstance(result, str)]
+
+    def _call(self, some: Sequence[_Encoded]) -> tuple[Sequence[int], Call[list[Result]]]:
+        """The key tells the server a repetition from another request, so it may be repeated."""
+        request = Publish([each.row for each in some], self._key_of([each.id for each in some]))
+        return [each.place for each in some], Call(request, _results)
+
+    def _encode_sealed(self, checked: Sequence[tuple[int, Publication]], cipher: Cipher) -> None:
+        try:
+            self._encoded += _sealed(checked, cipher)
+        except InvalidValue as error:
+            if len(checked) == 1:
+                self._results[checked[0][0]] = error
+                return
+            for each in checked:  # some of them may be possible
+                self._encode_sealed([each], cipher)
+
+
+def only_id(requests: Requests) -> str:
+    """Of one publication; raises why it was refused, if it was."""
+    try:
+        return requests.ids()[0]
+    except PartlyRefused as refused:
+        raise refused.refused[0] from None
+
+
+def with_payload(publication: Publishable, payload: bytes | None) -> Publication:
+    if payload is None:
+        return _checked(publication)
+    if isinstance(publication, Publication):
+        raise InvalidValue("a Publication carries its own payload; give the payload there")
+    return Publication(attributes=dict(publication), payload=payload)
+
+
+def _checked(publication: Publishable) -> Publication:
+    if isinstance(publication, Publication):
+        return publication
+    return Publication(attributes=dict(publication))
+
+
+def _row(publication: Publication) -> dict[str, Any]:
+    row: dict[str, Any] = dict(publication.attributes)
+    _add_envelope(row, publication, publication.payload)
+    return row
+
+
+def _sealed(checked: Sequence[tuple[int, Publication]], cipher: Cipher) -> list[_Encoded]:
+    points = cipher.points([publication for _, publication in checked])
+    encoded = []
+    for (place, publication), point in zip(checked, points, strict=True):
+        row: dict[str, Any] = {POINT: point}
+        _add_envelope(row, publication, cipher.seal(publication))
+        encoded.append(_Encoded(place, publication.id, _encode(row)))
+    return encoded
+
+
+def _add_envelope(row: dict[str, Any], publication: Publication, payload: bytes | None) -> None:
+    """The server gives an id and a time to what has none."""
+    if publication.id:
+        row[ID] = publication.id
+    if publication.time_ms:
+        row[TIME] = publication.time_ms
+    if payload is not None:
+        row[PAYLOAD] = base64.b64encode(payload).decode()
+
+
+def _results(answer: Answer) -> list[Result]:
+    entries = expect(answer, Published).entries
+    return [error_of(entry) if isinstance(entry, Refused) else entry for entry in entries]

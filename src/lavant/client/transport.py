@@ -1,0 +1,45 @@
+"""The way of a tuned publisher's batches to the server: one connection, many batches under way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lavant.client.connection.asynchronous import AsyncConnection
+from lavant.client.connection.looping import LoopThread
+from lavant.client.connection.retrying import NO_RETRIES
+from lavant.client.connection.settings import Settings
+from lavant.client.publications import Requests, key_of_ids
+from lavant.core.publications import Publication
+
+if TYPE_CHECKING:
+    from lavant.client.encryption.sealing import Cipher
+
+
+class BackgroundTransport:
+    """A `Transport` in the event loop of a client's thread.
+
+    It tries nothing again: the publisher does, and learns from it how much the server can take. The same batch once
+    more has the same key, also from another process, so the server does not publish it twice.
+    """
+
+    def __init__(self, thread: LoopThread, settings: Settings, cipher: Cipher | None) -> None:
+        self._thread = thread
+        self._cipher = cipher
+        self._connection = thread.run(_new_connection(settings._replace(retries=NO_RETRIES)))
+
+    def publish(self, batch: list[Publication]) -> None:
+        requests = Requests(batch, self._cipher, key_of_ids)
+        self._thread.run(self._publish(requests))
+        requests.ids()
+
+    def close(self) -> None:
+        self._thread.run(self._connection.close())
+
+    async def _publish(self, requests: Requests) -> None:
+        for places, call in requests:
+            results = await self._connection.run(call)
+            requests.take(places, results)
+
+
+async def _new_connection(settings: Settings) -> AsyncConnection:
+    return AsyncConnection(settings)
