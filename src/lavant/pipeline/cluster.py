@@ -45,6 +45,18 @@ class ManagerState(msgspec.Struct, frozen=True):
     enforcer: str
 
 
+class Stores(msgspec.Struct):
+    """Subscriptions whose slices move together: slice i of each is where slice i of the others is."""
+
+    slices: int
+    paths: list[Path]
+    """More may come while the manager runs."""
+
+    @classmethod
+    def of(cls, path: Path) -> Stores:
+        return cls(SliceReader(path).settings.slices, [path])
+
+
 class Manager:
     """Keeps the executors of one stream as many as its load needs.
 
@@ -55,14 +67,14 @@ class Manager:
         self,
         spark: SparkSession,
         *,
-        subscriptions: Path,
+        subscriptions: Path | Stores,
         directory: Path,
         config: PlacementConfig,
         coordination: Coordination | None = None,
         batches_done: Callable[[], int] | None = None,
     ) -> None:
         self._spark = spark
-        self._store = str(subscriptions.absolute())
+        self._stores = Stores.of(subscriptions) if isinstance(subscriptions, Path) else subscriptions
         self._directory = directory
         self._probes = directory / "probes"
         self._probes.mkdir(parents=True, exist_ok=True)
@@ -185,9 +197,8 @@ class Manager:
 
     def _open(self, slices: dict[HostId, list[int]]) -> None:
         """Have each host open the slices that come to it, so that the first batch after the move does not wait."""
-        tasks = [
-            (self._location(host), msgspec.msgpack.encode((self._store, numbers))) for host, numbers in slices.items()
-        ]
+        stores = [str(path.absolute()) for path in self._stores.paths]
+        tasks = [(self._location(host), msgspec.msgpack.encode((stores, numbers))) for host, numbers in slices.items()]
         if tasks:
             run_on_hosts(self._spark.sparkContext, tasks, open_slices)
 
@@ -208,7 +219,7 @@ class Manager:
     def _recover(self) -> Placement:
         saved = self._coordination.get(STATE)
         if saved is None:
-            slices = SliceReader(Path(self._store)).settings.slices
+            slices = self._stores.slices
             first = HostId(f"{self._config.host_prefix}-0000")
             return Placement.of([first], {SliceId(f"M:{number}"): first for number in range(slices)})
         state = msgspec.json.decode(saved, type=ManagerState)
@@ -245,7 +256,8 @@ def _slice_probe(id: SliceId, probes: list[Probe], seconds: float) -> SliceProbe
 
 def open_slices(task: bytes) -> None:
     """In a host's Python worker."""
-    store, numbers = msgspec.msgpack.decode(task, type=tuple[str, list[int]])
-    version = store_version(store)
-    for number in numbers:
-        open_slice(store, number, version)
+    stores, numbers = msgspec.msgpack.decode(task, type=tuple[list[str], list[int]])
+    for store in stores:
+        version = store_version(store)
+        for number in numbers:
+            open_slice(store, number, version)

@@ -26,11 +26,11 @@ class Probe(msgspec.Struct):
         self.memory_bytes = memory_bytes
 
 
-def write_probes(directory: str, batch: int, probes: list[Probe]) -> None:
-    """One small file a task, renamed into place; a repeated task replaces its own."""
+def write_probes(directory: str, batch: int, probes: list[Probe], *, part: str = "") -> None:
+    """One small file a task, renamed into place; a repeated task replaces its own. `part` tells logs apart."""
     if not probes:
         return
-    path = Path(directory) / f"{batch:020d}-{probes[0].host:04d}.json"
+    path = Path(directory) / f"{batch:020d}-{part}{probes[0].host:04d}.json"
     temporary = path.with_suffix(f".{os.getpid()}")
     temporary.write_bytes(msgspec.json.encode(probes))
     temporary.replace(path)

@@ -43,6 +43,8 @@ class HostTask(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     exchange: str
     probes: str | None
+    part: str = ""
+    """Tells what is matched in one job apart, if it is of several logs."""
 
 
 def match_host(task: bytes) -> str:
@@ -51,7 +53,7 @@ def match_host(task: bytes) -> str:
     probes = [Probe(host=todo.host, slice=number) for number in todo.slices]
     file = write_file(Path(todo.exchange), _finds(todo, probes))
     if todo.probes is not None:
-        write_probes(todo.probes, todo.start, probes)
+        write_probes(todo.probes, todo.start, probes, part=todo.part)
     return file
 
 

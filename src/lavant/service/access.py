@@ -40,7 +40,7 @@ from lavant.broker.subscriptions.validation import check_namespace, check_publis
 from lavant.core.errors import InvalidValue, LavantError, Overloaded
 from lavant.service.clock import Clock
 from lavant.service.engines.interface import Batch, Engine, Logged
-from lavant.service.found import FoundDeliveries
+from lavant.service.found import FoundDeliveries, Source
 from lavant.service.limits import ServiceLimits
 
 PUBLICATIONS_AT_ONCE = 2000
@@ -148,6 +148,10 @@ class Access:
         """A process that matches has found something. It is answered when that is in queues, and durable."""
         self._line.append(_Finding(Asked(client, number, None), found, deliveries))
         self.go_on()
+
+    def deliveries(self, source: Source) -> FoundDeliveries:
+        """For an engine whose finds come later."""
+        return FoundDeliveries(self._server, source, self._clock, self._perform)
 
     def go_on(self) -> None:
         """Do what stands in the line, and what queues that were deleted mean for the engine."""

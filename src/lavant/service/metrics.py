@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lavant.broker.queues.commands import Described, DescribeQueue, Listed, ListQueues, QueueFigures
 from lavant.broker.queues.config import SECOND_MS
@@ -49,7 +49,11 @@ def figures_of(queues: Queues, name: str) -> QueueFigures:
 class Metrics:
     """Makes the text anew each time it is asked for."""
 
-    def __init__(self, queues: Queues, store: Store, service: Service) -> None:
+    def __init__(
+        self, queues: Queues, store: Store, service: Service, others: Sequence[Callable[[], Iterable[Family]]] = ()
+    ) -> None:
+        """`others` are asked for what they know beside."""
+        self._others = others
         self._queues = queues
         self._store = store
         self._service = service
@@ -57,7 +61,8 @@ class Metrics:
     def text(self) -> str:
         now_ms = self._queues.now_ms
         figures = {name: figures_of(self._queues, name) for name in queue_names(self._queues)}
-        return openmetrics([*self._server_families(), *_queue_families(figures, now_ms)])
+        others = [family for families in self._others for family in families()]
+        return openmetrics([*self._server_families(), *others, *_queue_families(figures, now_ms)])
 
     def _server_families(self) -> list[Family]:
         service, store = self._service, self._store

@@ -25,7 +25,10 @@ from lavant.broker.workflows import JobLimits
 from lavant.core.errors import InvalidValue, LavantError, MissingComponent
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
-from lavant.service.engines.local import LocalEngine
+from lavant.service.engines.choosing import DIRECTORY, engine_of
+from lavant.service.engines.spark.engine import SparkEngine
+from lavant.service.engines.spark.settings import SparkSettings
+from lavant.service.engines.spark.side import SparkSide
 from lavant.service.http import HttpApplication, HttpProtocols
 from lavant.service.keys import KeyRing
 from lavant.service.limits import LIMITS, ServiceLimits
@@ -60,6 +63,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     keys_file: Path | None = None
     """Of Lavant's own clients and those of the HTTP interface."""
     tls: TlsFiles | None = None
+    spark: SparkSettings | None = None
+    """With them publications are matched on Spark, without in this process."""
     sqs: SqsSettings = SqsSettings()
     """All but the salt, which belongs to what is stored."""
     limits: ServiceLimits = LIMITS
@@ -104,9 +109,13 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     except BaseException:
         await store.close()
         raise
-    http = HttpProtocols(_application(settings, broker.queues, store, service), settings.limits.connections_max)
+    spark = _spark_side(settings, service)
+    application = _application(settings, broker.queues, store, service, spark)
+    http = HttpProtocols(application, settings.limits.connections_max)
     try:
         await service.access.load()
+        if spark is not None:
+            await spark.start()
         listener = await _listen(settings, service, http, keys, tls)
         _stop_at_signals(stopped)
         _read_again_at_signal(service, keys, tls)
@@ -119,6 +128,8 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     finally:
         service.release()
         await http.stop(settings.limits.stop_s_max)
+        if spark is not None:
+            await spark.stop()
         await service.stop()
 
 
@@ -133,7 +144,15 @@ def _service(settings: ServeSettings, broker: Broker, store: Store, stopped: asy
         if not stopped.done():
             stopped.set_exception(error)
 
-    return Service(server, LocalEngine(), store, Clock(broker.queues.now_ms), limits=settings.limits, on_failed=fail)
+    engine = engine_of(settings.spark, settings.data, broker.subscriptions.lanes)
+    return Service(server, engine, store, Clock(broker.queues.now_ms), limits=settings.limits, on_failed=fail)
+
+
+def _spark_side(settings: ServeSettings, service: Service) -> SparkSide | None:
+    engine = service.engine
+    if settings.spark is None or settings.data is None or not isinstance(engine, SparkEngine):
+        return None
+    return SparkSide(engine, service.access, settings.spark, settings.data / DIRECTORY)
 
 
 async def _listen(
@@ -162,13 +181,21 @@ async def _listen(
         ) from None
 
 
-def _application(settings: ServeSettings, queues: Queues, store: Store, service: Service) -> HttpApplication:
+def _application(
+    settings: ServeSettings, queues: Queues, store: Store, service: Service, spark: SparkSide | None
+) -> HttpApplication:
     sqs = msgspec.structs.replace(settings.sqs, salt=store.identity)
     return HttpApplication(
-        health=lambda: "the server has failed and stops" if service.has_failed else None,
-        metrics=Metrics(queues, store, service).text,
+        health=lambda: _fault(service, spark),
+        metrics=Metrics(queues, store, service, () if spark is None else (spark.families,)).text,
         sqs=SqsApp(service.execute, sqs, credentials=settings.credentials),
     )
+
+
+def _fault(service: Service, spark: SparkSide | None) -> str | None:
+    if service.has_failed:
+        return "the server has failed and stops"
+    return None if spark is None else spark.fault()
 
 
 def _found(queues: Queues, store: Store) -> Started:

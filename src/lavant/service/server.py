@@ -69,6 +69,7 @@ class Service:
         limits: ServiceLimits = LIMITS,
         on_failed: Callable[[Exception], None],
     ) -> None:
+        self.engine = engine
         self.limits = limits
         self.loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()

@@ -109,6 +109,13 @@ class SliceStore:
     def __len__(self) -> int:
         return sum(len(matcher) for matcher in self._matchers)
 
+    def check(self, filters: Any) -> None:
+        """Raise unless filters can be matched together with those that are there."""
+        for matcher in self._matchers:
+            if len(matcher):  # what one slice could not take beside its own, an empty one must not take either
+                matcher._check(filters)
+                break
+
     def add(self, ids: Sequence[int] | NDArray[Any], filters: Any) -> int:
         """Subscribe, all or nothing, and return the version from which on it holds."""
         taken = as_ids(ids)
@@ -116,10 +123,7 @@ class SliceStore:
             filters = encode_filters(filters)
         if len(taken) != len(filters):
             raise InvalidValue(f"got {len(taken)} ids for {len(filters)} filters; give each filter one id")
-        for matcher in self._matchers:
-            if len(matcher):  # what one slice could not take beside its own, an empty one must not take either
-                matcher._check(filters)
-                break
+        self.check(filters)
         parts = self._parts(taken)
         done: list[int] = []
         try:

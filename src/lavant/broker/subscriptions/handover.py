@@ -24,6 +24,22 @@ from lavant.broker.queues.spreading import INTEGERS
 from lavant.core.errors import InvalidValue
 
 
+class Order(msgspec.Struct, frozen=True):
+    """What the process is told when it starts, as one line of JSON."""
+
+    port: int
+    """Of the broker, on loopback."""
+    secret: bytes
+    """To be shown there; it changes from start to start."""
+    master: str
+    """Of Spark."""
+    hosts_max: int
+    slices: int
+    """Of all lanes' subscriptions."""
+    directory: str
+    """For files on their way, and for what the process remembers of its hosts."""
+
+
 class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,13 @@ from lavant.core.errors import InvalidValue
 from lavant.core.ports import QUEUES_PORT
 
 if TYPE_CHECKING:
+    from lavant.service.engines.spark.settings import SparkSettings
     from lavant.service.process import Started
+
+
+class Engine(StrEnum):
+    LOCAL = "local"
+    SPARK = "spark"
 
 
 def serve(
@@ -40,6 +47,14 @@ def serve(
         Path | None, typer.Option(help="certificate in PEM, with its issuers' behind it")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its private key in PEM, without a password")] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="what matches publications: this process, or Spark beside it")
+    ] = Engine.LOCAL,
+    master: Annotated[
+        str | None,
+        typer.Option(help="of Spark: local[N], or spark://HOST:PORT of a cluster, whose executors follow the load"),
+    ] = None,
+    hosts_max: Annotated[int | None, typer.Option(min=1, help="executors, or tasks of a batch, at most; 8")] = None,
     sqs_region: Annotated[str | None, typer.Option(help="in the ARNs of queues; us-east-1 if not given")] = None,
     sqs_account: Annotated[
         str | None, typer.Option(help="12 digits, in the URLs and ARNs of queues; zeros if not given")
@@ -72,9 +87,22 @@ def serve(
         credentials=None if credentials_file is None else read_credentials(credentials_file),
         keys_file=keys_file,
         tls=None if tls_certificate is None or tls_key is None else TlsFiles(tls_certificate, tls_key),
+        spark=_spark(engine, master, hosts_max),
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
     )
     run(settings, lambda started: print(_line(started, data), flush=True))
+
+
+def _spark(engine: Engine, master: str | None, hosts_max: int | None) -> SparkSettings | None:
+    from lavant.service.engines.spark.settings import SparkSettings  # noqa: PLC0415
+
+    given: dict[str, Any] = {"master": master, "hosts_max": hosts_max}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if engine is Engine.SPARK:
+        return SparkSettings(**chosen)
+    if chosen:
+        raise InvalidValue("--master and --hosts-max are for --engine spark")
+    return None
 
 
 def _line(started: Started, data: Path | None) -> str:

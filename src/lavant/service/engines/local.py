@@ -11,13 +11,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
+from lavant.broker.matching.encrypted.values import EncryptedBatch
 from lavant.broker.matching.interface import Matches
-from lavant.broker.matching.plain.encode import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.slices import (
     SINK,
@@ -34,21 +33,19 @@ from lavant.broker.slices import (
 )
 from lavant.broker.slices.values import Content
 from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
-from lavant.broker.subscriptions.commands import EncryptedFilter, SubscriptionState
+from lavant.broker.subscriptions.commands import EncryptedFilter
 from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.routing import Piece, Routes
-from lavant.broker.subscriptions.validation import tests_of
 from lavant.core.batches import PublicationBatch
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import SliceId
+from lavant.service.engines.filters import Filters, filters_of, prepared_filter, scheme_of
 from lavant.service.engines.interface import Batch
 
 SOURCE = SliceId("service")
 SLICES_MAX = 8
 ALONE_BELOW = 32
 """Fewer publications are matched in one thread: waking others would take longer."""
-
-Filters: TypeAlias = FilterTable | EncryptedFilters
 
 
 class LocalEngine:
@@ -61,7 +58,7 @@ class LocalEngine:
         self._namespaces: dict[str, _Namespace] = {}
 
     def prepare(self, namespace: str, filter: str | EncryptedFilter) -> Filters:
-        filters = encode_filters([filter]) if isinstance(filter, str) else tests_of(filter)
+        filters = prepared_filter(filter)
         self._namespace(namespace).check(filters)
         return filters
 
@@ -117,11 +114,11 @@ class _Namespace:
     def _change_alike(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
         by_scheme: dict[str, list[Change]] = defaultdict(list)
         for change in changes:
-            by_scheme[_scheme_of(change.subscription)].append(change)
+            by_scheme[scheme_of(change.subscription.filter)].append(change)
         for scheme, own in by_scheme.items():
             numbers = np.array([change.subscription.number for change in own], np.uint32)
             if isinstance(own[0], Added):
-                self._send(Subscribe(scheme, numbers, _filters_of(own, prepared)))
+                self._send(Subscribe(scheme, numbers, filters_of(own, prepared)))
             else:
                 self._send(Unsubscribe(scheme, numbers))
         for change in changes:
@@ -163,22 +160,6 @@ class _Namespace:
 
     def _deliver(self, upstream: SliceId, emit: Emit) -> list[Any]:
         return self._slices[emit.to].handle(Delivery(upstream, emit.sequence, emit.content), now_ms=0)
-
-
-def _scheme_of(subscription: SubscriptionState) -> str:
-    return ENCRYPTED if isinstance(subscription.filter, EncryptedFilter) else PLAIN
-
-
-def _filters_of(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Filters:
-    """Of one scheme: those that were prepared, or all made now, as after a restart."""
-    ready = [prepared.get(change.subscription.number) for change in changes]
-    filters = [change.subscription.filter for change in changes]
-    if isinstance(filters[0], EncryptedFilter):
-        return EncryptedFilters.concatenate([tests_of(each) for each in filters if isinstance(each, EncryptedFilter)])
-    tables = [table for table in ready if isinstance(table, FilterTable)]
-    if len(tables) == len(changes):
-        return FilterTable.concatenate(tables)
-    return encode_filters([each for each in filters if isinstance(each, str)])
 
 
 def _points_of(points: list[list[float]]) -> EncryptedBatch:

@@ -1,0 +1,191 @@
+"""The Spark engine, as the service sees it: logs to append to, subscriptions in slices, and what is left to match.
+
+    publish ──► log of the lane ──► (journal: it counts) ──► work() ──► Spark ──► Found ──► parts() ──► queues
+
+Nothing here talks to Spark: `link` hands `work` over and takes in what was found, `child` keeps the process running.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
+from lavant.broker.subscriptions.commands import EncryptedFilter
+from lavant.broker.subscriptions.handover import Found, Stretch
+from lavant.broker.subscriptions.lanes import Lanes
+from lavant.broker.subscriptions.registry import Added, Change
+from lavant.broker.subscriptions.routing import Piece
+from lavant.core.errors import LimitExceeded, Overloaded, StorageFull
+from lavant.service.engines.filters import Filters, filters_of, prepared_filter, scheme_of
+from lavant.service.engines.interface import Batch
+from lavant.service.engines.spark.lane import SparkLane
+from lavant.service.engines.spark.settings import LIMITS, SparkLimits
+from lavant.service.found import Part
+
+
+class SparkEngine:
+    """`offsets` are the broker's own; `on_work` is called in the loop when there is something to match."""
+
+    def __init__(self, directory: Path, offsets: Lanes, *, slices: int, limits: SparkLimits = LIMITS) -> None:
+        self.on_work: Callable[[], None] = lambda: None
+        self._directory = directory
+        self._offsets = offsets
+        self._slices = slices
+        self._limits = limits
+        self._lanes: dict[str, SparkLane] = {}
+        self._turn = 0
+        for name, lane in offsets.all():
+            if lane.owed:
+                self._lane(name)
+
+    @property
+    def owed(self) -> int:
+        """Publications that were accepted and are not in queues yet."""
+        return self._offsets.owed
+
+    # ── as every engine ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def prepare(self, namespace: str, filter: str | EncryptedFilter) -> Filters:
+        filters = prepared_filter(filter)
+        lane = self._lanes.get(lane_name(namespace, scheme_of(filter)))
+        if lane is not None:
+            lane.check(filters)
+        elif len(self._lanes) >= self._limits.lanes_max:
+            raise LimitExceeded(
+                f"there are subscriptions in {len(self._lanes)} namespaces and schemes, which is the Spark engine's "
+                "limit; use fewer namespaces, or another server"
+            )
+        return filters
+
+    def change(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
+        """Runs of additions and of removals go to a lane together: each makes a version of its subscriptions."""
+        by_lane: dict[str, list[Change]] = defaultdict(list)
+        for change in changes:
+            by_lane[_lane_of(change)].append(change)
+        for name, own in by_lane.items():
+            lane = self._lane(name)
+            for kind, run in groupby(own, key=type):
+                alike = list(run)
+                numbers = [change.subscription.number for change in alike]
+                if kind is Added:
+                    serials = [change.serial for change in alike if isinstance(change, Added)]
+                    lane.add(numbers, filters_of(alike, prepared), serials)
+                else:
+                    lane.remove(numbers)
+
+    def check_room(self, namespace: str) -> None:
+        limits = self._limits
+        for scheme in (PLAIN, ENCRYPTED):
+            name = lane_name(namespace, scheme)
+            lane, owed = self._lanes.get(name), self._offsets[name].owed
+            if lane is not None and (owed >= limits.owed_max or lane.owed_bytes >= limits.owed_bytes_max):
+                raise Overloaded(
+                    f"{owed} publications of {lane.owed_bytes} bytes wait to be matched and delivered in namespace "
+                    f"{namespace!r}, at most {limits.owed_max} of {limits.owed_bytes_max} bytes may; publish again "
+                    "later, and see that its queues are not full"
+                )
+
+    def publish(self, batch: Batch) -> list[Piece] | LoggedBatch:
+        """Onto the log's disk; where nobody subscribes, nothing needs to be."""
+        lane = self._lanes.get(lane_name(batch.namespace, batch.scheme))
+        if lane is None or not len(lane):
+            return [Piece.nothing(len(batch.publications))]
+        start = lane.end
+        try:
+            size_bytes = lane.append(batch.publications)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            raise StorageFull(f"the publication log cannot be written: {error}; make room on the disk") from None
+        return LoggedBatch(self, lane, start, size_bytes)
+
+    def close(self) -> None:
+        for lane in self._lanes.values():
+            lane.close()
+
+    # ── what is handed over, and what comes back ──────────────────────────────────────────────────────────────────────
+
+    def work(self, now_ms: int) -> list[Stretch]:
+        """What can be matched now, of some lanes; each time it begins with the one behind the last."""
+        names = list(self._lanes)
+        stretches: list[Stretch] = []
+        for place in range(len(names)):
+            name = names[(self._turn + place) % len(names)]
+            lane, offsets = self._lanes[name], self._offsets[name]
+            if offsets.owed and lane.blocked_until_ms <= now_ms:
+                stretches.append(lane.stretch(offsets))
+                if len(stretches) == self._limits.stretches_max:
+                    self._turn = (self._turn + place + 1) % len(names)
+                    break
+        return stretches
+
+    def wakeup_ms(self) -> int | None:
+        """When a lane that is blocked is tried again."""
+        return min(
+            (lane.blocked_until_ms for name, lane in self._lanes.items() if self._offsets[name].owed), default=None
+        )
+
+    def block(self, lane: str, now_ms: int) -> None:
+        """What was found could not be delivered: its queues are full, say."""
+        if lane in self._lanes:
+            self._lanes[lane].blocked_until_ms = now_ms + self._limits.retry_ms
+
+    def settled(self, lane: str, end: int) -> None:
+        """The disk has it that publications up to an offset are in queues."""
+        if lane in self._lanes:
+            self._lanes[lane].durable = max(self._lanes[lane].durable, end)
+
+    def parts(self, found: Found, delivered: int) -> list[Part]:
+        return self._lane(found.lane).parts(found, delivered)
+
+    def moved(self, lane: str) -> None:
+        self._lanes[lane].moved(self._offsets[lane].delivered)
+
+    def _lane(self, name: str) -> SparkLane:
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = SparkLane(
+                name,
+                self._directory / name,
+                scheme=name.partition("-")[0],
+                slices=self._slices,
+                offsets=self._offsets[name],
+                limits=self._limits,
+            )
+        return lane
+
+
+class LoggedBatch:
+    """As `Logged` has it."""
+
+    def __init__(self, engine: SparkEngine, lane: SparkLane, start: int, size_bytes: int) -> None:
+        self.lane = lane.name
+        self.end = lane.end
+        self._engine = engine
+        self._lane = lane
+        self._start = start
+        self._size_bytes = size_bytes
+
+    def confirm(self) -> None:
+        self._lane.count(self.end, self._size_bytes)
+        self._engine.on_work()
+
+    def withdraw(self) -> None:
+        """A process that matches may have seen it in the log already; it fails then, and starts anew."""
+        self._lane.cut(self._start)
+
+
+def lane_name(namespace: str, scheme: str) -> str:
+    """
+    >>> lane_name("", "plain"), lane_name("acme", "encrypted")
+    ('plain', 'encrypted-acme')
+    """
+    return f"{scheme}-{namespace}" if namespace else scheme
+
+
+def _lane_of(change: Change) -> str:
+    return lane_name(change.subscription.namespace, scheme_of(change.subscription.filter))
