@@ -26,6 +26,7 @@ class Announced(msgspec.Struct, frozen=True):
 class SavedAnnouncing(msgspec.Struct, frozen=True):
     hosts: list[HostId]
     newest: list[Route]
+    retry_ms: int
     missing: dict[SliceId, list[HostId]]
     sent: dict[SliceId, dict[SliceId, int]]
 
@@ -39,6 +40,10 @@ class Announcing:
         self.newest = {slice: Route(0, slice, (host,)) for slice, host in placement.items()}
         self._missing: dict[SliceId, set[HostId]] = {}
         self._sent: dict[SliceId, dict[SliceId, int]] = {}
+        self._retry_ms = 0
+
+    def restart(self) -> None:
+        """Say again at once what was said last."""
         self._retry_ms = 0
 
     def join(self, host: HostId, now_ms: int) -> list[Transmit]:
@@ -95,6 +100,7 @@ class Announcing:
         return SavedAnnouncing(
             sorted(self.hosts),
             list(self.newest.values()),
+            self._retry_ms,
             {slice: sorted(hosts) for slice, hosts in self._missing.items()},
             self._sent,
         )
@@ -104,4 +110,4 @@ class Announcing:
         self.newest = {route.slice: route for route in saved.newest}
         self._missing = {slice: set(hosts) for slice, hosts in saved.missing.items()}
         self._sent = {slice: dict(sent) for slice, sent in saved.sent.items()}
-        self._retry_ms = 0
+        self._retry_ms = saved.retry_ms

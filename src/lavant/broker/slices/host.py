@@ -232,6 +232,12 @@ class SliceHost:
 
     # ── state ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def restart(self) -> None:
+        """To be told after a crash: the clock may be another, so timers begin anew."""
+        for hosted in self.slices.values():
+            hosted.outlet.restart()
+        self._wakeup_ms = 0
+
     def snapshot(self) -> bytes:
         slices = {slice: hosted.save() for slice, hosted in self.slices.items()}
         return msgspec.msgpack.encode(_Saved(slices, self.routes.save(), self._settled))

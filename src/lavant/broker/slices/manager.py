@@ -103,7 +103,8 @@ class Manager:
         self.migrations: dict[SliceId, Migration] = {}
         self._began_ms: dict[SliceId, int] = {}
         self._number = 0
-        self._waiting: deque[Relocate] = deque()
+        self.waiting: deque[Relocate] = deque()
+        """Moves that wait for others."""
         self._announcing = Announcing({*placement.values(), *edges}, placement)
 
     @property
@@ -112,16 +113,16 @@ class Manager:
 
     @property
     def is_idle(self) -> bool:
-        return not self.migrations and not self._waiting
+        return not self.migrations and not self.waiting
 
     def handle(self, stimulus: ManagerStimulus, now_ms: int) -> list[ManagerEffect]:
         match stimulus:
             case Received(source=source, message=message):
                 effects = self._received(source, message, now_ms)
             case Relocate():
-                if len(self._waiting) >= WAITING_MAX:
+                if len(self.waiting) >= WAITING_MAX:
                     raise LimitExceeded(f"{WAITING_MAX} moves wait already; ask for fewer at once")
-                self._waiting.append(stimulus)
+                self.waiting.append(stimulus)
                 effects = []
             case Join(host=host):
                 effects = [*self._announcing.join(host, now_ms)]
@@ -164,13 +165,13 @@ class Manager:
         """Begin what can be begun, in the order in which it was asked for; a slice makes one move at a time."""
         effects: list[ManagerEffect] = []
         blocked: list[Relocate] = []
-        while self._waiting and len(self.migrations) < self.config.at_once_max:
-            move = self._waiting.popleft()
+        while self.waiting and len(self.migrations) < self.config.at_once_max:
+            move = self.waiting.popleft()
             if move.slice in self.migrations or any(move.slice == other.slice for other in blocked):
                 blocked.append(move)
             elif self.placement.get(move.slice, move.destination) != move.destination:
                 effects += self._begin(move, now_ms)
-        self._waiting.extendleft(reversed(blocked))
+        self.waiting.extendleft(reversed(blocked))
         return effects
 
     def _begin(self, move: Relocate, now_ms: int) -> list[ManagerEffect]:
@@ -216,10 +217,16 @@ class Manager:
                 performed.append(effect)
         return performed
 
+    def restart(self) -> None:
+        """To be told after a crash, and recorded: the clock may be another, so timers begin anew."""
+        for migration in self.migrations.values():
+            migration.restart()
+        self._announcing.restart()
+
     def snapshot(self) -> bytes:
         migrations = [(m.save(), self._began_ms[slice]) for slice, m in self.migrations.items()]
         return msgspec.msgpack.encode(
-            _Saved(self.placement, self._number, migrations, list(self._waiting), self._announcing.save())
+            _Saved(self.placement, self._number, migrations, list(self.waiting), self._announcing.save())
         )
 
     def restore(self, snapshot: bytes) -> None:
@@ -230,5 +237,5 @@ class Manager:
             state.order.slice: Migration.load(state, self.config.migration) for state, _ in saved.migrations
         }
         self._began_ms = {state.order.slice: began_ms for state, began_ms in saved.migrations}
-        self._waiting = deque(saved.waiting)
+        self.waiting = deque(saved.waiting)
         self._announcing.load(saved.announcing)

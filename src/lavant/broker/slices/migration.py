@@ -104,6 +104,8 @@ MigrationEffect: TypeAlias = Transmit | Announce
 class SavedMigration(msgspec.Struct, frozen=True):
     order: Order
     step: Step
+    deadline_ms: int | None
+    retry_ms: int
     after: dict[SliceId, int]
     unsettled: list[HostId]
     is_announced: bool
@@ -120,7 +122,7 @@ class Migration:
         """Of the state that was copied."""
         self._config = config
         self._deadline_ms: int | None = None
-        """Not saved: after a restart the clock may be another, so the time begins anew."""
+        """Not known after a restart: the clock may be another, so the time begins anew."""
         self._retry_ms = 0
         self._after: dict[SliceId, int] = {}
         self._unsettled: set[HostId] = set()
@@ -216,10 +218,16 @@ class Migration:
         if not self._unsettled and self._is_announced and self.step in (Step.SWITCHING, Step.ABANDONING):
             self.step = Step.MOVED if self.step is Step.SWITCHING else Step.ABANDONED
 
+    def restart(self) -> None:
+        """Say again at once what was said last, and give it time anew."""
+        self._deadline_ms, self._retry_ms = None, 0
+
     def save(self) -> SavedMigration:
         return SavedMigration(
             self.order,
             self.step,
+            self._deadline_ms,
+            self._retry_ms,
             self._after,
             sorted(self._unsettled),
             self._is_announced,
@@ -228,10 +236,11 @@ class Migration:
 
     @classmethod
     def load(cls, saved: SavedMigration, config: MigrationConfig) -> Migration:
-        """A migration that goes on where it was; what it said last is said again at once."""
+        """A migration that goes on where it was."""
         migration = cls(saved.order, config)
         migration.step = saved.step
         migration.size_bytes = saved.size_bytes
+        migration._deadline_ms, migration._retry_ms = saved.deadline_ms, saved.retry_ms
         migration._after = dict(saved.after)
         migration._unsettled = set(saved.unsettled)
         migration._is_announced = saved.is_announced

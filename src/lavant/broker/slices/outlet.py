@@ -30,7 +30,7 @@ class Item(NamedTuple):
 class _Link(msgspec.Struct):
     items: deque[Item]
     resend_ms: int = 0
-    """When the first is sent again; times are not saved, so at once after a crash or a move."""
+    """When the first is sent again; times are not saved, so at once after a move."""
     wait_ms: int = RESEND_MS
 
 
@@ -69,6 +69,11 @@ class Outlet:
                 link.resend_ms = now_ms + link.wait_ms
                 link.wait_ms = min(2 * link.wait_ms, RESEND_MS_MAX)
                 yield from list(link.items)[:BURST]
+
+    def restart(self) -> None:
+        """Send everything again at once, whatever the clock shows now."""
+        for link in self._links.values():
+            link.resend_ms, link.wait_ms = 0, RESEND_MS
 
     def wakeup_ms(self) -> int | None:
         return min((link.resend_ms for link in self._links.values() if link.items), default=None)

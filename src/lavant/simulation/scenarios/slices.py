@@ -23,6 +23,7 @@ from lavant.simulation.kernel import (
     Exponential,
     FaultOptions,
     Host,
+    LinkConfig,
     LogUniform,
     Scenario,
     World,
@@ -42,6 +43,8 @@ RESTART_US = LogUniform(10 * MS, 3_000 * MS)
 STRIKE_US = LogUniform(1, 100 * MS)
 """How long after the beginning of a step somebody is struck."""
 DEADLINES_MS = (300, 2_000, 10_000)
+MOVES_WAITING_MAX = 3
+"""With more, slices would still be moving when all is to come to its end."""
 
 
 class SliceOptions(FaultOptions, frozen=True, kw_only=True):
@@ -85,6 +88,7 @@ def build(world: World, options: SliceOptions) -> None:
     for number, access in enumerate(layout.access_slices):
         clients = Clients(number, options.access, oracle, key)
         _add_source(world, options, number, access, placement, clients)
+    world.at_calm(lambda: _mend_links(world))
     world.invariant("one instance of a slice runs", lambda: _running_twice(hosts), every_us=50 * MS)
     world.at_end("every batch is notified in the end", oracle.outstanding)
     world.at_end("every migration comes to an end", lambda: _unfinished(manager))
@@ -118,7 +122,8 @@ def _add_manager(
         return ManagerMachine(Manager(placed, edges, config), host.disk)
 
     def move(random: Random) -> None:
-        manager.stimulate(Asked(Relocate(random.choice(layout.slices), HostId(random.choice(hosts).name))))
+        if isinstance(manager.machine, ManagerMachine) and len(manager.machine.manager.waiting) < MOVES_WAITING_MAX:
+            manager.stimulate(Asked(Relocate(random.choice(layout.slices), HostId(random.choice(hosts).name))))
 
     strikes = _Strikes(world, options, hosts)
     manager = world.host(MANAGER, boot, restart_us=RESTART_US, note=strikes.note)
@@ -172,6 +177,14 @@ class _Strikes:
     def _crash(self, host: Host, power: bool) -> None:
         if host.is_up and self._world.now_us < self._world.calm_us:
             host.crash(power=power)
+
+
+def _mend_links(world: World) -> None:
+    """Links lose nothing any more, so that everything can come to its end."""
+    names = list(world.hosts)
+    for number, one in enumerate(names):
+        for other in names[: number + 1]:
+            world.network.configure(one, other, LinkConfig())
 
 
 def _running_twice(hosts: list[Host]) -> str | None:

@@ -17,7 +17,8 @@ import msgspec
 from lavant.broker.journal import Journal, JournalConfig, Write, carry_out, compact
 from lavant.simulation.kernel import Commit, Effect, SimulatedDisk
 
-CONFIG = JournalConfig(segment_bytes=256 << 10, block_bytes_max=64 << 10, compaction_bytes_min=512 << 10)
+CONFIG = JournalConfig(segment_bytes=128 << 10, block_bytes_max=64 << 10, compaction_bytes_min=0)
+"""Small, so that a snapshot is taken every few seconds."""
 WRITE = "journal"
 
 StimulusT_contra = TypeVar("StimulusT_contra", contravariant=True)
@@ -30,6 +31,7 @@ class Recoverable(Protocol[StimulusT_contra]):
     def handle(self, stimulus: StimulusT_contra, now_ms: int, /) -> list[Any]: ...
     def snapshot(self) -> bytes: ...
     def restore(self, snapshot: bytes, /) -> None: ...
+    def restart(self) -> None: ...
 
 
 class Durable(Generic[T]):
@@ -52,10 +54,9 @@ class Durable(Generic[T]):
         self.record(None, 0)
 
     def _tell(self, now_ms: int, stimulus: T | None) -> None:
-        """A record without a stimulus is a start: timers begin anew, since the clock may be another. That can decide
-        something, so a start is recorded like everything else."""
+        """A record without a stimulus is a start. What a machine does then can decide something, so it is recorded."""
         if stimulus is None:
-            self._machine.restore(self._machine.snapshot())
+            self._machine.restart()
         else:
             self._machine.handle(stimulus, now_ms)
 
