@@ -9,11 +9,13 @@ After a crash the recovered queues must be those of some prefix that holds all t
 from __future__ import annotations
 
 from collections import deque
+from typing import NoReturn
 
 from lavant.broker.queues.limits import UNLIMITED
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import handle_again
 from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
+from lavant.core.errors import LavantError
 from lavant.simulation.kernel import World
 
 RECOVERED = "the recovered queues are those of the committed prefix"
@@ -40,6 +42,10 @@ class Ledger:
     def committed(self, position: int) -> None:
         self.durable = position
 
+    def unreadable(self, error: LavantError) -> NoReturn:
+        """A start of the server could not do once more what had been done."""
+        self._world.violated(RECOVERED, f"they cannot be recovered: {error}")
+
     def recovered(self, broker: Broker, position: int) -> None:
         """A start of the server has found so many records; what was staged behind them never happened."""
         staged = self._shadow_position + len(self._records)
@@ -47,9 +53,12 @@ class Ledger:
             self._world.violated(
                 RECOVERED, f"{position} records are there, {self.durable} were confirmed, {staged} were given"
             )
-        while self._shadow_position < position:
-            handle_again(self._shadow, self._records.popleft())
-            self._shadow_position += 1
+        try:
+            while self._shadow_position < position:
+                handle_again(self._shadow, self._records.popleft())
+                self._shadow_position += 1
+        except LavantError as error:
+            self.unreadable(error)
         self._records.clear()
         self.durable = position
         if list(broker.snapshot()) != list(self._shadow.snapshot()):

@@ -22,7 +22,7 @@ from lavant.broker.serving.replay import fold, replay
 from lavant.broker.serving.server import BrokerServer, Record
 from lavant.broker.serving.server import Effect as ServerEffect
 from lavant.broker.workflows import JobLimits
-from lavant.core.errors import StorageFull
+from lavant.core.errors import LavantError, StorageFull
 from lavant.simulation.kernel import (
     Arrived,
     Asked,
@@ -66,6 +66,8 @@ def boot(host: Host, config: JournalConfig, ledger: Ledger, make_server: MakeSer
         broker = replay(recovered.chunks, recovered.records)
     except (StorageFull, OSError) as error:
         return Stillborn(str(error))
+    except LavantError as error:
+        ledger.unreadable(error)
     ledger.recovered(broker, journal.position)
     ledger.count("recovered" if recovered.chunks is None else "recovered from a snapshot")
     if journal.torn:

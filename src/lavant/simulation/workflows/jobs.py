@@ -38,11 +38,12 @@ WORKFLOWS = read_workflows(
     tasks.right = { topic = "B", next = "join", timeout_ms = 1_500, backoff_ms = 100 }
     tasks.join.topic = "D"
     tasks.join.timeout_ms = 1_000
-    tasks.join.next = [{ task = "fine", when = "score >= 5" }, { task = "coarse", when = "score < 5" }, "report"]
-    tasks.fine = { topic = "B", next = "store", timeout_ms = 1_000, attempts = 2, backoff_ms = 100 }
+    tasks.join.next = [{ task = "fine", when = "score >= 5" }, { task = "coarse", when = "score < 5" }, "log", "note"]
+    tasks.fine = { topic = "B", next = ["store", "note"], timeout_ms = 1_000, attempts = 2, backoff_ms = 100 }
+    tasks.note = { topic = "C", timeout_ms = 1_000, backoff_ms = 100 }
     tasks.coarse = { topic = "C", next = "store", timeout_ms = 1_000, attempts = 2, backoff_ms = 100 }
     tasks.store = { topic = "D", join = "any", timeout_ms = 1_000, backoff_ms = 100 }
-    tasks.report = { topic = "A", timeout_ms = 1_000, attempts = 1, on_failure = "continue" }
+    tasks.log = { topic = "A", timeout_ms = 1_000, attempts = 1, on_failure = "continue" }
     """
 )
 DEFINITIONS: dict[str, JobDefinition] = {job.name: job for job in WORKFLOWS.jobs}
