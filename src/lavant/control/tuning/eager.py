@@ -85,6 +85,8 @@ class EagerController(Passive):
 
     def _set(self, figures: Figures, limit: float, reason: str, **more: float) -> Decision | None:
         before = self.settings.transfers_max
+        if limit < self._limit:
+            self._times.relax()
         self._limit = min(max(limit, self._transfers_min), self._transfers_max)
         bounded = int(self._limit)
         if bounded == before:

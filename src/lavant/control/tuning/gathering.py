@@ -9,8 +9,8 @@
        │    ▲
        └────┘ every T_poll: fewer than N
 
-The poll timer starts with a batch. If handing the batch over takes longer than T_poll, that poll is missed, and the
-timer starts anew at the batch's end. T, the time after which any number will do, starts at the batch's end as well.
+The poll timer starts with a batch. If handing the batch over takes longer than T_poll, that poll is missed, and is made
+up for T_poll_min after the batch's end. T, the time after which any number will do, starts at the batch's end as well.
 Where T_poll is 0, nothing is waited for: whatever is there is taken as soon as the last batch has been read.
 """
 
@@ -35,8 +35,9 @@ class HandedOver(NamedTuple):
 class Gathering:
     """The timers of one publisher."""
 
-    def __init__(self, *, wait_ms_max: int, now_ms: int, poll_ms: int) -> None:
+    def __init__(self, *, wait_ms_max: int, poll_ms_min: int, now_ms: int, poll_ms: int) -> None:
         self._wait_ms_max = wait_ms_max
+        self._poll_ms_min = poll_ms_min
         self._began_ms: int | None = None
         self._began_poll_ms = 0
         self._was_full = False
@@ -66,14 +67,11 @@ class Gathering:
         self._was_full = is_full
 
     def end(self, now_ms: int) -> HandedOver:
-        """Everything is in the workers' hands; `resume` has to follow, with the settings that come of it."""
+        """Everything is in the workers' hands."""
         assert self._began_ms is not None, "there is a batch to end"
         took_ms = now_ms - self._began_ms
-        return HandedOver(took_ms, took_ms <= self._began_poll_ms, self._was_full)
-
-    def resume(self, now_ms: int, settings: Settings) -> None:
-        assert self._began_ms is not None, "there is a batch to end"
         due_ms = self._began_ms + self._began_poll_ms
-        self._poll_due_ms = due_ms if now_ms <= due_ms else now_ms + settings.poll_ms
+        self._poll_due_ms = due_ms if now_ms <= due_ms else now_ms + self._poll_ms_min
         self._wait_until_ms = now_ms + self._wait_ms_max
         self._began_ms = None
+        return HandedOver(took_ms, now_ms <= due_ms, self._was_full)

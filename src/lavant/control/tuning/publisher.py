@@ -77,7 +77,10 @@ class PublisherMachine:
         self._capacity = Capacity(gain=config.tuning.capacity_gain)
         self._receiving = Receiving(config)
         self._gathering = Gathering(
-            wait_ms_max=config.wait_ms_max, now_ms=now_ms, poll_ms=self._controller.settings.poll_ms
+            wait_ms_max=config.wait_ms_max,
+            poll_ms_min=config.tuning.poll_ms_min,
+            now_ms=now_ms,
+            poll_ms=self._controller.settings.poll_ms,
         )
         self._transfers = Transfers(config)
         self._latencies = LatestLatencies()
@@ -240,7 +243,6 @@ class PublisherMachine:
                 figures, took_ms=done.took_ms, in_time=done.in_time, was_full=done.was_full
             )
             self._decide(decision, effects)
-            gathering.resume(now_ms, self.settings)
         if reads_ahead:
             if gathering.is_idle and self._unfetched and self._transfers.ready < self.settings.batch_size:
                 self._fetch(now_ms, effects, is_full=self._unfetched >= self.settings.batch_size)

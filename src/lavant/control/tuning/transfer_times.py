@@ -15,8 +15,8 @@ RIVALS_MAX = 1
 """With so many others under way a transfer still counts as having the broker to itself."""
 _LEARNING = 1 / 16
 _SMOOTHING = 1 / 32
-_ERROR_MAX = 1.0
-"""An error counts for at most so many times what was expected: one stall says little about the usual time."""
+_RATIO_MAX = 2.0
+"""A transfer counts for at most so many times what was expected: how long a stall was says nothing about the next."""
 
 
 class TransferTimes:
@@ -47,14 +47,18 @@ class TransferTimes:
         """Of a transfer of so many; at least the 1 ms that a clock can tell."""
         return max(1.0, (self._start_ms or 0.0) + (size - 1) * self._each_ms)
 
+    def relax(self) -> None:
+        """Forget the strain: fewer are under way from now on, and what was seen before says nothing about that."""
+        self.strain = 1.0
+
     def add(self, *, size: int, duration_ms: int, rivals: int) -> None:
         if self._start_ms is None:
             self._start_ms = float(duration_ms)
         expected_ms = self.expected_ms(size)
-        self.strain += _SMOOTHING * (duration_ms / expected_ms - self.strain)
+        counted_ms = min(duration_ms, _RATIO_MAX * expected_ms)
+        self.strain += _SMOOTHING * (counted_ms / expected_ms - self.strain)
         if rivals <= RIVALS_MAX:
-            error_ms = min(duration_ms - expected_ms, _ERROR_MAX * expected_ms)
             more = size - 1
-            step_ms = _LEARNING * error_ms / (1 + more * more)
+            step_ms = _LEARNING * (counted_ms - expected_ms) / (1 + more * more)
             self._start_ms = max(0.0, self._start_ms + step_ms)
             self._each_ms = max(0.0, self._each_ms + step_ms * more)

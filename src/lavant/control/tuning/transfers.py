@@ -1,7 +1,8 @@
 """Transfers to the broker: what is ready to go, what is under way, and pauses after failures.
 
-What failed goes again, before anything else, and never gets lost. A failure says more about the broker than about the
-publications: so everything pauses, and then a single transfer goes ahead until one has ended well.
+What failed goes again, before anything that is new, and never gets lost. A failure says more about the broker than
+about the publications: so everything pauses, and then one transfer at a time goes ahead until one has ended well. What
+fails again goes behind all else that failed, so that nothing keeps the rest from being tried.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Transfers:
 
     def fail(self, number: int, now_ms: int, *, retry_after_ms: int) -> Transfer:
         transfer = self._end(number, now_ms)
-        self._failed.extendleft(reversed(transfer.tickets))
+        self._failed.extend(transfer.tickets)
         if number > self._last_before_failure:
             self._failures += 1
             self._last_before_failure = self._last

@@ -1,0 +1,141 @@
+"""The default controller: what makes it send less at a time, and what more."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.unit.control.tuning.figures import figures
+
+from lavant.control.tuning import PublisherConfig
+from lavant.control.tuning.eager import TRANSFERS_MIN, EagerController
+from lavant.control.tuning.interface import Ended
+
+MAX = 17
+
+
+def controller() -> EagerController:
+    return EagerController(PublisherConfig(workers=20, workers_reserved=3))
+
+
+def end(
+    eager: EagerController,
+    duration_ms: int,
+    *,
+    times: int = 1,
+    start_ms: int = 0,
+    rivals: int = 5,
+    size: int = 1,
+    was_held: bool = False,
+) -> int:
+    """So many transfers end, one after the other; the time when the last one does."""
+    now_ms = start_ms
+    for _ in range(times):
+        now_ms += duration_ms
+        eager.published(figures(now_ms=now_ms), Ended(size, duration_ms, rivals, was_held))
+    return now_ms
+
+
+def strained() -> tuple[EagerController, int]:
+    """One that knows a quick broker, and then sees a slow one."""
+    eager = controller()
+    now_ms = end(eager, 100, times=20, rivals=0)
+    return eager, end(eager, 200, times=300, start_ms=now_ms)
+
+
+def test_it_takes_all_there_is_without_polling() -> None:
+    settings = controller().settings
+    assert (settings.batch_size, settings.poll_ms, settings.transfers_max) == (1000, 0, MAX)
+
+
+def test_transfers_that_take_as_long_as_alone_change_nothing() -> None:
+    eager = controller()
+    end(eager, 100, times=500, was_held=True)
+    assert eager.settings.transfers_max == MAX
+
+
+def test_transfers_that_take_longer_than_alone_are_limited() -> None:
+    eager, _ = strained()
+    assert eager.settings.transfers_max == TRANSFERS_MIN
+
+
+def test_a_decrease_waits_for_the_effect_of_the_last_one() -> None:
+    eager = controller()
+    end(eager, 100, times=20, rivals=0)
+    for _ in range(300):  # all at the same moment: they began before anything was decreased
+        eager.published(figures(now_ms=5000), Ended(1, 200, 5, was_held=False))
+    assert eager.settings.transfers_max == int(MAX * 0.7)
+
+
+def test_the_limit_grows_again_by_one_in_the_time_of_a_transfer_if_more_is_ready() -> None:
+    eager, now_ms = strained()
+    now_ms = end(eager, 100, times=TRANSFERS_MIN, start_ms=now_ms, was_held=True)
+    assert eager.settings.transfers_max == TRANSFERS_MIN + 1 - 1  # 1/2 + 1/2.5 is not yet 1
+    end(eager, 100, times=1, start_ms=now_ms, was_held=True)
+    assert eager.settings.transfers_max == TRANSFERS_MIN + 1
+
+
+def test_the_limit_does_not_grow_where_nothing_more_is_ready() -> None:
+    eager, now_ms = strained()
+    end(eager, 100, times=500, start_ms=now_ms, was_held=False)
+    assert eager.settings.transfers_max == TRANSFERS_MIN
+
+
+def test_silence_of_the_broker_limits_at_once() -> None:
+    eager = controller()
+    end(eager, 100, rivals=0)
+    assert eager.wants_to_send(figures(silence_ms=310)) is None
+    decision = eager.wants_to_send(figures(silence_ms=311))
+    assert decision is not None
+    assert decision.action == f"transfers {MAX} → {TRANSFERS_MIN}"
+    assert decision.reason == "nothing has come back from the broker for 311 ms"
+
+
+def test_before_the_first_answer_silence_says_nothing() -> None:
+    assert controller().wants_to_send(figures(silence_ms=100_000)) is None
+
+
+def test_a_failure_halves_the_limit() -> None:
+    eager = controller()
+    eager.failed(figures())
+    assert eager.settings.transfers_max == MAX // 2
+
+
+def test_large_transfers_take_longer_without_being_strained() -> None:
+    eager = controller()
+    now_ms = 0
+    for size in (1, 20, 100, 50, 1, 10) * 100:
+        now_ms = end(eager, 100 + 5 * size, start_ms=now_ms, rivals=1, size=size, was_held=True)
+    assert eager.settings.transfers_max == MAX
+    eager, now_ms = controller(), 0
+    for size in (1, 100) * 50:
+        now_ms = end(eager, 100 + 5 * size, start_ms=now_ms, rivals=0, size=size)
+    end(eager, 2 * (100 + 5 * 100), times=300, start_ms=now_ms, size=100)
+    assert eager.settings.transfers_max == TRANSFERS_MIN
+
+
+def test_times_that_scatter_are_not_taken_for_congestion_for_long() -> None:
+    random = Random(1)
+    eager, now_ms, limits = controller(), 0, []
+    for _ in range(5000):
+        duration_ms = 40 + round(random.expovariate(1 / 100))
+        rivals = min(random.randrange(8), eager.settings.transfers_max - 1)
+        now_ms = end(eager, duration_ms, start_ms=now_ms, rivals=rivals, was_held=True)
+        limits.append(eager.settings.transfers_max)
+    assert sum(limits) / len(limits) > MAX / 2
+
+
+def test_a_longer_way_to_the_broker_is_learnt() -> None:
+    eager, now_ms = strained()
+    for _ in range(2000):
+        rivals = min(3, eager.settings.transfers_max - 1)
+        now_ms = end(eager, 200, start_ms=now_ms, rivals=rivals, was_held=True)
+        now_ms = end(eager, 200, start_ms=now_ms, rivals=0, was_held=True)
+    assert eager.settings.transfers_max == MAX
+
+
+def test_it_never_leaves_its_bounds() -> None:
+    eager = EagerController(PublisherConfig(workers=2, workers_reserved=1))
+    eager.failed(figures())
+    assert eager.settings.transfers_max == 1
+    end(eager, 100, times=50, was_held=True)
+    assert eager.settings.transfers_max == 1
