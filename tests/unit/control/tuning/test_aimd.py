@@ -9,8 +9,8 @@ from lavant.control.tuning import PublisherConfig, TuningConfig
 from lavant.control.tuning.aimd import AimdController
 
 
-def controller(batch_size: int = 8, **tuning: int) -> AimdController:
-    return AimdController(PublisherConfig(tuning=TuningConfig(batch_size=batch_size, **tuning)))
+def controller(batch_size: int = 8, poll_ms: int = 50) -> AimdController:
+    return AimdController(PublisherConfig(tuning=TuningConfig(batch_size=batch_size, poll_ms=poll_ms)))
 
 
 def hand_over(aimd: AimdController, took_ms: int = 100, *, in_time: bool = True, was_full: bool = True) -> None:
