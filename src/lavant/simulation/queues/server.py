@@ -266,6 +266,8 @@ class ServerMachine:
             self._folded = upto
         elif isinstance(error, StorageFull | OSError):
             self._fold_ms = now_ms + FOLD_RETRY_MS
+        elif isinstance(error, LavantError):
+            self._ledger.unreadable(error)
         else:
             raise error
         return []
