@@ -83,6 +83,8 @@ class EngineLink:
             frames = await asyncio.wait_for(self._greet(reader, writer), GREETING_S_MAX)
             if frames is not None:
                 await self._serve(frames, reader, writer)
+        except asyncio.CancelledError:  # by `close`; Python's streams would complain
+            return
         except (OSError, EOFError, TimeoutError, LavantError, msgspec.MsgspecError) as error:
             _logger.info("the process that matches hung up: %s", error)
         finally:

@@ -43,9 +43,9 @@ class SparkSide:
             raise
 
     async def stop(self) -> None:
-        await self._link.close()
         if self._child is not None:
             await self._child.stop()
+        await self._link.close()
 
     def fault(self) -> str | None:
         """Why nothing is matched now; None if all is well."""
