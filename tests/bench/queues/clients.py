@@ -5,10 +5,10 @@ Each is a function that is called once in a client's process, and gives a functi
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
-from typing import Any
+
+from tests.bench.queues.amqp import AmqpClient
 
 BODY = b"x" * 1024
 WAIT_S = 20
@@ -24,10 +24,10 @@ Client = tuple[Step, Step]
 
 
 def lavant_client(port: int, batch: int) -> Client:
-    from lavant.client.queues import QueueClient
+    from lavant import connect
 
-    client = QueueClient.connect(f"lavant://127.0.0.1:{port}")
-    queue = client.create(queue_name())
+    client = connect(f"lavant://127.0.0.1:{port}")
+    queue = client.create_queue(queue_name())
     bodies = [BODY] * batch
 
     def cycle() -> None:
@@ -43,36 +43,8 @@ def lavant_client(port: int, batch: int) -> Client:
 
 def rabbitmq_client(port: int, batch: int) -> Client:
     """A quorum queue, publisher confirms, a consumer that is pushed to, and one acknowledgement for a batch."""
-    import aio_pika
-
-    loop = asyncio.new_event_loop()
-    name = queue_name()
-    arrived: asyncio.Queue[Any] = asyncio.Queue()
-
-    async def connect() -> Any:
-        connection = await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/")
-        channel = await connection.channel(publisher_confirms=True)
-        await channel.set_qos(prefetch_count=batch)
-        queue = await channel.declare_queue(name, durable=True, arguments={"x-queue-type": "quorum"})
-        await queue.consume(arrived.put)
-        return connection, channel
-
-    connection, channel = loop.run_until_complete(connect())
-    message = aio_pika.Message(BODY, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
-
-    async def one() -> None:
-        publish = channel.default_exchange.publish
-        if batch == 1:
-            await publish(message, routing_key=name)
-        else:
-            await asyncio.gather(*(publish(message, routing_key=name) for _ in range(batch)))
-        for _ in range(batch):
-            last = await arrived.get()
-        await last.ack(multiple=True)
-
-    return lambda: loop.run_until_complete(asyncio.wait_for(one(), WAIT_S)), lambda: loop.run_until_complete(
-        connection.close()
-    )
+    client = AmqpClient(port, queue=queue_name(), body=BODY, batch=batch, timeout_s=WAIT_S)
+    return client.cycle, client.close
 
 
 def sqs_client(port: int, batch: int) -> Client:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from tests.bench.queues.clients import CLIENTS
 
-WARM_UP_S = 1.5
-MEASURED_S = 5.0
+WARM_UP_CYCLES = 50
+
+Cycles = NDArray[np.float64]
+"""How long each took, in milliseconds."""
 
 
 class Rate(NamedTuple):
@@ -19,31 +25,67 @@ class Rate(NamedTuple):
     p99_ms: float
 
 
-def measure(client: str, port: int, *, clients: int, batch: int) -> Rate:
+def rate_of(slices: list[Cycles], *, batch: int, seconds: float) -> Rate:
+    """The median of the slices' rates; percentiles over all of their cycles."""
+    p50, p99 = np.quantile(np.concatenate(slices), (0.5, 0.99))
+    per_s = np.median([len(cycles) * batch / seconds for cycles in slices])
+    return Rate(float(per_s), float(p50), float(p99))
+
+
+class Clients:
+    """Connected and warm, they wait to be told to run."""
+
+    def __init__(self, links: list[Connection]) -> None:
+        self._links = links
+
+    def run(self, seconds: float) -> Cycles:
+        for link in self._links:
+            link.send(seconds)
+        return np.concatenate([link.recv() for link in self._links])
+
+
+@contextmanager
+def connected(client: str, port: int, *, clients: int, batch: int) -> Iterator[Clients]:
     context = multiprocessing.get_context("spawn")
-    barrier, results = context.Barrier(clients), context.SimpleQueue()
-    arguments = (client, port, batch, barrier, results)
-    processes = [context.Process(target=_repeat, args=arguments, daemon=True) for _ in range(clients)]
-    for process in processes:
+    links, processes = [], []
+    for _ in range(clients):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_repeat, args=(client, port, batch, theirs), daemon=True)
         process.start()
-    taken = [results.get() for _ in processes]
-    for process in processes:
-        process.join()
-    cycles_ms = np.concatenate(taken)
-    p50, p99 = np.quantile(cycles_ms, (0.5, 0.99))
-    return Rate(len(cycles_ms) * batch / MEASURED_S, float(p50), float(p99))
+        theirs.close()
+        links.append(ours)
+        processes.append(process)
+    for link in links:
+        link.recv()
+    try:
+        yield Clients(links)
+    finally:
+        for link in links:
+            link.close()
+        for process in processes:
+            process.join()
 
 
-def _repeat(client: str, port: int, batch: int, barrier: Any, results: Any) -> None:
-    """In a client's process."""
+def _repeat(client: str, port: int, batch: int, link: Any) -> None:
+    """In a client's process, until the other end of the link is closed."""
     cycle, close = CLIENTS[client](port, batch)
-    barrier.wait()
-    began = time.perf_counter()
-    now, taken = began, []
-    while now < began + WARM_UP_S + MEASURED_S:
+    for _ in range(WARM_UP_CYCLES):
         cycle()
-        last, now = now, time.perf_counter()
-        if last > began + WARM_UP_S:
+    link.send(None)
+    while (seconds := _next(link)) is not None:
+        now, taken = time.perf_counter(), []
+        end = now + seconds
+        while now < end:
+            cycle()
+            last, now = now, time.perf_counter()
             taken.append((now - last) * 1000)
+        link.send(np.array(taken))
     close()
-    results.put(np.array(taken))
+
+
+def _next(link: Any) -> float | None:
+    try:
+        seconds: float = link.recv()
+    except EOFError:
+        return None
+    return seconds

@@ -41,6 +41,15 @@ def moto(directory: Path) -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
+def instant(directory: Path) -> Iterator[tuple[int, int]]:
+    """One that does nothing, to know what clients of SQS take themselves."""
+    port = free_port()
+    command = [sys.executable, "-m", "tests.bench.queues.instant", str(port)]
+    with _running(command, directory.with_suffix(".log"), lambda: _answers(port)) as process:
+        yield port, process
+
+
+@contextmanager
 def rabbitmq(directory: Path) -> Iterator[tuple[int, int]]:
     directory.mkdir()
     port = free_port()
