@@ -10,7 +10,7 @@ from lavant.models.evaluation import Model
 from lavant.models.prediction import predict
 from lavant.simulation.network import Family, simulate
 
-TABLE = {
+TABLE: dict[tuple[int, ...], tuple[float, tuple[float, float, float], float, tuple[float, float]]] = {
     (2, 1, 1, 3): (10.343, (97.3, 65.6, 33.0), 65.32, (59.08, 0.24)),
     (2, 1, 1, 4): (8.503, (88.8, 48.7, 24.5), 53.70, (49.30, 0.16)),
     (2, 2, 1, 4): (6.737, (53.4, 48.7, 24.5), 42.55, (40.66, 0.07)),

@@ -50,7 +50,7 @@ def test_the_means_are_those_of_the_model() -> None:
 
 @pytest.mark.parametrize("percentile", [0.9, 0.95, 0.99])
 def test_a_percentile_target_holds_in_simulation_at_a_cost_that_is_least_or_one_above(percentile: float) -> None:
-    """The cheaper allocation, with any one consumer less, misses the target or misses it by less than the model's error."""
+    """With any one consumer less the target is missed, or held by less than the model's error."""
     system, target = System(network=case_study()), Target(response_s=90.0, percentile=percentile)
     plan = min_cost(system, target)
     found = simulated_responses(system.network, plan.consumers)

@@ -8,10 +8,10 @@ is too low, because the slower branch is not always the same. So each task's tim
                       service = gamma with the topic's mean and variability
 
 and a job's end is computed along its graph: a task begins with the latest of those that it comes after. The mean wait
-W = (L_j − λ_j/μ_j)/λ_j comes from the model, so means agree with it. Times at different topics are taken as independent,
-waits of one job at the same topic as alike, because it finds much the same queue again: taken as independent too, the
-95th percentile of jobs that come back to a busy topic came out up to 20 % too low. What is left of the error, simulation
-says (tests/models/test_percentiles.py).
+W = (L_j − λ_j/μ_j)/λ_j comes from the model, so means agree with it. Times at different topics are taken as
+independent, waits of one job at the same topic as alike, because it finds much the same queue again: taken as
+independent too, the 95th percentile of jobs that come back to a busy topic came out up to 20 % too low. What is left of
+the error, simulation says (tests/models/test_percentiles.py).
 """
 
 from __future__ import annotations
