@@ -11,6 +11,8 @@ from lavant.console.cli.doctor import doctor
 from lavant.console.cli.encrypt import encrypt, keygen
 from lavant.console.cli.explain import explain
 from lavant.console.cli.keys import keys
+from lavant.console.cli.model import model
+from lavant.console.cli.plan import plan
 from lavant.console.cli.queue import queue
 from lavant.console.cli.serve import serve
 from lavant.console.cli.sim import sim
@@ -28,11 +30,12 @@ commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, stream, explain, keygen, encrypt, sweep, serve, top, doctor):
+for command in (demo, stream, explain, keygen, encrypt, sweep, serve, top, doctor, plan):
     commands.command()(command)
 commands.add_typer(queue, name="queue")
 commands.add_typer(keys, name="keys")
 commands.add_typer(sim, name="sim")
+commands.add_typer(model, name="model")
 
 
 def app() -> None:
