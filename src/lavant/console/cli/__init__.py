@@ -19,6 +19,7 @@ from lavant.console.cli.sim import sim
 from lavant.console.cli.stream import stream
 from lavant.console.cli.sweep import sweep
 from lavant.console.cli.top import top
+from lavant.console.cli.workflow import workflow
 from lavant.core.errors import LavantError
 
 BAD_INPUT = 2
@@ -35,6 +36,7 @@ for command in (demo, stream, explain, keygen, encrypt, sweep, serve, top, docto
 commands.add_typer(queue, name="queue")
 commands.add_typer(keys, name="keys")
 commands.add_typer(sim, name="sim")
+commands.add_typer(workflow, name="workflow")
 commands.add_typer(model, name="model")
 
 
