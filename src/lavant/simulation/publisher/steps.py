@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from lavant.control.tuning import PublisherConfig
 from lavant.simulation.kernel.distributions import S
 from lavant.simulation.publisher.config import SystemConfig
 from lavant.simulation.publisher.load import TABLE_II, Step
 from lavant.simulation.publisher.system import PublisherSystem
+
+Floats: TypeAlias = NDArray[np.float64]
 
 SETTLED_WITHIN = 0.15
 """A second counts as settled if its mean latency is as near as this to what the step ends with."""
@@ -32,7 +36,8 @@ class StepResponse(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: tuple[float, ...]
     """Publications taken from the store at once, on average, in each second."""
     settled_latency_ms: float
-    """Of its second half."""
+    settled_batch_size: float
+    """Both of its second half."""
 
     @property
     def settling_s(self) -> int:
@@ -72,16 +77,19 @@ def respond(
                 begins_s=begins_s,
                 latency_ms=_by_second(received_s, latency_ms, begins_s, end_s),
                 batch_size=_by_second(fetched_s, size, begins_s, end_s),
-                settled_latency_ms=float(latency_ms[(received_s >= half_s) & (received_s < end_s)].mean()),
+                settled_latency_ms=_mean_between(received_s, latency_ms, half_s, end_s),
+                settled_batch_size=_mean_between(fetched_s, size, half_s, end_s),
             )
         )
         begins_s = end_s
     return responses
 
 
-def _by_second(
-    times_s: np.typing.NDArray[np.float64], values: np.typing.NDArray[np.float64], begin_s: float, end_s: float
-) -> tuple[float, ...]:
+def _mean_between(times_s: Floats, values: Floats, begin_s: float, end_s: float) -> float:
+    return float(values[(times_s >= begin_s) & (times_s < end_s)].mean())
+
+
+def _by_second(times_s: Floats, values: Floats, begin_s: float, end_s: float) -> tuple[float, ...]:
     within = (times_s >= begin_s) & (times_s < end_s)
     second = (times_s[within] - begin_s).astype(int)
     seconds = int(end_s - begin_s)

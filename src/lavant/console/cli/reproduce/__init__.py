@@ -1,0 +1,10 @@
+"""`lavant reproduce …`: the experiments of the papers, run again. One file a paper."""
+
+from __future__ import annotations
+
+import typer
+
+from lavant.console.cli.reproduce.publisher import publisher
+
+reproduce = typer.Typer(help="The experiments of the papers, run again.", no_args_is_help=True)
+reproduce.command()(publisher)

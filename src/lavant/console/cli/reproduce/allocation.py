@@ -1,0 +1,118 @@
+"""`lavant reproduce allocation`: the allocation paper's case study, model against simulation, and its burst."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lavant.console.cli.common import AsJson, print_table
+from lavant.console.cli.reproduce.progress import progress
+
+if TYPE_CHECKING:
+    from lavant.console.charts import Chart
+    from lavant.simulation.network.reproduction import Comparison, Reproduction
+
+PICTURE = "allocation.svg"
+SHOWN = ("MinTime, 5 more", "MinCost, 50 s", "Random, 50 s", "threshold, 1.75", "threshold, 5")
+"""In the picture; the others would leave the paper."""
+
+
+def allocation(
+    seeds: Annotated[int, typer.Option(help="runs of the burst", min=2, max=100)] = 20,
+    days: Annotated[int, typer.Option(help="trading days, some seconds each", min=0, max=20)] = 0,
+    output: Annotated[Path | None, typer.Option(help=f"directory for a picture, {PICTURE}")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Response times of the case study by model, refinement and simulation, and allocators under a burst of load.
+
+    Takes about half a minute, and some seconds more for each day.
+    """
+    import msgspec  # noqa: PLC0415
+
+    from lavant.simulation.network.reproduction import reproduce, tasks  # noqa: PLC0415
+
+    with progress("allocation", tasks(days=days)) as report:
+        found = reproduce(seeds=seeds, days=days, report=report)
+    if output is not None:
+        _write(found, output)
+    if as_json:
+        print(msgspec.json.encode(found).decode())
+    else:
+        _print(found, seeds, days)
+
+
+def _print(found: Reproduction, seeds: int, days: int) -> None:
+    print("Mean response of all jobs in s: Eq. 2, with Whitt's refinement, simulated; expected: by other code\n")
+    columns = ("consumers", "requests", "jobs 1, 2, 3", "model", "expected", "refined", "simulated", "expected ")
+    rows = [
+        (
+            _digits(row.consumers),
+            f"{row.wip:.3f}",
+            ", ".join(f"{response_s:.1f}" for response_s in row.response_of_job_s),
+            f"{row.response_s:.2f}",
+            f"{row.expected_s:.2f}",
+            f"{row.refined_s:.2f}",
+            str(row.simulated_s),
+            str(row.expected_simulated_s),
+        )
+        for row in found.table
+    ]
+    print_table(columns, rows, numbers=columns[1:])
+    print(f"\nMinTime, from one consumer each: {' → '.join(map(_digits, found.min_time_path))}")
+    print(f"MinCost for 50 s: {_digits(found.min_cost)}, {sum(found.min_cost) - 4} more\n")
+    print(f"The burst of Section VI-F, {seeds} seeds; response and p95 in s, share of minutes above 50 s\n")
+    _print_comparison(found.bursts)
+    if found.days:
+        print(f"\nTrading days, {days} seeds\n")
+        _print_comparison(found.days)
+
+
+def _print_comparison(rows: Sequence[Comparison]) -> None:
+    columns = ("policy", "response", "p95", "above", "consumer hours", "changes")
+    table = [
+        (
+            row.policy,
+            str(row.response_s),
+            str(row.p95_s),
+            f"{row.time_above.mean:.1%} ± {row.time_above.half_width:.1%}",
+            str(row.consumer_hours),
+            f"{row.changes:.0f}",
+        )
+        for row in rows
+    ]
+    print_table(columns, table, numbers=columns[1:])
+
+
+def _write(found: Reproduction, output: Path) -> None:
+    from lavant.console.charts import picture, write_picture  # noqa: PLC0415
+
+    output.mkdir(parents=True, exist_ok=True)
+    write_picture(output / PICTURE, picture(_charts(found)))
+
+
+def _charts(found: Reproduction) -> list[Chart]:
+    from lavant.console.charts import Chart, Line  # noqa: PLC0415
+
+    steps = [float(sum(row.consumers) - 4) for row in found.table]
+    by_step = [
+        Line("model, Eq. 2", steps, [row.response_s for row in found.table]),
+        Line("refined", steps, [row.refined_s for row in found.table]),
+        Line("simulated", steps, [row.simulated_s.mean for row in found.table]),
+    ]
+    over_time = [
+        Line(row.policy, [float(minute) for minute in range(len(row.minutes))], row.minutes)
+        for row in found.bursts
+        if row.policy in SHOWN
+    ]
+    target = ("target", 50.0)
+    return [
+        Chart("Response on the path of MinTime", "additional consumers", "seconds", by_step, target),
+        Chart("Response under the burst", "minute of arrival", "seconds", over_time, target, y_max=150.0),
+    ]
+
+
+def _digits(consumers: Sequence[int]) -> str:
+    return " ".join(map(str, consumers))
