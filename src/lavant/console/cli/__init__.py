@@ -14,6 +14,7 @@ from lavant.console.cli.keys import keys
 from lavant.console.cli.model import model
 from lavant.console.cli.plan import plan
 from lavant.console.cli.queue import queue
+from lavant.console.cli.reproduce import reproduce
 from lavant.console.cli.serve import serve
 from lavant.console.cli.sim import sim
 from lavant.console.cli.stream import stream
@@ -38,6 +39,7 @@ commands.add_typer(keys, name="keys")
 commands.add_typer(sim, name="sim")
 commands.add_typer(workflow, name="workflow")
 commands.add_typer(model, name="model")
+commands.add_typer(reproduce, name="reproduce")
 
 
 def app() -> None:
