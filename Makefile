@@ -3,16 +3,19 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench soak setup java zookeeper rabbitmq clean
+.PHONY: help run serve test lint bench soak setup java zookeeper rabbitmq clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: setup java ## run the demonstration
+run: setup java ## run the demonstration: the service, then the pipeline on Spark
 	@$(BIN)/lavant demo
 
+serve: setup ## run a server that stays up, with its data in ./lavant-data
+	@$(BIN)/lavant serve --data lavant-data
+
 test: lint java zookeeper ## lint, then all tests but the soak tests
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadgroup
 
 lint: setup ## style, types and import contracts
 	@$(BIN)/ruff check --quiet

@@ -1,20 +1,39 @@
-"""`lavant demo`: a stream of stock quotes through the Spark pipeline, and what happens to it."""
+"""`lavant demo`: stock quotes through the service, and through the pipeline on Spark."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 
-def demo(
-    subscriptions: Annotated[
-        int, typer.Option(min=1, help="subscriptions, by the templates of the literature")
-    ] = 100_000,
-    seconds: Annotated[float, typer.Option(min=1, help="how long quotes are published")] = 20.0,
-    rate: Annotated[int, typer.Option(min=1, help="quotes a second")] = 500,
-) -> None:
-    """Publish stock quotes, match them on Spark, and show who was notified, how fast, and why."""
-    from lavant.console.demo import run_demo  # noqa: PLC0415
+class Part(StrEnum):
+    ALL = "all"
+    SERVICE = "service"
+    PIPELINE = "pipeline"
 
-    run_demo(subscriptions=subscriptions, seconds=seconds, rate=rate)
+
+def demo(
+    part: Annotated[Part, typer.Argument(help="what to show")] = Part.ALL,
+    seconds: Annotated[float, typer.Option(min=1, help="how long quotes are published, in each part")] = 10.0,
+    service_rate: Annotated[int, typer.Option(min=1, help="quotes a second to the service")] = 200,
+    rate: Annotated[int, typer.Option(min=1, help="quotes a second to the pipeline")] = 500,
+    subscriptions: Annotated[
+        int, typer.Option(min=1, help="of the pipeline, by the templates of the literature")
+    ] = 100_000,
+) -> None:
+    """Start a server with publishers and subscribers of stock quotes; then match very many subscriptions on Spark."""
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console()
+    if part is not Part.PIPELINE:
+        from lavant.console.demonstration.service import run_service  # noqa: PLC0415
+
+        console.rule("the service", align="left")
+        run_service(console, seconds=seconds, rate=service_rate)
+    if part is not Part.SERVICE:
+        from lavant.console.demonstration.pipeline import run_pipeline  # noqa: PLC0415
+
+        console.rule("the pipeline on Spark", align="left")
+        run_pipeline(console, subscriptions=subscriptions, seconds=seconds, rate=rate)

@@ -1,4 +1,4 @@
-"""The demonstration: quotes are published at a steady rate, Spark matches them, and the screen shows both."""
+"""The pipeline at work: quotes are published at a steady rate, Spark matches them, and the screen shows both."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from lavant.broker.filters import explain, parse
 from lavant.broker.log import LogWriter
 from lavant.broker.slices import SliceStore
-from lavant.core.attributes import AttributeValue
 from lavant.pipeline.latency import Notified, latencies_ms, notified_batches
 from lavant.pipeline.session import spark_session
 from lavant.pipeline.stream import offset_of, start
@@ -61,11 +59,9 @@ class Publisher(threading.Thread):
         return np.concatenate([np.full(self.first_offset, np.nan), *self.published_s])
 
 
-def run_demo(*, subscriptions: int, seconds: float, rate: int) -> None:
-    console = Console()
+def run_pipeline(console: Console, *, subscriptions: int, seconds: float, rate: int) -> None:
     workload = StockWorkload(symbols=SYMBOLS, subscriptions=subscriptions)
-    console.print("[bold]Lavant[/bold]: stock quotes through access → match → exit on Spark\n")
-    _show_one_match(console)
+    console.print("stock quotes through access → match → exit\n")
     with tempfile.TemporaryDirectory(prefix="lavant-demo-") as directory:
         home = Path(directory)
         with console.status(f"{subscriptions:,} subscriptions into {SLICES} slices"):
@@ -95,16 +91,6 @@ def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, query: A
             time.sleep(0.1)
         while query.isActive and offset_of(query) < log.end:
             time.sleep(0.1)
-
-
-def _show_one_match(console: Console) -> None:
-    filter = parse("class = 'STOCK' and symbol in ('YHOO', 'IBM') and volume > 300000")
-    quote: dict[str, AttributeValue] = {"class": "STOCK", "symbol": "YHOO", "volume": 203_400}
-    console.print(f"  a subscriber wants   {filter}")
-    console.print("  a publication says   class='STOCK', symbol='YHOO', volume=203400")
-    for line in explain(filter, quote):
-        console.print(f"    {'holds' if line.held else '[red]fails[/red]'}   {line.predicate}", highlight=False)
-    console.print("  … so this one is not notified. Now many of them:\n")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,39 @@
+"""A server of its own for a demonstration: another process, a free port, a directory that goes with it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from lavant.core.errors import MissingComponent
+
+STOP_S_MAX = 15.0
+_ADDRESS = re.compile(r"lavants?://\S+?(?=;)")
+
+
+@contextmanager
+def served(*options: str) -> Iterator[str]:
+    """The address of a server that is there until this is over."""
+    with tempfile.TemporaryDirectory(prefix="lavant-demo-") as home:
+        command = [str(Path(sys.executable).with_name("lavant")), "serve", "--port", "0", "--data", home, *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = _ADDRESS.search(line)
+            if found is None:
+                raise MissingComponent(f"the server did not start; it said {line!r}; try `lavant serve` by itself")
+            yield found[0]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S_MAX)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
