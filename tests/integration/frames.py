@@ -1,0 +1,53 @@
+"""Requests to a server as bare frames: for tests that want to see each answer, refusals included."""
+
+from __future__ import annotations
+
+import socket
+from itertools import count
+from typing import Any, Self
+
+from lavant.broker.queues.commands import Acknowledge, Receive, Received
+from lavant.broker.serving.wire import PREFACE, Frames, Hello, decode_answer, frame
+
+
+class FrameClient:
+    """One connection; requests are answered one by one."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), 60)
+        self._frames = Frames()
+        self._numbers = count(1)
+        self._socket.sendall(PREFACE + frame(0, Hello()))
+        self._answer()
+
+    def ask(self, request: object) -> Any:
+        self._socket.sendall(frame(next(self._numbers), request))
+        return self._answer()
+
+    def drain(self, queue: str, wait_ms: int = 0) -> list[bytes]:
+        """All bodies that are there, received and acknowledged."""
+        bodies: list[bytes] = []
+        while True:
+            received = self.ask(Receive(queue, 1000, wait_ms=wait_ms))
+            assert isinstance(received, Received), received
+            if not received.deliveries:
+                return bodies
+            bodies += [delivery.body for delivery in received.deliveries]
+            self.ask(Acknowledge(queue, [delivery.receipt for delivery in received.deliveries]))
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _answer(self) -> Any:
+        while True:
+            data = self._socket.recv(1 << 20)
+            if not data:
+                raise ConnectionError("the server hung up")
+            for _, content in self._frames.feed(data):
+                return decode_answer(content)

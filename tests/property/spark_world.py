@@ -1,0 +1,135 @@
+"""The Spark engine without Spark: a service whose disk can lose what is not committed, and a matcher by brute force."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lavant.broker.log import LogReader
+from lavant.broker.matching import Matches
+from lavant.broker.matching.merging import merge
+from lavant.broker.queues.commands import Peek, Peeked
+from lavant.broker.serving.replay import replay
+from lavant.broker.serving.server import BrokerServer, Effect, Record
+from lavant.broker.slices import SliceReader
+from lavant.broker.subscriptions.handover import Found, Stretch
+from lavant.core.batches import PublicationBatch
+from lavant.service.access import Access
+from lavant.service.clock import Clock
+from lavant.service.engines.spark.engine import SparkEngine
+from lavant.service.engines.spark.settings import SparkLimits
+from lavant.service.limits import LIMITS
+
+SMALL = SparkLimits(stretch_publications_max=5, stretches_max=2, file_bytes_max=4096, retry_ms=0)
+
+
+class Asking:
+    """A client that asks once."""
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+
+    def reply(self, number: int, answer: Any) -> None:
+        self.answer = answer
+
+
+class World:
+    """A service on a directory; `crash` ends it, and what the disk does not have is gone."""
+
+    def __init__(self, directory: Path, limits: SparkLimits = SMALL) -> None:
+        self._directory = directory
+        self._limits = limits
+        self.durable: list[bytes] = []
+        self.staged: list[bytes] = []
+
+    async def start(self) -> None:
+        self.failures: list[Exception] = []
+        broker = replay(None, self.durable)
+        self.lanes = broker.subscriptions.lanes
+        self.server = BrokerServer(broker, position=len(self.durable))
+        self.engine = SparkEngine(self._directory, self.lanes, slices=2, limits=self._limits)
+        clock = Clock(broker.queues.now_ms)
+        self.access = Access(
+            self.server, self.engine, clock, limits=LIMITS, perform=self.perform, on_failed=self.failures.append
+        )
+        self.deliveries = self.access.deliveries(self.engine)
+        self.perform(self.server.open(clock.now_ms()))
+        await self.access.load()
+
+    def perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Record):
+                self.staged.append(effect.data)
+            else:
+                effect.client.reply(effect.number, effect.answer)
+
+    async def settle(self, *, commit: bool = True) -> None:
+        """All that is under way is done, and on disk."""
+        while self.access._task is not None:
+            await self.access._task
+        if commit:
+            self.durable += self.staged
+            self.staged.clear()
+            self.perform(self.server.committed(len(self.durable), 0))
+        assert not self.failures, self.failures
+
+    async def ask(self, request: Any, *, commit: bool = True) -> Any:
+        asking = Asking()
+        self.access.request(asking, 0, request)
+        await self.settle(commit=commit)
+        return asking.answer
+
+    async def report(self, found: Found, *, commit: bool = True) -> Any:
+        asking = Asking()
+        self.access.found(asking, 0, found, self.deliveries)
+        await self.settle(commit=commit)
+        if asking.answer is not None:
+            self.engine.settled(found.lane, found.end)
+        return asking.answer
+
+    async def crash(self) -> None:
+        """The process is gone at once: its files are as they are, and the disk lost what it was not asked to keep."""
+        await self.settle(commit=False)
+        self.staged.clear()
+        self.engine.close()
+        await self.start()
+
+    async def deliver_all(self) -> None:
+        while self.lanes.owed:
+            for stretch in self.engine.work(1 << 60):
+                for found in findings(stretch, 3):
+                    await self.report(found)
+
+    def bodies(self, queue: str) -> list[dict[str, Any]]:
+        peeked = self.server.queues.handle(Peek(queue, 1000), self.server.queues.now_ms)
+        assert isinstance(peeked, Peeked)
+        return [msgspec.json.decode(message.body) for message in peeked.messages]
+
+
+def findings(stretch: Stretch, publications_max: int) -> list[Found]:
+    """What Spark would report: all slices at the version that the stretch names, in parts of so many publications."""
+    reader = SliceReader(Path(stretch.subscriptions))
+    version = reader.version(stretch.version)
+    slabs = [slab.records for slab in LogReader(Path(stretch.log)).read(stretch.start, stretch.end)]
+    lists: list[np.ndarray[Any, Any]] = []
+    for records in slabs:
+        batch = PublicationBatch(records)
+        merged = merge([reader.matcher(number, version).match(batch) for number in range(reader.settings.slices)])
+        lists += [merged.ids[merged.offsets[i] : merged.offsets[i + 1]] for i in range(len(batch))]
+    return [
+        Found.of(stretch.lane, stretch.start + first, _matches(lists[first : first + publications_max]))
+        for first in range(0, len(lists), publications_max)
+    ]
+
+
+def _matches(lists: list[np.ndarray[Any, Any]]) -> Matches:
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.int64)
+    return Matches(offsets, np.concatenate(lists).astype(np.uint32))
+
+
+def run(work: Any) -> None:
+    asyncio.run(work)
