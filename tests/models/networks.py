@@ -5,21 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lavant.models.network import JobType, Network, Task, Topic
+from lavant.simulation.network.case_study import case_study
 
-PER_MINUTE = 1 / 60
-
-
-def case_study(rates_per_minute: tuple[float, float, float] = (3.0, 3.5, 3.0)) -> Network:
-    """Figure 3 of the allocation paper."""
-    services = zip("ABCD", (4.2, 3.7, 6.7, 5.1), (0.33, 0.5, 0.4, 0.5), strict=True)
-    arrivals = zip("123", ("ABD", "ADD", "CD"), rates_per_minute, (0.33, 0.5, 0.25), strict=True)
-    return Network(
-        topics=tuple(Topic(name=n, service_rate_per_s=mu * PER_MINUTE, service_scv=cs) for n, mu, cs in services),
-        jobs=tuple(
-            JobType.along(list(route), name=n, arrival_rate_per_s=rate * PER_MINUTE, arrival_scv=ca)
-            for n, route, rate, ca in arrivals
-        ),
-    )
+__all__ = ["case_study", "fork_and_join", "random_allocation", "random_network"]
 
 
 def random_network(

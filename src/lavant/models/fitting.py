@@ -22,13 +22,20 @@ MERGED = "jobs"
 """The name of publications that belong to no job type."""
 
 
-def fit(estimates: Sequence[WindowEstimate], first_seen_us: Mapping[tuple[str, str], int]) -> Network:
-    """The network that the estimates describe. `first_seen_us` has the first arrival of a job type at a topic."""
+def fit(
+    estimates: Sequence[WindowEstimate], first_seen_us: Mapping[tuple[str, str], int], *, length_s: float
+) -> Network:
+    """The network that the estimates describe.
+
+    `first_seen_us` has the first arrival of each job type at each topic, `length_s` is from the first arrival to the
+    last: windows begin and end with the clock, not with the telemetry.
+    """
     if not estimates:
         raise InvalidValue(
             "there is no telemetry to fit a model to; give a directory with rows of arrivals and services"
         )
-    length_s = (max(e.window_end_ms for e in estimates) - min(e.window_start_ms for e in estimates)) / 1000
+    if not length_s > 0:
+        raise InvalidValue(f"telemetry must span some time for rates to be known, got {length_s} s")
     at: dict[tuple[str, str], list[WindowEstimate]] = defaultdict(list)
     for estimate in estimates:
         at[estimate.job_type, estimate.topic].append(estimate)

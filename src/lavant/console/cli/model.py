@@ -36,14 +36,15 @@ def fit(
     if rates_per not in SECONDS:
         raise InvalidValue(f"--rates-per {rates_per!r} is none of {', '.join(SECONDS)}")
     estimator = Estimator(EstimationConfig(window_ms=window_s * 1000, topics_overall=False, rows_open_max=ROWS_MAX))
-    first_seen_us: dict[tuple[str, str], int] = {}
+    seen = _Seen()
     rows = 0
     for batch in _batches(telemetry):
         rows += estimator.observe(batch).rows
-        _note_first(batch, first_seen_us)
-    network = fit_network(estimator.close(2**53), first_seen_us)
+        seen.note(batch)
+    network = fit_network(estimator.close(2**53), seen.first_us, length_s=seen.length_s)
     remark = (
-        f"Fitted to {rows:,} rows of telemetry. Routes are in the order in which topics saw a job type first.\n"
+        f"Fitted to {rows:,} rows of telemetry, {seen.length_s:,.0f} s of it.\n"
+        "Routes are in the order in which topics saw a job type first; check it.\n"
         "Add a [goal] with response_s or budget, and costs and limits where they are not 1 and 1000."
     )
     print(system_text(network, rates_per=rates_per, remark=remark), end="")
@@ -64,13 +65,24 @@ def _batches(directory: Path) -> Any:
             raise InvalidValue(f"{path} cannot be read as Parquet: {error}") from None
 
 
-def _note_first(batch: Any, first_seen_us: dict[tuple[str, str], int]) -> None:
-    """The earliest arrival of each job type at each topic, so far."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+class _Seen:
+    """When arrivals were observed: the earliest of each job type at each topic, and the last of all."""
 
-    arrivals = batch.filter(pc.equal(batch.column("kind"), "arrival")).select(["job_type", "topic", "time_us"])
-    table = pa.Table.from_batches([arrivals]).group_by(["job_type", "topic"]).aggregate([("time_us", "min")])
-    for row in table.to_pylist():
-        key = (row["job_type"], row["topic"])
-        first_seen_us[key] = min(row["time_us_min"], first_seen_us.get(key, row["time_us_min"]))
+    def __init__(self) -> None:
+        self.first_us: dict[tuple[str, str], int] = {}
+        self._last_us = 0
+
+    @property
+    def length_s(self) -> float:
+        return (self._last_us - min(self.first_us.values(), default=0)) / 1e6
+
+    def note(self, batch: Any) -> None:
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        arrivals = batch.filter(pc.equal(batch.column("kind"), "arrival")).select(["job_type", "topic", "time_us"])
+        by_key = pa.Table.from_batches([arrivals]).group_by(["job_type", "topic"])
+        for row in by_key.aggregate([("time_us", "min_max")]).to_pylist():
+            key, times = (row["job_type"], row["topic"]), row["time_us_min_max"]
+            self.first_us[key] = min(times["min"], self.first_us.get(key, times["min"]))
+            self._last_us = max(self._last_us, times["max"])

@@ -19,8 +19,8 @@ def burst(
 ) -> tuple[Curve, float]:
     """The bursty load of the allocation paper (Section VI-F), and its length in seconds.
 
-    The first fifth of 300 jobs arrives at low rates, the rest at high ones. The paper counts 100 jobs of each type; they
-    would then not change at the same time, and never make the load together that its result is about. Here all change
+    The first fifth of 300 jobs arrives at low rates, the rest at high ones. The paper counts 100 jobs of each type; so
+    types would not change at the same time, and never make the load together that its result is about. Here all change
     when a fifth of all jobs is expected to have arrived.
     """
     change_s = quiet_share * jobs / sum(quiet_per_s)

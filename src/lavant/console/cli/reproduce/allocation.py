@@ -13,10 +13,11 @@ from lavant.console.cli.reproduce.progress import progress
 
 if TYPE_CHECKING:
     from lavant.console.charts import Chart
+    from lavant.simulation.network import Estimate
     from lavant.simulation.network.reproduction import Comparison, Reproduction
 
 PICTURE = "allocation.svg"
-SHOWN = ("MinTime, 5 more", "MinCost, 50 s", "Random, 50 s", "threshold, 1.75", "threshold, 5")
+SHOWN = ("MinTime 5", "MinCost 50 s", "threshold 1.75", "threshold 5")
 """In the picture; the others would leave the paper."""
 
 
@@ -45,25 +46,37 @@ def allocation(
 
 
 def _print(found: Reproduction, seeds: int, days: int) -> None:
-    print("Mean response of all jobs in s: Eq. 2, with Whitt's refinement, simulated; expected: by other code\n")
-    columns = ("consumers", "requests", "jobs 1, 2, 3", "model", "expected", "refined", "simulated", "expected ")
+    print("The model of Eq. 2: requests in the system, response in s of jobs 1, 2, 3 and of all\n")
+    columns = ("consumers", "requests", "expected", "job 1", "job 2", "job 3", "all", "expected ")
     rows = [
         (
             _digits(row.consumers),
             f"{row.wip:.3f}",
-            ", ".join(f"{response_s:.1f}" for response_s in row.response_of_job_s),
+            f"{row.expected_wip:.3f}",
+            *(f"{response_s:.1f}" for response_s in row.response_of_job_s),
             f"{row.response_s:.2f}",
             f"{row.expected_s:.2f}",
+        )
+        for row in found.table
+    ]
+    print_table(columns, rows, numbers=columns[1:])
+    print("\nResponse of all jobs in s: the model, with Whitt's refinement, simulated; expected: by other code\n")
+    simulated = [
+        (
+            _digits(row.consumers),
+            f"{row.response_s:.2f}",
             f"{row.refined_s:.2f}",
             str(row.simulated_s),
             str(row.expected_simulated_s),
         )
         for row in found.table
     ]
-    print_table(columns, rows, numbers=columns[1:])
+    names = ("model", "refined", "simulated", "expected")
+    print_table(("consumers", *names), simulated, numbers=names)
     print(f"\nMinTime, from one consumer each: {' → '.join(map(_digits, found.min_time_path))}")
     print(f"MinCost for 50 s: {_digits(found.min_cost)}, {sum(found.min_cost) - 4} more\n")
-    print(f"The burst of Section VI-F, {seeds} seeds; response and p95 in s, share of minutes above 50 s\n")
+    print(f"The burst of Section VI-F, {seeds} seeds: response and p95 in s, share of minutes above 50 s,")
+    print("consumer hours, changes of the allocation\n")
     _print_comparison(found.bursts)
     if found.days:
         print(f"\nTrading days, {days} seeds\n")
@@ -71,19 +84,23 @@ def _print(found: Reproduction, seeds: int, days: int) -> None:
 
 
 def _print_comparison(rows: Sequence[Comparison]) -> None:
-    columns = ("policy", "response", "p95", "above", "consumer hours", "changes")
+    columns = ("policy", "response", "p95", "above", "hours", "changes")
     table = [
         (
             row.policy,
-            str(row.response_s),
-            str(row.p95_s),
+            _with_interval(row.response_s),
+            _with_interval(row.p95_s),
             f"{row.time_above.mean:.1%} ± {row.time_above.half_width:.1%}",
-            str(row.consumer_hours),
+            _with_interval(row.consumer_hours),
             f"{row.changes:.0f}",
         )
         for row in rows
     ]
     print_table(columns, table, numbers=columns[1:])
+
+
+def _with_interval(estimate: Estimate) -> str:
+    return f"{estimate.mean:.1f} ± {estimate.half_width:.1f}"
 
 
 def _write(found: Reproduction, output: Path) -> None:
