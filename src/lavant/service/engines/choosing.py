@@ -23,7 +23,9 @@ def engine_of(spark: SparkSettings | None, data: Path | None, lanes: Lanes) -> E
                 f"{lanes.owed} publications were accepted by the Spark engine and are not delivered yet; start with "
                 "--engine spark until lavant_engine_owed at /metrics is 0, then change the engine"
             )
-        return LocalEngine()
+        engine = LocalEngine()
+        engine.warm_up()
+        return engine
     if data is None:
         raise InvalidValue("the Spark engine keeps publications in logs on disk; give --data DIR, not --memory")
     return SparkEngine(data / DIRECTORY, lanes, slices=spark.slices)

@@ -75,6 +75,10 @@ class LocalEngine:
     def publish(self, batch: Batch) -> list[Piece]:
         return self._namespace(batch.namespace).publish(batch)
 
+    def warm_up(self) -> None:
+        """Have kernels compiled, or loaded if they were before, in the background: the first who asks need not wait."""
+        self._threads.submit(_warm_up, self._layout, self._threads)
+
     def close(self) -> None:
         self._threads.shutdown()
 
@@ -83,6 +87,17 @@ class LocalEngine:
         if found is None:
             found = self._namespaces[name] = _Namespace(self._layout, self._threads)
         return found
+
+
+def _warm_up(layout: Layout, threads: ThreadPoolExecutor) -> None:
+    """Match something with slices that nobody else has."""
+    slices = _Namespace(layout, threads)
+    slices._send(Subscribe(PLAIN, np.arange(2, dtype=np.uint32), ["a > 0 and b = 'x'", "b like 'x%'"]))
+    slices._send(Subscribe(ENCRYPTED, np.arange(1, dtype=np.uint32), EncryptedFilters(np.ones((1, 8, 5)))))
+    slices._routes.add(0, 1)
+    for columns in (PublicationBatch.from_checked([{"a": 1, "b": "x"}]), EncryptedBatch(np.ones((1, 5)))):
+        scheme = PLAIN if isinstance(columns, PublicationBatch) else ENCRYPTED
+        list(slices._routes.spread(slices._match(scheme, columns)))
 
 
 class _Namespace:
