@@ -10,6 +10,7 @@ from functools import cache
 import msgspec
 import pytest
 
+from lavant.simulation.publisher.config import SystemConfig
 from lavant.simulation.publisher.congestion import SHORT_OF_CAPACITY, SLOW_SUBSCRIBER, Congested, congest
 from lavant.simulation.publisher.latency import AS_IN_THE_PAPER, Latency, best, measure, tuned
 from lavant.simulation.publisher.load import PAPER_LOADS_PER_S
@@ -65,6 +66,15 @@ def test_one_publication_at_a_time_is_unstable_from_the_second_load_on(load_per_
 @pytest.mark.parametrize("batch_size", [1, 20])
 def test_the_papers_controller_does_not_care_where_it_begins(batch_size: int) -> None:
     assert latency("aimd", 35.0, batch_size).mean_ms == pytest.approx(latency("aimd", 35.0, 10).mean_ms, rel=0.03)
+
+
+def test_where_reading_takes_longer_than_the_polling_interval_may_be_the_papers_controller_collapses() -> None:
+    slow_store = SystemConfig(read_ms=220)
+    seeds = (501, 502)
+    aimd = measure(tuned(AS_IN_THE_PAPER, "aimd"), 17.5, seeds=seeds, system=slow_store, publications=1000)
+    eager = measure(tuned(AS_IN_THE_PAPER, "eager"), 17.5, seeds=seeds, system=slow_store, publications=1000)
+    assert aimd.mean_ms > 5000
+    assert eager.mean_ms < 500
 
 
 @cache

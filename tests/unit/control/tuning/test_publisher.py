@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from lavant.control.tuning import PublisherConfig, PublisherMachine, TuningConfig
@@ -248,6 +249,29 @@ def test_the_broker_says_when_to_come_again() -> None:
     handle(publisher, Failed(2, retry_after_ms=5000), 120)
     handle(publisher, Failed(3, retry_after_ms=10), 130)
     assert publisher.wakeup_ms() == 5120
+
+
+def test_the_limit_of_transfers_grows_only_while_more_is_ready() -> None:
+    def after(fetched_at_once: int) -> int:
+        publisher = machine(workers=9, workers_reserved=1, transfer_size_max=1, backoff_ms_min=1, backoff_ms_max=1)
+        fill_store(publisher, *range(1, 1001))
+        handle(publisher, Fetched((1,)))
+        handle(publisher, Failed(1))
+        assert publisher.settings.transfers_max == 4
+        now_ms, under_way, ticket = 10, deque[int](), 2
+        effects = handle(publisher, Woken(), now_ms)
+        while ticket < 300:
+            under_way.extend(effect.transfer for effect in effects if isinstance(effect, Publish))
+            now_ms += 10
+            if under_way:
+                effects = handle(publisher, Published(under_way.popleft()), now_ms)
+            else:
+                effects = handle(publisher, Fetched(tuple(range(ticket, ticket + fetched_at_once))), now_ms)
+                ticket += fetched_at_once
+        return publisher.settings.transfers_max
+
+    assert after(1) == 4
+    assert after(30) > 4
 
 
 def test_what_the_broker_refused_for_good_is_counted_and_done_with() -> None:

@@ -113,9 +113,9 @@ def _charts(found: Reproduction) -> list[Chart]:
 
     loads = [row.load_per_s for row in found.loads]
     by_load = [
-        Line("best fixed N", loads, [row.best_fixed.mean_ms for row in found.loads]),
         Line("aimd", loads, [row.aimd.mean_ms for row in found.loads]),
         Line("eager (default)", loads, [row.eager.mean_ms for row in found.loads]),
+        Line("best fixed N", loads, [row.best_fixed.mean_ms for row in found.loads]),
     ]
 
     def over_time(name: str) -> list[Line]:
