@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lavant.broker.matching.encrypted.values import EncryptedBatch
+from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.interface import Matches
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.slices import (
