@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from lavant.control.tuning import PublisherConfig, PublisherMachine, TuningConfig
@@ -258,14 +257,13 @@ def test_the_limit_of_transfers_grows_only_while_more_is_ready() -> None:
         handle(publisher, Fetched((1,)))
         handle(publisher, Failed(1))
         assert publisher.settings.transfers_max == 4
-        now_ms, under_way, ticket = 10, deque[int](), 2
+        now_ms, ticket = 10, 2
         effects = handle(publisher, Woken(), now_ms)
-        while ticket < 300:
-            under_way.extend(effect.transfer for effect in effects if isinstance(effect, Publish))
-            now_ms += 10
-            if under_way:
-                effects = handle(publisher, Published(under_way.popleft()), now_ms)
-            else:
+        while ticket < 500:
+            now_ms += 100  # whatever is under way ends after 100 ms, however many there are
+            under_way = [effect.transfer for effect in effects if isinstance(effect, Publish)]
+            effects = [effect for transfer in under_way for effect in handle(publisher, Published(transfer), now_ms)]
+            if not under_way:
                 effects = handle(publisher, Fetched(tuple(range(ticket, ticket + fetched_at_once))), now_ms)
                 ticket += fetched_at_once
         return publisher.settings.transfers_max
