@@ -64,6 +64,8 @@ class _Publishing(msgspec.Struct):
     accepted: dict[int, Accepted]
     """By place."""
     size_bytes: int
+    repeated: list[Asked] = []
+    """Those who asked the same again, under the same key, while it stood in the line."""
 
 
 class _Changing(msgspec.Struct):
@@ -109,6 +111,8 @@ class Access:
     ) -> None:
         self.published = 0
         self.refused = 0
+        self.on_changes: Callable[[list[Change]], None] = lambda changes: None
+        """Told of subscriptions that came and went."""
         self._server = server
         self._subscriptions = server.broker.subscriptions
         self._engine = engine
@@ -117,6 +121,8 @@ class Access:
         self._perform = perform
         self._on_failed = on_failed
         self._line: deque[_Step] = deque()
+        self._by_key: dict[str, _Publishing] = {}
+        """Requests with a key that are not answered yet."""
         self._waiting_publications = 0
         self._waiting_bytes = 0
         self._counter = count(1)
@@ -173,14 +179,17 @@ class Access:
     # ── coming in ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _publishing(self, asked: Asked, request: Publish) -> _Publishing | None:
-        """None if it was done before."""
+        """None if it was done before, or is about to be."""
         check_publish(request)
         check_namespace(request.namespace)
         now_ms = self._clock.now_ms()
         if request.key:
             answer = self._subscriptions.recent.answer(request.key, now_ms)
-            if answer is not None:
-                self._perform([Reply(asked.client, asked.number, Published(answer))])
+            if answer is not None:  # and durable before it leaves, like the first
+                self._perform(self._server.deliver(Deliver(NOTHING), [(asked, Published(answer))], now_ms))
+                return None
+            if request.key in self._by_key:
+                self._by_key[request.key].repeated.append(asked)
                 return None
         size_bytes = sum(map(len, request.publications))
         self._check_room(len(request.publications), size_bytes)
@@ -196,7 +205,10 @@ class Access:
             return None
         self._waiting_publications += len(accepted)
         self._waiting_bytes += size_bytes
-        return _Publishing(asked, request.key, request.namespace, entries, accepted, size_bytes)
+        publishing = _Publishing(asked, request.key, request.namespace, entries, accepted, size_bytes)
+        if request.key:
+            self._by_key[request.key] = publishing
+        return publishing
 
     def _check_room(self, publications: int, size_bytes: int) -> None:
         """One request is always taken, however large, so that each can be done some time."""
@@ -282,6 +294,7 @@ class Access:
         changes: list[Change] = list(self._subscriptions.changes)
         self._subscriptions.changes.clear()
         if changes:
+            self.on_changes(changes)
             await self._in_thread(self._engine.change, changes, prepared)
 
     def _prepare(self, subscribes: list[Subscribe]) -> list[Any]:
@@ -343,7 +356,9 @@ class Access:
                 await self._in_thread(each.withdraw)
             for publishing in publishings:
                 self.refused += len(publishing.accepted)
-                self._answer(publishing.asked, refusal(error))
+                self._by_key.pop(publishing.key, None)
+                for asked in (publishing.asked, *publishing.repeated):
+                    self._answer(asked, refusal(error))
         else:
             for each in logged:
                 each.confirm()
@@ -370,15 +385,22 @@ class Access:
         try:
             self._carry_out(NOTHING, publishings)
         except LavantError:
-            self._carry_out(NOTHING, [msgspec.structs.replace(each, key="") for each in publishings])
+            for each in publishings:
+                self._by_key.pop(each.key, None)
+                each.key = ""
+            self._carry_out(NOTHING, publishings)
 
     def _carry_out(
         self, spread: Spread, publishings: list[_Publishing], accepted: dict[str, int] | None = None
     ) -> None:
         keys = {each.key: each.entries for each in publishings if each.key}
-        answers: list[tuple[Asked, Answer]] = [(each.asked, Published(each.entries)) for each in publishings]
+        answers: list[tuple[Asked, Answer]] = [
+            (asked, Published(each.entries)) for each in publishings for asked in (each.asked, *each.repeated)
+        ]
         deliver = Deliver(spread, keys, {} if accepted is None else accepted)
         self._perform(self._server.deliver(deliver, answers, self._clock.now_ms()))
+        for key in keys:
+            self._by_key.pop(key, None)
 
     def _answer(self, asked: Asked, answer: Refused) -> None:
         self._perform([Reply(asked.client, asked.number, answer)])

@@ -194,6 +194,42 @@ async def test_a_request_that_comes_twice_is_done_once() -> None:
 
 
 @in_loop
+async def test_a_request_that_comes_again_before_it_is_answered_is_done_once() -> None:
+    engine = SlowEngine()
+    hall = Hall(engine)
+    await hall.ask(Subscribe("a > 0", "s"))
+    blocker = hall.ask(Publish(publications(1)))
+    await asyncio.sleep(0.01)
+    waits = [hall.ask(Publish(publications(2), "waits")) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    engine.may.release()
+    await blocker
+    waits.append(hall.ask(Publish(publications(2), "waits")))  # it is being matched now
+    await asyncio.sleep(0.01)
+    engine.may.release(2)
+    answers = await asyncio.gather(*waits, hall.ask(Publish(publications(2), "waits")))
+    assert [answer == answers[0] for answer in answers] == [True] * 5
+    assert await hall.values("s") == [b"1", b"2"]
+    await hall.close()
+
+
+@in_loop
+async def test_a_repetition_is_not_answered_before_the_first_is_durable() -> None:
+    wiring = Wiring(engine=LocalEngine(slices=1))
+    wiring.store.commit()
+    first = asyncio.ensure_future(wiring.service.execute(Publish(publications(1), "key")))
+    while not wiring.store.is_hurried:
+        await asyncio.sleep(0.001)
+    again = asyncio.ensure_future(wiring.service.execute(Publish(publications(1), "key")))
+    await asyncio.sleep(0.01)
+    assert not again.done()
+    wiring.store.commit()
+    assert isinstance(await again, Published)
+    assert await first == await again
+    await wiring.service.access.close()
+
+
+@in_loop
 async def test_a_full_queue_refuses_what_it_would_get_and_nothing_else() -> None:
     hall = Hall()
     await hall.ask(Subscribe("a > 2", "s", config=QueueConfig(depth_max=1)))
