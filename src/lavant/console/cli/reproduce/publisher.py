@@ -27,7 +27,7 @@ def publisher(
 ) -> None:
     """Latencies at four loads, a load that changes in steps, a slow subscriber, a broker short of capacity.
 
-    Beside the paper's controller (aimd) are the best fixed batch size, and Lavant's default (eager). Takes about
+    Beside the paper's controller (aimd) are the best fixed batch size, and Lavant's default (eager). That takes about
     20 seconds.
     """
     import msgspec  # noqa: PLC0415
