@@ -162,14 +162,18 @@ class Manager:
         return [effect for done in self._announcing.leave(host) for effect in self._announced(done, now_ms)]
 
     def _begin_waiting(self, now_ms: int) -> list[ManagerEffect]:
-        """Begin what can be begun, in the order in which it was asked for; a slice makes one move at a time."""
+        """Begin what can be begun, in the order in which it was asked for. A slice makes one move at a time, and a host
+        gives away one slice at a time: two copies would share its network, and both slices would pause for longer."""
         effects: list[ManagerEffect] = []
         blocked: list[Relocate] = []
+        giving = {migration.order.source for migration in self.migrations.values()}
         while self.waiting and len(self.migrations) < self.config.at_once_max:
             move = self.waiting.popleft()
-            if move.slice in self.migrations or any(move.slice == other.slice for other in blocked):
+            source = self.placement.get(move.slice, move.destination)
+            if source in giving or move.slice in self.migrations or any(move.slice == b.slice for b in blocked):
                 blocked.append(move)
-            elif self.placement.get(move.slice, move.destination) != move.destination:
+            elif source != move.destination:
+                giving.add(source)
                 effects += self._begin(move, now_ms)
         self.waiting.extendleft(reversed(blocked))
         return effects

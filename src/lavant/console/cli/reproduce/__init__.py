@@ -5,8 +5,10 @@ from __future__ import annotations
 import typer
 
 from lavant.console.cli.reproduce.allocation import allocation
+from lavant.console.cli.reproduce.e_streamhub import e_streamhub
 from lavant.console.cli.reproduce.publisher import publisher
 
 reproduce = typer.Typer(help="The experiments of the papers, run again.", no_args_is_help=True)
 reproduce.command()(publisher)
 reproduce.command()(allocation)
+reproduce.command("e-streamhub")(e_streamhub)

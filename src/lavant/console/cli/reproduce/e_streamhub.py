@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lavant.console.cli.common import AsJson, print_table
+
 if TYPE_CHECKING:
+    from lavant.console.charts import Chart
     from lavant.simulation.placement.reproduction import Course
 
 
@@ -19,90 +21,109 @@ def e_streamhub(
     seed: Annotated[int, typer.Option(min=0)] = 1,
     hosts: Annotated[int, typer.Option(min=1, max=100, help="the most that may be used")] = 15,
     output: Annotated[Path | None, typer.Option(help="directory for a picture of each load")] = None,
-    json: Annotated[bool, typer.Option("--json", help="everything as JSON, each probe interval too")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Hosts come and go with the load, slices move: the paper's policy, Lavant's, and a fixed number of hosts.
+    """Hosts come and go with the load, and slices move: a ramp and a trading day.
 
-    Every publication is simulated, and every move is made by the real manager and hosts.
+    Beside the paper's policy (threshold) are Lavant's default (forecast), and a fixed number of hosts (static). Every
+    publication is simulated, and every move is made by the real manager and hosts. Takes about 20 seconds.
     """
     import msgspec  # noqa: PLC0415
 
     courses = _run(trades, seed, hosts)
     if output is not None:
-        _draw(courses, output)
-    if json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(courses)) + b"\n")
+        _write(courses, output)
+    if as_json:
+        print(msgspec.json.encode(courses).decode())
     else:
         _print(courses)
 
 
 def _run(trades: Path | None, seed: int, hosts: int) -> list[Course]:
+    """With progress on the terminal; standard output stays for the result."""
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
     from lavant.simulation.placement.reproduction import POLICIES, loads, run_course  # noqa: PLC0415
 
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    ) as progress:
-        wanted = loads(trades, seed)
-        task = progress.add_task("", total=sum(len(load.curve) for load in wanted) * len(POLICIES))
-        courses = []
+    wanted = loads(trades, seed)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    courses = []
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        shown = bar.add_task("", total=sum(len(load.curve) for load in wanted) * len(POLICIES))
         for load in wanted:
             for policy in POLICIES:
-                progress.update(task, description=f"{load.name}, {policy}")
+                bar.update(shown, description=f"{load.name}, {policy}")
                 courses.append(
-                    run_course(load, policy, seed=seed, hosts_max=hosts, progress=lambda s: progress.advance(task, s))
+                    run_course(load, policy, seed=seed, hosts_max=hosts, progress=lambda done: bar.advance(shown, done))
                 )
     return courses
 
 
 def _print(courses: list[Course]) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(caption="CPU of single hosts; delays from a publication's arrival to its notification", box=None)
-    for name in ("load", "policy"):
-        table.add_column(name)
-    for name in (
-        "hosts",
-        "host-hours",
-        "CPU low/avg/high",
-        "> 80 % (host-s)",
-        "moves",
-        "state (GB)",
-        "pause (ms)",
-        "delay p50/p99 (ms)",
-        "while moving p50/p99",
-        "max (ms)",
-    ):
-        table.add_column(name, justify="right")
-    last = ""
-    for course in courses:
-        trial, low, mean, high = course.trial, *course.envelope
-        table.add_row(
-            course.load if course.load != last else "",
-            trial.policy,
-            f"{min(trial.hosts)} to {max(trial.hosts)}",
-            f"{trial.host_hours:.2f}",
-            f"{low:.0%} / {mean:.0%} / {high:.0%}",
-            f"{trial.host_s_above:.0f}",
-            f"{trial.moves}",
-            f"{trial.state_bytes / 1e9:.1f}",
-            f"{trial.pause_ms:.0f}" if trial.moves else "–",
-            f"{trial.delays.p50_ms:.0f} / {trial.delays.p99_ms:.0f}",
-            f"{trial.delays_moving.p50_ms:.0f} / {trial.delays_moving.p99_ms:.0f}" if trial.moves else "–",
-            f"{trial.delays.max_ms:.0f}",
-        )
-        last = course.load
-    Console(width=max(150, Console().width)).print(table)
+    for load in dict.fromkeys(course.load for course in courses):
+        here = [course for course in courses if course.load == load]
+        print(f"{load}: {here[0].trial.publications:,} publications\n")
+        costs = ("policy", "hosts", "host-hours", "CPU", "overloaded", "moves", "state moved")
+        print_table(costs, map(_costs, here), numbers=costs[1:])
+        print()
+        delays = ("delays (ms)", "p50", "p99", "max", "moving: p50", "moving: p99", "pause")
+        print_table(delays, map(_delays, here), numbers=delays[1:])
+        print()
+    print("CPU: of the hosts, lowest to highest for nine tenths of the time, while there was more than one.")
+    print("Overloaded: seconds of hosts above 80 %. Delays: from a publication's arrival to its notification;")
+    print("moving: of those on their way while some slice paused; pause: of a slice that moves, on average.")
 
 
-def _draw(courses: list[Course], output: Path) -> None:
-    from lavant.console.cli.reproduce.pictures import elasticity_picture  # noqa: PLC0415
+def _costs(course: Course) -> tuple[str, ...]:
+    trial, (low, high) = course.trial, course.envelope
+    return (
+        trial.policy,
+        f"{min(trial.hosts)} to {max(trial.hosts)}",
+        f"{trial.host_hours:.2f}",
+        f"{low:.0%} to {high:.0%}",
+        f"{trial.host_s_above:.0f} s",
+        f"{trial.moves}",
+        f"{trial.state_bytes / 1e9:.1f} GB",
+    )
+
+
+def _delays(course: Course) -> tuple[str, ...]:
+    trial = course.trial
+    delays, moving = trial.delays, trial.delays_moving
+    figures = [delays.p50_ms, delays.p99_ms, delays.max_ms]
+    at_moves = [moving.p50_ms, moving.p99_ms, trial.pause_ms]
+    return (trial.policy, *(f"{f:.0f}" for f in figures), *(f"{f:.0f}" if trial.moves else "–" for f in at_moves))
+
+
+def _write(courses: list[Course], output: Path) -> None:
+    from lavant.console.charts import picture, write_picture  # noqa: PLC0415
 
     output.mkdir(parents=True, exist_ok=True)
     for load in dict.fromkeys(course.load for course in courses):
-        path = output / f"e-streamhub-{load.split()[0]}.svg"
-        path.write_text(elasticity_picture([course for course in courses if course.load == load]), encoding="utf-8")
-        typer.echo(f"wrote {path}", err=True)
+        charts = _charts([course for course in courses if course.load == load])
+        write_picture(output / f"e-streamhub-{load.split()[0]}.svg", picture(charts))
+
+
+def _charts(courses: list[Course]) -> list[Chart]:
+    """Those of Figures 8 and 9: load, hosts, CPU of hosts, delays."""
+    from lavant.console.charts import Chart, Line  # noqa: PLC0415
+
+    trials = [course.trial for course in courses]
+    times_s = [interval.time_s for interval in trials[0].intervals]
+
+    def lines(name: str) -> list[Line]:
+        return [Line(t.policy, times_s, [getattr(interval, name) for interval in t.intervals]) for t in trials]
+
+    def envelope(policy: str) -> list[Line]:
+        trial = next(trial for trial in trials if trial.policy == policy)
+        names = {"highest": "load_high", "mean": "load_mean", "lowest": "load_low"}
+        return [Line(n, times_s, [100 * getattr(i, field) for i in trial.intervals]) for n, field in names.items()]
+
+    return [
+        Chart(courses[0].load, "seconds", "publications a second", [lines("rate_per_s")[0]._replace(name="load")]),
+        Chart("Hosts", "seconds", "hosts", [line._replace(steps=True) for line in lines("hosts")]),
+        Chart("CPU of single hosts: threshold", "seconds", "%", envelope("threshold")),
+        Chart("CPU of single hosts: forecast", "seconds", "%", envelope("forecast")),
+        Chart("Delay, mean of 5 s", "seconds", "ms", lines("delay_ms")),
+    ]
