@@ -88,9 +88,9 @@ class _Scale(NamedTuple):
 
 
 def _chart(chart: Chart) -> str:
-    points = [(x, y) for line in chart.lines for x, y in zip(line.xs, line.ys, strict=True) if math.isfinite(y)]
-    xs = [x for x, _ in points] or [0.0]
-    ys = [y for _, y in points] + ([chart.limit[1]] if chart.limit else []) or [0.0]
+    xs = [x for line in chart.lines for x in line.xs] or [0.0]
+    ys = [y for line in chart.lines for y in line.ys if math.isfinite(y)]
+    ys = [*ys, chart.limit[1]] if chart.limit else ys or [0.0]
     highest = max(ys) if chart.y_max is None else min(chart.y_max, max(ys))
     x = _Scale(min(xs), max(*xs, min(xs) + 1e-9), LEFT, WIDTH - RIGHT)
     y = _Scale(0.0, max(highest * 1.05, 1e-9), HEIGHT - BOTTOM, TOP)
