@@ -1,11 +1,15 @@
-"""HTTP on the server's port: health, metrics, and everything else to the SQS protocol.
+"""HTTP on the server's port: health, metrics, the HTTP interface, and everything else to the SQS protocol.
 
-uvicorn's protocol class reads and writes HTTP; here is the one application behind it.
+uvicorn's protocol classes read and write HTTP and WebSockets; here is the one application behind them, which decides by
+the path alone who answers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import sys
+import termios
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
 from typing import Any, TypeAlias
@@ -14,6 +18,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from lavant.service.api.connections import STATE as CONNECTION
+from lavant.service.limits import ServiceLimits
 from lavant.service.openmetrics import CONTENT_TYPE
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -24,27 +30,50 @@ Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 HEAD_BYTES_MAX = 64 << 10
 """Of the line of a request and its headers."""
 KEEP_ALIVE_S = 75
+FRAME_BYTES_MAX = 1 << 20
+"""Of what clients send over a WebSocket."""
 DATE_S = 1.0
 
 
 class HttpApplication:
-    """`/healthz` and `/metrics`; the rest is SQS."""
+    """`/healthz` and `/metrics`; what begins with one of `api_paths` is the HTTP interface's; the rest is SQS."""
 
-    def __init__(self, *, health: Callable[[], str | None], metrics: Callable[[], str], sqs: Application) -> None:
+    def __init__(
+        self,
+        *,
+        health: Callable[[], str | None],
+        metrics: Callable[[], str],
+        api: Application,
+        api_paths: frozenset[str],
+        sqs: Application,
+    ) -> None:
         self._health = health
         self._metrics = metrics
+        self._api = api
+        self._api_paths = api_paths
         self._sqs = sqs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"]
-        if scope["method"] not in {"GET", "HEAD"} or path not in {"/healthz", "/metrics"}:
-            await self._sqs(scope, receive, send)
-        elif path == "/metrics":
+        await self._choose(scope)(scope, receive, send)
+
+    def _choose(self, scope: Scope) -> Application:
+        path: str = scope["path"]
+        end = path.find("/", 1)
+        if (path if end < 0 else path[:end]) in self._api_paths or scope["type"] == "websocket":
+            return self._api
+        if scope["method"] not in {"GET", "HEAD"}:
+            return self._sqs
+        if path == "/" and b"Action=" not in scope["query_string"]:
+            return self._api
+        return self._show if path in {"/healthz", "/metrics"} else self._sqs
+
+    async def _show(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/metrics":
             await _respond(scope, send, 200, CONTENT_TYPE, self._metrics())
-        else:
-            fault = self._health()
-            status, text = (200, "ok\n") if fault is None else (503, f"{fault}\n")
-            await _respond(scope, send, status, "text/plain; charset=utf-8", text)
+            return
+        fault = self._health()
+        status, text = (200, "ok\n") if fault is None else (503, f"{fault}\n")
+        await _respond(scope, send, status, "text/plain; charset=utf-8", text)
 
 
 async def _respond(scope: Scope, send: Send, status: int, content_type: str, text: str) -> None:
@@ -55,12 +84,26 @@ async def _respond(scope: Scope, send: Send, status: int, content_type: str, tex
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's own reads headers without end."""
+    """uvicorn's own reads heads without end, in size and in time."""
 
     _head_bytes = 0
 
+    def __init__(self, config: Config, state: ServerState, heads: dict[_BoundedProtocol, float]) -> None:
+        super().__init__(config, state, {CONNECTION: self})
+        self._heads = heads
+        """Those whose head has not arrived yet, and since when."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._heads[self] = self.loop.time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._heads.pop(self, None)
+        super().connection_lost(exc)
+
     def on_message_begin(self) -> None:
         self._head_bytes = 0
+        self._heads.setdefault(self, self.loop.time())
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -71,6 +114,23 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._count(len(name) + len(value))
         super().on_header(name, value)
 
+    def on_headers_complete(self) -> None:
+        self._heads.pop(self, None)
+        super().on_headers_complete()
+
+    def unsent_bytes(self) -> int:
+        """What was written, and the other machine has not confirmed."""
+        waiting = self.transport.get_write_buffer_size()
+        socket = self.transport.get_extra_info("socket")
+        if socket is None or self.transport.is_closing():
+            return waiting
+        unconfirmed = bytearray(4)
+        fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, unconfirmed)
+        return waiting + int.from_bytes(unconfirmed, sys.byteorder)
+
+    def abort(self) -> None:
+        self.transport.abort()
+
     def _count(self, size_bytes: int) -> None:
         self._head_bytes += size_bytes
         if self._head_bytes > HEAD_BYTES_MAX:
@@ -80,24 +140,30 @@ class _BoundedProtocol(HttpToolsProtocol):
 class HttpProtocols:
     """Makes a protocol for each connection that speaks HTTP, and ends them all."""
 
-    def __init__(self, application: Application, connections_max: int) -> None:
+    def __init__(self, application: Application, limits: ServiceLimits) -> None:
         self._config = Config(
             application,
             loop="none",
             http=_BoundedProtocol,
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=FRAME_BYTES_MAX,
+            ws_ping_interval=limits.heartbeat_s,
+            ws_ping_timeout=limits.heartbeat_s,
+            ws_per_message_deflate=False,
             interface="asgi3",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=connections_max,
+            limit_concurrency=limits.connections_max,
             timeout_keep_alive=KEEP_ALIVE_S,
         )
         self._config.load()
         self._state = ServerState()
-        self._set_date()
+        self._head_s_max = limits.head_s_max
+        self._heads: dict[_BoundedProtocol, float] = {}
+        self._each_second()
 
     def __len__(self) -> int:
         return len(self._state.connections)
@@ -107,16 +173,20 @@ class HttpProtocols:
         return self._state.total_requests
 
     def __call__(self) -> asyncio.Protocol:
-        return _BoundedProtocol(self._config, self._state, {})
+        return _BoundedProtocol(self._config, self._state, self._heads)
 
-    def _set_date(self) -> None:
-        """Each second: the date is in the head of every answer."""
+    def _each_second(self) -> None:
+        """The date is in the head of every answer; and heads that do not end are waited for no longer."""
+        loop = asyncio.get_running_loop()
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
-        self._date_timer = asyncio.get_running_loop().call_later(DATE_S, self._set_date)
+        late = loop.time() - self._head_s_max
+        for protocol in [protocol for protocol, since_s in self._heads.items() if since_s < late]:
+            protocol.abort()
+        self._timer = loop.call_later(DATE_S, self._each_second)
 
     async def stop(self, seconds_max: float) -> None:
         """Close idle connections, and others after their answer or when time is up."""
-        self._date_timer.cancel()
+        self._timer.cancel()
         for connection in list(self._state.connections):
             connection.shutdown()
         tasks = list(self._state.tasks)

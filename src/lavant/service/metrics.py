@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from lavant.broker.queues.commands import Described, DescribeQueue, Listed, ListQueues, QueueFigures
 from lavant.broker.queues.config import SECOND_MS
@@ -28,6 +29,10 @@ _COUNTERS = {
 }
 
 
+FamiliesOf: TypeAlias = Callable[[], Iterable[Family]]
+"""Asked for figures each time."""
+
+
 def queue_names(queues: Queues) -> Iterator[str]:
     """Of all queues, sorted."""
     after = ""
@@ -49,9 +54,7 @@ def figures_of(queues: Queues, name: str) -> QueueFigures:
 class Metrics:
     """Makes the text anew each time it is asked for."""
 
-    def __init__(
-        self, queues: Queues, store: Store, service: Service, others: Sequence[Callable[[], Iterable[Family]]] = ()
-    ) -> None:
+    def __init__(self, queues: Queues, store: Store, service: Service, others: Sequence[FamiliesOf] = ()) -> None:
         """`others` are asked for what they know beside."""
         self._others = others
         self._queues = queues
@@ -70,6 +73,7 @@ class Metrics:
             _one("lavant_requests", "counter", "Requests over all protocols.", service.requests),
             _one("lavant_connections", "gauge", "Connections of the compact protocol.", len(service.connections)),
             _one("lavant_waiting_receives", "gauge", "Receives that wait for a message.", service.waiting_total),
+            _one("lavant_access_waiting", "gauge", "Publications that wait to be matched.", service.access.waiting),
             _one("lavant_journal_records", "counter", "Records of changes, since the journal began.", store.position),
             _one("lavant_journal_staged_bytes", "gauge", "Not yet on its way to the disk.", store.staged_bytes),
             _one("lavant_storage_full", "gauge", "1 if nothing new is accepted.", int(store.is_full)),

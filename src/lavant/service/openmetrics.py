@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from lavant.service.histograms import Histogram
+
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
@@ -18,9 +20,10 @@ class Family(msgspec.Struct, frozen=True):
 
     name: str
     kind: str
-    """`counter`, `gauge` or `info`."""
+    """`counter`, `gauge`, `info` or `histogram`."""
     help: str
-    samples: Sequence[tuple[Mapping[str, str], float]]
+    samples: Sequence[tuple[Mapping[str, str], float | Histogram]]
+    """A histogram's samples are histograms, all others' are numbers."""
     unit: str = ""
 
 
@@ -44,8 +47,23 @@ def _lines(family: Family) -> Iterable[str]:
     yield f"# HELP {family.name} {_escaped(family.help)}"
     suffix = {"counter": "_total", "info": "_info"}.get(family.kind, "")
     for labels, value in family.samples:
-        said = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-        yield f"{family.name}{suffix}{f'{{{said}}}' if said else ''} {value}"
+        if isinstance(value, Histogram):
+            yield from _histogram_lines(family.name, labels, value)
+        else:
+            yield _line(family.name + suffix, labels, value)
+
+
+def _histogram_lines(name: str, labels: Mapping[str, str], histogram: Histogram) -> Iterable[str]:
+    count = 0
+    for bound, count in histogram.cumulative():
+        yield _line(f"{name}_bucket", {**labels, "le": bound}, count)
+    yield _line(f"{name}_count", labels, count)
+    yield _line(f"{name}_sum", labels, histogram.sum)
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{f'{{{said}}}' if said else ''} {value}"
 
 
 def _escaped(text: str) -> str:

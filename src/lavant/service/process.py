@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import ipaddress
-import logging
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 import msgspec
 
@@ -22,60 +19,23 @@ from lavant.broker.serving.replay import replay
 from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.workflows import JobLimits
-from lavant.core.errors import InvalidValue, LavantError, MissingComponent
 from lavant.service.clock import Clock
-from lavant.service.compact import CompactProtocol
 from lavant.service.engines.choosing import DIRECTORY, engine_of
 from lavant.service.engines.spark.engine import SparkEngine
-from lavant.service.engines.spark.settings import SparkSettings
 from lavant.service.engines.spark.side import SparkSide
-from lavant.service.http import HttpApplication, HttpProtocols
 from lavant.service.keys import KeyRing
-from lavant.service.limits import LIMITS, ServiceLimits
-from lavant.service.metrics import Metrics, figures_of, queue_names
+from lavant.service.metrics import FamiliesOf, figures_of, queue_names
+from lavant.service.port import Port
 from lavant.service.server import Service
-from lavant.service.sniffing import SniffingProtocol
-from lavant.service.sqs import SqsApp, SqsSettings
+from lavant.service.settings import ServeSettings
 from lavant.service.storage.stores import Store, open_store
-from lavant.service.tls import HANDSHAKE_S_MAX, Tls, TlsFiles
+from lavant.service.tls import Tls
 
-BACKLOG = 1024
 GARBAGE_THRESHOLD = 50_000
 """Messages are not looked at by the garbage collector; looking less often at the rest costs nothing."""
 
 SWITCH_S = 0.0005
 """How long the event loop waits at most for a thread that matches to let it go on; Python's own 5 ms are felt."""
-
-_logger = logging.getLogger(__name__)
-
-
-class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server is told when it starts."""
-
-    port: int
-    """0 takes one that is free."""
-    host: str = "127.0.0.1"
-    data: Path | None = None
-    """Where messages are kept; without, in memory only."""
-    acknowledge_early: bool = False
-    credentials: Mapping[str, str] | None = None
-    """Of SQS clients: secrets by access key."""
-    keys_file: Path | None = None
-    """Of Lavant's own clients and those of the HTTP interface."""
-    tls: TlsFiles | None = None
-    spark: SparkSettings | None = None
-    """With them publications are matched on Spark, without in this process."""
-    sqs: SqsSettings = SqsSettings()
-    """All but the salt, which belongs to what is stored."""
-    limits: ServiceLimits = LIMITS
-
-    def __post_init__(self) -> None:
-        is_open = self.keys_file is None or self.credentials is None
-        if is_open and not _is_loopback(self.host):
-            raise InvalidValue(
-                f"the server would listen at {self.host}, where other machines reach it, and not everybody would have "
-                "to prove who they are; give --keys-file and --credentials-file, or stay with --host 127.0.0.1"
-            )
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,24 +70,18 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         await store.close()
         raise
     spark = _spark_side(settings, service)
-    application = _application(settings, broker.queues, store, service, spark)
-    http = HttpProtocols(application, settings.limits.connections_max)
+    metrics: list[FamiliesOf] = [] if spark is None else [spark.families]
+    port = Port(settings, broker, store, service, keys, tls, health=lambda: _fault(service, spark), metrics=metrics)
     try:
         await service.access.load()
         if spark is not None:
             await spark.start()
-        listener = await _listen(settings, service, http, keys, tls)
+        host, number = await port.open()
         _stop_at_signals(stopped)
-        _read_again_at_signal(service, keys, tls)
-        host, port = listener.sockets[0].getsockname()[:2]
-        on_started(msgspec.structs.replace(found, host=host, port=port, is_tls=tls is not None))
-        try:
-            await stopped
-        finally:
-            listener.close()
+        on_started(msgspec.structs.replace(found, host=host, port=number, is_tls=tls is not None))
+        await stopped
     finally:
-        service.release()
-        await http.stop(settings.limits.stop_s_max)
+        await port.close()
         if spark is not None:
             await spark.stop()
         await service.stop()
@@ -153,43 +107,6 @@ def _spark_side(settings: ServeSettings, service: Service) -> SparkSide | None:
     if settings.spark is None or settings.data is None or not isinstance(engine, SparkEngine):
         return None
     return SparkSide(engine, service.access, settings.spark, settings.data / DIRECTORY)
-
-
-async def _listen(
-    settings: ServeSettings, service: Service, http: HttpProtocols, keys: KeyRing, tls: Tls | None
-) -> asyncio.Server:
-    limits = settings.limits
-
-    def compact() -> asyncio.Protocol:
-        return CompactProtocol(service, keys)
-
-    def protocol() -> asyncio.Protocol:
-        return SniffingProtocol(compact, http, limits.greeting_s_max)
-
-    try:
-        return await service.loop.create_server(
-            protocol,
-            settings.host,
-            settings.port,
-            backlog=BACKLOG,
-            ssl=None if tls is None else tls.context,
-            ssl_handshake_timeout=None if tls is None else HANDSHAKE_S_MAX,
-        )
-    except OSError as error:
-        raise MissingComponent(
-            f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}; choose another --port"
-        ) from None
-
-
-def _application(
-    settings: ServeSettings, queues: Queues, store: Store, service: Service, spark: SparkSide | None
-) -> HttpApplication:
-    sqs = msgspec.structs.replace(settings.sqs, salt=store.identity)
-    return HttpApplication(
-        health=lambda: _fault(service, spark),
-        metrics=Metrics(queues, store, service, () if spark is None else (spark.families,)).text,
-        sqs=SqsApp(service.execute, sqs, credentials=settings.credentials),
-    )
 
 
 def _fault(service: Service, spark: SparkSide | None) -> str | None:
@@ -218,22 +135,6 @@ def _stop_at_signals(stopped: asyncio.Future[None]) -> None:
         loop.add_signal_handler(number, stop)
 
 
-def _read_again_at_signal(service: Service, keys: KeyRing, tls: Tls | None) -> None:
-    """SIGHUP: take what the files of keys and certificates hold now; if that is of no use, go on as before."""
-
-    def read_again() -> None:
-        try:
-            keys.read()
-            if tls is not None:
-                tls.read()
-        except LavantError as error:
-            _logger.warning("%s; everything stays as it was", error)
-        for connection in list(service.connections):
-            connection.keys_changed()
-
-    service.loop.add_signal_handler(signal.SIGHUP, read_again)
-
-
 def _tame_garbage_collector() -> None:
     gc.collect()
     gc.freeze()  # what was recovered is there to stay: it need not be looked at again and again
@@ -245,17 +146,6 @@ def _allow_many_files() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _is_loopback(host: str) -> bool:
-    """
-    >>> [_is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "queues.example")]
-    [True, True, True, False, False]
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

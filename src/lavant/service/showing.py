@@ -19,7 +19,7 @@ def shown(principal: Principal, answer: Answer) -> Answer:
     if not principal.namespace:
         return answer
     show = _SHOWS.get(type(answer))
-    return answer if show is None else show(principal.namespace, answer)  # type: ignore[no-any-return]
+    return answer if show is None else show(principal.namespace, answer)
 
 
 def _name(namespace: str, name: str) -> str:

@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 
-from lavant.service.http import HttpApplication
+from lavant.service.http import Application, HttpApplication
 from lavant.service.openmetrics import Family, openmetrics
 
+SQS, API = 299, 298
 
-async def sqs(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 299, "headers": []})
-    await send({"type": "http.response.body", "body": b"sqs"})
+
+def answering(status: int) -> Application:
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    return answer
 
 
 def ask(method: str, path: str, *, fault: str | None = None) -> tuple[int, dict[bytes, bytes], bytes]:
@@ -26,8 +31,16 @@ def ask(method: str, path: str, *, fault: str | None = None) -> tuple[int, dict[
     async def receive() -> MutableMapping[str, Any]:
         raise AssertionError("there is no body to be read")
 
-    application = HttpApplication(health=lambda: fault, metrics=lambda: "# EOF\n", sqs=sqs)
-    asyncio.run(application({"type": "http", "method": method, "path": path}, receive, send))
+    application = HttpApplication(
+        health=lambda: fault,
+        metrics=lambda: "# EOF\n",
+        api=answering(API),
+        api_paths=frozenset({"/publish", "/subscriptions"}),
+        sqs=answering(SQS),
+    )
+    path, _, query = path.partition("?")
+    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode()}
+    asyncio.run(application(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
@@ -53,10 +66,26 @@ def test_head_has_the_length_and_no_body() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/"), ("POST", "/metrics"), ("GET", "/000000000000/q"), ("GET", "/")]
+    ("method", "path", "status"),
+    [
+        ("POST", "/publish", API),
+        ("GET", "/subscriptions", API),
+        ("DELETE", "/subscriptions/a", API),
+        ("POST", "/subscriptions/a/receive", API),
+        ("GET", "/", API),
+        ("HEAD", "/", API),
+        ("POST", "/", SQS),
+        ("GET", "/?Action=ListQueues", SQS),
+        ("POST", "/metrics", SQS),
+        ("GET", "/000000000000/q", SQS),
+        ("POST", "/000000000000/publish", SQS),
+        ("POST", "/publisher", SQS),
+        ("POST", "/publishx/", SQS),
+        ("POST", "", SQS),
+    ],
 )
-def test_everything_else_is_sqs(method: str, path: str) -> None:
-    assert ask(method, path)[0] == 299
+def test_the_path_decides_who_answers(method: str, path: str, status: int) -> None:
+    assert ask(method, path)[0] == status
 
 
 def test_openmetrics_text_is_as_the_standard_wants_it() -> None:

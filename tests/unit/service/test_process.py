@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lavant.core.errors import InvalidValue
-from lavant.service.process import ServeSettings
+from lavant.service.settings import ServeSettings
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])

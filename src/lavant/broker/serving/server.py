@@ -87,6 +87,7 @@ from lavant.broker.workflows.commands import (
     RemoveJobType,
     SubmitJob,
 )
+from lavant.broker.subscriptions.validation import check_filter
 from lavant.core.errors import InvalidValue, LavantError, StorageFull, UnknownQueue
 
 TIME_BYTES = 8
@@ -317,6 +318,8 @@ class BrokerServer:
 
     def _announce(self, request: Subscribe | Advertise, asked: Asked, now_ms: int) -> None:
         self._check_room()
+        if isinstance(request, Advertise):  # a subscription's filter was looked at by whoever matches
+            check_filter(request.filter)
         self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
 
     def _withdraw(self, request: Unsubscribe | Unadvertise, asked: Asked, now_ms: int) -> None:

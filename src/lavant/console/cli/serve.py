@@ -55,6 +55,13 @@ def serve(
         typer.Option(help="of Spark: local[N], or spark://HOST:PORT of a cluster, whose executors follow the load"),
     ] = None,
     hosts_max: Annotated[int | None, typer.Option(min=1, help="executors, or tasks of a batch, at most; 8")] = None,
+    webhooks_to_private_networks: Annotated[
+        bool,
+        typer.Option(
+            "--webhooks-to-private-networks",
+            help="post to webhooks on this machine and in private networks too, where keys are wanted",
+        ),
+    ] = False,
     sqs_region: Annotated[str | None, typer.Option(help="in the ARNs of queues; us-east-1 if not given")] = None,
     sqs_account: Annotated[
         str | None, typer.Option(help="12 digits, in the URLs and ARNs of queues; zeros if not given")
@@ -69,7 +76,8 @@ def serve(
     Stops in good order at SIGTERM or Ctrl-C. Whatever happens, messages that were accepted are there at the next start.
     """
     from lavant.console.cli.secrets import read_credentials  # noqa: PLC0415
-    from lavant.service.process import ServeSettings, run  # noqa: PLC0415
+    from lavant.service.process import run  # noqa: PLC0415
+    from lavant.service.settings import ServeSettings  # noqa: PLC0415
     from lavant.service.sqs import SqsSettings  # noqa: PLC0415
     from lavant.service.tls import TlsFiles  # noqa: PLC0415
 
@@ -88,6 +96,7 @@ def serve(
         keys_file=keys_file,
         tls=None if tls_certificate is None or tls_key is None else TlsFiles(tls_certificate, tls_key),
         spark=_spark(engine, master, hosts_max),
+        webhooks_to_private_networks=webhooks_to_private_networks,
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
     )
     run(settings, lambda started: print(_line(started, data), flush=True))

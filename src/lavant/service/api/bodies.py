@@ -1,0 +1,83 @@
+"""Bodies of requests: bounded in size and time, and of a kind that says what it is.
+
+A body must say that it is JSON. Browsers let any page send forms and plain text to any server, a local one too, but ask
+the server first before they send JSON from elsewhere; nobody answers that question here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from lavant.service.api.faults import ApiError, bad_request
+from lavant.service.limits import ServiceLimits
+
+JSON = "application/json"
+
+_T = TypeVar("_T")
+_CLOSE = {"Connection": "close"}  # the rest of the body is not read
+
+
+def content_type(request: Request) -> str:
+    """Without parameters, in lower case."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_body(request: Request, limits: ServiceLimits) -> bytes:
+    """One that says that it is too long is not read at all, one that is too long not to its end."""
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and (len(length) > 18 or int(length) > limits.body_bytes_max):
+        raise _too_large(limits)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_s_max):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.body_bytes_max:
+                    raise _too_large(limits)
+                parts.append(part)
+    except TimeoutError:
+        raise ApiError(
+            408, "TooSlow", f"the body did not arrive within {limits.body_s_max:g} s; send less at once", headers=_CLOSE
+        ) from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def read_json(request: Request, limits: ServiceLimits, kind: type[_T]) -> _T:
+    """A body in JSON as a value of that kind. No body at all is an empty object."""
+    body = await read_body(request, limits)
+    if body:
+        check_json(content_type(request))
+    decoded: _T = decode(body or b"{}", kind)
+    return decoded
+
+
+def check_json(given: str) -> None:
+    if given != JSON:
+        raise ApiError(
+            415,
+            "UnsupportedMediaType",
+            f"the body must have content type {JSON}, got {given or 'none'!r}; curl has the option --json for it",
+        )
+
+
+def decode(body: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(
+            f"the body is not what is expected here: {error}; /openapi.json has its description"
+        ) from None
+
+
+def _too_large(limits: ServiceLimits) -> ApiError:
+    return ApiError(
+        413,
+        "LimitExceeded",
+        f"the body has more than {limits.body_bytes_max} bytes, which is the limit; send fewer or smaller publications",
+        headers=_CLOSE,
+    )

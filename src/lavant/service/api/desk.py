@@ -1,0 +1,96 @@
+"""What every route works with: the service behind it, who asks, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from lavant.broker.queues.commands import Refused
+from lavant.broker.queues.refusals import refusal
+from lavant.broker.serving.commands import Answer, Request
+from lavant.core.errors import AccessDenied, LavantError
+from lavant.service.api.faults import ApiError, error_of
+from lavant.service.api.lately import Lately
+from lavant.service.authorization import check_rate, place
+from lavant.service.keys import KeyRing, Principal
+from lavant.service.meters import Meters
+from lavant.service.server import Service
+from lavant.service.showing import shown
+
+_T = TypeVar("_T")
+
+
+class Desk:
+    """Lasts as long as the server."""
+
+    def __init__(self, service: Service, keys: KeyRing, meters: Meters) -> None:
+        self.service = service
+        self.limits = service.limits
+        self.keys = keys
+        self.meters = meters
+        self.lately = Lately()
+        self.stopping = asyncio.Event()
+        """Set when the server is about to stop: streams end."""
+
+    def principal(self, connection: HTTPConnection) -> Principal:
+        """Who asks; raises if a key is wanted, and this is none."""
+        scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+        try:
+            return self.keys.principal(secret.strip().encode() if scheme.lower() == "bearer" else b"")
+        except AccessDenied as error:
+            raise ApiError(
+                401,
+                "AccessDenied",
+                f"{error}; show it in the header `Authorization: Bearer KEY`",
+                headers={"WWW-Authenticate": "Bearer"},
+            ) from None
+
+    def placed(self, principal: Principal, request: Request) -> Request:
+        """The request in the principal's namespace; raises if it may not ask that, or so often."""
+        try:
+            placed = place(principal, request)
+            check_rate(principal, request, time.monotonic())
+        except LavantError as error:
+            raise error_of(refusal(error)) from None
+        return placed
+
+    async def ask(self, principal: Principal, request: Request, answer: type[_T]) -> _T:
+        """The answer of the type that belongs to the request, as the principal sees it; a refusal is raised."""
+        given = await self.answer(principal, request)
+        if isinstance(given, Refused):
+            raise error_of(given)
+        if not isinstance(given, answer):
+            raise TypeError(f"{type(request).__name__} was answered by {type(given).__name__}, not {answer.__name__}")
+        return given
+
+    async def answer(self, principal: Principal, request: Request) -> Answer:
+        """Whatever the answer is."""
+        return shown(principal, await self.service.execute(self.placed(principal, request)))
+
+    @contextmanager
+    def stream(self, kind: str) -> Iterator[None]:
+        """As long as a stream is open."""
+        streams = self.meters.streams
+        if sum(streams.values()) >= self.limits.streams_max:
+            raise ApiError(
+                429,
+                "QuotaExceeded",
+                f"{self.limits.streams_max} streams are open, which is the limit; come later",
+                retry_after_s=10,
+            )
+        streams[kind] += 1
+        try:
+            yield
+        finally:
+            streams[kind] -= 1
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

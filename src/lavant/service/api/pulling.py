@@ -1,0 +1,106 @@
+"""`POST /subscriptions/{name}/receive` and `/acknowledge`: messages for whoever asks, in plain HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lavant.broker.queues.commands import Acknowledge, Delivery, Receipt, Receive, Received, Refused
+from lavant.service import consuming
+from lavant.service.api.bodies import read_json
+from lavant.service.api.desk import Desk, json_response
+from lavant.service.api.faults import ApiError, error_of
+from lavant.service.api.subscriptions import find
+from lavant.service.api.values import (
+    AcknowledgeAnswer,
+    AcknowledgeBody,
+    ReceiveAnswer,
+    ReceiveBody,
+    ReceivedMessage,
+    RefusedEntry,
+)
+from lavant.service.contents import is_json
+from lavant.service.meters import PULL
+
+CLIENT_GONE = 499
+"""Nobody reads it."""
+
+
+async def receive(desk: Desk, request: Request) -> Response:
+    principal = desk.principal(request)
+    asked = await read_json(request, desk.limits, ReceiveBody)
+    state = await find(desk, principal, request.path_params["name"])
+    command = desk.placed(principal, Receive(state.queue, asked.count, asked.visibility_ms, asked.wait_ms))
+    assert isinstance(command, Receive)
+    working = asyncio.ensure_future(consuming.receive(desk.service, command))
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            return Response(status_code=CLIENT_GONE)
+        answer = working.result()
+    finally:
+        working.cancel()
+        gone.cancel()
+    if isinstance(answer, Refused):
+        raise error_of(answer)
+    assert isinstance(answer, Received)
+    if gone.done() and not gone.cancelled():
+        await consuming.give_back(desk.service, command.queue, [each.receipt for each in answer.deliveries])
+        return Response(status_code=CLIENT_GONE)
+    desk.meters.notifications[PULL] += len(answer.deliveries)
+    return json_response(ReceiveAnswer(messages=list(map(_message, answer.deliveries))))
+
+
+async def acknowledge(desk: Desk, request: Request) -> Response:
+    principal = desk.principal(request)
+    asked = await read_json(request, desk.limits, AcknowledgeBody)
+    if not 1 <= len(asked.receipts) + len(asked.give_back) <= desk.limits.entries_max:
+        raise ApiError(400, "LimitExceeded", f"give 1 to {desk.limits.entries_max} receipts")
+    state = await find(desk, principal, request.path_params["name"])
+    done, returned = ([_receipt(text) for text in texts] for texts in (asked.receipts, asked.give_back))
+    command = desk.placed(principal, Acknowledge(state.queue, done))
+    assert isinstance(command, Acknowledge)
+    refused = await consuming.acknowledge(desk.service, command.queue, done)
+    await consuming.give_back(desk.service, command.queue, returned)
+    answer = AcknowledgeAnswer(
+        acknowledged=len(done) - len(refused),
+        refused=[RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()],
+    )
+    return json_response(answer)
+
+
+def content_of(delivery: Delivery) -> tuple[msgspec.Raw | None, bytes | None]:
+    """A message as a publication, or as bytes if it is not in JSON: others may send to the queue too."""
+    return (msgspec.Raw(delivery.body), None) if is_json(delivery.body) else (None, delivery.body)
+
+
+def _message(delivery: Delivery) -> ReceivedMessage:
+    publication, body = content_of(delivery)
+    receipt = delivery.receipt
+    return ReceivedMessage(
+        receipt=f"{receipt.number:x}-{receipt.lease:x}",
+        id=receipt.number,
+        attempt=delivery.receive_count,
+        publication=publication,
+        body=body,
+    )
+
+
+def _receipt(text: str) -> Receipt:
+    number, _, lease = text.partition("-")
+    try:
+        receipt = Receipt(int(number, 16), int(lease, 16))
+    except ValueError:
+        receipt = Receipt(-1, -1)
+    if not (0 <= receipt.number < 1 << 64 and 0 <= receipt.lease < 1 << 64):
+        raise ApiError(400, "InvalidValue", f"{text[:60]!r} is no receipt; show one that came with a message")
+    return receipt
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

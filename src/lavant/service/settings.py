@@ -1,0 +1,57 @@
+"""What a server is told when it starts."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from lavant.core.errors import InvalidValue
+from lavant.service.engines.spark.settings import SparkSettings
+from lavant.service.limits import LIMITS, ServiceLimits
+from lavant.service.sqs import SqsSettings
+from lavant.service.tls import TlsFiles
+
+
+class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server is told when it starts."""
+
+    port: int
+    """0 takes one that is free."""
+    host: str = "127.0.0.1"
+    data: Path | None = None
+    """Where messages are kept; without, in memory only."""
+    acknowledge_early: bool = False
+    credentials: Mapping[str, str] | None = None
+    """Of SQS clients: secrets by access key."""
+    keys_file: Path | None = None
+    """Of Lavant's own clients and those of the HTTP interface."""
+    tls: TlsFiles | None = None
+    webhooks_to_private_networks: bool = False
+    """Also where keys are wanted; where none are, webhooks may be anywhere."""
+    spark: SparkSettings | None = None
+    """With them publications are matched on Spark, without in this process."""
+    sqs: SqsSettings = SqsSettings()
+    """All but the salt, which belongs to what is stored."""
+    limits: ServiceLimits = LIMITS
+
+    def __post_init__(self) -> None:
+        is_open = self.keys_file is None or self.credentials is None
+        if is_open and not is_loopback(self.host):
+            raise InvalidValue(
+                f"the server would listen at {self.host}, where other machines reach it, and not everybody would have "
+                "to prove who they are; give --keys-file and --credentials-file, or stay with --host 127.0.0.1"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "queues.example")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
