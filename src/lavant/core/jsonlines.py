@@ -11,7 +11,8 @@ import msgspec
 
 from lavant.core.batches import PublicationBatch
 from lavant.core.errors import InvalidValue
-from lavant.core.publications import ID, PAYLOAD, TIME, Rejected, check_attributes, check_envelope
+from lavant.core.ids import PublicationId
+from lavant.core.publications import ID, PAYLOAD, TIME, Publication, Rejected, check_attributes, check_envelope
 
 CONTENT_LENGTH_MAX = 200
 """How much of a line is repeated in an error."""
@@ -40,6 +41,22 @@ def from_json_lines(data: bytes, *, rejected: list[Rejected] | None = None) -> P
                 raise InvalidValue(f"line {number + 1}: {error}") from None
             rejected.append(Rejected(number, line[:CONTENT_LENGTH_MAX].decode(errors="replace"), str(error)))
     return PublicationBatch.from_dicts(rows)
+
+
+def publication_of(line: bytes) -> Publication:
+    """The publication of one line.
+
+    >>> publication_of(b'{"a": 1, "@id": "7", "b": null}')
+    Publication(attributes={'a': 1}, id='7', time_ms=0, payload=None)
+    """
+    row = _publication(line)
+    id, time_ms = row.get(ID), row.get(TIME)
+    return Publication(
+        attributes=dict(_attributes(row)),
+        id=PublicationId("" if id is None else id),
+        time_ms=0 if time_ms is None else time_ms,
+        payload=row.get(PAYLOAD),
+    )
 
 
 def to_json_lines(batch: PublicationBatch) -> bytes:

@@ -13,11 +13,14 @@ from lavant.console.cli.explain import explain
 from lavant.console.cli.keys import keys
 from lavant.console.cli.model import model
 from lavant.console.cli.plan import plan
+from lavant.console.cli.pub import pub
 from lavant.console.cli.queue import queue
 from lavant.console.cli.reproduce import reproduce
 from lavant.console.cli.serve import serve
 from lavant.console.cli.sim import sim
 from lavant.console.cli.stream import stream
+from lavant.console.cli.sub import sub
+from lavant.console.cli.subscriptions import subscriptions
 from lavant.console.cli.sweep import sweep
 from lavant.console.cli.top import top
 from lavant.console.cli.workflow import workflow
@@ -27,19 +30,21 @@ BAD_INPUT = 2
 
 commands = typer.Typer(
     name="lavant",
-    help="Elastic publish/subscribe: match, stream, explain; durable queues; a simulated world.",
+    help="Elastic publish/subscribe: serve, publish, subscribe; durable queues; Spark; a simulated world.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, stream, explain, keygen, encrypt, sweep, serve, top, doctor, plan):
+for command in (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doctor, plan):
     commands.command()(command)
+commands.add_typer(subscriptions, name="subscriptions")
 commands.add_typer(queue, name="queue")
+commands.add_typer(explain, name="explain")
 commands.add_typer(keys, name="keys")
 commands.add_typer(sim, name="sim")
-commands.add_typer(workflow, name="workflow")
-commands.add_typer(model, name="model")
 commands.add_typer(reproduce, name="reproduce")
+commands.add_typer(model, name="model")
+commands.add_typer(workflow, name="workflow")
 
 
 def app() -> None:

@@ -22,16 +22,26 @@ Key = Annotated[str, typer.Option(help="who asks, if the server wants to know", 
 CaFile = Annotated[
     Path | None, typer.Option(help="certificates to trust, with lavants:// (TLS)", envvar="LAVANT_CA_FILE")
 ]
+Encryption = Annotated[
+    Path | None, typer.Option("--encrypt", metavar="KEY", help="key of `lavant keygen`: the server sees no content")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="the queue's name")]
 
 
-def client(url: str, key: str, ca_file: Path | None, **settings: Any) -> Client:
-    """A connection; without retries unless `settings` say otherwise, because somebody is looking."""
+def client(
+    url: str, key: str, ca_file: Path | None, *, encryption: Path | None = None, is_patient: bool = False
+) -> Client:
+    """A connection. Somebody is looking, so nothing is tried again, unless it is a command that goes on for long."""
     from lavant.client.blocking import connect  # noqa: PLC0415
-    from lavant.client.connection.retrying import NO_RETRIES  # noqa: PLC0415
+    from lavant.client.connection.retrying import NO_RETRIES, RETRIES  # noqa: PLC0415
 
-    return connect(url, key=key, ca_file=ca_file, **{"retries": NO_RETRIES, **settings})
+    retries = RETRIES if is_patient else NO_RETRIES
+    if encryption is None:
+        return connect(url, key=key, ca_file=ca_file, retries=retries)
+    from lavant.client.encryption import Key as EncryptionKey  # noqa: PLC0415
+
+    return connect(url, key=key, ca_file=ca_file, retries=retries, encryption=EncryptionKey.load(encryption))
 
 
 def print_json(value: Any) -> None:
