@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 
 import pytest
+from tests.unit.broker.journal.torn_disk import PowerFailure, TornDisk
 
 from lavant.broker.disks import MemoryDisk
 from lavant.broker.journal import Disk, Journal, JournalConfig
@@ -75,6 +77,48 @@ def test_segments_go_when_what_is_in_them_is_published() -> None:
     again = Used(disk)
     assert again.store.recovered == {}
     assert again.store.last_ticket == 399
+
+
+def test_the_highest_ticket_is_known_even_if_nothing_is_left_but_a_snapshot() -> None:
+    disk = MemoryDisk()
+    used = Used(disk)
+    for ticket in range(1, 200):
+        used.receive(ticket, size=300)
+        used.settle(ticket)
+        assert used.store.commit()
+        assert Used(TornDisk.of(disk)).store.last_ticket == ticket
+    assert any(name.startswith("snapshot") for name in disk.names())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_power_may_fail_at_any_moment(seed: int) -> None:
+    random = Random(seed)
+    disk = TornDisk()
+    used = Used(disk)
+    durable: set[int] = set()
+    """Committed, and not settled."""
+    settled: set[int] = set()
+    """Whose settling was committed."""
+    last = 0
+    for _ in range(10):
+        disk.fail_in(random.randint(1, 60), random)
+        settling: set[int] = set()
+        with suppress(PowerFailure):
+            while True:
+                first, last = last + 1, last + random.randint(1, 20)
+                used.receive(*range(first, last + 1), size=random.randrange(300))
+                settling = set(random.sample(sorted(durable), random.randint(0, len(durable))))
+                used.settle(*settling)
+                assert used.store.commit()
+                durable |= set(range(first, last + 1))
+                durable -= settling
+                settled |= settling
+        disk.lose_power()
+        used = Used(disk)
+        recovered = set(used.store.recovered)
+        assert durable - settling <= recovered <= set(range(1, last + 1)) - settled
+        assert all(found.attributes == {"n": ticket} for ticket, found in used.store.recovered.items())
+        durable = recovered
 
 
 def test_folding_keeps_what_is_not_published() -> None:
