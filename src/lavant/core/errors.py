@@ -17,7 +17,7 @@ LavantError
 ├── ConnectionLost          the server is gone; whether it did what it was asked is not known
 ├── CorruptJournal          a journal's files are damaged, incomplete, or of another format
 ├── StorageFull             no room for more, on disk or in memory
-├── StorageLocked           another server uses the directory
+├── StorageLocked           another process uses the directory
 ├── StorageFailed           the disk did not write what it was given
 ├── Infeasible              no allocation within the limits reaches the goal
 ├── MissingComponent        something outside of Lavant (Java, a cluster) is not there or does not answer
@@ -141,7 +141,7 @@ class StorageFull(LavantError):
 
 
 class StorageLocked(LavantError):
-    """Another server uses the directory."""
+    """Another process uses the directory."""
 
 
 class StorageFailed(LavantError):

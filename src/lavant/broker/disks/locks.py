@@ -1,4 +1,4 @@
-"""One directory, one server: a lock that goes with its process, however that ends."""
+"""One directory, one process: a lock that goes with its process, however that ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def lock_directory(directory: Path) -> int:
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         os.close(descriptor)
         raise StorageLocked(
-            f"{directory} is in use by another server (process {holder or 'unknown'}); stop that one, "
+            f"{directory} is in use by another process ({holder or 'unknown'}); stop that one, "
             "or give this one a directory of its own"
         ) from None
     except BaseException:
@@ -31,7 +31,7 @@ def lock_directory(directory: Path) -> int:
 
 
 def _sign(descriptor: int) -> None:
-    """Only for the message to the next one: a full disk must not keep a server from starting."""
+    """Only for the message to the next one: a full disk must not keep anybody from starting."""
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
