@@ -339,7 +339,7 @@ def test_a_second_server_in_the_same_directory_is_refused(served: Served) -> Non
     command = [str(LAVANT), "serve", "--port", "0", "--data", str(served.data)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
     assert second.returncode == 2
-    assert f"in use by another process ({served.process.pid})" in second.stderr
+    assert f"in use already, by process {served.process.pid}" in second.stderr
     assert "Traceback" not in second.stderr
 
 

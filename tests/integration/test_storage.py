@@ -86,7 +86,7 @@ def test_a_directory_in_use_is_refused_and_free_again_when_its_user_is_killed(tm
         with pytest.raises(StorageLocked) as caught:
             FileDisk(tmp_path)
         assert str(caught.value) == (
-            f"{tmp_path} is in use by another process ({process.pid}); stop that one, or give this one a "
+            f"{tmp_path} is in use already, by process {process.pid}; stop that one, or give this one a "
             "directory of its own"
         )
     FileDisk(tmp_path).close()

@@ -20,7 +20,7 @@ def lock_directory(directory: Path) -> int:
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         os.close(descriptor)
         raise StorageLocked(
-            f"{directory} is in use by another process ({holder or 'unknown'}); stop that one, "
+            f"{directory} is in use already, by process {holder or 'unknown'}; stop that one, "
             "or give this one a directory of its own"
         ) from None
     except BaseException:
