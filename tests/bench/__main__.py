@@ -1,7 +1,7 @@
-"""`make bench`: three tables, measured in one run: the matchers, the pipeline on Spark, and durable queues.
+"""`make bench`: tables, measured in one run: the matchers, the pipeline on Spark, durable queues, and models.
 
-`--only TEXT` picks rows (`--only pipeline` the second table, `--only queues` the third), `--markdown FILE` also writes
-the tables there.
+`--only TEXT` picks rows (`--only pipeline` the second table, `--only queues` the third, `--only models` the fourth),
+`--markdown FILE` also writes the tables there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from rich.progress import Progress
 from rich.table import Table
 from tests.bench.limits import Limits, measure_limits
 from tests.bench.matching import CORES, Row, measure, subjects
+from tests.bench.models import COLUMNS as MODEL_COLUMNS
+from tests.bench.models import measure_models
 from tests.bench.pipeline import Result, encrypted_load, measure_pipeline, stock_load
 from tests.bench.queues.table import COLUMNS as QUEUE_COLUMNS
 from tests.bench.queues.table import QueueTable, measure_queues
@@ -93,12 +95,15 @@ def describe(limits: Limits) -> str:
     )
 
 
-def markdown(limits: Limits, rows: list[Row], results: list[Result], queues: QueueTable | None) -> str:
+def markdown(
+    limits: Limits, rows: list[Row], results: list[Result], queues: QueueTable | None, models: list[list[str]]
+) -> str:
     lines = [describe(limits), ""]
     lines += markdown_table(COLUMNS, [cells(row) for row in rows])
     lines += markdown_table(PIPELINE_COLUMNS, [pipeline_cells(result) for result in results])
     if queues is not None:
         lines += [*markdown_table(QUEUE_COLUMNS, queues.lines), *queues.remarks]
+    lines += markdown_table(MODEL_COLUMNS, models)
     return "\n".join(lines) + "\n"
 
 
@@ -140,8 +145,11 @@ def main() -> None:
     if queues is not None:
         print_table(console, "Durable queues", QUEUE_COLUMNS, queues.lines, {0})
         console.print(*queues.remarks, sep="\n")
+    models = measure_models() if arguments.only in "models" else []
+    if models:
+        print_table(console, "Models", MODEL_COLUMNS, models, {0})
     if arguments.markdown is not None:
-        arguments.markdown.write_text(markdown(limits, rows, results, queues))
+        arguments.markdown.write_text(markdown(limits, rows, results, queues, models))
 
 
 if __name__ == "__main__":
