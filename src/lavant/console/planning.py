@@ -79,7 +79,7 @@ def as_text(found: Outlook, *, before: Outlook | None = None) -> str:
     bottleneck = found.sensitivity.bottleneck
     extra = system.cost(plan.consumers) - system.cost(system.least)
     lines = [
-        f"goal         {_spoken(found.goal)}",
+        f"goal         {_spoken(found.goal, plan)}",
         f"allocation   {system.named(plan.consumers)}",
         f"cost         {system.cost(plan.consumers):g}, {extra:g} more than the least",
         f"response     {prediction.response_s:.2f} s over all jobs; {prediction.wip:.3f} requests in the system",
@@ -186,10 +186,11 @@ def as_picture(found: Outlook) -> str:
     )
 
 
-def _spoken(goal: Goal) -> str:
+def _spoken(goal: Goal, plan: Plan) -> str:
     if isinstance(goal, Budget):
         return f"least response time for {goal.additional:g} more than the least allocation costs"
-    return f"least cost for a {goal} of {goal.response_s:g} s"
+    predicted_s = plan.decision.figures["predicted_s"]
+    return f"least cost for a {goal} of {goal.response_s:g} s; predicted {predicted_s:.2f} s"
 
 
 def _digits(consumers: tuple[int, ...]) -> str:
