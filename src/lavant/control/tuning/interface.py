@@ -52,6 +52,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
                 **msgspec.structs.asdict(settings),
                 "load_per_s": self.load_per_s,
                 "waiting": self.waiting,
+                "transfers": self.transfers,
                 **known,
                 **figures,
             },
