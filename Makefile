@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint bench soak setup java zookeeper rabbitmq clean
+.PHONY: help run serve test lint bench soak setup java zookeeper rabbitmq nats clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ lint: setup ## style, types and import contracts
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
-bench: setup java rabbitmq ## run the benchmarks
+bench: setup java rabbitmq nats ## run the benchmarks
 	@$(BIN)/python -m tests.bench
 
 soak: setup java ## run the property tests marked soak, with very many examples
@@ -44,6 +44,9 @@ zookeeper:
 # Measured beside ours in the same run.
 rabbitmq:
 	@tools/rabbitmq
+
+nats:
+	@tools/nats
 
 clean: ## remove .venv and everything else that can be made again
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

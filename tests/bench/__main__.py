@@ -1,6 +1,6 @@
-"""`make bench`: tables, measured in one run: the matchers, the pipeline on Spark, durable queues, and models.
+"""`make bench`: tables, measured in one run: matchers, the pipeline on Spark, durable queues, publishing, and models.
 
-`--only TEXT` picks rows (`--only pipeline` the second table, `--only queues` the third, `--only models` the fourth),
+`--only TEXT` picks rows of the first table (and `--only pipeline`, `queues`, `publishing` or `models` another one),
 `--markdown FILE` also writes the tables there.
 """
 
@@ -18,6 +18,8 @@ from tests.bench.matching import CORES, Row, measure, subjects
 from tests.bench.models import COLUMNS as MODEL_COLUMNS
 from tests.bench.models import measure_models
 from tests.bench.pipeline import Result, encrypted_load, measure_pipeline, stock_load
+from tests.bench.publishing.table import COLUMNS as PUBLISHING_COLUMNS
+from tests.bench.publishing.table import PublishingTable, measure_publishing
 from tests.bench.queues.table import COLUMNS as QUEUE_COLUMNS
 from tests.bench.queues.table import QueueTable, measure_queues
 
@@ -96,13 +98,20 @@ def describe(limits: Limits) -> str:
 
 
 def markdown(
-    limits: Limits, rows: list[Row], results: list[Result], queues: QueueTable | None, models: list[list[str]]
+    limits: Limits,
+    rows: list[Row],
+    results: list[Result],
+    queues: QueueTable | None,
+    publishing: PublishingTable | None,
+    models: list[list[str]],
 ) -> str:
     lines = [describe(limits), ""]
     lines += markdown_table(COLUMNS, [cells(row) for row in rows])
     lines += markdown_table(PIPELINE_COLUMNS, [pipeline_cells(result) for result in results])
     if queues is not None:
-        lines += [*markdown_table(QUEUE_COLUMNS, queues.lines), *queues.remarks]
+        lines += [*markdown_table(QUEUE_COLUMNS, queues.lines), *queues.remarks, ""]
+    if publishing is not None:
+        lines += [*markdown_table(PUBLISHING_COLUMNS, publishing.lines), *publishing.remarks, ""]
     lines += markdown_table(MODEL_COLUMNS, models)
     return "\n".join(lines) + "\n"
 
@@ -145,11 +154,15 @@ def main() -> None:
     if queues is not None:
         print_table(console, "Durable queues", QUEUE_COLUMNS, queues.lines, {0})
         console.print(*queues.remarks, sep="\n")
+    publishing = measure_publishing() if arguments.only in "publishing" else None
+    if publishing is not None:
+        print_table(console, "Publishing", PUBLISHING_COLUMNS, publishing.lines, {0})
+        console.print(*publishing.remarks, sep="\n")
     models = measure_models() if arguments.only in "models" else []
     if models:
         print_table(console, "Models", MODEL_COLUMNS, models, {0})
     if arguments.markdown is not None:
-        arguments.markdown.write_text(markdown(limits, rows, results, queues, models))
+        arguments.markdown.write_text(markdown(limits, rows, results, queues, publishing, models))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def lavant(directory: Path, *options: str) -> Iterator[tuple[int, int]]:
     """Its port and process id."""
     port = free_port()
     command = [str(VENV / "lavant"), "serve", "--port", str(port), "--data", str(directory), *options]
-    with _running(command, directory.with_suffix(".log"), lambda: _answers(port)) as process:
+    with _running(command, directory.with_suffix(".log"), lambda: answers(port)) as process:
         yield port, process
 
 
@@ -36,7 +36,7 @@ def lavant(directory: Path, *options: str) -> Iterator[tuple[int, int]]:
 def moto(directory: Path) -> Iterator[tuple[int, int]]:
     port = free_port()
     command = [str(VENV / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
-    with _running(command, directory.with_suffix(".log"), lambda: _answers(port)) as process:
+    with _running(command, directory.with_suffix(".log"), lambda: answers(port)) as process:
         yield port, process
 
 
@@ -45,7 +45,7 @@ def instant(directory: Path) -> Iterator[tuple[int, int]]:
     """One that does nothing, to know what clients of SQS take themselves."""
     port = free_port()
     command = [sys.executable, "-m", "tests.bench.queues.instant", str(port)]
-    with _running(command, directory.with_suffix(".log"), lambda: _answers(port)) as process:
+    with _running(command, directory.with_suffix(".log"), lambda: answers(port)) as process:
         yield port, process
 
 
@@ -68,7 +68,7 @@ def rabbitmq(directory: Path) -> Iterator[tuple[int, int]]:
     }
     (directory / "plugins").write_text("[].\n")
     try:
-        with _running([str(RABBITMQ)], directory.with_suffix(".log"), lambda: _answers(port), environment) as process:
+        with _running([str(RABBITMQ)], directory.with_suffix(".log"), lambda: answers(port), environment) as process:
             yield port, process
     finally:  # Erlang's name server, which leaves the session that started it
         subprocess.run(["epmd", "-kill"], env=environment, capture_output=True, check=False)
@@ -103,7 +103,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1.0).close()
     except OSError:

@@ -31,6 +31,8 @@ PREFETCH_MAX = BATCH_ENTRIES_MAX
 HELD_S_MAX = 12 * 3600.0
 """A lease is not extended for longer: whoever works at it is taken for stuck."""
 CLOSE_S_MAX = 5.0
+GATHER_S, GATHERED_MIN = 0.01, 100
+"""How long the server is not told what is settled, to tell more at once: nobody waits for it. So many need not wait."""
 BUSY_S = 0.5
 """Until a queue is asked again that has as many messages in flight as it may."""
 
@@ -180,6 +182,8 @@ class Intake:
     async def _settle(self) -> None:
         while True:
             await self._to_settle.wait()
+            if len(self._settled) < GATHERED_MIN:
+                await asyncio.sleep(GATHER_S)
             self._to_settle.clear()
             await self.flush()
 

@@ -1,0 +1,1 @@
+"""The benchmark of publishing: from a publisher to the hands of subscribers, by content and by topic."""

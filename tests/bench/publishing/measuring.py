@@ -1,0 +1,177 @@
+"""How a system is measured: as fast as its subscribers can take it, then at half of that, with the time it takes.
+
+    publisher ──► system ──► subscribers
+        ▲                        │ how many came, and how long each took
+        └──── not too far ahead ─┘
+
+Publisher and subscribers are processes of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from array import array
+from collections.abc import Awaitable, Callable
+from multiprocessing.sharedctypes import Synchronized
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import uvloop
+
+AHEAD = 20_000
+"""Notifications that may be under way."""
+WARM_UP = 500
+AT_ONCE = 20
+"""Publications in a request, and requests under way, when it is to be fast."""
+UNDER_WAY = 16
+REPORT_S = 0.005
+WAIT_S_MAX = 60.0
+
+_context = multiprocessing.get_context("spawn")
+
+
+class Publisher(Protocol):
+    async def publish(self, numbers: list[int]) -> None:
+        """Publications by number, each with the time; returns when the system has them."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Subscribers(Protocol):
+    async def listen(self, notify: Callable[[float], None]) -> None:
+        """Call `notify` with the time that each notification carries, until cancelled."""
+        ...
+
+
+class System(NamedTuple):
+    """A system that runs; both are called in their own processes."""
+
+    name: str
+    publisher: Callable[[], Awaitable[Publisher]]
+    subscribers: Callable[[], Awaitable[Subscribers]]
+
+
+class Figures(NamedTuple):
+    publications_per_s: float
+    notifications_per_s: float
+    p50_ms: float
+    p99_ms: float
+
+
+def measure(system: System, *, seconds: float) -> Figures:
+    """The highest rate, and the delays at half of it."""
+    received = _context.Value("q", 0)
+    stop, ready, times = _context.Event(), _context.Event(), _context.Queue()
+    listening = _context.Process(target=_listen, args=(system, received, ready, stop, times))
+    listening.start()
+    try:
+        if not ready.wait(WAIT_S_MAX):
+            raise RuntimeError(f"subscribers of {system.name} do not come up")
+        answers = _context.Queue()
+        publishing = _context.Process(target=_publish, args=(system, received, seconds, answers))
+        publishing.start()
+        rate, per_publication, began_s = answers.get()
+        publishing.join()
+    finally:
+        stop.set()
+    arrived = np.array(times.get(timeout=WAIT_S_MAX))
+    listening.join()
+    sent_s, delays_s = arrived[0::2], arrived[1::2]
+    delays_ms = 1e3 * delays_s[sent_s >= began_s]
+    p50, p99 = np.quantile(delays_ms, (0.5, 0.99))
+    return Figures(rate, rate * per_publication, float(p50), float(p99))
+
+
+def _listen(system: System, received: Synchronized[int], ready: Any, stop: Any, times: Any) -> None:
+    pairs = array("d")
+
+    async def work() -> None:
+        subscribers = await system.subscribers()
+
+        def notify(sent_s: float) -> None:
+            pairs.append(sent_s)
+            pairs.append(time.time() - sent_s)
+
+        listening = asyncio.ensure_future(subscribers.listen(notify))
+        ready.set()
+        while not stop.is_set() and not listening.done():
+            await asyncio.sleep(REPORT_S)
+            received.value = len(pairs) // 2
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+    uvloop.run(work())
+    times.put(pairs)
+
+
+def _publish(system: System, received: Synchronized[int], seconds: float, answers: Any) -> None:
+    async def work() -> tuple[float, float, float]:
+        publisher = await system.publisher()
+        per_publication = await _warm_up(publisher, received)
+        rate = await _as_fast_as_possible(publisher, received, per_publication, seconds)
+        await _settled(received)
+        began_s = time.time()
+        await _at(publisher, rate / 2, seconds)
+        await _settled(received)
+        await publisher.close()
+        return rate, per_publication, began_s
+
+    answers.put(uvloop.run(work()))
+
+
+async def _warm_up(publisher: Publisher, received: Synchronized[int]) -> float:
+    """How many notifications there are for a publication."""
+    before = received.value
+    for number in range(WARM_UP):
+        await publisher.publish([number])
+    await _settled(received)
+    return (received.value - before) / WARM_UP
+
+
+async def _settled(received: Synchronized[int]) -> None:
+    """Until nothing more comes."""
+    before, quiet = -1, 0
+    while quiet < 10:
+        await asyncio.sleep(0.05)
+        quiet = quiet + 1 if received.value == before else 0
+        before = received.value
+
+
+async def _as_fast_as_possible(
+    publisher: Publisher, received: Synchronized[int], per_publication: float, seconds: float
+) -> float:
+    start, base, sent = time.monotonic(), received.value, 0
+    under_way: set[asyncio.Task[None]] = set()
+    while time.monotonic() - start < seconds:
+        if sent * per_publication - (received.value - base) > AHEAD:
+            await asyncio.sleep(0.001)
+            continue
+        task = asyncio.ensure_future(publisher.publish(list(range(sent, sent + AT_ONCE))))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+        sent += AT_ONCE
+        if len(under_way) >= UNDER_WAY:
+            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+    done = (received.value - base) / per_publication
+    rate = done / (time.monotonic() - start)
+    if under_way:
+        await asyncio.wait(under_way)
+    return rate
+
+
+async def _at(publisher: Publisher, rate: float, seconds: float) -> None:
+    """One by one, evenly spread."""
+    start = time.monotonic()
+    tasks: set[asyncio.Task[None]] = set()
+    for number in range(int(rate * seconds)):
+        delay_s = start + number / rate - time.monotonic()
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+        task = asyncio.ensure_future(publisher.publish([number]))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    if tasks:
+        await asyncio.wait(tasks)
