@@ -82,7 +82,7 @@ class JobType:
         for step in self.steps:
             for target, _ in step.arrows:
                 self.steps[target].needed += 1
-        self.starts = tuple(sorted(self.by_name[name] for name in definition.start))
+        self.starts = tuple(self.by_name[name] for name in definition.start)
 
     @property
     def name(self) -> str:

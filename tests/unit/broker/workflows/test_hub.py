@@ -289,3 +289,29 @@ def test_timers_of_tasks_that_are_done_do_not_pile_up() -> None:
         hub.submit("chain")
         hub.complete(hub.lease("A")[0])
     assert len(hub._course._timers) < 200
+
+
+# ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_hub_wakes_up_for_the_end_of_a_job_that_nobody_works_on() -> None:
+    hub = hub_with(CHAIN.replace('start = "load"', 'start = "load"\ntimeout_ms = 60_000'))
+    hub.submit("chain", now_ms=5)
+    assert hub.wakeup_ms() == 60_005
+
+
+def test_all_queues_to_which_something_happened_are_told_though_jobs_came_between() -> None:
+    hub = hub_with(CHAIN.replace("attempts = 3", "attempts = 1"))
+    hub.handle(CreateQueue("orders", QueueConfig()), 0)
+    hub.handle(Send("orders", [Entry(b"tea", delay_ms=500)]), 0)
+    hub.submit("chain")
+    hub.lease("A")
+    assert {"orders", "dead.A"} <= set(hub.advance(1_000))
+
+
+def test_a_task_that_is_tried_again_at_once_is_told() -> None:
+    hub = hub_with(CHAIN.replace("backoff_ms = 100", "backoff_ms = 0"))
+    hub.submit("chain")
+    hub.lease("A")
+    hub.touched()
+    assert hub.advance(1_000).count("topic.A") == 2  # its lease is over, and there is another message
