@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -22,6 +23,7 @@ from lavant.core.errors import (
     LavantError,
     LimitExceeded,
     NotPublished,
+    Overloaded,
     PartlyRefused,
     PublisherClosed,
     StorageFailed,
@@ -94,6 +96,37 @@ def test_everything_stored_is_published_after_kill_9(seed: int, tmp_path: Path) 
     assert len(transport.ids) == len(set(transport.ids)) == publisher.statistics().recovered
 
 
+def test_nothing_is_lost_when_the_journal_is_folded_while_publications_come(tmp_path: Path) -> None:
+    transport = Recorder(is_open=False)
+    with Publisher(transport, tmp_path, journal=SMALL) as publisher:
+        for number in range(1500):
+            assert publisher.publish(publication(number, 300), wait_s=WAIT_S)
+        assert publisher.flush(WAIT_S)
+        publisher.close(0)
+    assert any(file.name.startswith("snapshot") for file in tmp_path.iterdir())
+    again = Recorder()
+    with Publisher(again, tmp_path, journal=SMALL) as publisher:
+        assert publisher.close(WAIT_S)
+    transport.is_open.set()
+    assert sorted(map(int, again.ids)) == list(range(1500))
+
+
+def test_the_store_soon_knows_what_was_published_without_being_closed(tmp_path: Path) -> None:
+    publisher = Publisher(Recorder(), tmp_path / "store")
+    publisher.publish(publication(1))
+    assert publisher.flush(WAIT_S)
+    while True:  # a copy is what a crash would leave
+        copy = tmp_path / "copy"
+        shutil.copytree(tmp_path / "store", copy)
+        with Publisher(Recorder(is_open=False), copy) as left:
+            recovered = left.statistics().recovered
+            left.close(0)
+        shutil.rmtree(copy)
+        if recovered == 0:
+            break
+    publisher.close()
+
+
 def test_what_could_not_be_published_waits_for_the_next_publisher(tmp_path: Path) -> None:
     def fail(batch: list[Publication]) -> None:
         raise NotPublished("503", retry_after_ms=1)
@@ -156,6 +189,22 @@ def test_what_is_refused_for_good_is_told_and_not_sent_again(tmp_path: Path) -> 
     assert (figures.published, figures.refused, figures.waiting) == (20, 10, 0)
     with Publisher(Recorder(), tmp_path) as publisher:
         assert publisher.statistics().recovered == 0
+
+
+def test_what_is_refused_for_the_moment_is_sent_again(tmp_path: Path) -> None:
+    refusals: list[dict[int, LavantError]] = [{0: Overloaded("come later")}]
+
+    def refuse_at_first(batch: list[Publication]) -> None:
+        if refusals:
+            raise PartlyRefused(refusals.pop())
+
+    transport = Recorder(act=refuse_at_first)
+    with Publisher(transport, tmp_path, QUICK) as publisher:
+        publisher.publish(publication(1))
+        assert publisher.close(WAIT_S)
+    assert transport.ids == ["1"]
+    figures = publisher.statistics()
+    assert (figures.published, figures.refused, figures.failures) == (1, 0, 1)
 
 
 def blocked(tmp_path: Path) -> tuple[Publisher, Recorder]:

@@ -10,7 +10,7 @@ from threading import Lock, Thread
 from typing import NamedTuple
 
 from lavant.client.publisher.transport import Transport
-from lavant.core.errors import LavantError, NotPublished, PartlyRefused
+from lavant.core.errors import InvalidValue, LavantError, NotPublished, PartlyRefused
 from lavant.core.publications import Publication
 
 _logger = logging.getLogger(__name__)
@@ -71,7 +71,9 @@ class Sending:
         try:
             self._transport.publish(batch)
         except PartlyRefused as error:
-            return Sent(transfer, error.refused)
+            if all(isinstance(reason, InvalidValue) for reason in error.refused.values()):
+                return Sent(transfer, error.refused)
+            return Sent(transfer, {}, error)  # what is not wrong in itself may be accepted later
         except Exception as error:  # whatever it is, what is stored is not given up for it
             if not isinstance(error, LavantError | OSError):
                 _logger.exception("the transport failed in a way that it should not")

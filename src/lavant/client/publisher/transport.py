@@ -13,8 +13,9 @@ class Transport(Protocol):
     def publish(self, batch: list[Publication]) -> None:
         """Return when the broker has all of them; it should know by their ids those that it has already.
 
-        Raises `NotPublished` if it has not, or may not have: then they come again, after a pause of at least
-        `retry_after_ms`. Any other error counts as that, but for `PartlyRefused`: those that it names are refused for
-        good, and the broker has all others. Has to end at some time, so it needs a timeout of its own.
+        Raises `NotPublished` if it has not, or may not have: then the same batch comes again, after a pause of at least
+        `retry_after_ms`. Any other error counts as that, but for `PartlyRefused` with nothing but `InvalidValue` in it:
+        those are refused for good, and the broker has all others. Has to end at some time, so it needs a timeout of its
+        own.
         """
         ...

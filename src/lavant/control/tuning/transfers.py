@@ -31,7 +31,9 @@ class Transfers:
     def __init__(self, config: PublisherConfig) -> None:
         self._config = config
         self._fresh: deque[int] = deque()
-        self._failed: deque[int] = deque()
+        self._failed: deque[tuple[int, ...]] = deque()
+        """Whole transfers: the same ones together again, the broker can know them by what they are together."""
+        self._failed_publications = 0
         self._under_way: dict[int, Transfer] = {}
         self._last = 0
         """Number of the last transfer."""
@@ -50,7 +52,7 @@ class Transfers:
     @property
     def ready(self) -> int:
         """Publications that could go."""
-        return len(self._fresh) + len(self._failed)
+        return len(self._fresh) + self._failed_publications
 
     @property
     def has_fresh(self) -> bool:
@@ -77,11 +79,14 @@ class Transfers:
         return 1 if self._failures else min(transfers_max, self._config.transfers_max)
 
     def begin(self, now_ms: int, *, size_max: int) -> Publish:
-        """What failed before goes first."""
-        source = self._failed if self._failed else self._fresh
-        tickets = tuple(islice(source, size_max))
-        for _ in tickets:
-            source.popleft()
+        """What failed before goes first, as it was; else up to `size_max` that are fresh."""
+        if self._failed:
+            tickets = self._failed.popleft()
+            self._failed_publications -= len(tickets)
+        else:
+            tickets = tuple(islice(self._fresh, size_max))
+            for _ in tickets:
+                self._fresh.popleft()
         if not self._under_way:
             self._progress_ms = now_ms
         self._last += 1
@@ -97,7 +102,8 @@ class Transfers:
 
     def fail(self, number: int, now_ms: int, *, retry_after_ms: int) -> Transfer:
         transfer = self._end(number, now_ms)
-        self._failed.extend(transfer.tickets)
+        self._failed.append(transfer.tickets)
+        self._failed_publications += len(transfer.tickets)
         if number > self._last_before_failure:
             self._failures += 1
             self._last_before_failure = self._last

@@ -209,6 +209,16 @@ def test_after_the_pause_one_transfer_goes_ahead_with_what_failed() -> None:
     assert len(handle(publisher, Published(4), 400)) == 2  # the broker is back; failures brought what may go to two
 
 
+def test_a_transfer_that_failed_goes_again_as_it_was() -> None:
+    publisher = machine(workers=3, workers_reserved=1, backoff_ms_min=1, backoff_ms_max=1)
+    fill_store(publisher, 1, 2, 3, 4, 5)
+    assert handle(publisher, Fetched((1, 2, 3, 4, 5))) == [Publish(1, (1, 2, 3)), Publish(2, (4, 5))]
+    handle(publisher, Failed(1), 10)
+    handle(publisher, Failed(2), 10)
+    assert handle(publisher, Woken(), 20) == [Publish(3, (1, 2, 3))]
+    assert handle(publisher, Published(3), 30) == [Publish(4, (4, 5))]
+
+
 def test_what_fails_again_goes_behind_the_others_that_failed() -> None:
     publisher = failing()
     handle(publisher, Failed(2), 101)
