@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ import msgspec
 
 from lavant.broker.queues.commands import Refused, Spread
 from lavant.broker.queues.refusals import refusal
+from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.serving.commands import Answer
 from lavant.broker.serving.server import BrokerServer, Effect, Reply
 from lavant.broker.serving.waiting import Asked
@@ -40,7 +42,7 @@ from lavant.broker.subscriptions.validation import check_namespace, check_publis
 from lavant.core.errors import InvalidValue, LavantError, Overloaded
 from lavant.service.clock import Clock
 from lavant.service.engines.interface import Batch, Engine, Logged
-from lavant.service.found import FoundDeliveries, Source
+from lavant.service.found import FoundDeliveries, OnMatched, Source
 from lavant.service.limits import ServiceLimits
 
 PUBLICATIONS_AT_ONCE = 2000
@@ -113,6 +115,11 @@ class Access:
         self.refused = 0
         self.on_changes: Callable[[list[Change]], None] = lambda changes: None
         """Told of subscriptions that came and went."""
+        self.on_arrived: Callable[[int], None] = lambda publications: None
+        """Told how many publications were taken in; for telemetry, as the next."""
+        self.on_matched: OnMatched = lambda publications, subscriptions, matches, seconds: None
+        """Told how many publications were matched together, against how many subscriptions, with how many finds, and
+        how long it took, if that is known."""
         self._server = server
         self._subscriptions = server.broker.subscriptions
         self._engine = engine
@@ -157,7 +164,7 @@ class Access:
 
     def deliveries(self, source: Source) -> FoundDeliveries:
         """For an engine whose finds come later."""
-        return FoundDeliveries(self._server, source, self._clock, self._perform)
+        return FoundDeliveries(self._server, source, self._clock, self._perform, self.on_matched)
 
     def go_on(self) -> None:
         """Do what stands in the line, and what queues that were deleted mean for the engine."""
@@ -203,6 +210,7 @@ class Access:
             self.refused += len(entries)
             self._perform([Reply(asked.client, asked.number, Published(entries))])
             return None
+        self.on_arrived(len(accepted))
         self._waiting_publications += len(accepted)
         self._waiting_bytes += size_bytes
         publishing = _Publishing(asked, request.key, request.namespace, entries, accepted, size_bytes)
@@ -316,9 +324,14 @@ class Access:
             for place, accepted in publishing.accepted.items()
         ]
         try:
+            started_s = time.monotonic()
             matched = await self._in_thread(self._match, _alike(places))
+            seconds = time.monotonic() - started_s
             logged = [result for _, result in matched if not isinstance(result, list)]
             pieces = [(group, piece) for group, result in matched if isinstance(result, list) for piece in result]
+            if not logged:
+                matches = sum(len(piece.places) // INTEGERS.itemsize for _, piece in pieces)
+                self.on_matched(len(places), len(self._subscriptions), matches, seconds)
             for (group, piece), is_last in _with_last(pieces):
                 self._deliver(group, piece, publishings if is_last and not logged else [])
                 await asyncio.sleep(0)  # others have their turn

@@ -22,6 +22,7 @@ from lavant.broker.subscriptions.routing import Piece
 from lavant.core.errors import LavantError, LimitExceeded
 from lavant.service.clock import Clock
 
+OnMatched: TypeAlias = Callable[[int, int, int, float | None], None]
 InThread: TypeAlias = Callable[..., Awaitable[Any]]
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +58,12 @@ class FoundDeliveries:
     """For one engine. `perform` carries out effects and opens a turn."""
 
     def __init__(
-        self, server: BrokerServer, source: Source, clock: Clock, perform: Callable[[list[Effect]], None]
+        self,
+        server: BrokerServer,
+        source: Source,
+        clock: Clock,
+        perform: Callable[[list[Effect]], None],
+        on_matched: OnMatched,
     ) -> None:
         self.too_large = 0
         """Notifications that did not fit their queue, and were left out."""
@@ -66,11 +72,15 @@ class FoundDeliveries:
         self._source = source
         self._clock = clock
         self._perform = perform
+        self._on_matched = on_matched
 
     async def carry_out(self, asked: Asked, found: Found, in_thread: InThread) -> None:
         """Into queues. Refused where that cannot be now: what was done until then counts, the rest comes again."""
         try:
             parts = await in_thread(self._source.parts, found, self._lanes[found.lane].delivered)
+            if parts:
+                subscriptions, matches = len(self._server.broker.subscriptions), len(found.ids) // INTEGERS.itemsize
+                self._on_matched(found.end - found.start, subscriptions, matches, None)
             for part in parts:
                 self._deliver(found.lane, part, [(asked, Done())] if part is parts[-1] else [])
                 self._source.moved(found.lane)

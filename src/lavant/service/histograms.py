@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 
+import numpy as np
+from numpy.typing import NDArray
+
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -29,6 +32,12 @@ class Histogram:
     def add(self, value: float) -> None:
         self._counts[bisect_left(self._bounds, value)] += 1
         self.sum += value
+
+    def add_all(self, values: NDArray[np.float64]) -> None:
+        places = np.searchsorted(self._bounds, values)
+        for place, count in zip(*np.unique(places, return_counts=True), strict=True):
+            self._counts[place] += int(count)
+        self.sum += float(values.sum())
 
     @contextmanager
     def timed(self) -> Iterator[None]:

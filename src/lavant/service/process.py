@@ -8,6 +8,7 @@ import gc
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -19,6 +20,7 @@ from lavant.broker.serving.replay import replay
 from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.workflows import JobLimits
+from lavant.core.errors import InvalidValue
 from lavant.service.clock import Clock
 from lavant.service.engines.choosing import DIRECTORY, engine_of
 from lavant.service.engines.spark.engine import SparkEngine
@@ -29,6 +31,7 @@ from lavant.service.port import Port
 from lavant.service.server import Service
 from lavant.service.settings import ServeSettings
 from lavant.service.storage.stores import Store, open_store
+from lavant.service.telemetry import Telemetry, TelemetryFiles
 from lavant.service.tls import Tls
 
 GARBAGE_THRESHOLD = 50_000
@@ -65,13 +68,16 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     try:
         broker = replay(store.recovered.chunks, store.recovered.records)
         found = _found(broker.queues, store)
+        telemetry = _telemetry(settings, broker)
         service = _service(settings, broker, store, stopped)
     except BaseException:
         await store.close()
         raise
+    service.report_to(telemetry.events)
     spark = _spark_side(settings, service)
-    metrics: list[FamiliesOf] = [] if spark is None else [spark.families]
+    metrics: list[FamiliesOf] = [telemetry.families] if spark is None else [telemetry.families, spark.families]
     port = Port(settings, broker, store, service, keys, tls, health=lambda: _fault(service, spark), metrics=metrics)
+    telemetry.start()
     try:
         await service.access.load()
         if spark is not None:
@@ -85,6 +91,7 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         if spark is not None:
             await spark.stop()
         await service.stop()
+        telemetry.stop()
 
 
 def _service(settings: ServeSettings, broker: Broker, store: Store, stopped: asyncio.Future[None]) -> Service:
@@ -107,6 +114,16 @@ def _spark_side(settings: ServeSettings, service: Service) -> SparkSide | None:
     if settings.spark is None or settings.data is None or not isinstance(engine, SparkEngine):
         return None
     return SparkSide(engine, service.access, settings.spark, settings.data / DIRECTORY)
+
+
+def _telemetry(settings: ServeSettings, broker: Broker) -> Telemetry:
+    if settings.telemetry is None:
+        return Telemetry(broker.queues)
+    try:
+        files = TelemetryFiles(settings.telemetry, start_s=int(time.time()), keep=settings.telemetry_keep)
+    except OSError as error:
+        raise InvalidValue(f"telemetry cannot be kept in {settings.telemetry}: {error.strerror}") from None
+    return Telemetry(broker.queues, files)
 
 
 def _fault(service: Service, spark: SparkSide | None) -> str | None:

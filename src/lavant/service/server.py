@@ -20,6 +20,7 @@ from lavant.service.clock import Clock
 from lavant.service.engines.interface import Engine
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.storage.stores import Store
+from lavant.service.telemetry.events import Events
 
 
 class Client(Hashable, Protocol):
@@ -147,6 +148,11 @@ class Service:
             return await call.answer
         finally:
             self.withdraw(call)
+
+    def report_to(self, events: Events) -> None:
+        """From now on, telemetry is told of all that happens."""
+        self._server.observe = events.observe
+        self.access.on_arrived, self.access.on_matched = events.arrived, events.matched
 
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -12,6 +12,7 @@ from lavant.core.errors import InvalidValue
 from lavant.service.engines.spark.settings import SparkSettings
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.sqs import SqsSettings
+from lavant.service.telemetry.files import KEEP
 from lavant.service.tls import TlsFiles
 
 
@@ -33,6 +34,10 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Also where keys are wanted; where none are, webhooks may be anywhere."""
     spark: SparkSettings | None = None
     """With them publications are matched on Spark, without in this process."""
+    telemetry: Path | None = None
+    """Where telemetry files are kept; without, there are figures at `/metrics` only."""
+    telemetry_keep: int = KEEP
+    """How many files."""
     sqs: SqsSettings = SqsSettings()
     """All but the salt, which belongs to what is stored."""
     limits: ServiceLimits = LIMITS

@@ -62,6 +62,12 @@ def serve(
             help="post to webhooks on this machine and in private networks too, where keys are wanted",
         ),
     ] = False,
+    telemetry: Annotated[
+        Path | None, typer.Option(help="directory for telemetry files; without, there are figures at /metrics only")
+    ] = None,
+    telemetry_keep: Annotated[
+        int | None, typer.Option(min=1, help="telemetry files at most, the oldest are deleted; 1000 if not given")
+    ] = None,
     sqs_region: Annotated[str | None, typer.Option(help="in the ARNs of queues; us-east-1 if not given")] = None,
     sqs_account: Annotated[
         str | None, typer.Option(help="12 digits, in the URLs and ARNs of queues; zeros if not given")
@@ -79,6 +85,7 @@ def serve(
     from lavant.service.process import run  # noqa: PLC0415
     from lavant.service.settings import ServeSettings  # noqa: PLC0415
     from lavant.service.sqs import SqsSettings  # noqa: PLC0415
+    from lavant.service.telemetry.files import KEEP  # noqa: PLC0415
     from lavant.service.tls import TlsFiles  # noqa: PLC0415
 
     if (data is None) != memory:
@@ -97,6 +104,8 @@ def serve(
         tls=None if tls_certificate is None or tls_key is None else TlsFiles(tls_certificate, tls_key),
         spark=_spark(engine, master, hosts_max),
         webhooks_to_private_networks=webhooks_to_private_networks,
+        telemetry=telemetry,
+        telemetry_keep=KEEP if telemetry_keep is None else telemetry_keep,
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
     )
     run(settings, lambda started: print(_line(started, data), flush=True))

@@ -71,7 +71,7 @@ class EngineLink:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def lost(self) -> None:
-        """The process has ended."""
+        """The process has ended, or hung up, which comes to the same."""
         self.greeted.clear()
         self.hosts = 0
 
@@ -82,7 +82,10 @@ class EngineLink:
         try:
             frames = await asyncio.wait_for(self._greet(reader, writer), GREETING_S_MAX)
             if frames is not None:
-                await self._serve(frames, reader, writer)
+                try:
+                    await self._serve(frames, reader, writer)
+                finally:
+                    self.lost()
         except asyncio.CancelledError:  # by `close`; Python's streams would complain
             return
         except (OSError, EOFError, TimeoutError, LavantError, msgspec.MsgspecError) as error:

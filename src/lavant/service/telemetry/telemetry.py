@@ -1,0 +1,102 @@
+"""Telemetry of a server: the loop notes events, a thread makes rows and figures of them, and writes files.
+
+    BrokerServer, Access ──events──► thread ──► figures for /metrics
+                                        └─────► rows ──► files, every few seconds
+
+Nothing waits for it: what is too much is dropped and counted, and a disk that does not write costs rows, not service.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+
+from lavant.broker.queues.hub import Queues
+from lavant.core.telemetry import NAME_LENGTH_MAX
+from lavant.service.openmetrics import Family
+from lavant.service.telemetry.digest import Digest
+from lavant.service.telemetry.events import Events
+from lavant.service.telemetry.files import TelemetryFiles
+from lavant.service.telemetry.rows import Rows
+from lavant.service.telemetry.stages import Stages
+
+TICK_S = 0.2
+FILE_S = 5.0
+FILE_ROWS_MAX = 500_000
+_logger = logging.getLogger(__name__)
+
+
+class Telemetry:
+    """`events` is where the loop notes; without `files` there are figures only."""
+
+    def __init__(self, queues: Queues, files: TelemetryFiles | None = None) -> None:
+        self.stages = Stages()
+        self.lost_rows = 0
+        """That the disk did not take."""
+        self._ahead_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self.events = Events(queues, self._now_us)
+        self._queues = queues
+        self._files = files
+        self._rows = Rows(socket.gethostname()[:NAME_LENGTH_MAX])
+        self._digest = Digest(self._rows, self.stages, self._name_of, last=queues.number)
+        self._names: dict[int, str] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """What was noted until now is in files."""
+        self._stopping.set()
+        self._thread.join()
+
+    def families(self) -> list[Family]:
+        """For `/metrics`."""
+        written = 0 if self._files is None else self._files.written
+        return [
+            *self.stages.families(),
+            Family("lavant_telemetry_dropped", "counter", "Events that were too many.", [({}, self.events.dropped)]),
+            Family("lavant_telemetry_lost_rows", "counter", "Rows the disk did not take.", [({}, self.lost_rows)]),
+            Family("lavant_telemetry_files", "counter", "Files written since the start.", [({}, written)]),
+        ]
+
+    def _run(self) -> None:
+        due_s = time.monotonic() + FILE_S
+        while not self._stopping.wait(TICK_S):
+            self._digest.take(self.events.take())
+            if len(self._rows) >= FILE_ROWS_MAX or time.monotonic() >= due_s:
+                self._write()
+                due_s = time.monotonic() + FILE_S
+        self._digest.take(self.events.take())
+        self._write()
+
+    def _write(self) -> None:
+        if self._files is None:
+            self._rows.clear()
+            return
+        rows = self._rows.take()
+        for start in range(0, rows.num_rows, FILE_ROWS_MAX):
+            some = rows.slice(start, FILE_ROWS_MAX)
+            try:
+                self._files.write(some)
+            except OSError as error:
+                if not self.lost_rows:
+                    _logger.warning("telemetry cannot be written, the rows are lost: %s", error)
+                self.lost_rows += some.num_rows
+
+    def _now_us(self) -> int:
+        return time.monotonic_ns() // 1000 + self._ahead_us
+
+    def _name_of(self, serial: int) -> str | None:
+        name = self._names.get(serial)
+        if name is None:
+            found = self._queues.names_of([serial])
+            if not found:
+                return None
+            if len(self._names) >= 100_000:
+                self._names.clear()
+            name = self._names[serial] = found[0]
+        return name
