@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 from lavant.broker.queues.commands import MoveState
 from lavant.broker.queues.config import QueueConfig
@@ -64,7 +63,7 @@ class AsyncClient(AsyncConnection):
     def __init__(self, settings: Settings, cipher: Cipher | None = None) -> None:
         super().__init__(settings)
         self._cipher = cipher
-        self._subscribed: WeakSet[AsyncSubscription] = WeakSet()
+        self._subscribed: set[AsyncSubscription] = set()
 
     async def close(self) -> None:
         """For good: what is under way fails. Subscriptions without a name end."""
@@ -194,7 +193,13 @@ class AsyncClient(AsyncConnection):
 
     def _subscription(self, state: SubscriptionState, prefetch: int, visibility_s: float | None) -> AsyncSubscription:
         subscription = AsyncSubscription(
-            self, self._settings, state, cipher=self._cipher, prefetch=prefetch, visibility_s=visibility_s
+            self,
+            self._settings,
+            state,
+            cipher=self._cipher,
+            prefetch=prefetch,
+            visibility_s=visibility_s,
+            forget=self._subscribed.discard,
         )
         self._subscribed.add(subscription)
         return subscription

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -73,7 +72,7 @@ class Client(Connection):
         self._cipher = cipher
         self._thread: LoopThread | None = None
         self._starting = threading.Lock()
-        self._subscribed: WeakSet[Subscription] = WeakSet()
+        self._subscribed: set[Subscription] = set()
         self._transports: list[BackgroundTransport] = []
 
     def close(self) -> None:
@@ -225,6 +224,7 @@ class Client(Connection):
             cipher=self._cipher,
             prefetch=prefetch,
             visibility_s=visibility_s,
+            forget=self._subscribed.discard,
         )
         self._subscribed.add(subscription)
         return subscription

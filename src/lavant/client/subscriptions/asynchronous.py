@@ -36,9 +36,11 @@ class AsyncSubscription(SubscriptionBase):
         cipher: Cipher | None,
         prefetch: int,
         visibility_s: float | None,
+        forget: Callable[[AsyncSubscription], None],
     ) -> None:
         super().__init__(state, cipher=cipher, prefetch=prefetch, visibility_s=visibility_s)
         self._client = client
+        self._forget = forget
         self._settings = settings
         self._intake: Intake | None = None
         self._starting = asyncio.Lock()
@@ -52,6 +54,7 @@ class AsyncSubscription(SubscriptionBase):
         self, *, count: int | None = None, timeout_s: float | None = None
     ) -> AsyncIterator[Notification]:
         """Notifications as they come: at most so many, for at most so long."""
+        self._check_receivable()
         quota = Quota(count, timeout_s)
         while quota.claim():
             self._settle_current(is_done=True)
@@ -70,6 +73,7 @@ class AsyncSubscription(SubscriptionBase):
         """
         if workers < 1:
             raise InvalidValue(f"workers must be at least 1, got {workers}")
+        self._check_receivable()
         quota = Quota(count, timeout_s)
         tasks = [asyncio.create_task(self._work(handler, quota)) for _ in range(workers)]
         self._working.update(tasks)
@@ -131,7 +135,7 @@ class AsyncSubscription(SubscriptionBase):
                 notification.acknowledge()
 
     async def _next(self, quota: Quota) -> Notification | None:
-        intake = self._intake if self._intake is not None and not self._is_closed else await self._started()
+        intake = await self._started() if self._intake is None else self._intake
         while (held := await intake.next(quota.left_s())) is not None:
             notification = self._notification(intake, held)
             if notification is not None:
@@ -161,6 +165,7 @@ class AsyncSubscription(SubscriptionBase):
                 self._background.cancel()
                 await asyncio.wait([self._background])
             await self._intake.close(is_queue_gone=is_removed and self.state.owns_queue)
+        self._forget(self)
         if is_removed and not self._is_removed:
             self._is_removed = True
             await self._client.run(calls.remove(self.name))

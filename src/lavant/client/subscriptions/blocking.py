@@ -48,9 +48,11 @@ class Subscription(SubscriptionBase):
         cipher: Cipher | None,
         prefetch: int,
         visibility_s: float | None,
+        forget: Callable[[Subscription], None],
     ) -> None:
         super().__init__(state, cipher=cipher, prefetch=prefetch, visibility_s=visibility_s)
         self._client = client
+        self._forget = forget
         self._settings = settings
         self._background = background
         self._intake: Intake | None = None
@@ -62,6 +64,7 @@ class Subscription(SubscriptionBase):
 
     def notifications(self, *, count: int | None = None, timeout_s: float | None = None) -> Iterator[Notification]:
         """Notifications as they come: at most so many, for at most so long."""
+        self._check_receivable()
         quota = Quota(count, timeout_s)
         while quota.claim():
             self._settle_current(is_done=True)
@@ -153,7 +156,7 @@ class Subscription(SubscriptionBase):
                 return notification
 
     def _started(self) -> Intake:
-        if self._intake is not None and not self._is_closed:
+        if self._intake is not None:
             return self._intake
         with self._lock:
             self._check_receivable()
@@ -184,6 +187,7 @@ class Subscription(SubscriptionBase):
             if self._workers is not None:
                 self._workers.wait(STOP_S_MAX)
             self._background().run(self._intake.close(is_queue_gone=is_removed and self.state.owns_queue))
+        self._forget(self)
         if is_removed and not self._is_removed:
             self._is_removed = True
             self._client.run(calls.remove(self.name))
