@@ -178,11 +178,14 @@ def test_what_is_refused_for_good_is_told_and_not_sent_again(tmp_path: Path) -> 
 
     def on_refused(refused: Publication, error: LavantError) -> None:
         told.append((refused.id, str(error)))
+        raise RuntimeError("a mistake of the application's")
 
     transport = Recorder(act=refuse_odd_ones)
-    with Publisher(transport, tmp_path, on_refused=on_refused) as publisher:
+    one_worker = PublisherConfig(workers=2, workers_reserved=1)
+    with Publisher(transport, tmp_path, one_worker, on_refused=on_refused) as publisher:
         for number in range(20):
             publisher.publish(publication(number))
+            assert publisher.flush(WAIT_S)  # so that there are several transfers
         assert publisher.close(WAIT_S)
     assert sorted(told) == sorted((str(number), f"{number} is odd") for number in range(1, 20, 2))
     figures = publisher.statistics()

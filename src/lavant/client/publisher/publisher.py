@@ -69,7 +69,7 @@ def _log_refused(publication: Publication, error: LavantError) -> None:
 class Publisher:
     """Publishes from any number of threads. A directory belongs to one publisher at a time.
 
-    `on_refused` is told what the broker refused for good, in the thread of a worker.
+    `on_refused` is told what the broker refused for good, in the thread of a worker, which waits for it.
     """
 
     def __init__(
@@ -237,7 +237,10 @@ class Publisher:
                 self._handle(Failed(sent.transfer, sent.retry_after_ms))
             self._note_outcome(sent.error)
         for publication, reason in refused:
-            self._on_refused(publication, reason)
+            try:
+                self._on_refused(publication, reason)
+            except Exception:  # the application's mistake must not cost a worker
+                _logger.exception("on_refused failed for publication %s", publication.id)
 
     def _settle(self, tickets: tuple[int, ...]) -> None:
         for ticket in tickets:
