@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -23,7 +24,9 @@ class Served:
     def __init__(self, data: Path | None, *options: str, port: int = 0) -> None:
         self.data = data
         place = ["--memory"] if data is None else ["--data", str(data)]
-        command = [str(LAVANT), "serve", "--port", str(port), *place, *options]
+        self._start([str(LAVANT), "serve", "--port", str(port), *place, *options])
+
+    def _start(self, command: list[str]) -> None:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline().strip()
@@ -32,6 +35,8 @@ class Served:
         if found is None:
             self.process.wait(WAIT_S_MAX)
             raise AssertionError(f"the server printed {self.line!r}, and {self.errors()!r}")
+        self.complaints = ""
+        """What it wrote to its error output until it stopped."""
         self.scheme, self.host, self.port = found[1], found[2], int(found[3])
 
     @property
@@ -70,6 +75,7 @@ class Served:
         """In good order; the exit code."""
         self.process.send_signal(number)
         code = self.process.wait(WAIT_S_MAX)
+        self.complaints = self.errors()
         self._close()
         return code
 
@@ -91,3 +97,12 @@ class Served:
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
+
+
+class ServedWithLimits(Served):
+    """A server whose limits are not those of `lavant serve`."""
+
+    def __init__(self, data: Path | None = None, **limits: float) -> None:
+        self.data = data
+        place = [] if data is None else [str(data)]
+        self._start([sys.executable, "-m", "tests.integration.limited_server", json.dumps(limits), *place])

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
 from lavant.service.api.connections import STATE as CONNECTION
@@ -137,6 +138,15 @@ class _BoundedProtocol(HttpToolsProtocol):
             raise ValueError(f"a request's head has more than {HEAD_BYTES_MAX} bytes")
 
 
+class _WebSocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's own takes an answer in place of a WebSocket for a mistake, and says so in the log."""
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.close_sent:
+            self.handshake_complete = True
+
+
 class HttpProtocols:
     """Makes a protocol for each connection that speaks HTTP, and ends them all."""
 
@@ -145,7 +155,7 @@ class HttpProtocols:
             application,
             loop="none",
             http=_BoundedProtocol,
-            ws="websockets-sansio",
+            ws=_WebSocketProtocol,
             ws_max_size=FRAME_BYTES_MAX,
             ws_ping_interval=limits.heartbeat_s,
             ws_ping_timeout=limits.heartbeat_s,
