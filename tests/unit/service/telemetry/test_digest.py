@@ -1,0 +1,290 @@
+"""From what the loop notes to rows: every message by its own times, and the figures of a load that is known."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lavant.broker.queues.commands import (
+    Acknowledge,
+    Acknowledged,
+    CreateQueue,
+    Delivery,
+    Entry,
+    Receipt,
+    Receive,
+    Received,
+    Refused,
+    Send,
+    Sent,
+    SentEntry,
+    Spread,
+)
+from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.spreading import INTEGERS
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.server import BrokerServer, Reply
+from lavant.broker.subscriptions.commands import Deliver, Subscribe
+from lavant.broker.workflows.commands import (
+    Assignment,
+    CompleteTask,
+    FailTask,
+    Leased,
+    LeaseTasks,
+    Reported,
+    SubmitJob,
+    Submitted,
+)
+from lavant.core.estimation import EstimationConfig, Estimator
+from lavant.core.telemetry import checked_telemetry
+from lavant.service.telemetry.digest import Digest
+from lavant.service.telemetry.events import Entered, Events
+from lavant.service.telemetry.rows import Rows
+from lavant.service.telemetry.stages import Stages
+
+
+class Bench:
+    """A server that reports to telemetry, at times that the test says."""
+
+    def __init__(self, events_max: int = 1000) -> None:
+        self.now_us = 1_000_000
+        self.server = BrokerServer(Broker())
+        self.server.open(1)
+        self.queues = self.server.queues
+        self.events = Events(self.queues, lambda: self.now_us, events_max)
+        self.server.observe = self.events.observe
+        self.rows, self.stages = Rows("h1"), Stages()
+        self.digest = Digest(self.rows, self.stages, self._name_of, last=self.queues.number)
+
+    def ask(self, request: Any, at_us: int) -> Any:
+        self.now_us = at_us
+        effects = self.server.request("c", 1, request, None, at_us // 1000)
+        effects += self.server.committed(1 << 40, at_us // 1000)
+        return next(effect.answer for effect in effects if isinstance(effect, Reply))
+
+    def take(self) -> list[dict[str, Any]]:
+        """The rows until now, without what is the same in all."""
+        self.digest.take(self.events.take())
+        rows = checked_telemetry(self.rows.take()).to_pylist()
+        return [{name: value for name, value in row.items() if name in SHOWN and value} for row in rows]
+
+    def _name_of(self, serial: int) -> str | None:
+        return next(iter(self.queues.names_of([serial])), None)
+
+
+SHOWN = {"time_us", "kind", "job_type", "topic", "duration_us", "outcome", "publications", "subscriptions", "matches"}
+
+
+def row(kind: str, time_us: int, topic: str, duration_us: int | None = None, **more: Any) -> dict[str, Any]:
+    found = {"kind": kind, "time_us": time_us, "topic": topic, "duration_us": duration_us, "outcome": "ok", **more}
+    return {name: value for name, value in found.items() if value}
+
+
+def test_a_message_is_an_arrival_then_a_service_and_a_response() -> None:
+    bench = Bench()
+    bench.ask(CreateQueue("q", QueueConfig()), 2_000_000)
+    bench.ask(Send("q", [Entry(b"x"), Entry(b"y")]), 3_000_000)
+    received = bench.ask(Receive("q", 2), 3_400_000)
+    bench.ask(Acknowledge("q", [received.deliveries[1].receipt]), 3_500_000)
+    bench.ask(Acknowledge("q", [received.deliveries[0].receipt]), 4_000_000)
+    assert bench.take() == [
+        row("arrival", 3_000_000, "q", publications=2),
+        row("service", 3_500_000, "q", 100_000),
+        row("response", 3_500_000, "q", 500_000),
+        row("service", 4_000_000, "q", 600_000),
+        row("response", 4_000_000, "q", 1_000_000),
+    ]
+    assert bench.stages.counts == {"access": 0, "match": 0, "exit": 0, "queue": 2, "consumer": 2}
+    assert bench.stages.times["queue"].sum == pytest.approx(0.8)
+    assert bench.stages.times["response"].sum == pytest.approx(1.5)
+
+
+def test_what_was_acknowledged_in_vain_is_no_service() -> None:
+    bench = Bench()
+    bench.ask(CreateQueue("q", QueueConfig()), 2_000_000)
+    bench.ask(Send("q", [Entry(b"x")]), 3_000_000)
+    [delivery] = bench.ask(Receive("q", 1, visibility_ms=1000), 4_000_000).deliveries
+    [again] = bench.ask(Receive("q", 1, visibility_ms=1000), 6_000_000).deliveries
+    late = bench.ask(Acknowledge("q", [delivery.receipt]), 6_100_000)
+    assert late.refused
+    bench.ask(Acknowledge("q", [again.receipt, Receipt(99, 1)]), 6_500_000)
+    bench.ask(Acknowledge("q", [again.receipt]), 6_600_000)
+    assert bench.take()[1:] == [row("service", 6_500_000, "q", 500_000), row("response", 6_500_000, "q", 3_500_000)]
+
+
+def test_messages_from_before_have_a_service_and_no_response() -> None:
+    old = Bench()
+    old.ask(CreateQueue("q", QueueConfig()), 2_000_000)
+    old.ask(Send("q", [Entry(b"x")]), 2_100_000)
+    old.digest = Digest(old.rows, old.stages, lambda serial: None, last=old.queues.number)
+    old.events.take()
+    [delivery] = old.ask(Receive("q"), 3_000_000).deliveries
+    old.ask(Acknowledge("q", [delivery.receipt]), 3_200_000)
+    assert old.take() == [row("service", 3_200_000, "q", 200_000)]
+
+
+def test_publications_are_seen_at_access_in_matching_and_in_each_queue() -> None:
+    bench = Bench()
+    for name in ("s", "t"):
+        bench.ask(Subscribe("a > 0", name), 2_000_000)
+    serials = [bench.queues.serial("s"), bench.queues.serial("t"), 999]
+    spread = Spread([b"x", b"y"], _integers(*serials), _integers(2, 3, 4), _integers(0, 1, 1, 0))
+    bench.now_us = 2_900_000
+    bench.events.arrived(2)
+    bench.events.matched(2, 2, 3, 0.05)
+    bench.now_us = 3_000_000
+    bench.server.deliver(Deliver(spread), [], 3000)
+    deliveries = bench.ask(Receive("s", 2), 3_500_000).deliveries
+    bench.ask(Acknowledge("s", [delivery.receipt for delivery in deliveries]), 3_600_000)
+    assert bench.take() == [
+        row("arrival", 2_900_000, "@access", publications=2),
+        row("match", 2_900_000, "@match", publications=2, subscriptions=2, matches=3),
+        row("service", 2_900_000, "@match", 50_000),
+        row("arrival", 3_000_000, "s", publications=2),
+        row("arrival", 3_000_000, "t", publications=1),
+        row("service", 3_600_000, "s", 100_000),
+        row("service", 3_600_000, "s", 100_000),
+        row("response", 3_600_000, "s", 600_000),
+        row("response", 3_600_000, "s", 600_000),
+    ]
+
+
+def test_jobs_arrive_are_served_at_topics_and_respond_as_a_whole() -> None:
+    bench = Bench()
+    where = [(1, "build", 1, "order"), (1, "ship", 1, "order")]
+    observe = bench.events.observe
+    steps: list[tuple[int, Any, Any]] = [
+        (2, SubmitJob("order"), Submitted(1, is_new=True)),
+        (2, SubmitJob("order"), Submitted(1, is_new=False)),
+        (3, LeaseTasks("building", "w"), _leased(where[0])),
+        (4, CompleteTask(1, "build", 1), _reported("running")),
+        (5, LeaseTasks("shipping", "w"), _leased(where[1])),
+        (8, FailTask(1, "ship", 1), _reported("failed")),
+        (9, FailTask(1, "ship", 1), _reported("failed", is_new=False)),
+    ]
+    for seconds, command, answer in steps:
+        bench.now_us = seconds * 1_000_000
+        observe(command, answer)
+    assert bench.take() == [
+        row("arrival", 2_000_000, "", publications=1, job_type="order"),
+        row("service", 4_000_000, "building", 1_000_000, job_type="order"),
+        row("service", 8_000_000, "shipping", 3_000_000, job_type="order") | {"outcome": "failed"},
+        row("response", 8_000_000, "", 6_000_000, job_type="order") | {"outcome": "failed"},
+    ]
+
+
+def _leased(task: tuple[int, str, int, str]) -> Leased:
+    job, name, attempt, job_type = task
+    return Leased([Assignment(job, job_type, name, attempt, 0, b"", {})])
+
+
+def _reported(state: str, *, is_new: bool = True) -> Any:
+    return Reported(is_new, state)
+
+
+def test_more_than_the_bound_is_dropped_and_counted() -> None:
+    bench = Bench(events_max=3)
+    for _ in range(5):
+        bench.events.arrived(1)
+    assert bench.events.dropped == 2
+    assert len(bench.take()) == 3
+    bench.events.arrived(1)
+    assert len(bench.take()) == 1
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["send", "receive", "acknowledge"]), st.integers(1, 4)), max_size=40)
+
+
+@given(steps=STEPS, seed=st.integers(0, 5))
+def test_every_message_has_its_own_times(steps: list[tuple[str, int]], seed: int) -> None:
+    bench, chance = Bench(), np.random.default_rng(seed)
+    for queue in ("a", "b"):
+        bench.ask(CreateQueue(queue, QueueConfig()), 1_500_000)
+    sent: dict[int, int] = {}
+    taken: dict[int, tuple[int, Receipt, str]] = {}
+    expected: list[tuple[str, int, str, int]] = []
+    now_us = 2_000_000
+    for kind, count in steps:
+        now_us += int(chance.integers(1, 10_000))
+        queue = ("a", "b")[int(chance.integers(2))]
+        if kind == "send":
+            answer = bench.ask(Send(queue, [Entry(b"x")] * count), now_us)
+            sent |= {entry.number: now_us for entry in answer.entries}
+        elif kind == "receive":
+            for delivery in bench.ask(Receive(queue, count, wait_ms=0), now_us).deliveries:
+                taken[delivery.receipt.number] = (now_us, delivery.receipt, queue)
+        else:
+            done = [number for number, (_, _, of) in taken.items() if of == queue][:count]
+            if done:
+                bench.ask(Acknowledge(queue, [taken[number][1] for number in done]), now_us)
+            expected += [("service", now_us, queue, now_us - taken[number][0]) for number in done]
+            expected += [("response", now_us, queue, now_us - sent[number]) for number in done]
+            for number in done:
+                del taken[number]
+        if chance.random() < 0.3:
+            bench.digest.take(bench.events.take())
+    rows = [row for row in bench.take() if row["kind"] != "arrival"]
+    assert [(row["kind"], row["time_us"], row["topic"], row.get("duration_us", 0)) for row in rows] == expected
+
+
+def test_the_figures_of_a_known_load_come_out() -> None:
+    """400 messages a second, Poisson; two consumers, each busy for gamma(4) with a mean of 4 ms: λ, μ, ca², cs²."""
+    chance, events = np.random.default_rng(3), Events(Broker().queues, lambda: 0, 1 << 20)
+    rows = Rows("h1")
+    digest = Digest(rows, Stages(), lambda serial: None, last=0)
+    arrivals = np.cumsum(chance.exponential(1e6 / 400, 40_000)).astype(int).tolist()
+    services = chance.gamma(4, 1000, len(arrivals)).astype(int).tolist()
+    free = [0, 0]
+    notes: list[tuple[int, Any, Any]] = []
+    for number, (arrived, service) in enumerate(zip(arrivals, services, strict=True), 1):
+        start = max(arrived, min(free))
+        free[free.index(min(free))] = start + service
+        receipt = Receipt(number, 1)
+        notes.append((arrived, number, None))
+        notes.append((start, Receive("q"), Received([_delivery(receipt)])))
+        notes.append((start + service, Acknowledge("q", [receipt]), Acknowledged({})))
+    for time_us, command, answer in sorted(notes, key=lambda note: note[0]):
+        events._now_us = lambda at=time_us: at  # type: ignore[misc]
+        if answer is None:
+            events._add(_entered(time_us, command))
+        else:
+            events.observe(command, answer)
+    digest.take(events.take())
+    estimator = Estimator(EstimationConfig(window_ms=20_000, lateness_ms=0, topics_overall=False))
+    estimator.observe(rows.take())
+    estimates = estimator.close(estimator.watermark_ms)
+    assert len(estimates) >= 4
+    for e in estimates:
+        assert e.topic == "q"
+        assert e.arrival_rate_per_s == pytest.approx(400, rel=0.05)
+        assert e.arrival_scv == pytest.approx(1, abs=0.1)
+        assert e.service_rate_per_s == pytest.approx(250, rel=0.03)
+        assert e.service_scv == pytest.approx(0.25, abs=0.02)
+        assert e.response_p50_ms is not None
+        assert e.response_p50_ms > 4
+    assert all(a.window_end_ms == b.window_start_ms for a, b in pairwise(estimates))
+
+
+def _delivery(receipt: Receipt) -> Any:
+    return Delivery(receipt, b"", b"", 0, 0, 1, "", "")
+
+
+def _entered(time_us: int, number: int) -> Any:
+    return Entered(time_us, "q", [SentEntry(number)], number)
+
+
+def _integers(*values: int) -> bytes:
+    return np.array(values, INTEGERS).tobytes()
+
+
+def test_refused_entries_are_no_arrivals() -> None:
+    bench = Bench()
+    bench.now_us = 2_000_000
+    bench.events.observe(Send("q", [Entry(b"x")] * 2), Sent([Refused("QueueFull", ""), SentEntry(1)]))
+    bench.events.observe(Send("q", [Entry(b"x")]), Sent([Refused("QueueFull", "")]))
+    assert bench.take() == [row("arrival", 2_000_000, "q", publications=1)]

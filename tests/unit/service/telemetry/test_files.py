@@ -1,0 +1,68 @@
+"""Telemetry files: whole, at most so many, and none of it the service's trouble."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from lavant.broker.serving.broker import Broker
+from lavant.core.errors import InvalidValue
+from lavant.core.telemetry import checked_telemetry
+from lavant.service.telemetry import Telemetry, TelemetryFiles
+from lavant.service.telemetry.rows import Rows
+
+
+def _rows(count: int) -> Rows:
+    rows = Rows("h1")
+    for number in range(count):
+        rows.arrival(1_000_000 + number, rows.code("q"), 1)
+    return rows
+
+
+def test_the_oldest_files_go_and_unfinished_ones_too(tmp_path: Path) -> None:
+    (tmp_path / ".telemetry-0000000001-000000.parquet").touch()
+    (tmp_path / "notes.txt").touch()
+    for start_s in (5, 6):
+        files = TelemetryFiles(tmp_path, start_s=start_s, keep=3)
+        for _ in range(4):
+            files.write(_rows(2).take())
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["notes.txt", *(f"telemetry-0000000006-00000{n}.parquet" for n in (1, 2, 3))]
+    with pytest.raises(InvalidValue, match="at least one"):
+        TelemetryFiles(tmp_path, start_s=7, keep=0)
+
+
+def test_what_was_noted_before_the_end_is_in_files(tmp_path: Path) -> None:
+    telemetry = Telemetry(Broker().queues, TelemetryFiles(tmp_path, start_s=1))
+    telemetry.start()
+    telemetry.events.arrived(3)
+    telemetry.stop()
+    [file] = tmp_path.iterdir()
+    [batch] = pq.read_table(file).to_batches()
+    assert checked_telemetry(batch).column("publications").to_pylist() == [3]
+    assert telemetry.stages.counts["access"] == 3
+
+
+def test_a_disk_that_does_not_write_costs_rows_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "telemetry"
+    telemetry = Telemetry(Broker().queues, TelemetryFiles(place, start_s=1))
+    place.rmdir()
+    telemetry.start()
+    telemetry.events.arrived(3)
+    telemetry.stop()
+    assert telemetry.lost_rows == 1
+    assert "telemetry cannot be written" in caplog.text
+    said = {family.name: family.samples for family in telemetry.families()}
+    assert said["lavant_telemetry_lost_rows"] == [({}, 1)]
+
+
+def test_without_files_there_are_figures_only() -> None:
+    telemetry = Telemetry(Broker().queues)
+    telemetry.start()
+    telemetry.events.arrived(2)
+    telemetry.stop()
+    assert telemetry.stages.counts["access"] == 2
