@@ -123,7 +123,9 @@ def group_that_is_not_blocked(patch: pytest.MonkeyPatch) -> None:
         if group.first != NONE and group.first in self._messages:
             group.in_flight = 0
         list_(self, group)
-        group.in_flight = in_flight
+        if in_flight:
+            group.in_flight = in_flight
+            self._groups[group.name] = group
 
     patch.setattr(InOrder, "_list", list_anyway)
 

@@ -21,8 +21,7 @@ NONE = 0
 class Group(msgspec.Struct, gc=False):
     """The messages of one group that are not in flight, by number, and how many are.
 
-    There can be as many groups as messages, so one with a single message has no heap, and the garbage collector, for
-    which there can be no cycles in here, does not look at any.
+    There are no cycles in here for the garbage collector to look for.
     """
 
     name: str
@@ -47,6 +46,11 @@ class Group(msgspec.Struct, gc=False):
     def pop(self) -> None:
         self.first = heappop(self.rest) if self.rest else NONE
 
+    @property
+    def is_single(self) -> bool:
+        """It is one message that stands in line."""
+        return not self.rest and not self.in_flight and self.first == self.listed != NONE
+
 
 class InOrder:
     """Fulfils `Order`."""
@@ -55,7 +59,8 @@ class InOrder:
 
     def __init__(self, messages: Mapping[int, Message]) -> None:
         self._messages = messages
-        self._groups: dict[str, Group] = {}
+        # There can be as many groups as messages: one that is single is only the number of its message.
+        self._groups: dict[str, Group | int] = {}
         # A heap of the first messages of the groups that can go on. An entry is good if its group is listed with it.
         self._line: list[int] = []
 
@@ -66,21 +71,21 @@ class InOrder:
             self._list(group)
 
     def appear(self, message: Message) -> None:
-        self._list(self._groups[message.group])
+        self._list(self._group(message.group))
 
     def return_(self, message: Message) -> None:
-        group = self._groups[message.group]
+        group = self._group(message.group)
         group.in_flight -= 1
         group.push(message.number)
         self._list(group)
 
     def leave(self, messages: Sequence[Message]) -> None:
         for name in {message.group: None for message in messages}:
-            self._list(self._groups[name])
+            self._list(self._group(name))
 
     def finish(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            group = self._groups[message.group]
+            group = self._group(message.group)
             group.in_flight -= 1
             self._list(group)
 
@@ -88,7 +93,7 @@ class InOrder:
         line = self._line
         while line:
             message = self._messages.get(line[0])
-            if message is not None and self._groups[message.group].listed == line[0]:
+            if message is not None and _listed(self._groups[message.group]) == line[0]:
                 return message
             heappop(line)
         return None
@@ -96,7 +101,7 @@ class InOrder:
     def take(self, count: int, bytes_max: int) -> list[Message]:
         taken: list[Message] = []
         while len(taken) < count and (first := self.first()) is not None:
-            group = self._groups[first.group]
+            group = self._group(first.group)
             heappop(self._line)
             group.listed = NONE
             bytes_max = self._take_from(group, taken, count, bytes_max)
@@ -117,18 +122,26 @@ class InOrder:
                 group.push(message.number)
 
     def restored(self, line: Iterable[Message]) -> None:
-        for group in self._groups.values():
-            self._list(group)
+        for name in list(self._groups):
+            self._list(self._group(name))
 
     def tidy(self, depth: int) -> None:
         if len(self._line) > 2 * len(self._groups) + STALE_MIN:
-            self._line = sorted(group.listed for group in self._groups.values() if group.listed != NONE)
+            self._line = sorted(listed for group in self._groups.values() if (listed := _listed(group)) != NONE)
 
     def _group_for(self, message: Message) -> Group:
-        group = self._groups.get(message.group)
-        if group is None:
-            group = self._groups[message.group] = Group(message.group)
+        """That of a message which comes in; it may be its first."""
+        if message.group not in self._groups:
+            self._groups[message.group] = Group(message.group)
+        group = self._group(message.group)
         message.group = group.name  # the same text for all, not one copy each
+        return group
+
+    def _group(self, name: str) -> Group:
+        """One that is there, to be changed."""
+        group = self._groups[name]
+        if isinstance(group, int):
+            group = self._groups[name] = Group(name, group, listed=group)
         return group
 
     def _take_from(self, group: Group, taken: list[Message], count: int, bytes_max: int) -> int:
@@ -156,6 +169,13 @@ class InOrder:
             group.pop()
         if group.first == NONE:
             del self._groups[group.name]
-        elif group.first != group.listed and not messages[group.first].visible_ms:
+            return
+        if group.first != group.listed and not messages[group.first].visible_ms:
             group.listed = group.first
             heappush(self._line, group.listed)
+        if group.is_single:
+            self._groups[group.name] = group.first
+
+
+def _listed(group: Group | int) -> int:
+    return group if isinstance(group, int) else group.listed

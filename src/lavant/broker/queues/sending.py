@@ -21,6 +21,7 @@ def send(
     config, is_in_order = queue.config, queue.is_in_order
     room = config.depth_max - len(queue.messages)
     delayed_ms = now_ms + config.delay_ms if config.delay_ms else 0
+    times_ms = {0: 0}  # by delay: messages that become visible together share the number, which takes 32 bytes
     answers: list[SentEntry | Refused] = []
     messages: list[Message] = []
     bytes_added = 0
@@ -47,7 +48,8 @@ def send(
             if fault is not None:
                 answers.append(fault)
                 continue
-            visible_ms = now_ms + entry.delay_ms if entry.delay_ms else 0
+            if entry.delay_ms is not None:
+                visible_ms = times_ms.setdefault(entry.delay_ms, now_ms + entry.delay_ms)
         if len(messages) >= room:
             answers.append(_full(queue))
             continue
