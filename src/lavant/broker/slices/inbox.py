@@ -68,9 +68,9 @@ class Inbox(Generic[T]):
             self._waiting[upstream] = {number: item for number, item in waiting.items() if number > seen}
 
     def items(self) -> Iterator[tuple[SliceId, int, T]]:
-        """All that waits, with its upstream and number."""
-        for upstream, waiting in self._waiting.items():
-            for sequence, item in waiting.items():
+        """All that waits, with its upstream and number, in a fixed order."""
+        for upstream in sorted(self._waiting):
+            for sequence, item in sorted(self._waiting[upstream].items()):
                 yield upstream, sequence, item
 
     def __len__(self) -> int:

@@ -79,7 +79,8 @@ class Outlet:
         return min((link.resend_ms for link in self._links.values() if link.items), default=None)
 
     def save(self) -> list[Item]:
-        return [item for link in self._links.values() for item in link.items]
+        """In a fixed order, so that the same state has the same bytes."""
+        return [item for to in sorted(self._links) for item in self._links[to].items]
 
     @classmethod
     def load(cls, items: list[Item]) -> Outlet:
