@@ -96,8 +96,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SystemFile:
     """A file that was read: the system and the goal it describes."""
 
-    def __init__(self, text: str, *, name: str, tables: dict[str, Any] | None = None) -> None:
-        self._text, self._name = text, name
+    def __init__(self, text: str, *, name: str, tables: dict[str, Any] | None = None, remark: str = "") -> None:
+        self._text, self._name, self._remark = text, name, remark
         if len(text) > SIZE_BYTES_MAX:
             raise InvalidValue(f"{name}: a system file has at most {SIZE_BYTES_MAX} bytes, this has {len(text)}")
         try:
@@ -119,12 +119,12 @@ class SystemFile:
         tables = self.tables
         for change in changes:
             tables = changed(tables, change)
-        name = f"{self._name} with {', '.join(changes)}" if changes else self._name
-        return SystemFile(self._text, name=name, tables=tables)
+        remark = f" (with {', '.join(changes)})" if changes else ""
+        return SystemFile(self._text, name=self._name, tables=tables, remark=remark)
 
     def place(self, *path: str | int) -> str:
         """File and line of a value, for errors about it."""
-        return f"{self._name}:{line_of(self._text, path)}"
+        return f"{self._name}:{line_of(self._text, path)}{self._remark}"
 
     def _system(self) -> System:
         rate_s = SECONDS[self._file.rates_per]

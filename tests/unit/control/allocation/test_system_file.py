@@ -155,7 +155,7 @@ def test_a_change_changes_what_it_names(change: str, attribute: object, expected
         ("lambda.9=3", "there is no job '9'; there are 1, 2, 3"),
         ("mu.A=fast", "'fast' is neither a number nor x and a number"),
         ("budget=x2", "budget is None now, which cannot be multiplied"),
-        ("lambda.1=-4", "s.toml with lambda.1=-4:33: arrival_rate of job '1' is -4.0, expected a number > 0"),
+        ("lambda.1=-4", "s.toml:33 (with lambda.1=-4): arrival_rate of job '1' is -4.0, expected a number > 0"),
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused(change: str, said: str) -> None:
