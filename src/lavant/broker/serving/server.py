@@ -142,6 +142,8 @@ class BrokerServer:
         """The journal has no room for anything new: sends and the like are refused, receives and the like go on."""
         self.is_exhausted = False
         """The journal has no room for anything at all: whatever would change something is refused."""
+        self.observe: Callable[[Command, Answer], None] | None = None
+        """Told of each command that was carried out, and of its answer; for telemetry."""
         self._acknowledge_early = acknowledge_early
         self._position = position
         self._durable = position
@@ -371,8 +373,12 @@ class BrokerServer:
         queues = [queue]
         while queues:
             name = queues.pop()
-            while (waiting := self._room.first(name)) is not None and self._serve_one(waiting, now_ms):
-                queues += self._dead_letters(name)
+            is_served = True
+            while is_served and (waiting := self._room.first(name)) is not None:
+                position = self._position
+                is_served = self._serve_one(waiting, now_ms)
+                if self._position > position:  # also if all that was there went to the dead letters
+                    queues += self._dead_letters(name)
 
     def _serve_orphans(self, now_ms: int) -> None:
         """Those who wait for a queue that is gone are told so."""
@@ -415,6 +421,8 @@ class BrokerServer:
         if self.is_exhausted:
             raise StorageFull("the disk is full, and what was kept in reserve is used up; make room on the disk")
         answer = self.broker.handle(command, now_ms)
+        if self.observe is not None:
+            self.observe(command, answer)
         if self.broker.changed:
             self._position += 1
             data = now_ms.to_bytes(TIME_BYTES, "big") + (_encode(command) if raw is None else raw)

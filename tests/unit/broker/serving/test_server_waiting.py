@@ -177,6 +177,21 @@ def test_dead_letters_reach_who_waits_for_them() -> None:
     assert list(bench.replayed().snapshot()) == list(bench.server.queues.snapshot())
 
 
+def test_dead_letters_reach_who_waits_for_them_also_if_they_were_all_that_there_was() -> None:
+    bench = Bench()
+    bench.create("dead")
+    bench.create("q", QueueConfig(visibility_ms=100, dead_letters="dead", receives_max=1))
+    bench.send(b"one")
+    bench.commit()
+    bench.receive("ann")
+    worker = bench.receive("ann", wait_ms=5000)
+    undertaker = bench.receive("bob", queue="dead", wait_ms=5000)
+    bench.tick(100)
+    bench.commit()
+    assert bench.bodies(worker, "ann") is None
+    assert bench.bodies(undertaker, "bob") == [b"one"]
+
+
 def test_a_dead_letter_does_not_end_the_wait_of_who_waits_for_a_living_one() -> None:
     bench = Bench()
     bench.create("dead")
