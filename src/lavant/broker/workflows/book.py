@@ -42,7 +42,7 @@ class Book:
         return job if isinstance(job, Job) else None
 
     def named(self, name: str) -> int | None:
-        return self._by_name.get(name) if name else None
+        return self._by_name.get(name)
 
     def state_of(self, number: int) -> str:
         job = self._jobs.get(number)
@@ -81,10 +81,6 @@ class Book:
     def restore_ended(self, number: int, ended_ms: int, name: str, view: bytes) -> None:
         self._enter(number, name, view)
         self.archive.add(Ended(number, ended_ms, name, len(view)))
-
-    def restored(self) -> None:
-        """All jobs are here."""
-        self._numbers = SortedNumbers(self._jobs)
 
     def forget(self, now_ms: int) -> None:
         """Those that need not be remembered any longer."""

@@ -11,6 +11,8 @@ from lavant.broker.queues.commands import (
     ConfigureQueue,
     CreateQueue,
     DeleteQueue,
+    Described,
+    DescribeQueue,
     Entry,
     Peek,
     PurgeQueue,
@@ -88,6 +90,15 @@ def test_a_type_counts_its_jobs() -> None:
     assert (view.running, view.submitted, view.completed, view.failed, view.cancelled) == (1, 4, 1, 1, 1)
 
 
+def test_a_type_that_was_removed_starts_anew() -> None:
+    hub = hub_with(CHAIN)
+    hub.submit("chain")
+    hub.handle(RemoveJobType("chain"), 0)
+    hub.define(CHAIN)
+    view = hub.ask(DescribeJobType("chain"), JobTypeView)
+    assert (view.running, view.submitted) == (1, 0)
+
+
 def test_types_and_topics_are_listed() -> None:
     hub = hub_with(CHAIN)
     hub.define(CHOICE)
@@ -146,6 +157,16 @@ def test_everybody_may_look_at_them_and_treat_dead_letters() -> None:
     hub.handle(Acknowledge("dead.A", [letter.receipt]), 0)
     assert hub.bodies("dead.A") == []
     hub.handle(PurgeQueue("dead.A"), 0)
+
+
+def test_the_figures_of_a_topic_tell_what_was_done() -> None:
+    hub = hub_with(CHAIN)
+    for _ in range(3):
+        hub.submit("chain")
+    for task in hub.lease("A", 2):
+        hub.complete(task)
+    figures = hub.ask(DescribeQueue("topic.A"), Described).figures
+    assert (figures.sent, figures.received, figures.acknowledged, figures.visible) == (3, 2, 2, 1)
 
 
 def test_other_queues_work_as_ever() -> None:
@@ -225,6 +246,22 @@ def test_ended_jobs_are_forgotten_by_number() -> None:
         hub.job(jobs[0])
     assert hub.submit("chain", name="n3") == jobs[3]
     assert hub.submit("chain", name="n0") > jobs[3]
+
+
+def test_a_shorter_memory_counts_at_once() -> None:
+    hub = hub_with(CHAIN)
+    for _ in range(3):
+        ended(hub, 0)
+    hub.handle(KeepJobs(count_max=1), 0)
+    assert known(hub) == [3]
+
+
+def test_jobs_that_are_forgotten_leave_nothing_behind() -> None:
+    hub = hub_with(CHAIN)
+    hub.handle(KeepJobs(count_max=10), 0)
+    for _ in range(2_000):
+        ended(hub, 0)
+    assert len(hub._book._numbers) < 600
 
 
 def test_ended_jobs_are_forgotten_by_age_at_whole_seconds() -> None:

@@ -8,9 +8,16 @@ from tests.unit.broker.workflows.hubs import CHAIN, CHOICE, DIAMOND, Hub, hub_wi
 from lavant.broker.queues.commands import CreateQueue, Done, Entry, Send
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.queues.hub import Queues
-from lavant.broker.workflows import Jobs, read_workflows, snapshot
-from lavant.broker.workflows.commands import DefineJobs, JobTypesListed, KeepJobs, ListJobTypes, RemoveJobType
-from lavant.core.errors import CorruptSnapshot
+from lavant.broker.workflows import JobLimits, Jobs, read_workflows, snapshot
+from lavant.broker.workflows.commands import (
+    DefineJobs,
+    JobTypesListed,
+    KeepJobs,
+    ListJobTypes,
+    RemoveJobType,
+    SubmitJob,
+)
+from lavant.core.errors import CorruptSnapshot, LimitExceeded
 
 
 def busy() -> Hub:
@@ -50,6 +57,12 @@ def test_a_restored_hub_is_the_same_and_goes_on_alike() -> None:
         each.advance(200_000)
         assert each.submit("chain", name="name 3") == 4
     assert saved(other) == saved(hub)
+
+
+def test_limits_are_those_of_the_restored_hub() -> None:
+    hub = Jobs.restore(busy().snapshot(), job_limits=JobLimits(running_max=1))
+    with pytest.raises(LimitExceeded):
+        hub.handle(SubmitJob("chain"), 100)
 
 
 def test_a_replay_gives_the_same_state() -> None:
