@@ -80,8 +80,8 @@ class Intake:
         self._settling = asyncio.Lock()
         self._failure: LavantError | None = None
         self._is_stopped = False
-        self._receiving = self._loop.create_task(self._guard(self._receive()))
-        self._tasks = [self._loop.create_task(self._guard(work)) for work in (self._settle(), self._extend())]
+        always = (self._receive(), self._settle(), self._extend())
+        self._tasks = [self._loop.create_task(self._guard(work)) for work in always]
 
     # ── from any thread ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -133,7 +133,6 @@ class Intake:
     def stop(self) -> None:
         """Hand out no more; those who wait for some get none."""
         self._is_stopped = True
-        self._receiving.cancel()
         self._arrived.set()
 
     async def close(self, *, is_queue_gone: bool = False) -> None:
@@ -142,13 +141,15 @@ class Intake:
         try:
             async with asyncio.timeout(CLOSE_S_MAX):
                 if not is_queue_gone and self._failure is None:
+                    # A receive that is under way is answered before this is, unless there is nothing for it.
+                    await self._connection.run(calls.describe(self._queue))
                     self._settled.extend((held, 0) for held in self._ready)
                     await self.flush()
         except (LavantError, TimeoutError) as error:  # the leases run out, and the messages come again
             _logger.warning("subscriber of %s: not all that was settled could be told: %s", self._queue, error)
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(self._receiving, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._connection.close()
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
@@ -160,7 +161,7 @@ class Intake:
             self._arrived.set()
 
     async def _receive(self) -> None:
-        while True:
+        while not self._is_stopped:
             self._room.clear()
             if len(self._ready) > self._low:
                 await self._room.wait()

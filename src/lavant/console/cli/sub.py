@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,10 +66,10 @@ def sub(
     if since is not None and not name:
         raise InvalidValue("--since is about what waits under a --name; without one, nothing was kept from before")
     since_ms = None if since is None else _since_ms(since, time.time())
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     shown = 0
     try:
         with (
+            _interrupted_by_sigterm(),
             client(url, key, ca_file, encryption=encrypt, is_patient=True) as server,
             _subscription(server, filter, name, count) as subscription,
         ):
@@ -86,6 +88,16 @@ def sub(
     except BrokenPipeError:  # whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(EXIT_FAILED if count is not None and shown < count else 0)
+
+
+@contextlib.contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """So that it ends in good order then, too."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _subscription(server: Client, filter: str | None, name: str, count: int | None) -> Subscription:
