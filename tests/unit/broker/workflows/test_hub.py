@@ -186,6 +186,7 @@ def test_a_message_that_is_no_task_is_thrown_out(body: bytes) -> None:
     Queues.handle(hub, Send("topic.A", [Entry(body)]), 1)  # behind its back
     assert hub.lease("A") == []
     assert hub.changed
+    assert hub.bodies("topic.A") == [b"1/load"]  # the second attempt, which is delayed
     assert [task.attempt for task in hub.lease("A", now_ms=100)] == [2]
 
 
