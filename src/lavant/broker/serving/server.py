@@ -71,6 +71,7 @@ from lavant.broker.subscriptions.commands import (
     Unadvertise,
     Unsubscribe,
 )
+from lavant.broker.subscriptions.validation import check_filter
 from lavant.broker.workflows.commands import (
     CancelJob,
     CompleteTask,
@@ -87,7 +88,6 @@ from lavant.broker.workflows.commands import (
     RemoveJobType,
     SubmitJob,
 )
-from lavant.broker.subscriptions.validation import check_filter
 from lavant.core.errors import InvalidValue, LavantError, StorageFull, UnknownQueue
 
 TIME_BYTES = 8
