@@ -24,10 +24,10 @@ def one(hub: Hub, topic: str, now_ms: int | None = None) -> str:
 
 def test_a_chain_goes_from_topic_to_topic() -> None:
     hub = hub_with(CHAIN)
-    job = hub.submit("chain")
+    job = hub.submit("chain", b"image")
     assert hub.lease("B") == hub.lease("D") == []
     assert [one(hub, topic) for topic in "ABD"] == ["load", "fit", "draw"]
-    assert hub.job(job).state == "completed"
+    assert (hub.job(job).state, hub.job(job).input) == ("completed", b"")
     assert [hub.lease(topic) for topic in "ABD"] == [[], [], []]
 
 
