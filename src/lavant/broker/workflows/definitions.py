@@ -16,7 +16,8 @@ from lavant.broker.queues.config import DAY_MS, DELAY_MS_MAX, MINUTE_MS, SECOND_
 
 TOPICS_MAX = 1000
 JOB_TYPES_MAX = 1000
-TASKS_MAX = 100
+TASKS_MAX = 64
+"""Each is one bit of an integer that snapshots hold."""
 NEXT_MAX = 1000
 """Arrows of one job type."""
 NAME_CHARACTERS_MAX = 64

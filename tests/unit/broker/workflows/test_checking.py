@@ -176,9 +176,9 @@ def wide(count: int) -> dict[str, object]:
 
 
 def test_sizes_are_bounded() -> None:
-    convert_workflows(wide(100))
-    with pytest.raises(LimitExceeded, match="101 tasks of job type 'j', at most 100"):
-        convert_workflows(wide(101))
+    convert_workflows(wide(64))
+    with pytest.raises(LimitExceeded, match="65 tasks of job type 'j', at most 64"):
+        convert_workflows(wide(65))
     with pytest.raises(LimitExceeded, match="1001 topics"):
         convert_workflows({"topics": [f"t{place}" for place in range(1001)], "jobs": {}})
     with pytest.raises(LimitExceeded, match="65 characters"):
@@ -194,5 +194,5 @@ def test_many_arrows_are_bounded() -> None:
 
 
 def test_a_longest_chain_is_accepted() -> None:
-    tasks = {f"t{place}": task(next=[f"t{place + 1}"]) if place < 99 else task() for place in range(100)}
+    tasks = {f"t{place}": task(next=[f"t{place + 1}"]) if place < 63 else task() for place in range(64)}
     convert_workflows({"topics": ["T"], "jobs": {"j": {"start": "t0", "tasks": tasks}}})

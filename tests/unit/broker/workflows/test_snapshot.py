@@ -89,6 +89,19 @@ def test_a_snapshot_of_queues_alone_will_do() -> None:
     hub.handle(DefineJobs(read_workflows(CHOICE)), 2)
 
 
+def test_the_widest_join_fits() -> None:
+    wide = "".join(f'tasks.t{place} = {{ topic = "A", next = "join" }}\n' for place in range(63))
+    start = [f"t{place}" for place in range(63)]
+    hub = hub_with(f'topics = ["A"]\n[jobs.wide]\nstart = {start}\n{wide}tasks.join = {{ topic = "A" }}\n')
+    hub.submit("wide")
+    for task in hub.lease("A", 100):
+        hub.complete(task)
+    other = Hub.restore(hub.snapshot())
+    assert isinstance(other, Hub)
+    [join] = other.lease("A")
+    assert sorted(join.results) == sorted(start)
+
+
 def test_many_jobs_take_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "CHUNK_BYTES", 500)
     hub = busy()
