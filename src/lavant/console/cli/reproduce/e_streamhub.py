@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -12,6 +14,10 @@ from lavant.console.cli.common import AsJson, print_table
 if TYPE_CHECKING:
     from lavant.console.charts import Chart
     from lavant.simulation.placement.reproduction import Course
+
+PERIOD = 6
+"""Probe intervals in a point of a picture: 30 s, as in the paper's."""
+Summary: TypeAlias = Callable[[Sequence[float]], float]
 
 
 def e_streamhub(
@@ -25,8 +31,8 @@ def e_streamhub(
 ) -> None:
     """Hosts come and go with the load, and slices move: a ramp and a trading day.
 
-    Beside the paper's policy (threshold) are Lavant's default (forecast), and a fixed number of hosts (static). Every
-    publication is simulated, and every move is made by the real manager and hosts. Takes about 20 seconds.
+    Beside the paper's policy, threshold: Lavant's default, forecast, and a fixed number of hosts.
+    The real manager and hosts move slices, under every single publication. In about 20 s.
     """
     import msgspec  # noqa: PLC0415
 
@@ -106,24 +112,32 @@ def _write(courses: list[Course], output: Path) -> None:
 
 
 def _charts(courses: list[Course]) -> list[Chart]:
-    """Those of Figures 8 and 9: load, hosts, CPU of hosts, delays."""
+    """Those of Figures 8 and 9: load, hosts, CPU of hosts and delays, over periods of 30 s."""
     from lavant.console.charts import Chart, Line  # noqa: PLC0415
 
-    trials = [course.trial for course in courses]
-    times_s = [interval.time_s for interval in trials[0].intervals]
+    trials = {course.trial.policy: course.trial for course in courses}
+    times_s = _periods([interval.time_s for interval in trials["static"].intervals], max)
 
-    def lines(name: str) -> list[Line]:
-        return [Line(t.policy, times_s, [getattr(interval, name) for interval in t.intervals]) for t in trials]
+    def lines(field: str, summary: Summary) -> list[Line]:
+        return [line(policy, policy, field, summary) for policy in trials]
+
+    def line(name: str, policy: str, field: str, summary: Summary, unit: float = 1.0) -> Line:
+        values = [unit * getattr(interval, field) for interval in trials[policy].intervals]
+        return Line(name, times_s, _periods(values, summary))
 
     def envelope(policy: str) -> list[Line]:
-        trial = next(trial for trial in trials if trial.policy == policy)
-        names = {"highest": "load_high", "mean": "load_mean", "lowest": "load_low"}
-        return [Line(n, times_s, [100 * getattr(i, field) for i in trial.intervals]) for n, field in names.items()]
+        fields = (("highest", "load_high", max), ("mean", "load_mean", fmean), ("lowest", "load_low", min))
+        return [line(name, policy, field, summary, 100.0) for name, field, summary in fields]
 
     return [
-        Chart(courses[0].load, "seconds", "publications a second", [lines("rate_per_s")[0]._replace(name="load")]),
-        Chart("Hosts", "seconds", "hosts", [line._replace(steps=True) for line in lines("hosts")]),
+        Chart(courses[0].load, "seconds", "publications a second", [line("load", "static", "rate_per_s", fmean)]),
+        Chart("Hosts", "seconds", "hosts", [line._replace(steps=True) for line in lines("hosts", max)]),
         Chart("CPU of single hosts: threshold", "seconds", "%", envelope("threshold")),
         Chart("CPU of single hosts: forecast", "seconds", "%", envelope("forecast")),
-        Chart("Delay, mean of 5 s", "seconds", "ms", lines("delay_ms")),
+        Chart("Mean delay", "seconds", "ms", lines("delay_ms", fmean)),
     ]
+
+
+def _periods(values: Sequence[float], summary: Summary) -> list[float]:
+    """One value for six probe intervals."""
+    return [round(summary(values[start : start + PERIOD]), 2) for start in range(0, len(values), PERIOD)]
