@@ -6,10 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 from tests.integration.publishing import Recorder, publication
@@ -34,6 +35,13 @@ from lavant.core.publications import Publication
 WAIT_S = 60.0
 QUICK = PublisherConfig(workers=5, workers_reserved=1, backoff_ms_min=1, backoff_ms_max=4)
 SMALL = JournalConfig(segment_bytes=64 << 10, compaction_bytes_min=128 << 10)
+
+
+def eventually(happens: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not happens():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)
 
 
 @pytest.mark.parametrize("controller", sorted(CONTROLLERS))
@@ -115,15 +123,16 @@ def test_the_store_soon_knows_what_was_published_without_being_closed(tmp_path: 
     publisher = Publisher(Recorder(), tmp_path / "store")
     publisher.publish(publication(1))
     assert publisher.flush(WAIT_S)
-    while True:  # a copy is what a crash would leave
+
+    def left_by_a_crash() -> int:
         copy = tmp_path / "copy"
         shutil.copytree(tmp_path / "store", copy)
         with Publisher(Recorder(is_open=False), copy) as left:
-            recovered = left.statistics().recovered
             left.close(0)
         shutil.rmtree(copy)
-        if recovered == 0:
-            break
+        return left.statistics().recovered
+
+    eventually(lambda: left_by_a_crash() == 0)
     publisher.close()
 
 
@@ -136,8 +145,7 @@ def test_what_could_not_be_published_waits_for_the_next_publisher(tmp_path: Path
     for number in range(100):
         assert publisher.publish(publication(number))
     assert publisher.flush(WAIT_S)
-    while publisher.statistics().retries < 200:
-        Event().wait(0.001)
+    eventually(lambda: publisher.statistics().retries >= 200)
     assert not publisher.close(0.01)
     figures = publisher.statistics()
     assert (figures.published, figures.waiting) == (0, 100)
