@@ -131,9 +131,10 @@ class _Connection:
                     raise EOFError("the connection was closed before an answer came")
                 return answer.posted(), False
             answer.feed(data)
-            if answer.status == 0 and answer.size_bytes > HEAD_BYTES_MAX:
-                raise WebhookFault(f"the head of the answer has more than {HEAD_BYTES_MAX} bytes")
-            if answer.size_bytes > answer_bytes_max:
+            if answer.status == 0:
+                if answer.size_bytes > HEAD_BYTES_MAX:
+                    raise WebhookFault(f"the head of the answer has more than {HEAD_BYTES_MAX} bytes")
+            elif answer.size_bytes > answer_bytes_max:
                 return answer.posted(), False
         self._used_s = time.monotonic()
         return answer.posted(), answer.can_stay
