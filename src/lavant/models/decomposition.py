@@ -18,18 +18,18 @@ from __future__ import annotations
 
 import math
 
-from lavant.core.kernels import kernel
+from lavant.core.kernels import borrowing_kernel
 from lavant.models.layout import Floats, Numbers
 from lavant.models.station import requests
 
 SWEEPS_MAX = 200
 TOLERANCE = 1e-12
 """Relative."""
-ROOM = 6
+ROOM = 7
 """Lines of scratch space."""
 
 
-@kernel
+@borrowing_kernel
 def requests_of_all(
     task_job: Numbers,
     task_topic: Numbers,
@@ -45,45 +45,78 @@ def requests_of_all(
     topic_scv: Floats,
     found: Floats,
 ) -> None:
-    """L of each topic into `found`, ca² into `topic_scv`, for each row of rates, variabilities and consumers.
+    """L of each topic into `found`, ca² into `topic_scv`, for each row of consumers.
 
-    `room` is scratch space, a line of it for each figure that is kept while a row is computed.
+    Rates have a row for each of them too, or one for all. `room` is scratch space, a line of it for each figure that is
+    kept while a row is computed.
     """
-    tasks, topics = task_job.size, consumers.shape[1]
     arriving, share, departing = room[0], room[1], room[2]
-    rate, kept, added = room[3], room[4], room[5]
+    rate, guess, kept, added = room[3], room[4], room[5], room[6]
+    loads_differ, services_differ = arrival_rate.shape[0] > 1, service_rate.shape[0] > 1
     for row in range(consumers.shape[0]):
-        for j in range(topics):
-            topic_scv[row, j] = 0.0
-            rate[j] = 0.0
-        for t in range(tasks):
-            rate[task_topic[t]] += arrival_rate[row, task_job[t]]
-        for j in range(topics):  # Eq. 5 as cd² = kept · ca² + added
+        if row == 0 or loads_differ:
+            _merge(task_job, task_topic, arrival_rate[row], arrival_scv, rate, share, guess)
+        at = row if services_differ else 0
+        for j in range(consumers.shape[1]):  # Eq. 5 as cd² = kept · ca² + added
             servers = consumers[row, j]
-            busy = min(1.0, rate[j] / (service_rate[row, j] * servers)) ** 2
+            busy = min(1.0, rate[j] / (service_rate[at, j] * servers)) ** 2
             kept[j] = 1.0 - busy
-            added[j] = busy + busy / math.sqrt(servers) * (service_scv[row, j] - 1.0)
-        for t in range(tasks):  # a first guess: each task as variable as the job's arrivals
-            j, i = task_topic[t], task_job[t]
-            share[t] = arrival_rate[row, i] / rate[j]
-            arriving[t] = arrival_scv[row, i]
-            topic_scv[row, j] += share[t] * arriving[t]
+            added[j] = busy + busy / math.sqrt(servers) * (service_scv[j] - 1.0)
+            topic_scv[row, j] = guess[j]
+        for t in range(task_job.size):
+            arriving[t] = arrival_scv[task_job[t]]
         for _ in range(SWEEPS_MAX):
-            changed = 0.0
-            for t in range(tasks):
-                j, p = task_topic[t], share[t]
-                first, last = before_start[t], before_start[t + 1]
-                if last > first:
-                    scv = 0.0
-                    for b in range(first, last):
-                        scv += departing[before[b]]
-                    difference = scv / (last - first) - arriving[t]
-                    arriving[t] += difference
-                    topic_scv[row, j] += p * difference
-                    changed = max(changed, abs(difference) / (1.0 + arriving[t]))
-                departing[t] = p * (kept[j] * topic_scv[row, j] + added[j]) + (1.0 - p) * (p + (1.0 - p) * arriving[t])
-            if changed <= TOLERANCE:
+            if _sweep(task_topic, before_start, before, share, kept, added, arriving, departing, topic_scv[row]):
                 break
-        for j in range(topics):
-            load = rate[j] / service_rate[row, j]
-            found[row, j] = requests(load, consumers[row, j], topic_scv[row, j], service_scv[row, j], refined)
+        for j in range(consumers.shape[1]):
+            load = rate[j] / service_rate[at, j]
+            found[row, j] = requests(load, consumers[row, j], topic_scv[row, j], service_scv[j], refined)
+
+
+@borrowing_kernel
+def _merge(
+    task_job: Numbers,
+    task_topic: Numbers,
+    arrival_rate: Floats,
+    arrival_scv: Floats,
+    rate: Floats,
+    share: Floats,
+    guess: Floats,
+) -> None:
+    """λ̃ of each topic, p of each task, and a first guess at ca²: each task as variable as the arrivals of its job."""
+    rate[:] = 0.0
+    guess[:] = 0.0
+    for t in range(task_job.size):
+        rate[task_topic[t]] += arrival_rate[task_job[t]]
+    for t in range(task_job.size):
+        share[t] = arrival_rate[task_job[t]] / rate[task_topic[t]]
+        guess[task_topic[t]] += share[t] * arrival_scv[task_job[t]]
+
+
+@borrowing_kernel
+def _sweep(
+    task_topic: Numbers,
+    before_start: Numbers,
+    before: Numbers,
+    share: Floats,
+    kept: Floats,
+    added: Floats,
+    arriving: Floats,
+    departing: Floats,
+    topic_scv: Floats,
+) -> bool:
+    """Follow every job once; whether nothing changed that matters."""
+    settled = True
+    for t in range(task_topic.size):
+        j, p = task_topic[t], share[t]
+        first, last = before_start[t], before_start[t + 1]
+        if last > first:
+            scv = 0.0
+            for b in range(first, last):
+                scv += departing[before[b]]
+            difference = scv / (last - first) - arriving[t]
+            arriving[t] += difference
+            topic_scv[j] += p * difference
+            settled = settled and abs(difference) <= TOLERANCE * (1.0 + arriving[t])
+        departing[t] = p * (kept[j] * topic_scv[j] + added[j]) + (1.0 - p) * (p + (1.0 - p) * arriving[t])
+    return settled

@@ -73,29 +73,32 @@ class Model:
         service_rates_per_s: ArrayLike | None = None,
     ) -> Columns:
         """A row for each allocation; rates, where they are given, have a row for each too, or one for all."""
+        topics, jobs = len(self.network.topics), len(self.network.jobs)
         m = np.atleast_2d(np.asarray(consumers, dtype=np.int64))
         rates = np.atleast_2d(self._or_own(arrival_rates_per_s, self._arrival_rates))
         service = np.atleast_2d(self._or_own(service_rates_per_s, self._service_rates))
-        rows = max(len(m), len(rates), len(service))
         self._check(m)
-        m = _spread(m, rows, len(self.network.topics), "consumers")
-        rates = _spread(rates, rows, len(self.network.jobs), "arrival_rates_per_s")
-        service = _spread(service, rows, len(self.network.topics), "service_rates_per_s")
-        room = np.empty((ROOM, max(self.layout.task_job.size, len(self.network.topics))))
+        rows = max(len(m), len(rates), len(service))
+        _require_shape(m, rows, topics, "consumers")
+        _require_shape(rates, rows, jobs, "arrival_rates_per_s")
+        _require_shape(service, rows, topics, "service_rates_per_s")
+        m = np.ascontiguousarray(m if len(m) == rows else np.broadcast_to(m, (rows, topics)))
+        room = np.empty((ROOM, max(self.layout.task_job.size, topics)))
         topic_scv, found = np.empty(m.shape), np.empty(m.shape)
         requests_of_all(
             *self.layout,
-            rates,
-            _spread(self._arrival_scv[None], rows, len(self.network.jobs), "arrival_scv"),
-            service,
-            _spread(self._service_scv[None], rows, len(self.network.topics), "service_scv"),
+            np.ascontiguousarray(rates),
+            self._arrival_scv,
+            np.ascontiguousarray(service),
+            self._service_scv,
             m,
             self.refined,
             room,
             topic_scv,
             found,
         )
-        return Columns(m, rates, rates @ self.visits, topic_scv, found)
+        topic_rates = np.broadcast_to(rates @ self.visits, m.shape)
+        return Columns(m, np.broadcast_to(rates, (rows, jobs)), topic_rates, topic_scv, found)
 
     def weighted_wip(self, columns: Columns) -> Floats:
         """Σ ν L: requests by what they are worth; a topic's L is shared by job types as its arrivals are."""
@@ -121,7 +124,6 @@ class Model:
             )
 
 
-def _spread(values: NDArray[Any], rows: int, columns: int, name: str) -> NDArray[Any]:
+def _require_shape(values: NDArray[Any], rows: int, columns: int, name: str) -> None:
     if values.shape not in ((1, columns), (rows, columns)):
         raise InvalidValue(f"{name} has the shape {values.shape}, expected {rows} or 1 rows of {columns}")
-    return np.ascontiguousarray(values if len(values) == rows else np.broadcast_to(values, (rows, columns)))
