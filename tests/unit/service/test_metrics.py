@@ -8,9 +8,12 @@ from tests.unit.service.wiring import Wiring, in_loop
 
 from lavant.broker.queues.commands import CreateQueue, Entry, Receive, Send
 from lavant.broker.queues.config import QueueConfig
+from lavant.service.meters import Meters
 from lavant.service.metrics import Metrics
 
-SAMPLE = re.compile(r"(?P<name>[a-z_]+)(?:\{queue=\"[^\"]*\"\})? [0-9.]+")
+LABEL = r"[a-z]+=\"[^\"]*\""
+SAMPLE = re.compile(rf"(?P<name>[a-z_]+)(?:\{{{LABEL}(?:,{LABEL})*\}})? [0-9.]+")
+SUFFIXES = {"counter": {"_total"}, "gauge": {""}, "histogram": {"_bucket", "_count", "_sum"}}
 
 
 @in_loop
@@ -38,18 +41,24 @@ async def test_every_sample_belongs_to_the_family_above_it_and_names_its_unit() 
     wiring = Wiring()
     for queue in ("a", "b"):
         wiring.queues.handle(CreateQueue(queue, QueueConfig()), 0)
-    *lines, last = Metrics(wiring.queues, wiring.store, wiring.service).text().splitlines()
+    meters = Meters()
+    meters.answers["200"] += 1
+    meters.publish_seconds.add(0.003)
+    *lines, last = Metrics(wiring.queues, wiring.store, wiring.service, [meters.families]).text().splitlines()
     assert last == "# EOF"
     families: list[str] = []
     for line in lines:
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
             families.append(name)
-            sample = f"{name}_total" if kind == "counter" else name
+            samples = {name + suffix for suffix in SUFFIXES[kind]}
         elif line.startswith("# UNIT "):
             assert name.endswith(f"_{line.split(' ')[3]}")
         elif not line.startswith("# HELP "):
             match = SAMPLE.fullmatch(line)
             assert match is not None, line
-            assert match["name"] == sample
+            assert match["name"] in samples
     assert len(families) == len(set(families)) > 10
+    assert 'lavant_http_publish_seconds_bucket{le="0.0025"} 0' in lines
+    assert 'lavant_http_publish_seconds_bucket{le="0.005"} 1' in lines
+    assert "lavant_http_publish_seconds_count 1" in lines
