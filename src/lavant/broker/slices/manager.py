@@ -120,8 +120,7 @@ class Manager:
             case Received(source=source, message=message):
                 effects = self._received(source, message, now_ms)
             case Relocate():
-                if len(self.waiting) >= WAITING_MAX:
-                    raise LimitExceeded(f"{WAITING_MAX} moves wait already; ask for fewer at once")
+                self._require_possible(stimulus)
                 self.waiting.append(stimulus)
                 effects = []
             case Join(host=host):
@@ -154,11 +153,20 @@ class Manager:
         migration = self.migrations.get(announced.route.slice)
         return [] if migration is None else self._advance(migration, announced, now_ms)
 
+    def _require_possible(self, move: Relocate) -> None:
+        if move.slice not in self.placement:
+            raise InvalidValue(f"there is no slice {move.slice!r}; there are {', '.join(sorted(self.placement))}")
+        if move.destination not in self.hosts:
+            raise InvalidValue(f"slice {move.slice} cannot move to {move.destination!r}, which has not joined")
+        if len(self.waiting) >= WAITING_MAX:
+            raise LimitExceeded(f"{WAITING_MAX} moves wait already; ask for fewer at once")
+
     def _leave(self, host: HostId, now_ms: int) -> list[ManagerEffect]:
         users = [slice for slice, at in self.placement.items() if at == host]
         users += [slice for slice, m in self.migrations.items() if host in (m.order.source, m.order.destination)]
+        users += [move.slice for move in self.waiting if move.destination == host]
         if users:
-            raise InvalidValue(f"host {host} cannot go, it has slice {users[0]}; move it first")
+            raise InvalidValue(f"host {host} cannot go, it has slice {users[0]} or is to get it; move it first")
         return [effect for done in self._announcing.leave(host) for effect in self._announced(done, now_ms)]
 
     def _begin_waiting(self, now_ms: int) -> list[ManagerEffect]:
@@ -169,7 +177,7 @@ class Manager:
         giving = {migration.order.source for migration in self.migrations.values()}
         while self.waiting and len(self.migrations) < self.config.at_once_max:
             move = self.waiting.popleft()
-            source = self.placement.get(move.slice, move.destination)
+            source = self.placement[move.slice]
             if source in giving or move.slice in self.migrations or any(move.slice == b.slice for b in blocked):
                 blocked.append(move)
             elif source != move.destination:

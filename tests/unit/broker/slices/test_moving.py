@@ -97,6 +97,7 @@ def test_a_migration_to_a_host_that_does_not_answer_is_abandoned_and_the_slice_g
     gone = HostId("host-9")
     net.machines[gone] = _Silent()
     net.offer(subscribe({1: 1}))
+    net.tell(MANAGER, Join(gone))
     net.move(SliceId("M:0"), gone)
     for _ in range(1_000):
         net.step()
@@ -137,10 +138,19 @@ def test_a_slice_that_is_where_it_should_be_does_not_move() -> None:
 
 def test_a_host_with_slices_cannot_leave_and_one_without_is_not_waited_for() -> None:
     manager = Manager({SliceId("M:0"): A})
-    with pytest.raises(InvalidValue, match="it has slice M:0; move it first"):
+    with pytest.raises(InvalidValue, match="it has slice M:0 or is to get it; move it first"):
         manager.handle(Leave(A), 0)
     told = manager.handle(Join(B), 0)
     assert [(e.to, e.message) for e in told if isinstance(e, Transmit)] == [(B, Route(0, SliceId("M:0"), (A,)))]
     assert manager.wakeup_ms() is not None
     manager.handle(Leave(B), 0)
     assert manager.wakeup_ms() is None
+
+
+def test_a_move_of_an_unknown_slice_or_to_an_unknown_host_is_refused() -> None:
+    manager = Manager({SliceId("M:0"): A})
+    with pytest.raises(InvalidValue, match="no slice 'M:7'; there are M:0"):
+        manager.handle(Relocate(SliceId("M:7"), A), 0)
+    with pytest.raises(InvalidValue, match="'host-1', which has not joined"):
+        manager.handle(Relocate(SliceId("M:0"), B), 0)
+    assert manager.is_idle
