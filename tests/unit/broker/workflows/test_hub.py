@@ -62,6 +62,8 @@ def test_the_same_definition_again_changes_nothing() -> None:
     hub = hub_with(CHAIN)
     hub.handle(DefineJobs(read_workflows(CHAIN)), 5)
     assert not hub.changed
+    hub.handle(DefineJobs(read_workflows(SHORT)), 5)
+    assert hub.changed
 
 
 def test_a_type_that_is_removed_takes_no_more_jobs_and_those_under_way_end() -> None:
