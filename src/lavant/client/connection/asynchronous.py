@@ -90,9 +90,12 @@ class AsyncConnection:
         try:
             async with asyncio.timeout(settings.timeout_s):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, port, ssl=settings.tls)
-        except OSError as error:
-            link.greeting.cancel()
-            raise settings.nobody_answers(error) from None
+        except BaseException as error:
+            link.greeting.cancel()  # nobody is going to wait for it
+            link.close()
+            if isinstance(error, OSError):
+                raise settings.nobody_answers(error) from None
+            raise
         try:
             answer = await link.greeting
             if isinstance(answer, Refused):

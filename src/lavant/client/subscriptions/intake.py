@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from copy import copy
 from itertools import islice
-from typing import Any
 
 from lavant.broker.queues.commands import ChangeVisibility, Delivery, VisibilityChange, VisibilityChanged
 from lavant.broker.queues.config import BATCH_ENTRIES_MAX, SECOND_MS, WAIT_MS_MAX
@@ -80,7 +79,7 @@ class Intake:
         self._settling = asyncio.Lock()
         self._failure: LavantError | None = None
         self._is_stopped = False
-        always = (self._receive(), self._settle(), self._extend())
+        always = (self._receive, self._settle, self._extend)
         self._tasks = [self._loop.create_task(self._guard(work)) for work in always]
 
     # ── from any thread ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,10 +151,10 @@ class Intake:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._connection.close()
 
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         """What cannot go on is told to whoever asks for the next one."""
         try:
-            await work
+            await work()
         except LavantError as error:
             self._failure = error
             self._arrived.set()

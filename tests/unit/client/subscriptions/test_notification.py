@@ -1,0 +1,63 @@
+"""Notifications: what they hold, and what is said about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lavant.broker.queues.commands import Delivery, Receipt
+from lavant.client.subscriptions.limits import Quota
+from lavant.client.subscriptions.notification import Notification, notification_of
+from lavant.core.errors import InvalidValue
+
+
+def read(body: bytes, told: list[int | None] | None = None) -> Notification:
+    delivery = Delivery(Receipt(7, 9), body, b"", 5, 6, 2, "", "")
+    return notification_of(delivery, None, ([] if told is None else told).append)
+
+
+def test_a_publication_is_read_as_it_was_published() -> None:
+    found = read(b'{"a":1,"b":"x","@id":"i","@time_ms":3,"@payload":"AP8="}')
+    assert (found.attributes, found.id, found.time_ms, found.payload) == ({"a": 1, "b": "x"}, "i", 3, b"\x00\xff")
+    assert found.attempt == 2
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[1]", b'"x"', b'{"a":', b'{"@payload": 7}', b'{"@payload": "?"}'])
+def test_a_message_that_is_no_publication_is_all_payload(body: bytes) -> None:
+    found = read(body)
+    assert (found.attributes, found.id, found.time_ms, found.payload) == ({}, "7", 5, body)
+
+
+def test_only_what_is_said_first_counts() -> None:
+    told: list[int | None] = []
+    acknowledged = read(b"{}", told)
+    acknowledged.acknowledge()
+    acknowledged.retry(5)
+    again = read(b"{}", told)
+    again.retry(1.5)
+    again.acknowledge()
+    assert told == [None, 1500]
+
+
+@pytest.mark.parametrize("after_s", [-1, 50_000])
+def test_a_pause_out_of_bounds_is_refused(after_s: float) -> None:
+    with pytest.raises(InvalidValue, match=f"got {after_s}"):
+        read(b"{}").retry(after_s)
+
+
+@pytest.mark.parametrize(("count", "timeout_s"), [(0, None), (-1, None), (None, -1)])
+def test_bad_limits_are_refused(count: int | None, timeout_s: float | None) -> None:
+    with pytest.raises(InvalidValue, match="leave it out"):
+        Quota(count, timeout_s)
+
+
+def test_what_was_claimed_in_vain_is_given_back() -> None:
+    now_s = [10.0]
+    quota = Quota(1, 5, lambda: now_s[0])
+    assert quota.claim()
+    assert not quota.claim()
+    quota.give_back()
+    assert quota.claim()
+    now_s[0] = 14.0
+    assert quota.left_s() == 1.0
+    now_s[0] = 16.0
+    assert quota.left_s() == 0.0

@@ -1,0 +1,140 @@
+"""Publications on their way to a server: requests, keys, and patience."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from lavant import Key, NumericAttribute, Publication, Schema
+from lavant.broker.queues.commands import Refused
+from lavant.broker.subscriptions.commands import Publish, Published
+from lavant.client.asynchronous import AsyncClient
+from lavant.client.blocking import Client
+from lavant.client.connection.calls import Call
+from lavant.client.connection.retrying import NO_RETRIES, Retries
+from lavant.client.connection.settings import Settings
+from lavant.client.publications import AT_ONCE, AT_ONCE_BYTES, Requests, key_of_ids, only_id
+from lavant.core.errors import InvalidValue, Overloaded, PartlyRefused, QueueFull
+from lavant.core.ids import PublicationId
+
+
+def requests_of(requests: Requests) -> list[Publish]:
+    found = [call.request for _, call in requests]
+    assert all(call.is_repeatable for _, call in requests)
+    assert all(isinstance(request, Publish) for request in found)
+    return found  # type: ignore[return-value]
+
+
+def test_requests_are_of_a_bounded_size_and_keep_the_order() -> None:
+    payload = bytes(1 << 20)  # more in base64: two fit
+    rows = [Publication(attributes={"n": n}, payload=payload if n < 5 else None) for n in range(2 * AT_ONCE)]
+    sent = requests_of(Requests(rows, None))
+    numbers = [msgspec.json.decode(row)["n"] for request in sent for row in request.publications]
+    assert numbers == list(range(2 * AT_ONCE))
+    assert [len(request.publications) for request in sent] == [2, 2, AT_ONCE, AT_ONCE - 4]
+    assert all(sum(map(len, request.publications)) <= AT_ONCE_BYTES for request in sent)
+
+
+def test_every_request_has_a_key_of_its_own_which_a_repetition_keeps() -> None:
+    requests = Requests([{"n": n} for n in range(AT_ONCE + 1)], None)
+    [(_, first), (_, second)] = list(requests)
+    assert isinstance(first.request, Publish)
+    assert isinstance(second.request, Publish)
+    assert len({first.request.key, second.request.key, ""}) == 3
+
+
+def test_the_same_batch_has_the_same_key_in_another_process_and_another_batch_has_not() -> None:
+    def keys(*ids: str) -> list[str]:
+        batch = [Publication(attributes={}, id=PublicationId(id)) for id in ids]
+        return [request.key for request in requests_of(Requests(batch, None, key_of_ids))]
+
+    assert keys("a", "b") == keys("a", "b")
+    assert len({*keys("a", "b"), *keys("b", "a"), *keys("a"), *keys("ab")}) == 4
+
+
+def test_what_came_of_each_is_known_by_its_place() -> None:
+    requests = Requests([{"n": 1}, {"@n": 2}, {"n": 3}, {"n": 4}], None)
+    [(places, call)] = list(requests)
+    assert places == [0, 2, 3]
+    requests.take(places, call.read(Published(["a", Refused("QueueFull", "no room"), "c"])))
+    with pytest.raises(PartlyRefused) as raised:
+        requests.ids()
+    assert {place: type(error) for place, error in raised.value.refused.items()} == {1: InvalidValue, 2: QueueFull}
+
+
+def test_one_that_is_refused_raises_its_own_error() -> None:
+    requests = Requests([{"n": 1}], None)
+    [(places, call)] = list(requests)
+    requests.take(places, call.read(Published([Refused("QueueFull", "no room")])))
+    with pytest.raises(QueueFull, match="no room"):
+        only_id(requests)
+
+
+def test_an_encrypted_publication_shows_its_envelope_and_a_point() -> None:
+    key = Key.generate(Schema.of(NumericAttribute("price", 0, 1000, 0.01)))
+    publication = Publication(attributes={"price": 5, "symbol": "IBM"}, id=PublicationId("i"), time_ms=7)
+    [request] = requests_of(Requests([publication], key.cipher()))
+    row = msgspec.json.decode(request.publications[0])
+    assert set(row) == {"@id", "@time_ms", "@point", "@payload"}
+    assert len(row["@point"]) == 2
+
+
+class Busy:
+    """A server that has too much to do at first."""
+
+    def __init__(self, times: int) -> None:
+        self.keys: list[str] = []
+        self._times = times
+
+    def answer(self, call: Call[Any]) -> Any:
+        assert isinstance(call.request, Publish)
+        self.keys.append(call.request.key)
+        if len(self.keys) <= self._times:
+            return call.read(Refused("Overloaded", "later"))
+        return call.read(Published(["id"]))
+
+
+def settings(retries: Retries) -> Settings:
+    return Settings.of("lavant://127.0.0.1:1", key="", ca_file=None, timeout_s=1, retries=retries)
+
+
+QUICK = Retries(within_s=10, first_s=0.001, longest_s=0.001)
+
+
+def test_a_busy_server_is_asked_again_with_the_same_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Busy(3)
+    client = Client(settings(QUICK))
+    monkeypatch.setattr(client, "run", busy.answer)
+    assert client.publish({"n": 1}) == "id"
+    assert len(busy.keys) == 4
+    assert len(set(busy.keys)) == 1
+
+
+def test_a_busy_server_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(settings(NO_RETRIES))
+    monkeypatch.setattr(client, "run", Busy(1).answer)
+    with pytest.raises(Overloaded):
+        client.publish({"n": 1})
+
+
+def test_tasks_are_as_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        busy = Busy(3)
+
+        async def run(call: Call[Any]) -> Any:
+            return busy.answer(call)
+
+        client = AsyncClient(settings(QUICK))
+        monkeypatch.setattr(client, "run", run)
+        assert await client.publish_many([{"n": 1}]) == ["id"]
+        assert len(set(busy.keys)) == 1
+        client = AsyncClient(settings(NO_RETRIES))
+        busy = Busy(1)
+        monkeypatch.setattr(client, "run", run)
+        with pytest.raises(Overloaded):
+            await client.publish({"n": 1})
+
+    asyncio.run(work())
