@@ -73,3 +73,35 @@ def test_what_comes_before_the_first_is_first() -> None:
         found.append(hidden.next_ms())
     assert found == [900_000, 30_000, 30_000]
     assert [number for _, number in take(hidden, 900_000)] == [2, 3, 1]
+
+
+def test_a_time_that_is_set_again_and_again_does_not_pile_up() -> None:
+    messages = {1: message(1, 5 * BUCKET_MS)}
+    hidden = Hidden(messages)
+    for _ in range(1000):
+        hidden.add(messages[1])
+        hidden.tidy(1)
+        assert len(hidden) <= 2 + STALE_MIN
+
+
+def test_entries_of_messages_that_are_gone_do_not_count_any_more_when_their_bucket_is_near() -> None:
+    messages = {number: message(number, 5 * BUCKET_MS) for number in range(1, 101)}
+    hidden = Hidden(messages)
+    for each in messages.values():
+        hidden.add(each)
+    for number in range(1, 91):
+        del messages[number]
+    assert (hidden.next_ms(), len(hidden)) == (5 * BUCKET_MS, 10)
+
+
+def test_a_bucket_of_which_nothing_is_left_is_passed_over() -> None:
+    messages = {number: message(number, (1 + number % 2) * 5 * BUCKET_MS) for number in range(1, 201)}
+    hidden = Hidden(messages)
+    for each in messages.values():
+        hidden.add(each)
+    for number in range(2, 201, 2):
+        del messages[number]
+    for number in range(3, 201, 2):
+        del messages[number]
+    hidden.tidy(1)
+    assert take(hidden, 20 * BUCKET_MS) == [(10 * BUCKET_MS, 1)]
