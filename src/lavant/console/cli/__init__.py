@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from lavant.console.cli.config import config
 from lavant.console.cli.demo import demo
 from lavant.console.cli.doctor import doctor
 from lavant.console.cli.encrypt import encrypt, keygen
@@ -39,6 +40,7 @@ for command in (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doct
     commands.command()(command)
 commands.add_typer(subscriptions, name="subscriptions")
 commands.add_typer(queue, name="queue")
+commands.add_typer(config, name="config")
 commands.add_typer(explain, name="explain")
 commands.add_typer(keys, name="keys")
 commands.add_typer(sim, name="sim")

@@ -1,20 +1,36 @@
-"""`lavant serve`: a server of durable queues."""
+"""`lavant serve`: the service."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lavant.console.cli.configuration import take_config
 from lavant.core.errors import InvalidValue
 from lavant.core.ports import QUEUES_PORT
 
 if TYPE_CHECKING:
     from lavant.service.engines.spark.settings import SparkSettings
+    from lavant.service.limits import ServiceLimits
     from lavant.service.process import Started
+    from lavant.service.settings import ServeSettings
+
+
+_AS_THEY_ARE = (
+    "port",
+    "host",
+    "data",
+    "acknowledge_early",
+    "keys_file",
+    "webhooks_to_private_networks",
+    "telemetry",
+)
+"""Options that are settings of the same name."""
 
 
 class Engine(StrEnum):
@@ -23,6 +39,16 @@ class Engine(StrEnum):
 
 
 def serve(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            callback=take_config,
+            is_eager=True,
+            envvar="LAVANT_CONFIG",
+            help="file of options; `lavant config` explains",
+        ),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="directory for the messages; made if it is not there")] = None,
     memory: Annotated[
         bool, typer.Option("--memory", help="keep messages in memory only: a restart loses them")
@@ -77,38 +103,44 @@ def serve(
         typer.Option(help="where SQS clients reach the server, if not where they called it: behind a proxy, say"),
     ] = None,
 ) -> None:
-    """Serve durable queues: to Lavant's own clients and to those of Amazon SQS, on one port.
+    """Serve publish/subscribe and durable queues on one port: to Lavant's own clients, over HTTP, and to SQS clients.
 
-    Stops in good order at SIGTERM or Ctrl-C. Whatever happens, messages that were accepted are there at the next start.
+    Stops in good order at SIGTERM or Ctrl-C. Whatever happens, what was accepted is there at the next start.
     """
-    from lavant.console.cli.secrets import read_credentials  # noqa: PLC0415
+    from lavant.console.cli.configuration import limits_in  # noqa: PLC0415
     from lavant.service.process import run  # noqa: PLC0415
+
+    options = {name: value for name, value in context.params.items() if name != "config"}
+    settings = settings_of(options, limits_in(context))
+    logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
+    run(settings, lambda started: print(_line(started, settings.data), flush=True))
+
+
+def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> ServeSettings:
+    """What the options, by their names, tell a server; raises what is wrong with them."""
+    from lavant.console.cli.secrets import read_credentials  # noqa: PLC0415
+    from lavant.service.limits import LIMITS  # noqa: PLC0415
     from lavant.service.settings import ServeSettings  # noqa: PLC0415
     from lavant.service.sqs import SqsSettings  # noqa: PLC0415
     from lavant.service.telemetry.files import KEEP  # noqa: PLC0415
     from lavant.service.tls import TlsFiles  # noqa: PLC0415
 
-    if (data is None) != memory:
+    data, certificate, key = options["data"], options["tls_certificate"], options["tls_key"]
+    if (data is None) != options["memory"]:
         raise InvalidValue("give --data DIR, to keep messages on disk, or --memory, to keep them in memory only")
-    if (tls_certificate is None) != (tls_key is None):
+    if (certificate is None) != (key is None):
         raise InvalidValue("give --tls-certificate and --tls-key together, or neither")
-    logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
-    sqs: dict[str, Any] = {"region": sqs_region, "account": sqs_account, "base_url": sqs_base_url}
-    settings = ServeSettings(
-        port=port,
-        host=host,
-        data=data,
-        acknowledge_early=acknowledge_early,
-        credentials=None if credentials_file is None else read_credentials(credentials_file),
-        keys_file=keys_file,
-        tls=None if tls_certificate is None or tls_key is None else TlsFiles(tls_certificate, tls_key),
-        spark=_spark(engine, master, hosts_max),
-        webhooks_to_private_networks=webhooks_to_private_networks,
-        telemetry=telemetry,
-        telemetry_keep=KEEP if telemetry_keep is None else telemetry_keep,
+    sqs = {name: options[f"sqs_{name}"] for name in ("region", "account", "base_url")}
+    credentials, keep = options["credentials_file"], options["telemetry_keep"]
+    return ServeSettings(
+        **{name: options[name] for name in _AS_THEY_ARE},
+        credentials=None if credentials is None else read_credentials(credentials),
+        tls=None if certificate is None else TlsFiles(certificate, key),
+        spark=_spark(options["engine"], options["master"], options["hosts_max"]),
+        telemetry_keep=KEEP if keep is None else keep,
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
+        limits=LIMITS if limits is None else limits,
     )
-    run(settings, lambda started: print(_line(started, data), flush=True))
 
 
 def _spark(engine: Engine, master: str | None, hosts_max: int | None) -> SparkSettings | None:
