@@ -38,7 +38,7 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     """Subscriptions, receipts, … of one HTTP request; publications have their own limit."""
     streams_max: int = 2000
     """Server-sent events and WebSockets at the same time."""
-    prefetch_max: int = 1000
+    prefetch_max: int = 10_000
     """Messages that a stream may have unacknowledged."""
     heartbeat_s: float = 15.0
     """After so long without an event, a stream is written to nevertheless, so that both sides notice when it broke."""

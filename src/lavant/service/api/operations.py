@@ -89,7 +89,7 @@ _SUBSCRIPTION = {"name": "dear", "filter": "price > 100"}
 _SEEN = {"name": "dear", "filter": "price > 100", "queue": "dear", "owns_queue": True, "created_ms": 1772271000000}
 _SUBSCRIBED = (SubscriptionView, SubscribeManyAnswer)
 _MESSAGE = {"receipt": "2a-100000001", "id": 42, "attempt": 1, "publication": _PUBLICATION}
-_ADVERTISEMENT = {"name": "quotes", "filter": "symbol exists"}
+_ADVERTISEMENT = {"name": "quotes", "filter": "price > 0"}
 _BAD_FILTER = Outcome(400, "a filter that cannot be read, with a caret below the mistake, or another wrong value")
 _NOT_FOUND = Outcome(404, "there is none of that name")
 

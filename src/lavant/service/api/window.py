@@ -23,12 +23,15 @@ from lavant.broker.queues.commands import (
     Refused,
 )
 from lavant.broker.queues.config import WAIT_MS_MAX
+from lavant.core.errors import TooManyInFlight
 from lavant.service.api.faults import error_of
 from lavant.service.consuming import acknowledge, give_back, receive
 from lavant.service.server import Service
 
 RECEIVE_COUNT_MAX = 100
 """At once: the answer is in memory twice."""
+CROWDED_S = 1.0
+"""How long to wait if others have as many messages of the queue in flight as may be."""
 
 
 class Window:
@@ -55,7 +58,10 @@ class Window:
         leased_s = time.monotonic()
         answer = await receive(self._service, request)
         if isinstance(answer, Refused):
-            raise error_of(answer)
+            if answer.code != TooManyInFlight.__name__:
+                raise error_of(answer)
+            await asyncio.sleep(CROWDED_S)
+            return []
         assert isinstance(answer, Received)
         for delivery in answer.deliveries:
             number = delivery.receipt.number

@@ -74,11 +74,13 @@ class Courier:
         self._visibility_s = 2 * self._timeout_s + SLACK_S
 
     async def run(self) -> None:
-        """Until it is cancelled, or the queue is gone; then requests under way are given up, and come again."""
+        """Until it is cancelled, or the queue is gone; requests under way have some time to end then."""
         try:
             while await self._receive_some():
                 pass
         finally:
+            if self._under_way:
+                await asyncio.wait(self._under_way, timeout=self._limits.stop_s_max)
             for task in self._under_way:
                 task.cancel()
             await asyncio.gather(*self._under_way, return_exceptions=True)

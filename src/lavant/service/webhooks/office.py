@@ -47,7 +47,7 @@ class Webhooks:
                     courier.cancel()
 
     async def stop(self) -> None:
-        """Requests under way are given up; their messages are posted again when a server is there again."""
+        """Requests that take too long are given up; their messages are posted again when a server is there again."""
         self._service.access.on_changes = lambda changes: None
         couriers = list(self._couriers.values())
         self._couriers.clear()
