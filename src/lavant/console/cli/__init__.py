@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from lavant.console.cli.bench import bench
 from lavant.console.cli.config import config
 from lavant.console.cli.demo import demo
 from lavant.console.cli.doctor import doctor
@@ -41,6 +42,7 @@ for command in (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doct
 commands.add_typer(subscriptions, name="subscriptions")
 commands.add_typer(queue, name="queue")
 commands.add_typer(config, name="config")
+commands.add_typer(bench, name="bench")
 commands.add_typer(explain, name="explain")
 commands.add_typer(keys, name="keys")
 commands.add_typer(sim, name="sim")
