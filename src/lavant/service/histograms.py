@@ -34,9 +34,8 @@ class Histogram:
         self.sum += value
 
     def add_all(self, values: NDArray[np.float64]) -> None:
-        places = np.searchsorted(self._bounds, values)
-        for place, count in zip(*np.unique(places, return_counts=True), strict=True):
-            self._counts[place] += int(count)
+        counts = np.bincount(np.searchsorted(self._bounds, values), minlength=len(self._counts))
+        self._counts = [known + more for known, more in zip(self._counts, counts.tolist(), strict=True)]
         self.sum += float(values.sum())
 
     @contextmanager

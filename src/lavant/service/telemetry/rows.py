@@ -2,109 +2,100 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lavant.core.telemetry import DURATION_US_MAX, TELEMETRY_SCHEMA, TELEMETRY_VERSION, Kind, Outcome
 
-_KINDS = [str(kind) for kind in Kind]
-_OUTCOMES = [str(outcome) for outcome in Outcome]
 _CODES = {kind: code for code, kind in enumerate(Kind)}
 NONE = -1
 """In place of a duration that is not there."""
 
+Integers = NDArray[np.int64]
+
+
+class _Block(NamedTuple):
+    """Rows by column; a single number stands for all of them."""
+
+    kind: Integers | int
+    time_us: Integers
+    topic: Integers
+    job_type: Integers | int = 0
+    duration_us: Integers | int = NONE
+    is_failed: Integers | int = 0
+    publications: Integers | int = 0
+    subscriptions: Integers | int = 0
+    matches: Integers | int = 0
+
 
 class Rows:
-    """Columns of integers; names by code."""
+    """Single rows as tuples, many of one kind as blocks; names by code."""
 
     def __init__(self, host: str) -> None:
         self._host = host
         self.clear()
 
     def __len__(self) -> int:
-        return len(self._time_us)
+        return len(self._single) + sum(len(block.time_us) for block in self._blocks)
 
     def code(self, name: str) -> int:
         """Of a topic or job type."""
         return self._names.setdefault(name, len(self._names))
 
     def arrival(self, time_us: int, topic: int, publications: int, *, job_type: int = 0) -> None:
-        self._add(Kind.ARRIVAL, time_us, topic, job_type, NONE, publications)
+        self._single.append((_CODES[Kind.ARRIVAL], time_us, topic, job_type, NONE, 0, publications, 0, 0))
+
+    def arrivals(self, times_us: Integers, topics: Integers, publications: Integers) -> None:
+        if len(times_us):
+            self._blocks.append(_Block(_CODES[Kind.ARRIVAL], times_us, topics, publications=publications))
 
     def match(self, time_us: int, topic: int, *, publications: int, subscriptions: int, matches: int) -> None:
-        self._add(Kind.MATCH, time_us, topic, 0, NONE, publications, subscriptions, matches)
+        row = (_CODES[Kind.MATCH], time_us, topic, 0, NONE, 0, publications, subscriptions, matches)
+        self._single.append(row)
 
     def timed(
-        self, kind: Kind, time_us: int, topic: int, durations_us: list[int], *, job_type: int = 0, is_ok: bool = True
+        self, kind: Kind, time_us: int, topic: int, duration_us: int, *, job_type: int = 0, is_ok: bool = True
     ) -> None:
-        """Services or responses that ended at the same time."""
-        count = len(durations_us)
-        self._kind.extend(repeat(_CODES[kind], count))
-        self._time_us.extend(repeat(time_us, count))
-        self._topic.extend(repeat(topic, count))
-        self._job_type.extend(repeat(job_type, count))
-        self._duration_us.extend(durations_us)
-        self._outcome.extend(repeat(0 if is_ok else 1, count))
-        for counts in (self._publications, self._subscriptions, self._matches):
-            counts.extend(repeat(0, count))
+        self._single.append((_CODES[kind], time_us, topic, job_type, duration_us, int(not is_ok), 0, 0, 0))
+
+    def timed_many(self, kind: Kind, times_us: Integers, topics: Integers, durations_us: Integers) -> None:
+        if len(times_us):
+            self._blocks.append(_Block(_CODES[kind], times_us, topics, duration_us=durations_us))
 
     def take(self) -> pa.RecordBatch:
         """All rows, which are gone then."""
-        count = len(self)
+        singles = np.array(self._single, np.int64).reshape(-1, len(_Block._fields))
+        blocks = [*self._blocks, _Block(*singles.T)]
+        kind, time_us, topic, job_type, duration_us, is_failed, *counts = (
+            np.concatenate(
+                [np.broadcast_to(column, len(block.time_us)) for block, column in zip(blocks, parts, strict=True)]
+            )
+            for parts in zip(*blocks, strict=True)
+        )
         names = pa.array(list(self._names), pa.string())
-        durations_us = np.array(self._duration_us, np.int64)
-        columns = {
-            "version": pa.array(np.full(count, TELEMETRY_VERSION, np.int16)),
-            "time_us": pa.array(self._time_us, pa.int64()),
-            "kind": _texts(self._kind, pa.array(_KINDS)),
-            "job_type": _texts(self._job_type, names),
-            "topic": _texts(self._topic, names),
-            "duration_us": pa.array(np.minimum(durations_us, DURATION_US_MAX), mask=durations_us < 0),
-            "outcome": _texts(self._outcome, pa.array(_OUTCOMES)),
-            "publications": pa.array(self._publications, pa.int64()),
-            "subscriptions": pa.array(self._subscriptions, pa.int64()),
-            "matches": pa.array(self._matches, pa.int64()),
-            "host": pa.repeat(pa.scalar(self._host), count),
-            "slice": pa.nulls(count, pa.int32()),
-        }
+        columns = [
+            pa.array(np.full(len(time_us), TELEMETRY_VERSION, np.int16)),
+            pa.array(time_us),
+            _texts(kind, pa.array([str(each) for each in Kind])),
+            _texts(job_type, names),
+            _texts(topic, names),
+            pa.array(np.minimum(duration_us, DURATION_US_MAX), mask=duration_us < 0),
+            _texts(is_failed, pa.array([str(Outcome.OK), str(Outcome.FAILED)])),
+            *(pa.array(count) for count in counts),
+            pa.repeat(pa.scalar(self._host), len(time_us)),
+            pa.nulls(len(time_us), pa.int32()),
+        ]
         self.clear()
-        return pa.RecordBatch.from_arrays([columns[name] for name in TELEMETRY_SCHEMA.names], schema=TELEMETRY_SCHEMA)
-
-    def _add(
-        self,
-        kind: Kind,
-        time_us: int,
-        topic: int,
-        job_type: int,
-        duration_us: int,
-        publications: int,
-        subscriptions: int = 0,
-        matches: int = 0,
-    ) -> None:
-        self._kind.append(_CODES[kind])
-        self._time_us.append(time_us)
-        self._topic.append(topic)
-        self._job_type.append(job_type)
-        self._duration_us.append(duration_us)
-        self._outcome.append(0)
-        self._publications.append(publications)
-        self._subscriptions.append(subscriptions)
-        self._matches.append(matches)
+        return pa.RecordBatch.from_arrays(columns, schema=TELEMETRY_SCHEMA)
 
     def clear(self) -> None:
         self._names: dict[str, int] = {"": 0}
-        self._kind: list[int] = []
-        self._time_us: list[int] = []
-        self._topic: list[int] = []
-        self._job_type: list[int] = []
-        self._duration_us: list[int] = []
-        self._outcome: list[int] = []
-        self._publications: list[int] = []
-        self._subscriptions: list[int] = []
-        self._matches: list[int] = []
+        self._single: list[tuple[int, ...]] = []
+        self._blocks: list[_Block] = []
 
 
-def _texts(codes: list[int], texts: pa.Array) -> pa.Array:
-    return texts.take(pa.array(codes, pa.int32()))
+def _texts(codes: Integers, texts: pa.Array) -> pa.Array:
+    return texts.take(pa.array(codes))

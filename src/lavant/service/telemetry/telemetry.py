@@ -1,14 +1,16 @@
-"""Telemetry of a server: the loop notes events, a thread makes rows and figures of them, and writes files.
+"""Telemetry of a server: the loop notes what happens, a thread makes rows and figures of it, and writes files.
 
-    BrokerServer, Access ──events──► thread ──► figures for /metrics
-                                        └─────► rows ──► files, every few seconds
+    BrokerServer, Access ──► Events ──columns, 5 times a second──► thread ──► figures for /metrics
+                                                                      └─────► rows ──► files, every few seconds
 
 Nothing waits for it: what is too much is dropped and counted, and a disk that does not write costs rows, not service.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import queue
 import socket
 import threading
 import time
@@ -17,7 +19,7 @@ from lavant.broker.queues.hub import Queues
 from lavant.core.telemetry import NAME_LENGTH_MAX
 from lavant.service.openmetrics import Family
 from lavant.service.telemetry.digest import Digest
-from lavant.service.telemetry.events import Events
+from lavant.service.telemetry.events import Columns, Events
 from lavant.service.telemetry.files import TelemetryFiles
 from lavant.service.telemetry.rows import Rows
 from lavant.service.telemetry.stages import Stages
@@ -25,6 +27,9 @@ from lavant.service.telemetry.stages import Stages
 TICK_S = 0.2
 FILE_S = 5.0
 FILE_ROWS_MAX = 500_000
+BEHIND_MAX = 5
+"""Hand-overs that wait for the thread; then the loop keeps what it has, up to its own bound."""
+NAMES_MAX = 100_000
 _logger = logging.getLogger(__name__)
 
 
@@ -32,25 +37,31 @@ class Telemetry:
     """`events` is where the loop notes; without `files` there are figures only."""
 
     def __init__(self, queues: Queues, files: TelemetryFiles | None = None) -> None:
+        self.events = Events(queues)
         self.stages = Stages()
         self.lost_rows = 0
         """That the disk did not take."""
-        self._ahead_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
-        self.events = Events(queues, self._now_us)
         self._queues = queues
         self._files = files
         self._rows = Rows(socket.gethostname()[:NAME_LENGTH_MAX])
-        self._digest = Digest(self._rows, self.stages, self._name_of, last=queues.number)
+        wall_ns = time.time_ns() - time.monotonic_ns()
+        self._digest = Digest(self._rows, self.stages, self._name_of, last=queues.number, wall_ns=wall_ns)
         self._names: dict[int, str] = {}
-        self._stopping = threading.Event()
+        self._handed: queue.SimpleQueue[Columns | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+        self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
+        """In the loop."""
         self._thread.start()
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def stop(self) -> None:
         """What was noted until now is in files."""
-        self._stopping.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._handed.put(self.events.take())
+        self._handed.put(None)
         self._thread.join()
 
     def families(self) -> list[Family]:
@@ -58,20 +69,30 @@ class Telemetry:
         written = 0 if self._files is None else self._files.written
         return [
             *self.stages.families(),
-            Family("lavant_telemetry_dropped", "counter", "Events that were too many.", [({}, self.events.dropped)]),
+            Family("lavant_telemetry_dropped", "counter", "Requests not noted.", [({}, self.events.dropped)]),
             Family("lavant_telemetry_lost_rows", "counter", "Rows the disk did not take.", [({}, self.lost_rows)]),
             Family("lavant_telemetry_files", "counter", "Files written since the start.", [({}, written)]),
         ]
 
+    def _tick(self) -> None:
+        if self.events.has_some and self._handed.qsize() < BEHIND_MAX:
+            self._handed.put(self.events.take())
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
     def _run(self) -> None:
         due_s = time.monotonic() + FILE_S
-        while not self._stopping.wait(TICK_S):
-            self._digest.take(self.events.take())
+        while True:
+            try:
+                columns = self._handed.get(timeout=FILE_S)
+            except queue.Empty:
+                columns = Columns()
+            if columns is None:
+                self._write()
+                return
+            self._digest.take(columns)
             if len(self._rows) >= FILE_ROWS_MAX or time.monotonic() >= due_s:
                 self._write()
                 due_s = time.monotonic() + FILE_S
-        self._digest.take(self.events.take())
-        self._write()
 
     def _write(self) -> None:
         if self._files is None:
@@ -87,16 +108,13 @@ class Telemetry:
                     _logger.warning("telemetry cannot be written, the rows are lost: %s", error)
                 self.lost_rows += some.num_rows
 
-    def _now_us(self) -> int:
-        return time.monotonic_ns() // 1000 + self._ahead_us
-
     def _name_of(self, serial: int) -> str | None:
         name = self._names.get(serial)
         if name is None:
             found = self._queues.names_of([serial])
             if not found:
                 return None
-            if len(self._names) >= 100_000:
+            if len(self._names) >= NAMES_MAX:
                 self._names.clear()
             name = self._names[serial] = found[0]
         return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,6 +22,17 @@ def _rows(count: int) -> Rows:
     return rows
 
 
+def observe(telemetry: Telemetry, publications: int) -> None:
+    """In a loop, from start to stop."""
+
+    async def run() -> None:
+        telemetry.start()
+        telemetry.events.arrived(publications)
+        telemetry.stop()
+
+    asyncio.run(run())
+
+
 def test_the_oldest_files_go_and_unfinished_ones_too(tmp_path: Path) -> None:
     (tmp_path / ".telemetry-0000000001-000000.parquet").touch()
     (tmp_path / "notes.txt").touch()
@@ -36,9 +48,7 @@ def test_the_oldest_files_go_and_unfinished_ones_too(tmp_path: Path) -> None:
 
 def test_what_was_noted_before_the_end_is_in_files(tmp_path: Path) -> None:
     telemetry = Telemetry(Broker().queues, TelemetryFiles(tmp_path, start_s=1))
-    telemetry.start()
-    telemetry.events.arrived(3)
-    telemetry.stop()
+    observe(telemetry, 3)
     [file] = tmp_path.iterdir()
     [batch] = pq.read_table(file).to_batches()
     assert checked_telemetry(batch).column("publications").to_pylist() == [3]
@@ -51,9 +61,7 @@ def test_a_disk_that_does_not_write_costs_rows_and_nothing_else(
     place = tmp_path / "telemetry"
     telemetry = Telemetry(Broker().queues, TelemetryFiles(place, start_s=1))
     place.rmdir()
-    telemetry.start()
-    telemetry.events.arrived(3)
-    telemetry.stop()
+    observe(telemetry, 3)
     assert telemetry.lost_rows == 1
     assert "telemetry cannot be written" in caplog.text
     said = {family.name: family.samples for family in telemetry.families()}
@@ -62,7 +70,5 @@ def test_a_disk_that_does_not_write_costs_rows_and_nothing_else(
 
 def test_without_files_there_are_figures_only() -> None:
     telemetry = Telemetry(Broker().queues)
-    telemetry.start()
-    telemetry.events.arrived(2)
-    telemetry.stop()
+    observe(telemetry, 2)
     assert telemetry.stages.counts["access"] == 2
