@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 
 from tests.bench.queues.amqp import AmqpClient
+from tests.bench.queues.lean import lean_client
 
 BODY = b"x" * 1024
 WAIT_S = 20
@@ -82,4 +83,10 @@ def sqs_client(port: int, batch: int) -> Client:
     return cycle, sqs.close
 
 
-CLIENTS = {"lavant": lavant_client, "rabbitmq": rabbitmq_client, "sqs": sqs_client}
+CLIENTS = {
+    "lavant": lavant_client,
+    "lavant, lean": lean_client(queue_name, BODY, WAIT_S, waits_for_acknowledgement=True),
+    "lavant, lean, early": lean_client(queue_name, BODY, WAIT_S, waits_for_acknowledgement=False),
+    "rabbitmq": rabbitmq_client,
+    "sqs": sqs_client,
+}

@@ -28,14 +28,19 @@ class Contender(NamedTuple):
     client: str
 
 
+def _early(home: Path) -> AbstractContextManager[tuple[int, int]]:
+    return servers.lavant(home, "--acknowledge-early")
+
+
 SLICES = 5
 SLICE_S = 1.0
 TRIES_MAX = 15
 CASES = {"1 client, one by one": (1, 1), "8 clients, one by one": (8, 1), "8 clients, batches of 10": (8, 10)}
 NATIVE = [
     Contender("RabbitMQ, quorum queue, lean client", servers.rabbitmq, "rabbitmq"),
-    Contender("Lavant", servers.lavant, "lavant"),
-    Contender("Lavant, --acknowledge-early", lambda home: servers.lavant(home, "--acknowledge-early"), "lavant"),
+    Contender("Lavant, lean client", servers.lavant, "lavant, lean"),
+    Contender("Lavant --acknowledge-early, lean client", _early, "lavant, lean, early"),
+    Contender("Lavant, its own client", servers.lavant, "lavant"),
 ]
 SQS = [
     Contender("moto's SQS server, boto3", servers.moto, "sqs"),
