@@ -17,22 +17,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lavant.broker.filters import Filter, covers, explain, intersects
     from lavant.broker.matching import EncryptedMatcher, Matches, PlainMatcher, ScanMatcher
+    from lavant.broker.workflows.commands import Result
     from lavant.client.asynchronous import AsyncClient, connect_async
     from lavant.client.blocking import Client, connect
     from lavant.client.encryption import Key, NumericAttribute, Schema
+    from lavant.client.workers.functions import task
+    from lavant.client.workers.task import Task
+    from lavant.client.workers.worker import Worker
     from lavant.core.batches import PublicationBatch
-    from lavant.core.errors import LavantError
+    from lavant.core.errors import LavantError, PermanentFailure
     from lavant.core.jsonlines import from_json_lines, to_json_lines
     from lavant.core.publications import Advertisement, Publication, Subscription
 
 _HOMES = {
     "lavant.broker.filters": ("Filter", "covers", "explain", "intersects"),
     "lavant.broker.matching": ("EncryptedMatcher", "Matches", "PlainMatcher", "ScanMatcher"),
+    "lavant.broker.workflows.commands": ("Result",),
     "lavant.client.asynchronous": ("AsyncClient", "connect_async"),
     "lavant.client.blocking": ("Client", "connect"),
     "lavant.client.encryption": ("Key", "NumericAttribute", "Schema"),
+    "lavant.client.workers.functions": ("task",),
+    "lavant.client.workers.task": ("Task",),
+    "lavant.client.workers.worker": ("Worker",),
     "lavant.core.batches": ("PublicationBatch",),
-    "lavant.core.errors": ("LavantError",),
+    "lavant.core.errors": ("LavantError", "PermanentFailure"),
     "lavant.core.jsonlines": ("from_json_lines", "to_json_lines"),
     "lavant.core.publications": ("Advertisement", "Publication", "Subscription"),
 }
@@ -48,18 +56,23 @@ __all__ = [
     "LavantError",
     "Matches",
     "NumericAttribute",
+    "PermanentFailure",
     "PlainMatcher",
     "Publication",
     "PublicationBatch",
+    "Result",
     "ScanMatcher",
     "Schema",
     "Subscription",
+    "Task",
+    "Worker",
     "connect",
     "connect_async",
     "covers",
     "explain",
     "from_json_lines",
     "intersects",
+    "task",
     "to_json_lines",
 ]
 

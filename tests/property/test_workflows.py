@@ -119,8 +119,8 @@ class JobsAndModel(RuleBasedStateMachine):
         assert isinstance(answer, Submitted)
         self.models[answer.job] = ModelJob(answer.job, self.types[job_type], self.now_ms)
 
-    @rule(topic=st.sampled_from(TOPICS), count=st.integers(1, 4))
-    def lease(self, topic: str, count: int) -> None:
+    @rule(topic=st.sampled_from(TOPICS), count=st.integers(1, 4), lease_ms=st.sampled_from((None, None, 3, 1_000)))
+    def lease(self, topic: str, count: int, lease_ms: int | None) -> None:
         self._advance_model()
         ready = {
             (model.number, name)
@@ -129,7 +129,7 @@ class JobsAndModel(RuleBasedStateMachine):
             if model.tasks[name].topic == topic and not each.worker and each.visible_ms <= self.now_ms
         }
         worker = f"w{len(self.given)}"
-        answer = self._ask(LeaseTasks(topic, worker, count))
+        answer = self._ask(LeaseTasks(topic, worker, count, lease_ms=lease_ms))
         assert isinstance(answer, Leased)
         assert len(answer.tasks) == min(count, len(ready))
         for task in answer.tasks:
@@ -137,7 +137,9 @@ class JobsAndModel(RuleBasedStateMachine):
             model = self.models[task.job]
             each = model.tries[task.task][-1]
             each.started_ms, each.worker = self.now_ms, worker
-            each.deadline_ms = self.now_ms + model.tasks[task.task].timeout_ms
+            timeout_ms = model.tasks[task.task].timeout_ms
+            each.deadline_ms = self.now_ms + (timeout_ms if lease_ms is None else min(timeout_ms, lease_ms))
+            assert task.timeout_ms == timeout_ms
             assert (task.attempt, task.deadline_ms) == (len(model.tries[task.task]), each.deadline_ms)
             assert (task.input, task.results) == (b"input", model.sources(task.task))
             self.given.append(task)

@@ -33,7 +33,9 @@ LavantError
 ├── UnknownTopic            no job type goes to that topic                               (also a KeyError)
 ├── UnknownJobType          no job type has that name                                    (also a KeyError)
 ├── UnknownJob              no job has that number, or it is forgotten                   (also a KeyError)
-└── AttemptOver             somebody reports an attempt at a task that has ended otherwise
+├── AttemptOver             somebody reports an attempt at a task that has ended otherwise
+├── PermanentFailure        raised by a task's function: it is of no use to try again
+└── WorkerStuck             a task's function does not end, so its worker does
 """
 
 from __future__ import annotations
@@ -221,6 +223,14 @@ class UnknownJob(LavantError, KeyError):
 
 class AttemptOver(LavantError):
     """An attempt at a task that has ended otherwise than is reported, or was given to nobody."""
+
+
+class PermanentFailure(LavantError):
+    """Raised by the function of a task: what it was given cannot be done, and another attempt would not help."""
+
+
+class WorkerStuck(LavantError):
+    """A function has not ended when the time for its task was up, and cannot be stopped; the worker ends instead."""
 
 
 def _not_published(message: str, retry_after_ms: int) -> NotPublished:

@@ -81,6 +81,9 @@ class LeaseTasks(_Value, tag="lease-tasks", frozen=True):
     count: int = 1
     wait_ms: int | None = None
     """How long the server may wait for a task; the queue's own by default. The hub itself never waits."""
+    lease_ms: int | None = None
+    """The first deadline, if it is to be earlier than the task's own time is up: a worker that promises to ask for more
+    in time (`ExtendTask`) is missed sooner when it is gone."""
 
     @property
     def queue(self) -> str:
@@ -173,6 +176,8 @@ class Assignment(_Value, frozen=True):
     """That of the job."""
     results: dict[str, Result]
     """Of the tasks before, by their names."""
+    timeout_ms: int = 0
+    """How long the attempt may take, as the task is defined."""
 
 
 class Leased(_Value, tag="tasks-leased", frozen=True):

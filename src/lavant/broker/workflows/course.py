@@ -75,7 +75,9 @@ class Course:
 
     # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def start(self, queue: Queue, message: Message, worker: str, now_ms: int) -> Assignment | None:
+    def start(
+        self, queue: Queue, message: Message, worker: str, now_ms: int, *, lease_ms: int | None = None
+    ) -> Assignment | None:
         """A worker gets the task for which a message stands; a message that stands for none is thrown out."""
         job, index = self._meant_by(message)
         if job is None:
@@ -85,7 +87,8 @@ class Course:
         attempt = task.attempts[-1]
         attempt.started_ms, attempt.worker = now_ms, worker
         task.state = RUNNING
-        task.deadline_ms = now_ms + definition.timeout_ms
+        timeout_ms = definition.timeout_ms
+        task.deadline_ms = now_ms + (timeout_ms if lease_ms is None else min(lease_ms, timeout_ms))
         self._timers.add(task.deadline_ms, job.number, index)
         self._topics.lease(queue, message, task.deadline_ms, now_ms)
         return Assignment(
@@ -96,6 +99,7 @@ class Course:
             task.deadline_ms,
             job.input,
             job.results_for(index),
+            timeout_ms,
         )
 
     def extend(self, job: Job, index: int, deadline_ms: int) -> None:

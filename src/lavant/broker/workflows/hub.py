@@ -211,7 +211,7 @@ class Jobs(Queues):
             if message is None:
                 break
             self.changed = True
-            assignment = self._course.start(queue, message, request.worker, self.now_ms)
+            assignment = self._course.start(queue, message, request.worker, self.now_ms, lease_ms=request.lease_ms)
             if assignment is not None:
                 assignments.append(assignment)
                 bytes_left -= len(assignment.input) + sum(map(size_of, assignment.results.values()))

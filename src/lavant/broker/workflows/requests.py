@@ -17,6 +17,7 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.queues.validation import check_range
 from lavant.broker.workflows.commands import KeepJobs, LeaseTasks, Result, SubmitJob
+from lavant.broker.workflows.definitions import TASK_TIMEOUT_MS_MAX
 from lavant.broker.workflows.limits import (
     INPUT_BYTES_MAX,
     JOB_NAME_CHARACTERS_MAX,
@@ -52,6 +53,8 @@ def check_lease(request: LeaseTasks) -> None:
     check_range("the length of a worker's name", len(request.worker), 1, WORKER_CHARACTERS_MAX)
     if request.wait_ms is not None:
         check_range("wait_ms", request.wait_ms, 0, LEASE_WAIT_MS_MAX)
+    if request.lease_ms is not None:
+        check_range("lease_ms", request.lease_ms, 1, TASK_TIMEOUT_MS_MAX)
 
 
 def check_result(result: Result) -> None:

@@ -127,6 +127,7 @@ def test_sizes_of_requests_are_bounded(hub: Hub) -> None:
         LeaseTasks("A", "ann", 101),
         LeaseTasks("A", "a" * 129),
         LeaseTasks("A", "ann", wait_ms=20_001),
+        LeaseTasks("A", "ann", lease_ms=12 * 3_600_000 + 1),
         CompleteTask(job, "load", 1, Result(b"x" * ((256 << 10) + 1))),
         CompleteTask(job, "load", 1, Result(b"", {f"a{place}": 1 for place in range(65)})),
         CompleteTask(job, "load", 1, Result(b"x" * (200 << 10), {"a": "x" * (60 << 10)})),
@@ -136,7 +137,9 @@ def test_sizes_of_requests_are_bounded(hub: Hub) -> None:
     for request in too_large:
         with pytest.raises(LimitExceeded):
             hub.handle(request, hub.now_ms)
-    for bad in (LeaseTasks("A", ""), LeaseTasks("A", "ann", 0), CompleteTask(job, "load", 1, Result(b"", {"@x": 1}))):
+    bad_lease = LeaseTasks("A", "ann", lease_ms=0)
+    bad_result = CompleteTask(job, "load", 1, Result(b"", {"@x": 1}))
+    for bad in (LeaseTasks("A", ""), LeaseTasks("A", "ann", 0), bad_lease, bad_result):
         with pytest.raises(InvalidValue):
             hub.handle(bad, hub.now_ms)
     assert saved(hub) == before

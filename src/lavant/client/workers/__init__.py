@@ -1,0 +1,1 @@
+"""Workers: processes that lease the tasks of jobs, have functions do them, and report what they made."""

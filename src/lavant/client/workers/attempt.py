@@ -1,0 +1,138 @@
+"""One attempt at a task, from the call of its function to the report: the lease is kept, the time limit holds.
+
+    function ──returns──────────────────► complete
+        │ ├───raises────────────────────► fail; final if it says so
+        │ ├───takes too long────────────► fail; it is cancelled, or the worker is stuck with it
+        │ └───somebody else has it now──► cancelled, nothing is reported
+
+A function of the ordinary kind runs in a thread of its own, so that leases are kept meanwhile, and nothing that it does
+holds up others. A thread cannot be stopped from outside: one that goes on after its time is up makes the worker end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable
+from typing import Any
+
+from lavant.broker.workflows.limits import REASON_CHARACTERS_MAX
+from lavant.client.workers.backend import Backend
+from lavant.client.workers.functions import Handler
+from lavant.client.workers.task import Made, Task, result_of
+from lavant.core.errors import AttemptOver, InvalidValue, LavantError, PermanentFailure, WorkerStuck
+
+CANCEL_S_MAX = 5.0
+"""For a function that was cancelled to end."""
+
+_logger = logging.getLogger(__name__)
+
+
+async def attempt(task: Task, handler: Handler, backend: Backend, *, lease_s: float) -> None:
+    """Have it done and reported. Raises `WorkerStuck` if the function does not end, and cannot be stopped."""
+    running = asyncio.ensure_future(_started(task, handler))
+    keeping = asyncio.create_task(_keep(task, backend, lease_s))
+    try:
+        await _until_over(task, running, keeping, is_stoppable=handler.is_async)
+        if running.done():
+            await _report(task, running, backend)
+        else:
+            await _give_up(task, running, backend, is_lost=keeping.done(), is_stoppable=handler.is_async)
+    except AttemptOver as over:  # what it made is of no use: somebody else has it, or the job has ended
+        _logger.warning("%s", over)
+    except BaseException:
+        running.cancel()
+        raise
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+
+async def _until_over(
+    task: Task, running: asyncio.Future[Made], keeping: asyncio.Task[None], *, is_stoppable: bool
+) -> None:
+    """Until the function has ended, its time is up, or the task is lost. What cannot be stopped is waited for."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + task.timeout_s
+    both: list[asyncio.Future[Any]] = [running, keeping]
+    await asyncio.wait(both, timeout=task.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    if keeping.done() and not is_stoppable:
+        await asyncio.wait([running], timeout=max(0.0, end_s - loop.time()))
+
+
+async def _keep(task: Task, backend: Backend, lease_s: float) -> None:
+    """Extend the lease, three times within its length, but not beyond the time that the task may take.
+
+    Ends when there is nothing to keep any more.
+    """
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + task.timeout_s
+    while True:
+        await asyncio.sleep(lease_s / 3)
+        try:
+            await backend.extend(task, min(lease_s, end_s - loop.time()))
+        except LavantError as error:
+            _logger.warning("%s", error)
+            return
+
+
+async def _give_up(
+    task: Task, running: asyncio.Future[Made], backend: Backend, *, is_lost: bool, is_stoppable: bool
+) -> None:
+    if is_stoppable:
+        running.cancel()
+        await asyncio.wait([running], timeout=CANCEL_S_MAX)
+    reason = f"it had not ended after {task.timeout_s:g} s"
+    if not is_lost:
+        await backend.fail(task, reason)
+    if not running.done():
+        raise WorkerStuck(f"{task}: {reason}, and goes on; this worker ends, so that another can take its place")
+
+
+async def _report(task: Task, running: asyncio.Future[Made], backend: Backend) -> None:
+    try:
+        result = result_of(running.result())
+    except Exception as error:
+        _logger.warning("%s failed", task, exc_info=error)
+        await backend.fail(task, _reason(error), is_final=isinstance(error, PermanentFailure))
+        return
+    try:
+        await backend.complete(task, result)
+    except InvalidValue as error:  # too large, say: it would be so again
+        await backend.fail(task, _reason(error), is_final=True)
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX]
+
+
+def _started(task: Task, handler: Handler) -> Awaitable[Made]:
+    awaitable: Awaitable[Made] = handler.function(task) if handler.is_async else _in_thread(task, handler)
+    return awaitable
+
+
+def _in_thread(task: Task, handler: Handler) -> asyncio.Future[Made]:
+    """Not in a pool: that would wait for a function that never ends when the process does."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Made] = loop.create_future()
+
+    def work() -> None:
+        try:
+            made, error = handler.function(task), None
+        except (Exception, SystemExit) as raised:
+            made, error = None, raised
+        loop.call_soon_threadsafe(settle, made, error)
+
+    def settle(made: Made, error: Exception | SystemExit | None) -> None:
+        if future.done():  # the worker is about to end
+            return
+        if error is None:
+            future.set_result(made)
+        elif isinstance(error, StopIteration | SystemExit):  # these mean something else in an event loop
+            future.set_exception(RuntimeError(_reason(error)))
+        else:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name=f"task {task.key}", daemon=True).start()
+    return future

@@ -1,0 +1,72 @@
+"""Tasks from Lavant's own server, over its compact protocol."""
+
+from __future__ import annotations
+
+import math
+
+from lavant.broker.queues.config import SECOND_MS
+from lavant.broker.workflows.commands import (
+    CompleteTask,
+    ExtendTask,
+    FailTask,
+    Leased,
+    LeaseTasks,
+    Reported,
+    Result,
+)
+from lavant.client.connection.asynchronous import AsyncConnection
+from lavant.client.connection.calls import Call, expect
+from lavant.client.connection.retrying import Retries
+from lavant.client.connection.settings import Settings
+from lavant.client.workers.backend import LEASE_S, POLL_S
+from lavant.client.workers.task import Task
+
+PATIENCE = Retries(within_s=math.inf)
+"""A worker outlasts a server that is away, however long: it is what it is there for."""
+
+
+class LavantBackend:
+    """`worker` is the name under which the timeline of a job shows who did what."""
+
+    def __init__(self, settings: Settings, worker: str, *, lease_s: float = LEASE_S) -> None:
+        self._first = AsyncConnection(settings)
+        self._connection = AsyncConnection(settings._replace(retries=PATIENCE))
+        self._worker = worker
+        self._lease_ms = round(lease_s * SECOND_MS)
+
+    async def open(self) -> None:
+        """Raises if there is no server, or it does not let us in: at the start that is a mistake, later an episode."""
+        async with self._first as connection:
+            await connection.open()
+
+    async def lease(self, topic: str) -> Task | None:
+        request = LeaseTasks(topic, self._worker, 1, round(POLL_S * SECOND_MS), self._lease_ms)
+        leased = await self._connection.run(Call(request, lambda answer: expect(answer, Leased)))
+        if not leased.tasks:
+            return None
+        [given] = leased.tasks
+        return Task(
+            job=given.job,
+            job_type=given.job_type,
+            name=given.task,
+            topic=topic,
+            attempt=given.attempt,
+            input=given.input,
+            results=given.results,
+            timeout_s=given.timeout_ms / SECOND_MS,
+        )
+
+    async def complete(self, task: Task, result: Result) -> None:
+        await self._report(CompleteTask(task.job, task.name, task.attempt, result))
+
+    async def fail(self, task: Task, reason: str, *, is_final: bool = False) -> None:
+        await self._report(FailTask(task.job, task.name, task.attempt, reason, is_final))
+
+    async def extend(self, task: Task, seconds: float) -> None:
+        await self._report(ExtendTask(task.job, task.name, task.attempt, max(1, round(seconds * SECOND_MS))))
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _report(self, report: CompleteTask | FailTask | ExtendTask) -> None:
+        await self._connection.run(Call(report, lambda answer: expect(answer, Reported)))

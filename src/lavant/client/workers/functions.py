@@ -1,0 +1,127 @@
+"""Functions for topics: `@task("A")` marks them, and a worker finds them in a module.
+
+A mark is all that the decorator leaves: the function stays as it is, can be called and tested, and no list of
+functions is shared by modules that know nothing of each other.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from lavant.client.workers.task import Task
+from lavant.core.errors import InvalidValue
+
+Function: TypeAlias = Callable[[Task], Any]
+"""That returns `Made`, or an awaitable of it."""
+_F = TypeVar("_F", bound=Callable[[Task], Any])
+
+_TOPICS = "lavant_topics"
+
+
+class Handler(NamedTuple):
+    """What is done with the tasks of a topic."""
+
+    topic: str
+    function: Function
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+
+def task(topic: str) -> Callable[[_F], _F]:
+    """Let workers call this function for the tasks of a topic. It may be given for several topics.
+
+    >>> @task("resize")
+    ... def resize(task: Task) -> bytes:
+    ...     return task.input[:10]
+    """
+    if not isinstance(topic, str) or not topic:
+        raise InvalidValue(f'@task needs the name of a topic, as in @task("resize"), got {topic!r}')
+
+    def mark(function: _F) -> _F:
+        setattr(function, _TOPICS, (*getattr(function, _TOPICS, ()), topic))
+        return function
+
+    return mark
+
+
+def load(place: str, topics: Sequence[str] = ()) -> list[Handler]:
+    """The functions at MODULE, MODULE:ATTRIBUTE, FILE.py or FILE.py:ATTRIBUTE; those of some topics, or all.
+
+    A function without a mark can be named as the attribute, if the topic is said.
+    """
+    name, _, attribute = place.partition(":")
+    module = _imported(name)
+    if attribute:
+        function = getattr(module, attribute, None)
+        if not callable(function):
+            raise InvalidValue(f"{name} has no function {attribute!r}; it has {_listed(_functions(module))}")
+        marked = getattr(function, _TOPICS, ())
+        found = [Handler(topic, function) for topic in (marked if marked else topics)]
+    else:
+        found = [Handler(topic, each) for each in _functions(module) for topic in getattr(each, _TOPICS)]
+    return _chosen(place, found, topics)
+
+
+def _chosen(place: str, found: list[Handler], topics: Sequence[str]) -> list[Handler]:
+    by_topic: dict[str, Handler] = {}
+    for handler in found:
+        other = by_topic.setdefault(handler.topic, handler)
+        if other.function is not handler.function:
+            raise InvalidValue(
+                f"{place}: {_name(other.function)} and {_name(handler.function)} are both for topic {handler.topic!r}"
+            )
+    if not by_topic:
+        raise InvalidValue(f'{place} has no function for a topic; write @lavant.task("TOPIC") above one')
+    for topic in topics:
+        if topic not in by_topic:
+            raise InvalidValue(f"{place} has no function for topic {topic!r}; it has {', '.join(sorted(by_topic))}")
+    return [handler for topic, handler in sorted(by_topic.items()) if not topics or topic in topics]
+
+
+def _imported(name: str) -> ModuleType:
+    """From the directory of the file, or from where the command was called, as `python -m` does."""
+    path = Path(name)
+    is_file = path.suffix == ".py"
+    directory = str(path.parent.resolve() if is_file else Path.cwd())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    if is_file and not path.is_file():
+        raise InvalidValue(f"there is no file {name}")
+    try:
+        return importlib.import_module(path.stem if is_file else name)
+    except Exception as error:  # whatever a module raises when it is run
+        said = f"{type(error).__name__}: {error}{_last_line(error)}"
+        raise InvalidValue(f"worker module {name!r} cannot be imported: {said}") from None
+
+
+def _last_line(error: Exception) -> str:
+    """Where in the user's own code, if it got that far."""
+    trace, where = error.__traceback__, ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file != __file__ and not file.startswith("<frozen") and "importlib" not in file:
+            where = f" ({file}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return where
+
+
+def _functions(module: ModuleType) -> list[Any]:
+    """All that are marked; an alias counts once."""
+    found = {id(each): each for each in vars(module).values() if callable(each) and hasattr(each, _TOPICS)}
+    return list(found.values())
+
+
+def _listed(functions: list[Any]) -> str:
+    return ", ".join(sorted(map(_name, functions))) if functions else "none that is marked with @lavant.task"
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", repr(function))

@@ -1,0 +1,118 @@
+"""A worker: so many slots for each of its topics; a slot leases a task, has it done, reports it, and asks for the next.
+
+    running ──drain()──► draining: no new lease, what was begun is finished ──► run() returns
+                            └──after drain_s──► what is left is given back, as failed attempts
+
+A slot is what the models call a consumer: it has one task at a time, and none ahead, since a task that waits in a busy
+worker is missed by an idle one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from lavant.client.workers.attempt import attempt
+from lavant.client.workers.backend import LEASE_S, Backend
+from lavant.client.workers.functions import Handler
+from lavant.client.workers.task import Task
+from lavant.core.errors import AttemptOver, InvalidValue, LavantError
+
+CONCURRENCY_MAX = 1000
+DRAIN_S = 25.0
+"""Kubernetes kills a container 30 s after it was told to stop."""
+DRAIN_S_MAX = 24 * 3600.0
+LEASE_S_MIN, LEASE_S_MAX = 0.5, 3600.0
+GIVE_BACK_S_MAX = 3.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Worker:
+    """Does the tasks of its handlers' topics, up to `concurrency` at a time of each."""
+
+    def __init__(
+        self, backend: Backend, handlers: Sequence[Handler], *, concurrency: int = 1, lease_s: float = LEASE_S
+    ) -> None:
+        if not handlers:
+            raise InvalidValue("a worker needs at least one function for a topic")
+        if not 1 <= concurrency <= CONCURRENCY_MAX:
+            raise InvalidValue(f"concurrency must be between 1 and {CONCURRENCY_MAX}, got {concurrency}")
+        if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
+            raise InvalidValue(f"lease_s must be between {LEASE_S_MIN:g} and {LEASE_S_MAX:g}, got {lease_s:g}")
+        self._backend = backend
+        self._handlers = handlers
+        self._concurrency = concurrency
+        self._lease_s = lease_s
+        self._draining = asyncio.Event()
+        self._under_way: dict[tuple[int, str, int], Task] = {}
+        self.done = 0
+        """Tasks that were reported, whatever came of them."""
+
+    def drain(self) -> None:
+        """Lease nothing more; `run` returns when what was begun is over. To be called in the worker's loop."""
+        self._draining.set()
+
+    async def run(self, *, drain_s: float = DRAIN_S) -> None:
+        """Work until `drain` was called. What has not ended `drain_s` later is given back.
+
+        Raises what makes it impossible to go on.
+        """
+        if not 0 <= drain_s <= DRAIN_S_MAX:
+            raise InvalidValue(f"drain_s must be between 0 and {DRAIN_S_MAX:g}, got {drain_s:g}")
+        slots = [
+            asyncio.create_task(self._slot(handler), name=f"slot {number} of topic {handler.topic}")
+            for handler in self._handlers
+            for number in range(self._concurrency)
+        ]
+        alarm = asyncio.create_task(self._alarm(drain_s))
+        try:
+            await self._until_ended(slots, alarm)
+        finally:
+            for each in (*slots, alarm):
+                each.cancel()
+            await asyncio.wait([*slots, alarm])
+            await self._give_back()
+
+    async def _until_ended(self, slots: list[asyncio.Task[None]], alarm: asyncio.Task[None]) -> None:
+        """The first error of a slot lets the others finish what they have, and is raised then."""
+        open_, failed = set(slots), None
+        while open_:
+            done, _ = await asyncio.wait([*open_, alarm], return_when=asyncio.FIRST_COMPLETED)
+            for slot in done & open_:
+                failed = slot.exception() if failed is None else failed
+            if failed is not None:
+                self.drain()
+            if alarm in done:
+                break
+            open_ -= done
+        if failed is not None:
+            raise failed
+
+    async def _slot(self, handler: Handler) -> None:
+        while not self._draining.is_set():
+            task = await self._backend.lease(handler.topic)
+            if task is None:
+                continue
+            name = (task.job, task.name, task.attempt)
+            self._under_way[name] = task
+            await attempt(task, handler, self._backend, lease_s=self._lease_s)
+            del self._under_way[name]
+            self.done += 1
+
+    async def _alarm(self, drain_s: float) -> None:
+        """Ends when there was enough time to drain."""
+        await self._draining.wait()
+        await asyncio.sleep(drain_s)
+
+    async def _give_back(self) -> None:
+        """So that others need not wait until the leases run out."""
+        try:
+            async with asyncio.timeout(GIVE_BACK_S_MAX):
+                for task in self._under_way.values():
+                    with contextlib.suppress(AttemptOver):
+                        await self._backend.fail(task, "the worker was stopped")
+        except (LavantError, TimeoutError) as error:
+            _logger.warning("not all tasks were given back, the others come when their leases run out: %s", error)
