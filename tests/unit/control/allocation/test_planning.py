@@ -132,6 +132,17 @@ def test_for_a_fork_the_target_is_about_the_critical_path() -> None:
     assert plan.steps[-1].wip > 5.0  # one job a second: the tasks' times add up to more
 
 
+def test_what_counts_is_the_gain_for_its_price() -> None:
+    """A gains a little more from a consumer than B, but costs three times as much."""
+    topics = tuple(Topic(name=n, service_rate_per_s=1.0) for n in "AB")
+    jobs = tuple(JobType.along([n], name=n, arrival_rate_per_s=r) for n, r in (("A", 0.71), ("B", 0.7)))
+    network = Network(topics=topics, jobs=jobs)
+    assert min_time(System(network=network), Budget(additional=1)).consumers == (2, 1)
+    system = System(network=network, costs=(Linear(3.0), Linear(1.0)))
+    steps = min_time(system, Budget(additional=4)).steps
+    assert [step.consumers for step in steps] == [(1, 1), (1, 2), (2, 2)]
+
+
 def test_a_valuable_topic_is_served_first() -> None:
     def network(value: float) -> Network:
         topics = tuple(Topic(name=n, service_rate_per_s=1.0, value=v) for n, v in (("A", 1.0), ("B", value)))
