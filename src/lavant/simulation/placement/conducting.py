@@ -8,13 +8,13 @@ when it has finished what had come to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from lavant.broker.slices.host import SliceHost
 from lavant.broker.slices.manager import Join, Leave, Manager, ManagerStimulus, Relocate, Relocated
-from lavant.broker.slices.messages import AnyMessage, Due, Received, State, Stop, Transmit
+from lavant.broker.slices.messages import AnyMessage, Command, Due, Received, State, Stop, Transmit
 from lavant.control.placement.values import Placement, Plan
 from lavant.core.ids import HostId, SliceId
 from lavant.simulation.kernel.calendar import Calendar, Entry
@@ -141,7 +141,7 @@ class Conductor:
         self._due = None
         self._tell_manager(Due())
 
-    def _arrive(self, host: HostId, message: AnyMessage) -> None:
+    def _arrive(self, host: HostId, message: Command | State) -> None:
         """At a host; a slice that is to stop finishes first what has come to it."""
         if host not in self._hosts:
             return
@@ -153,9 +153,8 @@ class Conductor:
         else:
             self._take(host, message)
 
-    def _take(self, host: HostId, message: AnyMessage) -> None:
-        machine = self._hosts[host]
-        slice: SliceId = getattr(message, "slice")  # noqa: B009
+    def _take(self, host: HostId, message: Command | State) -> None:
+        machine, slice = self._hosts[host], message.slice
         for effect in machine.handle(Received(MANAGER, message), self._now_ms):
             assert isinstance(effect, Transmit), "there is nothing to refuse"
             if isinstance(effect.message, State):
@@ -181,8 +180,7 @@ class Conductor:
         self._flow.run(self._number[slice], self._places[host], self._now_s)
         self.pauses.append(Pause(slice, self._paused_s.pop(slice), self._now_s))
 
-    def _after(self, delay_ms: float, action: object, *arguments: object) -> None:
-        assert callable(action)
+    def _after(self, delay_ms: float, action: Callable[..., object], *arguments: object) -> None:
         self._calendar.enter(self._calendar.now_us + round(1000 * delay_ms), action, *arguments)
 
     @property
