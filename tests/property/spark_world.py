@@ -12,7 +12,7 @@ import numpy as np
 from lavant.broker.log import LogReader
 from lavant.broker.matching import Matches
 from lavant.broker.matching.merging import merge
-from lavant.broker.queues.commands import Peek, Peeked
+from lavant.broker.queues.commands import Done, Peek, Peeked
 from lavant.broker.serving.replay import replay
 from lavant.broker.serving.server import BrokerServer, Effect, Record
 from lavant.broker.slices import SliceReader
@@ -24,7 +24,7 @@ from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.settings import SparkLimits
 from lavant.service.limits import LIMITS
 
-SMALL = SparkLimits(stretch_publications_max=5, stretches_max=2, file_bytes_max=4096, retry_ms=0)
+SMALL = SparkLimits(stretch_publications_max=5, stretches_max=2, file_bytes_max=4096)
 
 
 class Asking:
@@ -87,7 +87,7 @@ class World:
         asking = Asking()
         self.access.found(asking, 0, found, self.deliveries)
         await self.settle(commit=commit)
-        if asking.answer is not None:
+        if isinstance(asking.answer, Done):
             self.engine.settled(found.lane, found.end)
         return asking.answer
 

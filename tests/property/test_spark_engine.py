@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.spark_world import World, findings, run
 
-from lavant.broker.queues.commands import Refused
+from lavant.broker.queues.commands import ConfigureQueue, Refused
+from lavant.broker.queues.config import QueueConfig
 from lavant.broker.subscriptions.commands import Publish, Published, Subscribe, Unsubscribe
 from lavant.broker.subscriptions.handover import Found
+from lavant.service.engines.spark.settings import SparkLimits
 
 NAMESPACES = ("", "acme")
 BOUNDS = (0, 2, 4)
 LATER_MS = 1 << 60
+RETRY_MS = 500
 
 
 STEP = st.one_of(
@@ -30,7 +34,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(steps=st.lists(STEP, max_size=14))
 def test_what_was_accepted_is_delivered_once_to_all_who_were_subscribed_then(steps: list[tuple[str, Any, Any]]) -> None:
     with tempfile.TemporaryDirectory() as place:
@@ -159,3 +163,83 @@ def test_logs_are_trimmed_behind_what_is_delivered(tmp_path: Path) -> None:
         world.engine.close()
 
     run(play())
+
+
+def test_a_full_queue_stops_its_lane_until_there_is_room_and_no_other(tmp_path: Path) -> None:
+    async def play() -> None:
+        world = World(tmp_path)
+        await world.start()
+        await world.ask(Subscribe("a > 0", "s", config=QueueConfig(depth_max=2)))
+        await world.ask(Subscribe("a > 0", "t", namespace="acme"))
+        for namespace in NAMESPACES:
+            await world.ask(Publish([b'{"a": 1}'] * 3, namespace=namespace))
+        reported = {stretch.lane: await world.report(findings(stretch, 9)[0]) for stretch in world.engine.work(0)}
+        assert isinstance(reported["plain"], Refused)
+        assert reported["plain"].code == "QueueFull"
+        assert (world.lanes["plain"], world.lanes["plain-acme"]) == ((3, 0), (3, 3))
+        world.engine.block("plain", 1000)
+        assert not world.engine.work(1000)
+        assert world.engine.wakeup_ms() == 1000 + RETRY_MS
+        world.server.queues.handle(ConfigureQueue("s", QueueConfig(depth_max=9)), 1)
+        await world.deliver_all()
+        assert len(world.bodies("s")) == 3
+        world.engine.close()
+
+    run(play())
+
+
+def test_what_is_too_large_for_a_queue_is_left_out_there_and_nowhere_else(tmp_path: Path) -> None:
+    async def play() -> None:
+        world = World(tmp_path)
+        await world.start()
+        await world.ask(Subscribe("a > 0", "small", config=QueueConfig(message_bytes_max=1024)))
+        await world.ask(Subscribe("a > 0", "large"))
+        rows = [b'{"a": 1}', b'{"a": 2, "text": "%s"}' % (b"x" * 2000), b'{"a": 3}']
+        await world.ask(Publish(rows))
+        await world.deliver_all()
+        assert [body["a"] for body in world.bodies("large")] == [1, 2, 3]
+        assert [body["a"] for body in world.bodies("small")] == [1, 3]
+        assert world.deliveries.too_large == 1
+        world.engine.close()
+
+    run(play())
+
+
+def test_too_much_that_waits_is_refused_until_it_is_delivered(tmp_path: Path) -> None:
+    async def play() -> None:
+        world = World(tmp_path, SparkLimits(owed_max=4))
+        await world.start()
+        await world.ask(Subscribe("a > 0", "s"))
+        assert isinstance(await world.ask(Publish([b'{"a": 1}'] * 4)), Published)
+        refused = await world.ask(Publish([b'{"a": 1}']))
+        assert isinstance(refused, Refused)
+        assert refused.code == "Overloaded"
+        assert isinstance(await world.ask(Publish([b'{"a": 1}'], namespace="acme")), Published)
+        await world.deliver_all()
+        assert isinstance(await world.ask(Publish([b'{"a": 1}'])), Published)
+        world.engine.close()
+
+    run(play())
+
+
+def test_stretches_are_bounded_by_publications_bytes_and_what_could_match(tmp_path: Path) -> None:
+    async def play(place: str, limits: SparkLimits) -> list[tuple[int, int]]:
+        world = World(tmp_path / place, limits)
+        await world.start()
+        for number in range(4):
+            await world.ask(Subscribe("a > 0", f"s{number}"))
+        for _ in range(4):
+            await world.ask(Publish([b'{"a": 1}'] * 3))
+        found: list[tuple[int, int]] = []
+        while world.lanes.owed:
+            [stretch] = world.engine.work(0)
+            found.append((stretch.start, stretch.end))
+            for each in findings(stretch, 99):
+                await world.report(each)
+        world.engine.close()
+        return found
+
+    assert asyncio.run(play("all", SparkLimits())) == [(0, 12)]
+    assert asyncio.run(play("publications", SparkLimits(stretch_publications_max=7))) == [(0, 7), (7, 12)]
+    assert asyncio.run(play("matches", SparkLimits(stretch_matches_max=20))) == [(0, 5), (5, 10), (10, 12)]
+    assert asyncio.run(play("bytes", SparkLimits(stretch_bytes_max=1))) == [(0, 3), (3, 6), (6, 9), (9, 12)]
