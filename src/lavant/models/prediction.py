@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from lavant.models.evaluation import Model
+from lavant.models.evaluation import Columns, Model
+from lavant.models.layout import Floats
 from lavant.models.response_times import ResponseTimes
 
 
@@ -79,14 +80,7 @@ def predict(model: Model, consumers: Sequence[int]) -> Prediction:
             network.topics, consumers, rates, columns.topic_scv[0], requests, visit_s, strict=True
         )
     )
-    time_s = dict(zip(network.topic_names, visit_s.tolist(), strict=True))
-    tasks_s = [math.fsum(time_s[task.topic] for task in job.tasks) for job in network.jobs]
-    responses = list(tasks_s)
-    if not all(job.is_route for job in network.jobs):
-        times = ResponseTimes(model, consumers)
-        responses = [
-            whole if job.is_route else times.mean_s(job.name) for job, whole in zip(network.jobs, tasks_s, strict=True)
-        ]
+    tasks_s, responses = _tasks_s(model, columns)[0].tolist(), responses_s(model, columns)[0].tolist()
     weighted = math.fsum(job.arrival_rate_per_s * s for job, s in zip(network.jobs, responses, strict=True))
     return Prediction(
         consumers=tuple(map(int, consumers)),
@@ -98,3 +92,25 @@ def predict(model: Model, consumers: Sequence[int]) -> Prediction:
             for name, response, whole in zip(network.job_names, responses, tasks_s, strict=True)
         ),
     )
+
+
+def responses_s(model: Model, columns: Columns) -> Floats:
+    """The response of each job type, a column each, for every row; with forks by `ResponseTimes`, row by row."""
+    found = _tasks_s(model, columns)
+    forks = [(number, job.name) for number, job in enumerate(model.network.jobs) if not job.is_route]
+    if forks:
+        for row, consumers in enumerate(columns.consumers.tolist()):
+            times = ResponseTimes(model, consumers)
+            for number, name in forks:
+                found[row, number] = times.mean_s(name)
+    return found
+
+
+def _tasks_s(model: Model, columns: Columns) -> Floats:
+    """The times of each job type's tasks, added up. A product of matrices would make nan of infinity times no visit."""
+    rates = columns.topic_rates_per_s
+    visit_s = np.divide(columns.requests, rates, out=np.zeros(rates.shape), where=rates > 0)
+    found = np.zeros((len(visit_s), len(model.network.jobs)))
+    for job, topic in zip(model.layout.task_job.tolist(), model.layout.task_topic.tolist(), strict=True):
+        found[:, job] += visit_s[:, topic]
+    return found

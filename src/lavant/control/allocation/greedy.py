@@ -20,7 +20,7 @@ from lavant.control.allocation.plans import LOOP, Step
 from lavant.control.allocation.system import Consumers, System
 from lavant.core.decisions import Decision
 from lavant.models.evaluation import Model
-from lavant.models.prediction import predict
+from lavant.models.prediction import responses_s
 
 Affordable = Callable[[int, Consumers], bool]
 """Whether topic j may have one more."""
@@ -35,7 +35,8 @@ class Greedy:
         self.system = system
         self.model = Model(system.network, refined=system.refined)
         self.consumers: Consumers = tuple(start)
-        self.steps: list[Step] = [self._step("start", f"{system.named(self.consumers)} to begin with")]
+        self._trail: list[tuple[Consumers, str, str, dict[str, float]]] = []
+        self._note("start", f"{system.named(self.consumers)} to begin with")
 
     @property
     def stable(self) -> bool:
@@ -69,6 +70,36 @@ class Greedy:
         self._add(candidates[best], reason, {"gain": gains[best], "price": prices[best]})
         return True
 
+    def steps(self) -> tuple[Step, ...]:
+        """The whole way, with what the model says of each allocation on it: evaluated at once."""
+        columns = self.model.evaluate([consumers for consumers, _, _, _ in self._trail])
+        of_jobs = responses_s(self.model, columns)
+        rates = np.array([job.arrival_rate_per_s for job in self.system.network.jobs])
+        overall = (of_jobs * rates).sum(axis=1) / rates.sum()
+        rows = zip(self._trail, columns.wip.tolist(), overall.tolist(), of_jobs.tolist(), strict=True)
+        return tuple(self._step(*noted, wip, response_s, tuple(jobs)) for noted, wip, response_s, jobs in rows)
+
+    def _step(
+        self,
+        consumers: Consumers,
+        action: str,
+        reason: str,
+        figures: dict[str, float],
+        wip: float,
+        response_s: float,
+        of_jobs: tuple[float, ...],
+    ) -> Step:
+        cost = self.system.cost(consumers)
+        shown = {"wip": wip, "response_s": response_s, "cost": cost, **figures}
+        return Step(
+            consumers=consumers,
+            wip=wip,
+            response_s=response_s,
+            response_of_job_s=of_jobs,
+            cost=cost,
+            decision=Decision(loop=LOOP, action=action, reason=reason, figures=shown),
+        )
+
     def wip_gain(self, consumers: Consumers, candidates: list[int]) -> list[float]:
         """WIP(m) − WIP(m + e_j) for each candidate, weighted by what requests are worth."""
         return self._difference(consumers, candidates, 1)
@@ -81,7 +112,7 @@ class Greedy:
         """One consumer less."""
         self.consumers = changed(self.consumers, topic, -1)
         name = self.system.network.topic_names[topic]
-        self.steps.append(self._step(f"remove a consumer of {name}", reason))
+        self._note(f"remove a consumer of {name}", reason)
 
     def _difference(self, consumers: Consumers, candidates: list[int], change: int) -> list[float]:
         rows = [consumers, *(changed(consumers, j, change) for j in candidates)]
@@ -104,20 +135,10 @@ class Greedy:
     def _add(self, topic: int, reason: str, figures: dict[str, float]) -> None:
         self.consumers = changed(self.consumers, topic, 1)
         name = self.system.network.topic_names[topic]
-        self.steps.append(self._step(f"add a consumer to {name}", reason, figures))
+        self._note(f"add a consumer to {name}", reason, figures)
 
-    def _step(self, action: str, reason: str, figures: dict[str, float] | None = None) -> Step:
-        found = predict(self.model, self.consumers)
-        cost = self.system.cost(self.consumers)
-        shown = {"wip": found.wip, "response_s": found.response_s, "cost": cost, **({} if figures is None else figures)}
-        return Step(
-            consumers=self.consumers,
-            wip=found.wip,
-            response_s=found.response_s,
-            response_of_job_s=tuple(job.response_s for job in found.jobs),
-            cost=cost,
-            decision=Decision(loop=LOOP, action=action, reason=reason, figures=shown),
-        )
+    def _note(self, action: str, reason: str, figures: dict[str, float] | None = None) -> None:
+        self._trail.append((self.consumers, action, reason, {} if figures is None else figures))
 
 
 def changed(consumers: Consumers, topic: int, change: int) -> Consumers:

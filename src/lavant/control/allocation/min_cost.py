@@ -8,6 +8,8 @@ have bought more than was missing.
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 
 from lavant.control.allocation.greedy import Greedy, changed
@@ -16,7 +18,7 @@ from lavant.control.allocation.system import Consumers, System, Target
 from lavant.core.decisions import Decision
 from lavant.core.errors import Infeasible, InvalidValue
 from lavant.models.evaluation import Model
-from lavant.models.prediction import predict
+from lavant.models.prediction import responses_s
 from lavant.models.response_times import ResponseTimes
 
 WORTHWHILE = 0.01
@@ -44,8 +46,6 @@ def reach(system: System, target: Target, *, start: Sequence[int] | None = None)
     plain = target.percentile is None and target.job is None
 
     def value(consumers: Consumers) -> float:
-        if plain and consumers == walk.consumers:
-            return walk.steps[-1].response_s
         return measured_s(walk.model, consumers, target)
 
     def gain(consumers: Consumers, candidates: list[int]) -> list[float]:
@@ -55,28 +55,33 @@ def reach(system: System, target: Target, *, start: Sequence[int] | None = None)
     walk.stabilise(_always)
     share = 0.0 if value(system.most) <= target.response_s else WORTHWHILE
     while walk.stable and (now := value(walk.consumers)) > target.response_s:
-        least = share * (walk.steps[-1].wip if plain else now)
+        least = share * (now * system.network.arrival_rate_per_s if plain else now)
         if not walk.improve(_always, walk.wip_gain if plain else gain, least=least):
             break
     reached = value(walk.consumers) <= target.response_s
     if reached:
         _trim(walk, target)
-    last, found = walk.steps[-1], value(walk.consumers)
+    steps, found = walk.steps(), value(walk.consumers)
+    last = steps[-1]
     figures = {"target_s": target.response_s, "predicted_s": found, "cost": last.cost, "wip": last.wip}
     said = "meets" if reached else "cannot be brought to"
     reason = f"the {target} is predicted to be {found:.2f} s, which {said} {target.response_s:g} s"
     decision = Decision(loop=LOOP, action=f"allocate {system.named(last.consumers)}", reason=reason, figures=figures)
-    return Plan(consumers=last.consumers, decision=decision, steps=tuple(walk.steps), reached=reached)
+    return Plan(consumers=last.consumers, decision=decision, steps=steps, reached=reached)
 
 
 def measured_s(model: Model, consumers: Consumers, target: Target) -> float:
     """The figure that the target is about, as predicted."""
     if target.percentile is not None:
         return ResponseTimes(model, consumers).percentile_s(target.percentile, target.job)
-    found = predict(model, consumers)
-    if target.job is None:
-        return found.response_s
-    return next(job.response_s for job in found.jobs if job.job == target.job)
+    columns = model.evaluate(consumers)
+    if target.job is None and all(job.is_route for job in model.network.jobs):
+        return float(columns.response_s[0])
+    of_jobs = responses_s(model, columns)[0].tolist()
+    if target.job is not None:
+        return float(of_jobs[model.network.job_names.index(target.job)])
+    rates = [job.arrival_rate_per_s for job in model.network.jobs]
+    return math.fsum(map(operator.mul, rates, of_jobs)) / math.fsum(rates)
 
 
 def _trim(walk: Greedy, target: Target) -> None:

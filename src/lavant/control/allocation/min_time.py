@@ -43,7 +43,8 @@ def spend(system: System, budget: Budget, *, start: Sequence[int] | None = None)
     if walk.stable:
         while walk.improve(affordable, walk.wip_gain):
             pass
-    last = walk.steps[-1]
+    steps = walk.steps()
+    last = steps[-1]
     figures = {"budget": budget.additional, "cost": last.cost, "wip": last.wip, "response_s": last.response_s}
     money = f"{budget.additional:g} on top of {system.cost(first):g}"
     if walk.stable:
@@ -51,4 +52,4 @@ def spend(system: System, budget: Budget, *, start: Sequence[int] | None = None)
     else:
         reason = f"{money} cannot serve the load; topics that lack most come first"
     decision = Decision(loop=LOOP, action=f"allocate {system.named(last.consumers)}", reason=reason, figures=figures)
-    return Plan(consumers=last.consumers, decision=decision, steps=tuple(walk.steps), reached=walk.stable)
+    return Plan(consumers=last.consumers, decision=decision, steps=steps, reached=walk.stable)
