@@ -33,8 +33,9 @@ class Call(Generic[T]):
     @property
     def wait_ms(self) -> int:
         """How long the server may wait before it answers."""
-        if isinstance(self.request, Receive | LeaseTasks):
-            return WAIT_MS_MAX if self.request.wait_ms is None else self.request.wait_ms
+        request = self.request
+        if type(request) is Receive or type(request) is LeaseTasks:
+            return WAIT_MS_MAX if request.wait_ms is None else request.wait_ms
         return 0
 
 

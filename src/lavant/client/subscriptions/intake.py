@@ -213,7 +213,7 @@ class Intake:
 
     def _is_due(self, held: Held, period_s: float) -> bool:
         now_s = self._loop.time()
-        return not held.is_settled and now_s - held.leased_s > period_s / 2 and now_s - held.since_s < HELD_S_MAX
+        return now_s - held.leased_s > period_s / 2 and now_s - held.since_s < HELD_S_MAX
 
     async def _extend_some(self, some: list[Held]) -> None:
         now_s = self._loop.time()

@@ -28,7 +28,7 @@ REASONS_SHOWN_MAX = 10
 def pub(
     attributes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE]...", help="one publication; without, each line of standard input is one"),
+        typer.Argument(metavar="NAME=VALUE", help="one publication; without, each line of standard input is one"),
     ] = None,
     payload: Annotated[str | None, typer.Option(help="text that goes along with the attributes")] = None,
     file: Annotated[
@@ -43,8 +43,11 @@ def pub(
 ) -> None:
     """Publish, and print the id, or for many how many they were; exit code 1 if some were refused.
 
-    Numbers, true and false are taken for what they are in JSON, "text in quotes" and anything else for text. A line of
-    JSON may also have "@id", "@time_ms" and "@payload" (base64). What is published is on the server's disk.
+    Numbers, true and false are what they are in JSON; "text in quotes" and all else is text.
+
+    A line of JSON may also have "@id", "@time_ms" and "@payload" (base64).
+
+    When the command has ended, what it published is on the server's disk.
     """
     from lavant.console.cli.publications import attributes_of, from_file, from_lines  # noqa: PLC0415
 
@@ -73,7 +76,7 @@ class _Publishing:
         self._server = server
         self._rate = rate
         self._done = 0
-        self._start_s = time.monotonic()
+        self._start_s = 0.0
         self._seconds = 0.0
 
     def run(self, publications: Iterator[Read]) -> None:
@@ -82,11 +85,13 @@ class _Publishing:
         at_once = AT_ONCE if self._rate is None else max(1, min(AT_ONCE, int(self._rate / PACES_PER_S)))
         with _progress() as show:
             for some in gathered(publications, at_once):
+                if not self._done:  # what it took to get here is not the server's doing
+                    self._start_s = time.monotonic()
                 self._publish(some)
                 show(self._done)
                 if self._rate is not None:
                     time.sleep(max(0.0, self._start_s + self._done / self._rate - time.monotonic()))
-        self._seconds = time.monotonic() - self._start_s
+        self._seconds = time.monotonic() - self._start_s if self._done else 0.0
 
     def report(self, *, as_json: bool) -> None:
         published = self._done - len(self.refused)
@@ -120,6 +125,7 @@ def _progress() -> Iterator[Callable[[int], None]]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     columns = (SpinnerColumn(), TextColumn("{task.completed:,} published"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         shown = bar.add_task("", total=None)
         yield lambda done: bar.update(shown, completed=done)

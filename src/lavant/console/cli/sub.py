@@ -58,8 +58,11 @@ def sub(
 ) -> None:
     """Print notifications as they come, until Ctrl-C; exit code 1 if fewer than --count came.
 
-    Without a name, the subscription ends with the command. With one, all that matches is kept for it from now on, and
-    comes when the command is started again. A notification is taken out once it is printed.
+    Without a name, the subscription ends with the command.
+
+    With one, what matches is kept from now on, and comes when the command is started again.
+
+    A notification is taken out of its queue once it is printed.
     """
     if filter is None and not name:
         raise InvalidValue('say what you want, as in `lavant sub "price > 100"`, or the --name of a subscription')
