@@ -217,6 +217,7 @@ def test_advertisements_tell_which_publishers_could_matter(talker: Talker) -> No
         ("POST", "/publish", b'{"a": 1}', "", 415, "UnsupportedMediaType"),
         ("POST", "/publish", b"{}", "application/cloudevents+json", 400, "InvalidValue"),
         ("POST", "/publish", b'{"a": "%s"}' % (b"x" * 70_000), "application/json", 413, "LimitExceeded"),
+        ("POST", "/publish", b"[" + b"1," * 10_000 + b"1]", "application/json", 413, "LimitExceeded"),
         ("POST", "/subscriptions", b"{}", "application/json", 400, "InvalidValue"),
         ("POST", "/subscriptions", b'{"filter": "a = 1", "nmae": "x"}', "application/json", 400, "InvalidValue"),
         ("POST", "/subscriptions", b'{"filter": "a = 1", "name": "a/b"}', "application/json", 400, "InvalidValue"),

@@ -126,7 +126,10 @@ class _BoundedProtocol(HttpToolsProtocol):
         if socket is None or self.transport.is_closing():
             return waiting
         unconfirmed = bytearray(4)
-        fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, unconfirmed)
+        try:
+            fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, unconfirmed)
+        except OSError:  # a system that does not tell
+            return waiting
         return waiting + int.from_bytes(unconfirmed, sys.byteorder)
 
     def abort(self) -> None:

@@ -52,6 +52,8 @@ class EventStreams:
         request = Request(scope, receive)
         desk = self._desk
         try:
+            if request.method != "GET":
+                raise ApiError(405, "NoSuchRoute", "a stream is for GET", headers={"Allow": "GET"})
             principal = desk.principal(request)
             last = _last_event(request)
             with desk.stream(SSE):

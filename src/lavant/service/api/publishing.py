@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.subscriptions.commands import Publish, Published
+from lavant.broker.subscriptions.limits import PUBLICATIONS_MAX
 from lavant.service.api import cloudevents
 from lavant.service.api.bodies import JSON, content_type, decode, read_body
 from lavant.service.api.desk import Desk, json_response
@@ -29,6 +30,10 @@ async def publish(desk: Desk, request: Request) -> Response:
     principal = desk.principal(request)
     body = await read_body(request, desk.limits)
     entries = publications_in(content_type(request), request.headers, body)
+    if len(entries) > PUBLICATIONS_MAX:
+        raise ApiError(
+            413, "LimitExceeded", f"a request has at most {PUBLICATIONS_MAX} publications, got {len(entries)}"
+        )
     with desk.meters.publish_seconds.timed():
         outcome = await _outcome(desk, principal, entries, request.headers.get(KEY_HEADER, ""))
     refused = {place: each for place, each in enumerate(outcome) if isinstance(each, Refused)}

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from lavant.service.webhooks import posting
 from lavant.service.webhooks.addresses import WebhookFault, is_public, resolve
 from lavant.service.webhooks.posting import Posted, Poster
 
@@ -147,6 +148,11 @@ def test_a_connection_that_was_closed_meanwhile_is_replaced_and_nobody_notices()
     assert post(saying(OK), times=3) == ([Posted(200)] * 3, 3)
 
 
+def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posting, "IDLE_S_MAX", -1.0)
+    assert post(saying(OK, OK, OK), times=3) == ([Posted(200)] * 3, 3)
+
+
 def test_a_connection_that_is_to_be_closed_is_closed() -> None:
     closing = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     assert post(saying(closing, OK), times=2) == ([Posted(200)] * 2, 2)
@@ -173,6 +179,11 @@ def test_addresses_that_nobody_can_call_are_refused_at_once(url: str) -> None:
 )
 def test_networks_of_ones_own_are_not_public(address: str) -> None:
     assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f::1", "::ffff:93.184.215.14", "64:ff9b::5db8:d70e"])
+def test_others_are(address: str) -> None:
+    assert is_public(address)
 
 
 def test_a_name_that_leads_home_is_refused_unless_allowed() -> None:
