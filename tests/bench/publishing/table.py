@@ -14,7 +14,7 @@ from tests.bench.publishing.measuring import Figures, measure
 from tests.bench.queues import servers
 
 SUBSCRIPTIONS = 100_000
-QUEUES = 100
+SUBSCRIBERS = (10, 100)
 EACH = 4
 """Subscribers of a topic."""
 SECONDS = 8.0
@@ -31,11 +31,14 @@ class PublishingTable(NamedTuple):
 def measure_publishing() -> PublishingTable:
     with tempfile.TemporaryDirectory(prefix="lavant-bench-") as directory:
         home = Path(directory)
-        content, subscribed_s = _by_content(home / "content")
+        content = [(count, *_by_content(home / f"content-{count}", count)) for count in SUBSCRIBERS]
         topics = _by_topic(home / "topics")
         beside = _nats(home / "nats")
     lines = [
-        _line(f"{SUBSCRIPTIONS:,} stock subscriptions of {QUEUES} subscribers, Lavant", content),
+        *(
+            _line(f"{SUBSCRIPTIONS:,} stock subscriptions of {count} subscribers, Lavant", figures)
+            for count, figures, _ in content
+        ),
         _line(f"{8 * EACH} subscribers of 8 topics, Lavant", topics),
         _line(f"{8 * EACH} subscribers of 8 topics, NATS", beside),
     ]
@@ -43,20 +46,20 @@ def measure_publishing() -> PublishingTable:
     return PublishingTable(
         lines,
         [
-            f"{SUBSCRIPTIONS:,} subscriptions came in {subscribed_s:.0f} s. Lavant syncs every publication before it "
+            f"{SUBSCRIPTIONS:,} subscriptions came in {content[0][2]:.0f} s. Lavant syncs every publication before it "
             "answers and has every notification acknowledged; NATS keeps nothing and asks for no receipt. By topic, "
             f"Lavant delivers {ratio:.2f} × as many notifications as NATS.",
         ],
     )
 
 
-def _by_content(home: Path) -> tuple[Figures, float]:
+def _by_content(home: Path, subscribers: int) -> tuple[Figures, float]:
     with servers.lavant(home) as (port, _):
         url = f"lavant://127.0.0.1:{port}"
         began = time.monotonic()
-        asyncio.run(lavant.subscribe_stock(url, subscriptions=SUBSCRIPTIONS, queues=QUEUES))
+        asyncio.run(lavant.subscribe_stock(url, subscriptions=SUBSCRIPTIONS, queues=subscribers))
         took_s = time.monotonic() - began
-        return measure(lavant.by_content(url, queues=QUEUES), seconds=SECONDS), took_s
+        return measure(lavant.by_content(url, queues=subscribers), seconds=SECONDS), took_s
 
 
 def _by_topic(home: Path) -> Figures:
