@@ -1,4 +1,4 @@
-"""The client for tasks of an event loop: publish, subscribe, queues and advertisements over one connection.
+"""The client for tasks of an event loop: publish, subscribe, queues, jobs and advertisements over one connection.
 
 >>> from lavant import connect_async
 >>> async def work() -> None:
@@ -22,6 +22,7 @@ from lavant.client.connection.asynchronous import AsyncConnection
 from lavant.client.connection.calls import Call
 from lavant.client.connection.retrying import RETRIES, TIMEOUT_S, Retries
 from lavant.client.connection.settings import Settings
+from lavant.client.jobs.asynchronous import AsyncJobRequests
 from lavant.client.publications import Publishable, Requests, Result, only_id, with_payload
 from lavant.client.queues import calls as queue_calls
 from lavant.client.queues.asynchronous import AsyncQueue
@@ -57,7 +58,7 @@ async def connect_async(
     return await AsyncClient(settings, None if encryption is None else encryption.cipher()).open()
 
 
-class AsyncClient(AsyncConnection):
+class AsyncClient(AsyncConnection, AsyncJobRequests):
     """Everything a server can be asked, for the tasks of one event loop."""
 
     def __init__(self, settings: Settings, cipher: Cipher | None = None) -> None:

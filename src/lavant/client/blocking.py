@@ -1,4 +1,4 @@
-"""The client for callers that wait: publish, subscribe, queues and advertisements over one connection.
+"""The client for callers that wait: publish, subscribe, queues, jobs and advertisements over one connection.
 
 >>> from lavant import connect
 >>> with connect() as client, client.subscribe("price > 100") as expensive:  # doctest: +SKIP
@@ -26,6 +26,7 @@ from lavant.client.connection.calls import Call
 from lavant.client.connection.looping import LoopThread
 from lavant.client.connection.retrying import RETRIES, TIMEOUT_S, Retries
 from lavant.client.connection.settings import Settings
+from lavant.client.jobs.blocking import JobRequests
 from lavant.client.publications import Publishable, Requests, Result, only_id, with_payload
 from lavant.client.queues import calls as queue_calls
 from lavant.client.queues.blocking import Queue
@@ -64,7 +65,7 @@ def connect(
     return Client(settings, None if encryption is None else encryption.cipher()).open()
 
 
-class Client(Connection):
+class Client(Connection, JobRequests):
     """Everything a server can be asked. Threads may share one."""
 
     def __init__(self, settings: Settings, cipher: Cipher | None = None) -> None:

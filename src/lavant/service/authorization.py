@@ -10,7 +10,7 @@
 
 Whoever has any of them may list and describe. An operator, who has no namespace and the scope admin, names queues of
 namespaces as `namespace/queue`; all others reach only their own. Jobs and topics belong to the server as a whole, so
-they are for keys without a namespace. `lavant.service.showing` takes the namespace out of answers.
+they are for keys without a namespace, for now. `lavant.service.showing` takes the namespace out of answers.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def place(principal: Principal, request: Request) -> Request:
     if kind in OF_THE_SERVER:
         if principal.namespace:
             raise AccessDenied(
-                f"{kind.__name__} concerns the server as a whole; key {principal.name!r} is bound to the namespace "
-                f"{principal.namespace!r}"
+                f"{kind.__name__} concerns the server as a whole, jobs are in the default namespace only; key "
+                f"{principal.name!r} is bound to the namespace {principal.namespace!r}, use one without"
             )
         return request
     placed: Request = _PLACES[kind](principal, request)

@@ -12,6 +12,7 @@ from lavant.console.cli.demo import demo
 from lavant.console.cli.doctor import doctor
 from lavant.console.cli.encrypt import encrypt, keygen
 from lavant.console.cli.explain import explain
+from lavant.console.cli.job import job
 from lavant.console.cli.keys import keys
 from lavant.console.cli.model import model
 from lavant.console.cli.plan import plan
@@ -50,6 +51,7 @@ commands.add_typer(sim, name="sim")
 commands.add_typer(reproduce, name="reproduce")
 commands.add_typer(model, name="model")
 commands.add_typer(workflow, name="workflow")
+commands.add_typer(job, name="job")
 
 
 def app() -> None:

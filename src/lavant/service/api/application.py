@@ -16,7 +16,8 @@ from lavant.service.api.desk import Desk
 from lavant.service.api.events import EventStreams
 from lavant.service.api.faults import ApiError, response_of
 from lavant.service.api.openapi import openapi
-from lavant.service.api.operations import EVENTS, OPERATIONS, STREAM, Operation
+from lavant.service.api.operation import EVENTS, STREAM, Operation
+from lavant.service.api.operations import OPERATIONS
 from lavant.service.api.stream import Streams
 
 PATHS = frozenset({"/openapi.json"} | {"/" + operation.path.split("/")[1] for operation in OPERATIONS})
@@ -29,6 +30,7 @@ This is a Lavant server: publish, subscribe by content, durable queues.
   POST /subscriptions                         subscribe
   GET  /subscriptions/NAME/events             server-sent events
   GET  /subscriptions/NAME/stream             WebSocket
+  PUT  /workflows, POST /jobs                 jobs as workflows over queues
   GET  /openapi.json                          all that there is
   GET  /metrics, /healthz                     for operators
 

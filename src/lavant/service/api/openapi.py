@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from lavant.service.api.faults import Failure
-from lavant.service.api.operations import OPERATIONS, Operation, Outcome, Parameter
+from lavant.service.api.operation import Operation, Outcome, Parameter
+from lavant.service.api.operations import OPERATIONS
 
 OPENAPI_VERSION = "3.1.0"
 _REFERENCE = "#/components/schemas/{name}"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
-
-import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
+from typing import Any
 
 from lavant.service.api import advertisements, publishing, pulling, subscriptions
 from lavant.service.api.bodies import JSON
 from lavant.service.api.cloudevents import BATCH, STRUCTURED
-from lavant.service.api.desk import Desk
+from lavant.service.api.job_operations import JOB_OPERATIONS
+from lavant.service.api.operation import EVENTS, STREAM, Body, Operation, Outcome, Parameter
 from lavant.service.api.values import (
     AcknowledgeAnswer,
     AcknowledgeBody,
@@ -27,49 +23,6 @@ from lavant.service.api.values import (
     SubscriptionsPage,
     SubscriptionView,
 )
-
-Handler: TypeAlias = Callable[[Desk, Request], Awaitable[Response]]
-EVENTS, STREAM = "events", "stream"
-
-
-class Parameter(msgspec.Struct, frozen=True):
-    name: str
-    where: str
-    """`path`, `query` or `header`."""
-    help: str
-    kind: type = str
-    is_required: bool = False
-
-
-class Body(msgspec.Struct, frozen=True):
-    """One of the forms that a body may have."""
-
-    content_type: str
-    kind: Any
-    example: Any
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    status: int
-    help: str
-    kind: Any = None
-    """What the body is; a tuple if it may be one of several."""
-    example: Any = None
-
-
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    method: str
-    path: str
-    summary: str
-    outcomes: tuple[Outcome, ...]
-    handler: Handler | None = None
-    way: str = ""
-    """`events` or `stream`, if it is no single answer."""
-    scope: str = ""
-    """Which a key must have; any will do if it is empty."""
-    parameters: tuple[Parameter, ...] = ()
-    bodies: tuple[Body, ...] = ()
-
 
 _NAME = Parameter("name", "path", "of the subscription", is_required=True)
 _PAGE = (
@@ -277,4 +230,5 @@ OPERATIONS = (
         parameters=(Parameter("name", "path", "of the advertisement", is_required=True),),
         outcomes=(Outcome(204, "it is gone"), _NOT_FOUND),
     ),
+    *JOB_OPERATIONS,
 )

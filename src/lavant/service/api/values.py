@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -175,6 +175,87 @@ class StreamConfirmation(_Out, frozen=True):
     acknowledged: list[int]
     refused: list[RefusedEntry]
     """With the message's id in place of the index."""
+
+
+# ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NewJob(_In, frozen=True):
+    type: str
+    input: Any = ""
+    """A text as it is, any other value as JSON."""
+    input_base64: bytes | None = None
+    """Instead, for other bytes."""
+    name: str = ""
+    """A second job of this name, while the first is known, is the first."""
+
+
+class JobAnswer(_Out, frozen=True):
+    job: int
+    is_new: bool
+
+
+class CancelAnswer(_Out, frozen=True):
+    state: str
+    is_new: bool
+    """False if it had ended before."""
+
+
+class JobResult(_Out, frozen=True, omit_defaults=True):
+    """What a task made."""
+
+    text: str | None = None
+    body_base64: bytes | None = None
+    """If it is no text."""
+    attributes: dict[str, str | int | float | bool] = {}
+
+
+class JobAttempt(_Out, frozen=True, omit_defaults=True):
+    queued_ms: int
+    started_ms: int = 0
+    ended_ms: int = 0
+    worker: str = ""
+    outcome: str = ""
+    reason: str = ""
+
+
+class JobTask(_Out, frozen=True):
+    name: str
+    topic: str
+    state: str
+    attempts: list[JobAttempt]
+
+
+class JobLine(_Out, frozen=True):
+    number: int
+    type: str
+    name: str
+    state: str
+    submitted_ms: int
+    ended_ms: int | None
+
+
+class JobPage(_Out, frozen=True):
+    jobs: list[JobLine]
+    next: int | None
+
+
+class JobDescription(_Out, frozen=True):
+    number: int
+    type: str
+    name: str
+    state: str
+    reason: str
+    submitted_ms: int
+    ended_ms: int | None
+    tasks: list[JobTask]
+    results: dict[str, JobResult]
+    """Of the tasks behind which nothing comes."""
+
+
+class DefinedAnswer(_Out, frozen=True):
+    types: list[str]
+    topics: list[str]
 
 
 # ── advertisements ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,8 @@ from openapi_spec_validator import validate
 
 from lavant.broker.queues.config import QueueConfig
 from lavant.service.api.openapi import openapi
-from lavant.service.api.operations import OPERATIONS, Operation
+from lavant.service.api.operation import Operation
+from lavant.service.api.operations import OPERATIONS
 from lavant.service.api.values import QueueSettings
 
 DOCUMENT = openapi()

@@ -1,0 +1,1 @@
+"""Jobs for applications: define, submit, look, wait, cancel."""
