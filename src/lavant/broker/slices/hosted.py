@@ -56,7 +56,6 @@ class SavedSlice(msgspec.Struct, frozen=True):
     role: Role
     migration: int
     stop: Stop | None
-    allowed: int | None
     waiting: list[tuple[SliceId, int, bytes]]
 
 
@@ -69,7 +68,7 @@ class Hosted:
         self.role = role
         self.migration = migration
         self.stop: Stop | None = None
-        self._allow()
+        self.machine.handle(self._room(), 0)
 
     @property
     def is_running(self) -> bool:
@@ -79,20 +78,19 @@ class Hosted:
         """What the slice sends because of an input; a known one is not even decoded."""
         if sequence <= self.machine.vector.get(upstream, 0):
             return []
-        effects = self.machine.handle(Delivery(upstream, sequence, wire.decode(content)), now_ms)
-        return self._keep(effects, now_ms)
+        return self._proceed(Delivery(upstream, sequence, wire.decode(content)), now_ms)
 
     def acknowledge(self, to: SliceId, sequence: int, now_ms: int) -> list[Item | Refused]:
         """There may be room again for what waits."""
         self.outlet.acknowledge(to, sequence, now_ms)
-        return self._keep(self._allow(), now_ms)
+        return self._proceed(self._room(), now_ms)
 
     def become(self, role: Role, migration: int, now_ms: int) -> list[Item | Refused]:
         """Change role, and process what waits if that is what it is there for now."""
         self.role, self.migration = role, migration
         if role is not Role.STOPPING:
             self.stop = None
-        return self._keep(self._allow(), now_ms)
+        return self._proceed(self._room(), now_ms)
 
     def has_reached(self, vector: dict[SliceId, int]) -> bool:
         return all(self.machine.vector.get(upstream, 0) >= sequence for upstream, sequence in vector.items())
@@ -108,24 +106,30 @@ class Hosted:
     def save(self) -> SavedSlice:
         inputs = self.machine.inputs_waiting()
         waiting = [(delivery.upstream, delivery.sequence, wire.encode(delivery.content)) for delivery in inputs]
-        return SavedSlice(self.moved(), self.role, self.migration, self.stop, self.machine.allowed, waiting)
+        return SavedSlice(self.moved(), self.role, self.migration, self.stop, waiting)
 
     @classmethod
     def load(cls, id: SliceId, layout: Layout, saved: SavedSlice) -> Hosted:
         hosted = cls(id, layout, Role.WAITING, saved.migration)
         hosted.take(saved.state)
-        hosted.role, hosted.stop = saved.role, saved.stop
         for upstream, sequence, content in saved.waiting:
             hosted.machine.handle(Delivery(upstream, sequence, wire.decode(content)), 0)
-        hosted.machine.allow(saved.allowed)
+        hosted.role, hosted.stop = saved.role, saved.stop
+        assert not hosted.machine.handle(hosted._room(), 0), "what waited had a reason to wait"
         return hosted
 
-    def _allow(self) -> list[Effect]:
+    def _room(self) -> Allow:
         """An input makes at most one item for each link, so there is room for what as many inputs make."""
-        return self.machine.handle(Allow(self.outlet.room if self.is_running else 0), 0)
+        return Allow(self.outlet.room if self.is_running else 0)
 
-    def _keep(self, effects: list[Effect], now_ms: int) -> list[Item | Refused]:
-        return list(self._kept(effects, now_ms))
+    def _proceed(self, stimulus: Delivery | Allow, now_ms: int) -> list[Item | Refused]:
+        """Process what can be processed. Many inputs make no item, so there may be more room than was allowed for."""
+        items = list(self._kept(self.machine.handle(stimulus, now_ms), now_ms))
+        while True:
+            waiting = self.machine.waiting
+            items += self._kept(self.machine.handle(self._room(), now_ms), now_ms)
+            if self.machine.waiting == waiting:
+                return items
 
     def _kept(self, effects: list[Effect], now_ms: int) -> Iterator[Item | Refused]:
         known: tuple[Content, bytes] | None = None  # what goes to all match slices is encoded once

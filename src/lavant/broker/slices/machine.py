@@ -71,12 +71,8 @@ class SliceMachine(ABC):
             if not self._inbox.put(stimulus.upstream, stimulus.sequence, stimulus.content):
                 return []
             return self._drain([stimulus.upstream])
-        self.allow(stimulus.inputs)
+        self._allowed = stimulus.inputs
         return self._drain(self._inbox.upstreams())
-
-    def allow(self, inputs: int | None) -> None:
-        """From now on process so many, but none of those that wait before the next stimulus."""
-        self._allowed = inputs
 
     def wakeup_ms(self) -> int | None:
         """Never: a slice acts only on what comes."""
@@ -94,11 +90,6 @@ class SliceMachine(ABC):
 
     def inputs_waiting(self) -> list[Delivery]:
         return [Delivery(upstream, sequence, content) for upstream, sequence, content in self._inbox.items()]
-
-    @property
-    def allowed(self) -> int | None:
-        """How many inputs it may process; None if there is no limit."""
-        return self._allowed
 
     def sent(self, to: SliceId) -> int:
         """The number of the last output on the link to this slice."""
