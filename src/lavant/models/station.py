@@ -36,13 +36,13 @@ def requests(load: float, servers: int, arrival_scv: float, service_scv: float, 
 @kernel
 def correction(utilisation: float, servers: int, arrival_scv: float, service_scv: float) -> float:
     """Whitt's φ: by how much the mean wait differs from the one that only the sum of the variabilities gives."""
-    if utilisation <= 0.0 or arrival_scv + service_scv <= 0.0:
+    mean_scv = 0.5 * (arrival_scv + service_scv)
+    if utilisation <= 0.0 or mean_scv <= 0.0:
         return 1.0
     idle, m = 1.0 - utilisation, float(servers)
     gamma = min(0.24, idle * (m - 1.0) * (math.sqrt(4.0 + 5.0 * m) - 2.0) / (16.0 * m * utilisation))
     phi1 = 1.0 + gamma
     phi3 = (1.0 - 4.0 * gamma) * math.exp(-2.0 * idle / (3.0 * utilisation))
-    mean_scv = 0.5 * (arrival_scv + service_scv)
     psi = 1.0 if mean_scv >= 1.0 else min(1.0, 0.5 * (phi1 + phi3)) ** (2.0 * (1.0 - mean_scv))
     if arrival_scv >= service_scv:
         share = 4.0 * (arrival_scv - service_scv) / (4.0 * arrival_scv - 3.0 * service_scv)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -75,6 +76,15 @@ def test_the_probability_of_waiting_is_that_of_whitt_s_tables(
     m: int, arrival_scv: float, service_scv: float, printed: float
 ) -> None:
     assert delay_probability(0.9 * m, m, arrival_scv, service_scv) == pytest.approx(printed, abs=0.009)
+
+
+def test_with_many_servers_and_regular_arrivals_waiting_is_as_rare_as_a_normal_count_says() -> None:
+    """Whitt's π₆, in full from γ = 1 on; constant arrivals, 20 servers. On the way to it nothing jumps."""
+    load = 14.0
+    gamma = (20 - load - 0.5) / math.sqrt(load * 0.5)
+    assert delay_probability(load, 20, 0.0, 1.0) == pytest.approx(0.5 * math.erfc(gamma / math.sqrt(2)))
+    found = [delay_probability(14.0 + 0.01 * step, 20, 0.0, 1.0) for step in range(590)]
+    assert all(0 < later - earlier < 0.01 for earlier, later in pairwise(found))
 
 
 @given(loads, servers, scvs, scvs)

@@ -158,10 +158,12 @@ def test_consumers_that_go_finish_their_task_and_those_that_come_take_what_waits
     run = NetworkSimulation(network, [3], seed=1, record=True)
     run.advance(4.5)  # three in service, one waits
     run.set_consumers([0])
-    run.advance(20.0)
+    run.advance(25.0)
     assert run.take_finished().response_s == pytest.approx([10.0, 10.0, 10.0])
     run.set_consumers([5])
-    run.advance(30.5)
+    run.advance(34.9)
+    assert len(run.take_finished().job) == 0
+    run.advance(35.1)
     assert sorted(run.take_finished().arrival_s) == pytest.approx([4.0, 5.0, 6.0, 7.0, 8.0])
 
 
