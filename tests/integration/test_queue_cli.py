@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from lavant import Client, connect
 from lavant.console.cli import commands
-from lavant.console.cli.secrets import read_credentials, read_token
+from lavant.console.cli.secrets import read_credentials
 from lavant.core.errors import InvalidValue, LavantError, MissingComponent, UnknownQueue
 
 
@@ -190,20 +190,6 @@ def test_the_server_must_be_told_where_to_keep_messages(tmp_path: Path) -> None:
 # ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_token_is_the_content_of_its_file(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_bytes(b"  0123456789abcdef\n")
-    assert read_token(file) == b"0123456789abcdef"
-
-
-@pytest.mark.parametrize("content", [b"", b"short\n", b"x" * 2000])
-def test_a_token_that_is_too_short_or_too_long_is_refused(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "token"
-    file.write_bytes(content)
-    with pytest.raises(InvalidValue, match="openssl rand"):
-        read_token(file)
-
-
 def test_credentials_are_read_as_aws_writes_them(tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     file.write_text(
@@ -222,6 +208,5 @@ def test_credentials_in_another_form_are_refused(tmp_path: Path, content: str) -
 
 
 def test_secrets_that_are_not_there_are_told(tmp_path: Path) -> None:
-    for read in (read_token, read_credentials):
-        with pytest.raises(InvalidValue, match="No such file"):
-            read(tmp_path / "none")
+    with pytest.raises(InvalidValue, match="No such file"):
+        read_credentials(tmp_path / "none")

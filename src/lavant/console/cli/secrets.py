@@ -1,4 +1,4 @@
-"""Files that hold secrets: the token of Lavant's own clients, and the keys of SQS clients."""
+"""Files that hold secrets: the keys of SQS clients."""
 
 from __future__ import annotations
 
@@ -6,22 +6,6 @@ import configparser
 from pathlib import Path
 
 from lavant.core.errors import InvalidValue
-
-TOKEN_BYTES_MIN, TOKEN_BYTES_MAX = 16, 1024
-
-
-def read_token(path: Path) -> bytes:
-    """The content of a file without the space around it."""
-    try:
-        token = path.read_bytes().strip()
-    except OSError as error:
-        raise InvalidValue(f"cannot read the token file {path}: {error.strerror}") from None
-    if not TOKEN_BYTES_MIN <= len(token) <= TOKEN_BYTES_MAX:
-        raise InvalidValue(
-            f"the token in {path} has {len(token)} bytes, it must have {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX}; "
-            f"make one with `openssl rand -hex 32 > {path}`"
-        )
-    return token
 
 
 def read_credentials(path: Path) -> dict[str, str]:
