@@ -32,7 +32,7 @@ CASES = {
 
 
 def test_percentiles_err_by_less_than_six_per_cent_on_average_and_eighteen_at_worst() -> None:
-    """100,000 jobs leave the simulated p95 uncertain by about 1 %. Measured: 3.0 and 10.4 % for p95, 4.8 and 15.9 % for p99."""
+    """100,000 jobs leave a simulated p95 uncertain by about 1 %. Measured: p95 3.0 and 10.4 %, p99 4.8 and 15.9 %."""
     errors = []
     for network, consumers in CASES.values():
         times = ResponseTimes(Model(network, refined=True), consumers)

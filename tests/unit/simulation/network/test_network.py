@@ -140,12 +140,12 @@ def test_arrivals_follow_a_curve() -> None:
         topics=(Topic(name="A", service_rate_per_s=100.0),),
         jobs=(JobType.along(["A"], name="1", arrival_rate_per_s=1.0, arrival_scv=0.0),),
     )
-    run = NetworkSimulation(network, [1], seed=1, curve=steps([100.0, 150.0, 300.0], [[1.0], [0.0], [4.0]]))
+    run = NetworkSimulation(network, [1], seed=1, curve=steps([100.5, 150.0, 300.0], [[1.0], [0.0], [4.0]]))
     seen = []
-    for time_s in (100.5, 149.5, 300.1):
+    for time_s in (100.1, 149.9, 150.12, 150.13, 150.38, 300.1):
         run.advance(time_s)
         seen.append(int(run.counters().arrived[0]))
-    assert seen == [100, 100, 700]
+    assert seen == [100, 100, 100, 101, 102, 700]  # half of a gap was over when arrivals stopped, half is left
     run.advance(400.0)
     assert run.counters().arrived[0] == pytest.approx(1100, abs=1)  # the last rate goes on
 
