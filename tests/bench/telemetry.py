@@ -1,57 +1,89 @@
-"""What telemetry costs a server: its CPU time for the same work without telemetry, with figures, and with files.
+"""What telemetry costs a server, in CPU time, for messages and publications in batches of several sizes.
 
-python -m tests.bench.telemetry [ROUNDS]
+python -m tests.bench.telemetry [SLICES]
 
-The kinds take turns in one run, and the least of several rounds counts: what else the machine does only ever adds.
+In one server telemetry is switched on and off again and again, so that both see the same machine: the event loop's
+thread is compared over many short slices of work. What telemetry's own thread used is added to that.
 """
 
 from __future__ import annotations
 
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
+from typing import Any
 
 from tests.integration.frames import FrameClient
 
-from lavant.broker.queues.commands import Acknowledge, CreateQueue, Entry, PurgeQueue, Receive, Send
+from lavant.broker.queues.commands import Acknowledge, CreateQueue, Entry, ListQueues, PurgeQueue, Receive, Send
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.subscriptions.commands import Publish, Subscribe
 
-KINDS = ("without", "figures", "files")
-MESSAGES = 4000
+MESSAGES = 500
 
 
-def serve(kind: str) -> None:
-    """In the process that is measured."""
+def serve() -> None:
+    """In the process that is measured: a signal switches telemetry."""
     from lavant.service import process, server
     from lavant.service.settings import ServeSettings
 
-    if kind == "without":
-        server.Service.report_to = lambda self, events: None  # type: ignore[method-assign]
+    def report_to(self: server.Service, events: Any) -> None:
+        original(self, events)
+        observe, access = self._server.observe, self.access
+        hooks = (access.on_arrived, access.on_matched)
+
+        def switch(*_: Any) -> None:
+            is_on = self._server.observe is not None
+            self._server.observe = None if is_on else observe
+            access.on_arrived, access.on_matched = ((lambda *_: None,) * 2) if is_on else hooks
+
+        signal.signal(signal.SIGUSR1, switch)
+
+    original = server.Service.report_to
+    server.Service.report_to = report_to  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as place:
-        telemetry = Path(place) if kind == "files" else None
-        process.run(ServeSettings(port=0, telemetry=telemetry), lambda started: print(started.port, flush=True))
+        settings = ServeSettings(port=0, telemetry=Path(place))
+        process.run(settings, lambda started: print(started.port, _native_id("telemetry"), flush=True))
+
+
+def _native_id(name: str) -> int | None:
+    return next(thread.native_id for thread in threading.enumerate() if thread.name == name)
 
 
 class Server:
-    """A process of one kind."""
+    """The process, and what its threads used."""
 
-    def __init__(self, kind: str) -> None:
-        command = [sys.executable, "-m", "tests.bench.telemetry", "serve", kind]
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.bench.telemetry", "serve"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
-        self.client = FrameClient(int(self._process.stdout.readline()))
+        port, thread = self._process.stdout.readline().split()
+        self.client = FrameClient(int(port))
+        self._thread = thread
+        self._tasks = Path(f"/proc/{self._process.pid}/task")
 
-    def cpu_s(self) -> float:
-        """Used until now, by all threads."""
-        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    def switch(self) -> None:
+        self._process.send_signal(signal.SIGUSR1)
+        self.client.ask(ListQueues())  # the signal has been seen when this is answered
+
+    def loop_us(self) -> float:
+        return _used_us(self._tasks / str(self._process.pid))
+
+    def telemetry_us(self) -> float:
+        return _used_us(self._tasks / self._thread)
 
     def stop(self) -> None:
         self.client.close()
         self._process.terminate()
         self._process.wait()
+
+
+def _used_us(task: Path) -> float:
+    return int((task / "schedstat").read_text().split()[0]) / 1000
 
 
 def cycles(client: FrameClient, batch: int) -> None:
@@ -69,32 +101,32 @@ def publishes(client: FrameClient, batch: int) -> None:
         client.ask(PurgeQueue(f"s{number}"))
 
 
-def main(rounds: int) -> None:
-    servers = {kind: Server(kind) for kind in KINDS}
-    for server in servers.values():
-        server.client.ask(CreateQueue("q", QueueConfig()))
-        for number in range(100):
-            server.client.ask(Subscribe(f"a = {number % 20}", f"s{number}"))
+def main(slices: int) -> None:
+    server = Server()
+    server.client.ask(CreateQueue("q", QueueConfig()))
+    for number in range(100):
+        server.client.ask(Subscribe(f"a = {number % 20}", f"s{number}"))
     for name, work, batch in (
         ("messages one by one", cycles, 1),
         ("messages by 10", cycles, 10),
         ("publications by 10", publishes, 10),
     ):
-        used: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        for _ in range(rounds):
-            for kind, server in servers.items():
-                before_s = server.cpu_s()
-                work(server.client, batch)
-                used[kind].append((server.cpu_s() - before_s) / MESSAGES * 1e6)
-        for kind in KINDS:
-            share = min(used[kind]) / min(used["without"]) - 1
-            print(f"{name}, {kind}: {min(used[kind]):.2f} µs of CPU each, {share:+.1%}", flush=True)
-    for server in servers.values():
-        server.stop()
+        used: dict[bool, list[float]] = {True: [], False: []}
+        own_us = server.telemetry_us()
+        for number in range(2 * slices):
+            before_us = server.loop_us()
+            work(server.client, batch)
+            used[number % 2 == 0].append((server.loop_us() - before_us) / MESSAGES)
+            server.switch()
+        without, with_it = statistics.median(used[False]), statistics.median(used[True])
+        own = (server.telemetry_us() - own_us) / slices / MESSAGES
+        cost = (with_it + own) / without - 1
+        print(f"{name}: {without:.2f} µs without; {with_it:.2f} + {own:.2f} µs with, {cost:+.1%}", flush=True)
+    server.stop()
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
-        serve(sys.argv[2])
+        serve()
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)

@@ -49,36 +49,42 @@ class Digest:
     def take(self, columns: events.Columns) -> None:
         self._stages.counts["queue"] += columns.taken
         self._stages.counts["consumer"] += columns.settled
-        codes = np.array([self._rows.code(name) for name in columns.queues], np.int64)
-        self._sent.add(_integers(columns.sent_last), self._times_us(columns.sent_ns))
-        if columns.entered_ns:
-            topics = codes[_integers(columns.entered_queue)]
-            self._rows.arrivals(self._times_us(columns.entered_ns), topics, _integers(columns.entered_count))
+        if columns.sent:
+            self._take_sent(columns)
         if columns.taken_ns:
             self._take_received(columns)
         if columns.settled_ns:
-            self._take_settled(columns, codes)
+            self._take_settled(columns)
         for event in columns.others:
             self._handlers[type(event)](event, (event.time_ns + self._wall_ns) // 1000)
         for remembered in (self._jobs, self._tasks):
             _forget(remembered)
 
-    def _times_us(self, times_ns: array[int]) -> Integers:
-        return (_integers(times_ns) + self._wall_ns) // 1000
+    def _times_us(self, times_ns: Integers) -> Integers:
+        return (times_ns + self._wall_ns) // 1000
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _take_sent(self, columns: events.Columns) -> None:
+        times_ns, last, counts, queues = zip(*columns.sent, strict=True)
+        times_us, arrived = self._times_us(np.array(times_ns)), np.array(counts)
+        self._sent.add(np.array(last), times_us)
+        topics = np.array([self._rows.code(queue) for queue in queues])
+        some = arrived > 0
+        self._rows.arrivals(times_us[some], topics[some], arrived[some])
+
     def _take_received(self, columns: events.Columns) -> None:
         numbers = _integers(columns.taken_numbers)
-        times_us = np.repeat(self._times_us(columns.taken_ns), _integers(columns.taken_count))
+        times_us = np.repeat(self._times_us(_integers(columns.taken_ns)), _integers(columns.taken_count))
         self._received.put(numbers, times_us)
         sent_us = self._sent.of(numbers)
         self._stages.times["queue"].add_all((times_us - sent_us)[sent_us >= 0] / 1e6)
 
-    def _take_settled(self, columns: events.Columns, codes: Integers) -> None:
+    def _take_settled(self, columns: events.Columns) -> None:
         """Those that nobody is known to have received were acknowledged before, or received too long ago."""
+        codes = np.array([self._rows.code(name) for name in columns.queues], np.int64)
         counts, numbers = _integers(columns.settled_count), _integers(columns.settled_numbers)
-        times_us = np.repeat(self._times_us(columns.settled_ns), counts)
+        times_us = np.repeat(self._times_us(_integers(columns.settled_ns)), counts)
         topics = np.repeat(codes[_integers(columns.settled_queue)], counts)
         received_us, sent_us = self._received.pop(numbers), self._sent.of(numbers)
         served = received_us >= 0

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lavant.broker.queues.commands import Acknowledge, Receive, Send, SentEntry
+from lavant.broker.queues.commands import Acknowledge, Delivery, Receive, Refused, Send, SentEntry
 from lavant.broker.queues.hub import Queues
 from lavant.broker.serving.commands import Answer, Command
 from lavant.broker.subscriptions.commands import Deliver
@@ -24,7 +24,7 @@ from lavant.broker.workflows.commands import CompleteTask, FailTask, LeaseTasks,
 
 EVENTS_MAX = 200_000
 """Requests of some seconds at full speed; more than that behind, and they are dropped and counted."""
-RECEIVES_TIMED = 200
+RECEIVES_TIMED = 500
 """Of one hand-over; if there were more in the last one, some are left out."""
 TIMED_MAX = 200_000
 """Messages that are timed and not acknowledged yet; then all are forgotten."""
@@ -85,48 +85,27 @@ Event: TypeAlias = Arrived | Matched | Spread | Submitted | Leased | Reported
 class Columns:
     """What was noted since the last time. Times are those of a steady clock, in nanoseconds."""
 
-    __slots__ = (
-        "entered_count",
-        "entered_ns",
-        "entered_queue",
-        "others",
-        "queues",
-        "requests",
-        "sent_last",
-        "sent_ns",
-        "settled",
-        "settled_count",
-        "settled_ns",
-        "settled_numbers",
-        "settled_queue",
-        "taken",
-        "taken_count",
-        "taken_ns",
-        "taken_numbers",
-    )
-
     def __init__(self) -> None:
-        self.requests = 0
-        self.taken = 0
-        """Messages received, timed or not."""
-        self.settled = 0
-        """Messages acknowledged, timed or not."""
         self.queues: dict[str, int] = {}
         """Codes by name."""
-        self.sent_ns = array("q")
-        self.sent_last = array("q")
-        """The number of the last message that there was after each request that sent some."""
-        self.entered_ns = array("q")
-        self.entered_queue = array("q")
-        self.entered_count = array("q")
+        self.sent: list[tuple[int, int, int, str]] = []
+        """Of each request that sent some: the time, the last message's number then, how many, and where to; "" if into
+        many queues."""
+        self.taken = 0
+        """Messages received, timed or not."""
         self.taken_ns = array("q")
         self.taken_count = array("q")
         self.taken_numbers = array("q")
+        self.settled = 0
+        """Messages acknowledged, timed or not."""
         self.settled_ns = array("q")
         self.settled_queue = array("q")
         self.settled_count = array("q")
         self.settled_numbers = array("q")
         self.others: list[Event] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.sent or self.taken or self.settled or self.others)
 
 
 def _draw(most: int) -> int:
@@ -152,6 +131,7 @@ class Events:
         self._clock_ns = clock_ns
         self._chance = chance
         self._columns = Columns()
+        self._number = queues.number
         self._receives = 0
         self._span = 1
         """A receive is timed for each so many, in the mean half of it."""
@@ -160,9 +140,6 @@ class Events:
         self._timed: set[int] = set()
         """Messages of which it is known when they were received."""
         self._notes: dict[type, Callable[[Columns, Any, Any, int], None]] = {
-            Send: self._send,
-            Receive: self._receive,
-            Acknowledge: self._acknowledge,
             Deliver: self._deliver,
             SubmitJob: _submit,
             LeaseTasks: _lease,
@@ -171,26 +148,37 @@ class Events:
         }
 
     def observe(self, command: Command, answer: Answer) -> None:
-        """A command was carried out: called for each of them."""
-        note = self._notes.get(type(command))
-        if note is None:
-            return
-        columns = self._columns
-        if columns.requests < self._events_max:
-            columns.requests += 1
-            note(columns, command, answer, self._clock_ns())
+        """A command was carried out: called for each of them, so what is frequent comes first, and at once."""
+        kind = type(command)
+        if kind is Receive:
+            deliveries = answer.deliveries  # type: ignore[union-attr]
+            if deliveries:
+                self._columns.taken += len(deliveries)
+                self._receives += 1
+                self._skipped -= 1
+                if self._skipped <= 0:
+                    self._time_received(deliveries)
+        elif kind is Acknowledge:
+            receipts = command.receipts  # type: ignore[union-attr]
+            self._columns.settled += len(receipts) - len(answer.refused)  # type: ignore[union-attr]
+            # What was received together is mostly acknowledged together: the first stands for all.
+            if receipts and receipts[0].number in self._timed:
+                self._time_settled(command, answer)
+        elif kind is Send:
+            self._sent(command.queue, answer.entries)  # type: ignore[union-attr,arg-type]
         else:
-            self.dropped += 1
+            note = self._notes.get(kind)
+            if note is not None and self._has_room():
+                note(self._columns, command, answer, self._clock_ns())
 
     def arrived(self, publications: int) -> None:
-        self._add(Arrived(self._clock_ns(), publications))
+        if self._has_room():
+            self._columns.others.append(Arrived(self._clock_ns(), publications))
 
     def matched(self, publications: int, subscriptions: int, matches: int, seconds: float | None = None) -> None:
-        self._add(Matched(self._clock_ns(), publications, subscriptions, matches, seconds))
-
-    @property
-    def has_some(self) -> bool:
-        return self._columns.requests > 0
+        if self._has_room():
+            event = Matched(self._clock_ns(), publications, subscriptions, matches, seconds)
+            self._columns.others.append(event)
 
     def take(self) -> Columns:
         """All that came since the last time."""
@@ -201,59 +189,54 @@ class Events:
             self._timed.clear()
         return taken
 
-    def _add(self, event: Event) -> None:
-        columns = self._columns
-        if columns.requests < self._events_max:
-            columns.requests += 1
-            columns.others.append(event)
-        else:
+    def _has_room(self) -> bool:
+        if len(self._columns.others) < self._events_max:
+            return True
+        self.dropped += 1
+        return False
+
+    def _sent(self, queue: str, entries: list[SentEntry | Refused]) -> None:
+        sent, last = self._columns.sent, self._queues.number
+        if len(sent) >= self._events_max:
             self.dropped += 1
-
-    def _send(self, columns: Columns, command: Send, answer: Any, now_ns: int) -> None:
-        columns.sent_ns.append(now_ns)
-        columns.sent_last.append(self._queues.number)
-        count = list(map(type, answer.entries)).count(SentEntry)
-        if count:
-            columns.entered_ns.append(now_ns)
-            columns.entered_queue.append(_code(columns, command.queue))
-            columns.entered_count.append(count)
-
-    def _receive(self, columns: Columns, command: Receive, answer: Any, now_ns: int) -> None:
-        deliveries = answer.deliveries
-        if not deliveries:
             return
-        columns.taken += len(deliveries)
-        self._receives += 1
-        self._skipped -= 1
-        if self._skipped > 0:
+        count = len(entries)
+        if last - self._number != count:  # some were refused, or sent before
+            count = list(map(type, entries)).count(SentEntry)
+        self._number = last
+        sent.append((self._clock_ns(), last, count, queue))
+
+    def _time_received(self, deliveries: list[Delivery]) -> None:
+        columns = self._columns
+        if len(columns.taken_ns) >= self._events_max:
+            self.dropped += 1
             return
         self._skipped = 1 if self._span == 1 else self._chance(self._span)
         numbers = [delivery.receipt.number for delivery in deliveries]
         self._timed.update(numbers)
-        columns.taken_ns.append(now_ns)
+        columns.taken_ns.append(self._clock_ns())
         columns.taken_count.append(len(numbers))
         columns.taken_numbers.extend(numbers)
 
-    def _acknowledge(self, columns: Columns, command: Acknowledge, answer: Any, now_ns: int) -> None:
-        """What was received together is mostly acknowledged together: the first stands for all."""
-        receipts = command.receipts
-        columns.settled += len(receipts) - len(answer.refused)
-        if not receipts or receipts[0].number not in self._timed:
+    def _time_settled(self, command: Any, answer: Any) -> None:
+        columns = self._columns
+        if len(columns.settled_ns) >= self._events_max:
+            self.dropped += 1
             return
-        numbers = [receipt.number for receipt in receipts]
+        numbers = [receipt.number for receipt in command.receipts]
         if answer.refused:
             numbers = [number for place, number in enumerate(numbers) if place not in answer.refused]
         self._timed.difference_update(numbers)
-        columns.settled_ns.append(now_ns)
-        columns.settled_queue.append(_code(columns, command.queue))
+        columns.settled_ns.append(self._clock_ns())
+        columns.settled_queue.append(columns.queues.setdefault(command.queue, len(columns.queues)))
         columns.settled_count.append(len(numbers))
         columns.settled_numbers.extend(numbers)
 
     def _deliver(self, columns: Columns, command: Deliver, answer: Any, now_ns: int) -> None:
         spread = command.spread
         if spread.queues:
-            columns.sent_ns.append(now_ns)
-            columns.sent_last.append(self._queues.number)
+            self._number = self._queues.number
+            columns.sent.append((now_ns, self._number, 0, ""))
             columns.others.append(Spread(now_ns, spread.queues, spread.ends))
 
 
@@ -272,7 +255,3 @@ def _report(columns: Columns, command: CompleteTask | FailTask, answer: Any, now
     if answer.is_new:
         is_ok = type(command) is CompleteTask
         columns.others.append(Reported(now_ns, command.job, command.task, command.attempt, is_ok, answer.job_state))
-
-
-def _code(columns: Columns, queue: str) -> int:
-    return columns.queues.setdefault(queue, len(columns.queues))

@@ -21,24 +21,39 @@ SLOTS = 1 << 20
 class SentTimes:
     """Messages with numbers up to `last[i]`, and above the one before, were sent at `times[i]`."""
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int, most: int = SENT_MAX) -> None:
         """`last` is the number of the last message that was there before: when those were sent is not known."""
-        self._last: Integers = np.array([last], np.int64)
-        self._times: Integers = np.array([UNKNOWN], np.int64)
+        self._most = most
+        self._last: Integers = np.empty(2 * most, np.int64)
+        self._times: Integers = np.empty(2 * most, np.int64)
+        self._last[0], self._times[0] = last, UNKNOWN
+        self._count = 1
 
     def add(self, last: Integers, times: Integers) -> None:
-        """Ascending; what sent nothing new says what the one before says."""
-        is_new = np.diff(last, prepend=self._last[-1]) > 0
-        self._last = np.concatenate([self._last, last[is_new]])[-SENT_MAX:]
-        self._times = np.concatenate([self._times, times[is_new]])[-SENT_MAX:]
-        if len(self._last) == SENT_MAX:
-            self._times[0] = UNKNOWN  # of all before, too
+        """Ascending, and no more than are kept; what sent nothing new says what the one before says."""
+        assert len(last) <= self._most
+        is_new = np.diff(last, prepend=self._last[self._count - 1]) > 0
+        last, times = last[is_new], times[is_new]
+        end = self._count + len(last)
+        if end > len(self._last):
+            self._forget()
+            end = self._count + len(last)
+        self._last[self._count : end] = last
+        self._times[self._count : end] = times
+        self._count = end
 
     def of(self, numbers: Integers) -> Integers:
         """A message that a job sent since has a larger number than all, and is not known either."""
-        places = np.searchsorted(self._last, numbers)
-        known = places < len(self._last)
+        places = np.searchsorted(self._last[: self._count], numbers)
+        known = places < self._count
         return np.where(known, self._times[np.where(known, places, 0)], UNKNOWN)
+
+    def _forget(self) -> None:
+        """All but the latest, which move to the front: seldom, so it costs little for each that is added."""
+        start, kept = max(0, self._count - self._most), min(self._count, self._most)
+        self._last[:kept], self._times[:kept] = self._last[start : self._count], self._times[start : self._count]
+        self._times[0] = UNKNOWN  # of all before, too
+        self._count = kept
 
 
 class ReceivedTimes:
