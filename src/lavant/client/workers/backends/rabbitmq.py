@@ -1,0 +1,246 @@
+"""Tasks through RabbitMQ: a worker consumes the queue of its topic, and reports to the server's.
+
+    lavant.topic.A ──delivered──► "I begin" ──► the server agrees, or nobody answers ──► the function ──► report ──► ack
+                                     └──► it is over, or with another worker ──► ack
+
+A report is on disk at RabbitMQ before its task is acknowledged, so none is lost; the server takes the first worker of
+an attempt for its owner, so none counts twice. A worker goes on while RabbitMQ or the server is away, and what it made
+waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections import defaultdict
+from itertools import count
+from typing import TYPE_CHECKING
+
+from lavant.broker.queues.commands import Refused
+from lavant.broker.queues.config import SECOND_MS
+from lavant.broker.workflows.commands import CompleteTask, ExtendTask, FailTask, Reported, Result
+from lavant.broker.workflows.relay import (
+    Command,
+    Key,
+    Report,
+    check_address,
+    decode_answer,
+    decode_relayed,
+    encode,
+    shown,
+)
+from lavant.broker.workflows.requests import check_result
+from lavant.client.connection.refusals import error_of
+from lavant.client.connection.retrying import Retries
+from lavant.client.workers.backend import LEASE_S, POLL_S
+from lavant.client.workers.backends.line import LOST, Line
+from lavant.client.workers.task import Task
+from lavant.core.errors import InvalidValue, LavantError
+
+if TYPE_CHECKING:
+    from aio_pika.abc import AbstractIncomingMessage
+
+ANSWER_S_MAX = 5.0
+"""For the server's answer; without one, the worker relies on its lease."""
+UNASKED_S = 2.0
+"""A task that no slot asks for within this time goes back: the worker is about to end."""
+PATIENCE = Retries(within_s=math.inf, first_s=0.2, longest_s=10.0)
+
+_logger = logging.getLogger(__name__)
+
+
+class RabbitMQBackend:
+    """`worker` tells workers apart: no two may have the same name. `concurrency` slots ask for tasks of each topic."""
+
+    def __init__(self, url: str, worker: str, *, concurrency: int = 1, lease_s: float = LEASE_S) -> None:
+        self._url = check_address(url)
+        self._worker = worker
+        self._concurrency = concurrency
+        self._lease_s = lease_s
+        self._line: Line | None = None
+        self._there = asyncio.Condition()
+        self._mending: asyncio.Task[None] | None = None
+        self._inbox: defaultdict[str, asyncio.Queue[AbstractIncomingMessage]] = defaultdict(asyncio.Queue)
+        self._held: dict[Key, AbstractIncomingMessage] = {}
+        """Tasks under way, by what has to be acknowledged."""
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._numbers = count(1)
+        self._awaited: dict[str, asyncio.Future[Reported | Refused]] = {}
+
+    async def open(self) -> None:
+        """Raises if RabbitMQ is not there, or does not let us in: at the start a mistake, later an episode."""
+        self._line = await self._opened()
+        self._mending = asyncio.create_task(self._mend(), name="connection to RabbitMQ")
+
+    async def close(self) -> None:
+        """What was delivered and not reported goes back to RabbitMQ."""
+        if self._mending is not None:
+            self._mending.cancel()
+            await asyncio.wait([self._mending])
+        if self._line is not None:
+            await self._line.close()
+
+    # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def lease(self, topic: str) -> Task | None:
+        line = self._line
+        if line is None:
+            await asyncio.sleep(POLL_S)
+            return None
+        try:
+            await line.consume(topic, self._concurrency)
+            async with asyncio.timeout(POLL_S):
+                message = await self._inbox[topic].get()
+        except LOST:  # nothing came in time, or the connection is gone
+            return None
+        return await self._begun(message)
+
+    async def complete(self, task: Task, result: Result) -> None:
+        check_result(result)
+        await self._settle(task, CompleteTask(task.job, task.name, task.attempt, result))
+
+    async def fail(self, task: Task, reason: str, *, is_final: bool = False) -> None:
+        await self._settle(task, FailTask(task.job, task.name, task.attempt, reason, is_final))
+
+    async def extend(self, task: Task, seconds: float) -> None:
+        """If nobody answers, all that is known is that the server knows of no other."""
+        key = Key(task.job, task.name, task.attempt)
+        try:
+            await self._ask(task.topic, key, seconds)
+        except LavantError:
+            await self._acknowledge(self._held.pop(key, None))
+            raise
+
+    async def _begun(self, message: AbstractIncomingMessage) -> Task | None:
+        """The task in a message, if it is ours to do."""
+        try:
+            relayed = decode_relayed(message.body)
+        except InvalidValue as error:
+            _logger.warning("%s; it is thrown out", error)
+            await self._acknowledge(message)
+            return None
+        key, given = relayed.key, relayed.assignment
+        if key in self._held:  # the connection was lost meanwhile; this is the same task once more
+            self._held[key] = message
+            return None
+        try:
+            await self._ask(relayed.topic, key, self._lease_s)
+        except LavantError as error:
+            _logger.info("%s", error)
+            await self._acknowledge(message)
+            return None
+        self._held[key] = message
+        return Task(
+            job=given.job,
+            job_type=given.job_type,
+            name=given.task,
+            topic=relayed.topic,
+            attempt=given.attempt,
+            input=given.input,
+            results=given.results,
+            timeout_s=given.timeout_ms / SECOND_MS,
+        )
+
+    # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _settle(self, task: Task, command: Command) -> None:
+        """Returns when the report is durable. Whether it came too late is for the server to say, to nobody."""
+        body = encode(Report(task.topic, self._worker, command))
+        while True:
+            line = await self._connected()
+            try:
+                await line.report(body)
+                break
+            except LOST as error:
+                _logger.debug("a report has to be sent again: %s", error)
+                await asyncio.sleep(PATIENCE.first_s)
+        await self._acknowledge(self._held.pop(Key(command.job, command.task, command.attempt), None))
+
+    async def _ask(self, topic: str, key: Key, seconds: float) -> None:
+        """Ask for time. Raises what the server refuses with."""
+        line = self._line
+        if line is None:
+            return
+        number, command = str(next(self._numbers)), ExtendTask(*key, max(1, round(seconds * SECOND_MS)))
+        answer = self._awaited[number] = asyncio.get_running_loop().create_future()
+        try:
+            await line.ask(encode(Report(topic, self._worker, command)), number, seconds)
+            answered = await asyncio.wait_for(answer, min(ANSWER_S_MAX, seconds))
+        except LOST:
+            return
+        finally:
+            del self._awaited[number]
+        if isinstance(answered, Refused):
+            raise error_of(answered)
+
+    def _on_answer(self, number: str, body: bytes) -> None:
+        answer = self._awaited.get(number)
+        if answer is not None and not answer.done():
+            answer.set_result(decode_answer(body))
+
+    async def _acknowledge(self, message: AbstractIncomingMessage | None) -> None:
+        """If the connection is gone, it comes again, and the server says that it is over."""
+        if message is not None:
+            with contextlib.suppress(*LOST):
+                await message.ack()
+
+    # ── what is delivered ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_task(self, topic: str, message: AbstractIncomingMessage) -> None:
+        inbox = self._inbox[topic]
+        inbox.put_nowait(message)
+        asyncio.get_running_loop().call_later(UNASKED_S, self._look_after, topic, inbox)
+
+    def _look_after(self, topic: str, inbox: asyncio.Queue[AbstractIncomingMessage]) -> None:
+        if not inbox.empty() and self._inbox[topic] is inbox:
+            leaving = asyncio.create_task(self._leave(topic))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, topic: str) -> None:
+        """Nobody asks any more: have nothing delivered, and give back what was. A slot that asks begins anew."""
+        inbox = self._inbox.pop(topic)
+        with contextlib.suppress(*LOST):
+            if self._line is not None:
+                await self._line.leave(topic)
+            while not inbox.empty():
+                await inbox.get_nowait().nack(requeue=True)
+
+    # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _opened(self) -> Line:
+        return await Line.open(self._url, self._worker, self._on_task, self._on_answer)
+
+    async def _connected(self) -> Line:
+        async with self._there:
+            await self._there.wait_for(lambda: self._line is not None)
+        assert self._line is not None
+        return self._line
+
+    async def _mend(self) -> None:
+        """Connect again whenever the connection is lost."""
+        while True:
+            assert self._line is not None
+            await self._line.lost.wait()
+            lost, self._line = self._line, None
+            self._inbox.clear()  # RabbitMQ delivers it again, to whom it likes
+            await lost.close()
+            line = await self._opened_again()
+            async with self._there:
+                self._line = line
+                self._there.notify_all()
+            _logger.warning("RabbitMQ is back at %s", shown(self._url))
+
+    async def _opened_again(self) -> Line:
+        is_told = False
+        for pause_s in PATIENCE.pauses_s():
+            try:
+                return await self._opened()
+            except LavantError as error:
+                if not is_told:
+                    _logger.warning("%s; trying again", error)
+                is_told = True
+                await asyncio.sleep(pause_s)
+        raise AssertionError("patience has no end")

@@ -1,0 +1,274 @@
+"""RabbitMQ between the server and its workers: tasks go out through its queues, reports come back, jobs stay here.
+
+    topic.A ──lease, as many as there are consumers──► bridge ──confirmed──► lavant.topic.A ──► workers
+    jobs ◄──CompleteTask, FailTask, ExtendTask── bridge ◄── lavant.reports ◄────────────────────┘
+
+It is the set-up in which "Resource Management for Elastic Publish Subscribe Systems" was evaluated: consumers behind
+RabbitMQ, one queue a topic, their number set by a resource manager. There RabbitMQ holds all work that waits. Here it
+holds only as much as its consumers can begin at once; the rest waits where it is measured, and can still be cancelled.
+So a service time, from lease to report, is what the model means by it.
+
+    what breaks       what happens
+    ────────────      ─────────────────────────────────────────────────────────────────────────────
+    a worker          its lease runs out, and the workflow's rules decide about another attempt
+    RabbitMQ          leases are kept from here until it is back; its queues and their messages are durable
+    the server        reports wait in RabbitMQ; what waits for workers is found there, who works says so
+    a message is lost (a queue was purged or deleted): nobody keeps its lease, so it runs out
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from lavant.broker.queues.commands import Refused
+from lavant.broker.queues.config import SECOND_MS
+from lavant.broker.serving.commands import Answer
+from lavant.broker.workflows.commands import (
+    ExtendTask,
+    JobTypesListed,
+    Leased,
+    LeaseTasks,
+    ListJobTypes,
+    Reported,
+)
+from lavant.broker.workflows.limits import LEASED_MAX
+from lavant.broker.workflows.relay import Relayed, Report, check_address, encode, shown, unreachable
+from lavant.core.errors import AttemptOver, InvalidValue, LavantError, Overloaded, StorageFull
+from lavant.service.backends.ledger import Entry, Ledger
+from lavant.service.backends.session import LOST, Session
+from lavant.service.openmetrics import Family
+from lavant.service.server import Service
+
+WORKER = "rabbitmq"
+"""Who leases; a job's timeline shows it."""
+AHEAD_MAX = 10.0
+LOOK_S = 0.5
+"""Between two looks at the queues: consumers that come are noticed so much later."""
+LEASE_WAIT_MS = 1000
+KEEP_S = 1.0
+PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
+STOP_S_MAX = 5.0
+
+_PASSING = frozenset((StorageFull.__name__, Overloaded.__name__))
+
+_logger = logging.getLogger(__name__)
+
+
+class RabbitMQSettings(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    ahead: float = 1.0
+    """Tasks with RabbitMQ for each consumer. More than one hides the way of a report and of the next task, some
+    milliseconds, but a task's service time then begins before its work does."""
+    lease_s: float = 30.0
+    """A worker that is not heard of for so long is taken for dead."""
+
+    def __post_init__(self) -> None:
+        check_address(self.url)
+        if not 1.0 <= self.ahead <= AHEAD_MAX:
+            raise InvalidValue(f"ahead must be between 1 and {AHEAD_MAX:g}, got {self.ahead:g}")
+        if not 1.0 <= self.lease_s <= 3600.0:
+            raise InvalidValue(f"lease_s must be between 1 and 3600, got {self.lease_s:g}")
+
+
+class RabbitMQBridge:
+    """Serves all topics that the server has, those that are defined later as well."""
+
+    def __init__(self, service: Service, settings: RabbitMQSettings) -> None:
+        self.fault: str | None = "RabbitMQ is not connected yet"
+        """Why nothing goes through; None if it does."""
+        self._service = service
+        self._settings = settings
+        self._lease_ms = round(settings.lease_s * SECOND_MS)
+        self._ledger = Ledger(settings.lease_s)
+        self._ready: dict[str, int] = {}
+        self._consumers: dict[str, int] = {}
+        self._changed: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        """There may be room for more tasks of a topic."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Returns at once: whether RabbitMQ is there or not, the server is."""
+        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._keep())]
+
+    async def stop(self) -> None:
+        """Tasks that were leased and not yet published, if RabbitMQ is away, come again when their leases run out."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_S_MAX)
+
+    def families(self) -> Iterable[Family]:
+        is_connected = int(self.fault is None)
+        tasks = [({"topic": topic}, count) for topic, count in self._ledger.counts().items()]
+        consumers = [({"topic": topic}, count) for topic, count in sorted(self._consumers.items())]
+        return [
+            Family("lavant_rabbitmq_connected", "gauge", "1 if tasks can go through RabbitMQ.", [({}, is_connected)]),
+            Family("lavant_rabbitmq_tasks", "gauge", "With RabbitMQ, or with workers behind it.", tasks),
+            Family("lavant_rabbitmq_consumers", "gauge", "Slots of workers that RabbitMQ knows.", consumers),
+        ]
+
+    # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run(self) -> None:
+        pause_s = PAUSE_S
+        while True:
+            try:
+                session = await Session.open(self._settings.url)
+            except LavantError as error:
+                self._away(str(error))
+                await asyncio.sleep(random.uniform(pause_s / 2, pause_s))
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+                continue
+            pause_s = PAUSE_S
+            try:
+                await self._serve(session)
+            except* LOST as lost:
+                self._away(str(unreachable(self._settings.url, _first(lost))))
+            finally:
+                await _closed(session)
+            await asyncio.sleep(PAUSE_S)
+
+    def _away(self, fault: str) -> None:
+        if fault != self.fault:
+            _logger.warning("%s; trying again, tasks wait meanwhile", fault)
+        self.fault = fault
+        self._consumers.clear()
+
+    async def _serve(self, session: Session) -> None:
+        """Until the connection is lost."""
+        await session.consume_reports(self._settle)
+        async with asyncio.TaskGroup() as feeding:
+            declared: set[str] = set()
+            while True:
+                for topic in await self._topics():
+                    if topic not in declared:
+                        declared.add(topic)
+                        await self._take_up(session, topic)
+                        feeding.create_task(self._feed(session, topic), name=f"tasks of topic {topic}")
+                    self._ready[topic], self._consumers[topic] = await session.look(topic)
+                    self._changed[topic].set()
+                if self.fault is not None:
+                    self._back()
+                await asyncio.sleep(LOOK_S)
+
+    def _back(self) -> None:
+        """Workers could not report for a while: each gets a whole lease to do so."""
+        _logger.info("tasks go through RabbitMQ at %s", shown(self._settings.url))
+        self.fault = None
+        for entry in self._ledger.entries():
+            self._extend(entry)
+
+    async def _take_up(self, session: Session, topic: str) -> None:
+        await session.declare(topic)
+        for relayed in await session.peek(topic):
+            self._ledger.found(relayed, self._now_s())
+
+    async def _topics(self) -> list[str]:
+        listed = await self._service.execute(ListJobTypes())
+        assert isinstance(listed, JobTypesListed)
+        return listed.topics
+
+    # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _feed(self, session: Session, topic: str) -> None:
+        """Lease as many tasks as there are consumers for, and publish them."""
+        changed = self._changed[topic]
+        while True:
+            changed.clear()
+            await asyncio.gather(*(self._publish(session, entry) for entry in self._ledger.unpublished(topic)))
+            window = math.ceil(self._consumers.get(topic, 0) * self._settings.ahead)
+            room = window - self._ledger.count(topic)
+            if room > 0:
+                await self._lease(topic, min(room, LEASED_MAX))
+            else:
+                await changed.wait()
+
+    async def _publish(self, session: Session, entry: Entry) -> None:
+        await session.publish(entry)
+        self._ledger.published(entry)
+
+    async def _lease(self, topic: str, count: int) -> None:
+        """Whatever comes is in the ledger, though nobody waits for the answer any more."""
+        call = self._service.ask(LeaseTasks(topic, WORKER, count, LEASE_WAIT_MS, self._lease_ms))
+        call.answer.add_done_callback(lambda answered: self._leased(topic, answered))
+        try:
+            await asyncio.wait([call.answer])
+        finally:
+            if self._service.waiting(call):
+                self._service.withdraw(call)
+        if isinstance(call.answer.result(), Refused):
+            await asyncio.sleep(PAUSE_S)
+
+    def _leased(self, topic: str, answered: asyncio.Future[Answer]) -> None:
+        answer = None if answered.cancelled() else answered.result()
+        if isinstance(answer, Leased):
+            for assignment in answer.tasks:
+                self._ledger.leased(Relayed(topic, assignment), self._now_s())
+
+    # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _settle(self, report: Report) -> bytes | None:
+        """The answer to a report, when it is durable; None if there is no room for it just now."""
+        if not self._ledger.claim(report.topic, report.key, report.worker):
+            return encode(Refused(AttemptOver.__name__, f"{report.key} is with another worker"))
+        answer = await self._service.execute(report.command)
+        if isinstance(answer, Refused) and answer.code in _PASSING:
+            return None
+        if isinstance(answer, Reported) and isinstance(report.command, ExtendTask):
+            until_s = self._now_s() + report.command.timeout_ms / SECOND_MS
+            self._ledger.extended(report.topic, report.key, report.worker, until_s)
+        else:
+            self._end(report.topic, report)
+        return encode(answer)
+
+    def _end(self, topic: str, what: Report | Entry) -> None:
+        self._ledger.ended(topic, what.key)
+        self._changed[topic].set()
+
+    # ── leases ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_S)
+            now_s = self._now_s()
+            for entry in self._ledger.to_extend(self._ready if self.fault is None else None, now_s):
+                self._extend(entry)
+            self._ledger.forget(now_s)
+
+    def _extend(self, entry: Entry) -> None:
+        call = self._service.ask(ExtendTask(*entry.key, self._lease_ms))
+        call.answer.add_done_callback(self._extended(entry))
+
+    def _extended(self, entry: Entry) -> Callable[[asyncio.Future[Answer]], None]:
+        def on_answered(answered: asyncio.Future[Answer]) -> None:
+            answer = None if answered.cancelled() else answered.result()
+            if isinstance(answer, Reported):
+                entry.until_s = self._now_s() + self._settings.lease_s
+            elif isinstance(answer, Refused) and answer.code not in _PASSING:
+                self._end(entry.topic, entry)
+
+        return on_answered
+
+    def _now_s(self) -> float:
+        return self._service.loop.time()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _closed(session: Session) -> None:
+    try:
+        await asyncio.wait_for(session.close(), STOP_S_MAX)
+    except LOST as error:
+        _logger.debug("RabbitMQ was gone already: %s", error)
