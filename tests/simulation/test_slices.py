@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lavant.broker.slices import Delivery, ExitSlice, wire
+from lavant.broker.slices import Delivery, ExitSlice, exit, inbox, outlet, wire
 from lavant.broker.slices.host import HostEffect, SliceHost
 from lavant.broker.slices.hosted import Hosted, MovedSlice, Role, SavedSlice
 from lavant.broker.slices.inbox import Inbox
@@ -35,6 +35,7 @@ STEPS = ("creating", "duplicating", "stopping", "copying", "switching", "abandon
 BUSY = SliceOptions(moves_per_min=120, strikes=0.3, gap_ms=200)
 """Much of a short time is spent moving."""
 LOSSY = SliceOptions(swarm=False, moves_per_min=300, strikes=0.5, gap_ms=400, loss=0.4)
+CROWDED = SliceOptions(swarm=False, gap_ms=20, moves_per_min=60, storms_per_min=20)
 FEW = SliceOptions(
     swarm=False, moves_per_min=1200, gap_ms=300, loss=0.2, duplication=0.4, reordering=0.4, access=1, match=1, exit=1
 )
@@ -54,6 +55,20 @@ def test_slices_without_mistakes_hold_whatever_happens() -> None:
     wanted = ["power losses", "kills", "packets dropped", "packets held back", "slices moved", "migrations abandoned"]
     struck = [f"struck {role} while {step}" for role in ("source", "destination", "manager") for step in STEPS]
     assert [name for name in [*wanted, *struck] if not figures[name]] == []
+
+
+def narrow_links(patch: pytest.MonkeyPatch) -> None:
+    """Links that hold three items, so that slices often have to wait for room."""
+    for module in (inbox, outlet, exit):
+        patch.setattr(module, "WINDOW", 3)
+
+
+def test_slices_that_often_wait_for_room_hold_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow_links(monkeypatch)
+    for options, seeds in ((BUSY, 4), (CROWDED, 3)):
+        for seed in range(1, seeds + 1):
+            outcome = run(slices.SCENARIO, seed, minutes=MINUTES / 2, options=options)
+            assert outcome.violation is None, outcome.report()
 
 
 # ── mistakes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -163,11 +178,20 @@ def duplicate_that_is_processed(patch: pytest.MonkeyPatch) -> None:
         return True
 
     def never_known(self: Hosted, upstream: SliceId, sequence: int, content: bytes, now_ms: int) -> Any:
-        delivery = Delivery(upstream, sequence, wire.decode(content))
-        return self._keep(self.machine.handle(delivery, now_ms), now_ms)
+        return self._proceed(Delivery(upstream, sequence, wire.decode(content)), now_ms)
 
     patch.setattr(Inbox, "put", put_any)
     patch.setattr(Hosted, "deliver", never_known)
+
+
+def room_that_is_not_given_back(patch: pytest.MonkeyPatch) -> None:
+    """An input without an output uses up room for good."""
+
+    def handle_once(self: Hosted, stimulus: Any, now_ms: int) -> list[Any]:
+        return list(self._kept(self.machine.handle(stimulus, now_ms), now_ms))
+
+    narrow_links(patch)
+    patch.setattr(Hosted, "_proceed", handle_once)
 
 
 def loss_that_is_not_mended(patch: pytest.MonkeyPatch) -> None:
@@ -228,6 +252,7 @@ MISTAKES: Mapping[str, Break] = {
     "a gap is not noticed": gap_that_is_not_noticed,
     "a duplicate is processed": duplicate_that_is_processed,
     "what was lost is not sent again": loss_that_is_not_mended,
+    "inputs without outputs use up room": room_that_is_not_given_back,
     "the wrong instance is removed": removal_of_the_wrong_instance,
     "a late state is taken": second_state_over_the_first,
     "match slices disagree about the exit": exit_that_differs_between_match_slices,
