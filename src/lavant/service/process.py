@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,6 +34,9 @@ from lavant.service.settings import ServeSettings
 from lavant.service.storage.stores import Store, open_store
 from lavant.service.telemetry import Telemetry, TelemetryFiles
 from lavant.service.tls import Tls
+
+if TYPE_CHECKING:
+    from lavant.service.backends.rabbitmq import RabbitMQBridge
 
 GARBAGE_THRESHOLD = 50_000
 """Messages are not looked at by the garbage collector; looking less often at the rest costs nothing."""
@@ -75,7 +79,8 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         raise
     service.report_to(telemetry.events)
     spark = _spark_side(settings, service)
-    metrics: list[FamiliesOf] = [telemetry.families] if spark is None else [telemetry.families, spark.families]
+    bridge = _bridge(settings, service)
+    metrics: list[FamiliesOf] = [telemetry.families, *(each.families for each in (spark, bridge) if each is not None)]
     port = Port(settings, broker, store, service, keys, tls, health=lambda: _fault(service, spark), metrics=metrics)
     telemetry.start()
     try:
@@ -83,11 +88,15 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         if spark is not None:
             await spark.start()
         host, number = await port.open()
+        if bridge is not None:
+            bridge.start()
         _stop_at_signals(stopped)
         on_started(msgspec.structs.replace(found, host=host, port=number, is_tls=tls is not None))
         await stopped
     finally:
         await port.close()
+        if bridge is not None:
+            await bridge.stop()
         if spark is not None:
             await spark.stop()
         await service.stop()
@@ -114,6 +123,14 @@ def _spark_side(settings: ServeSettings, service: Service) -> SparkSide | None:
     if settings.spark is None or settings.data is None or not isinstance(engine, SparkEngine):
         return None
     return SparkSide(engine, service.access, settings.spark, settings.data / DIRECTORY)
+
+
+def _bridge(settings: ServeSettings, service: Service) -> RabbitMQBridge | None:
+    if settings.rabbitmq is None:
+        return None
+    from lavant.service.backends.rabbitmq import RabbitMQBridge  # noqa: PLC0415  its library is an extra
+
+    return RabbitMQBridge(service, settings.rabbitmq)
 
 
 def _telemetry(settings: ServeSettings, broker: Broker) -> Telemetry:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from lavant.core.errors import InvalidValue
+from lavant.service.backends.settings import RabbitMQSettings
 from lavant.service.engines.spark.settings import SparkSettings
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.sqs import SqsSettings
@@ -38,6 +39,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where telemetry files are kept; without, there are figures at `/metrics` only."""
     telemetry_keep: int = KEEP
     """How many files."""
+    rabbitmq: RabbitMQSettings | None = None
+    """With them workers get the tasks of jobs through RabbitMQ, without from this server."""
     sqs: SqsSettings = SqsSettings()
     """All but the salt, which belongs to what is stored."""
     limits: ServiceLimits = LIMITS

@@ -74,4 +74,8 @@ def effective(file: Path | None) -> list[tuple[str, Any, str]]:
 
 
 def _shown(value: Any) -> Any:
+    from lavant.broker.workflows.relay import is_amqp, shown  # noqa: PLC0415
+
+    if isinstance(value, str) and is_amqp(value):
+        return shown(value)
     return str(value) if isinstance(value, Path) else value

@@ -94,6 +94,14 @@ def serve(
     telemetry_keep: Annotated[
         int | None, typer.Option(min=1, help="telemetry files at most, the oldest are deleted; 1000 if not given")
     ] = None,
+    rabbitmq: Annotated[
+        str | None,
+        typer.Option(
+            envvar="LAVANT_RABBITMQ",
+            metavar="URL",
+            help="have workers get tasks through RabbitMQ, at amqp://USER:PASSWORD@HOST/",
+        ),
+    ] = None,
     sqs_region: Annotated[str | None, typer.Option(help="in the ARNs of queues; us-east-1 if not given")] = None,
     sqs_account: Annotated[
         str | None, typer.Option(help="12 digits, in the URLs and ARNs of queues; zeros if not given")
@@ -119,6 +127,7 @@ def serve(
 def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> ServeSettings:
     """What the options, by their names, tell a server; raises what is wrong with them."""
     from lavant.console.cli.secrets import read_credentials  # noqa: PLC0415
+    from lavant.service.backends.settings import RabbitMQSettings  # noqa: PLC0415
     from lavant.service.limits import LIMITS  # noqa: PLC0415
     from lavant.service.settings import ServeSettings  # noqa: PLC0415
     from lavant.service.sqs import SqsSettings  # noqa: PLC0415
@@ -138,6 +147,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
         tls=None if certificate is None else TlsFiles(certificate, key),
         spark=_spark(options["engine"], options["master"], options["hosts_max"]),
         telemetry_keep=KEEP if keep is None else keep,
+        rabbitmq=None if options["rabbitmq"] is None else RabbitMQSettings(url=options["rabbitmq"]),
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
         limits=LIMITS if limits is None else limits,
     )

@@ -25,8 +25,6 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.config import SECOND_MS
 from lavant.broker.serving.commands import Answer
@@ -39,16 +37,16 @@ from lavant.broker.workflows.commands import (
     Reported,
 )
 from lavant.broker.workflows.limits import LEASED_MAX
-from lavant.broker.workflows.relay import Relayed, Report, check_address, encode, shown, unreachable
-from lavant.core.errors import AttemptOver, InvalidValue, LavantError, Overloaded, StorageFull
+from lavant.broker.workflows.relay import Relayed, Report, encode, shown, unreachable
+from lavant.core.errors import AttemptOver, LavantError, Overloaded, StorageFull
 from lavant.service.backends.ledger import Entry, Ledger
 from lavant.service.backends.session import LOST, Session
+from lavant.service.backends.settings import RabbitMQSettings
 from lavant.service.openmetrics import Family
 from lavant.service.server import Service
 
 WORKER = "rabbitmq"
 """Who leases; a job's timeline shows it."""
-AHEAD_MAX = 10.0
 LOOK_S = 0.5
 """Between two looks at the queues: consumers that come are noticed so much later."""
 LEASE_WAIT_MS = 1000
@@ -59,22 +57,6 @@ STOP_S_MAX = 5.0
 _PASSING = frozenset((StorageFull.__name__, Overloaded.__name__))
 
 _logger = logging.getLogger(__name__)
-
-
-class RabbitMQSettings(msgspec.Struct, frozen=True, kw_only=True):
-    url: str
-    ahead: float = 1.0
-    """Tasks with RabbitMQ for each consumer. More than one hides the way of a report and of the next task, some
-    milliseconds, but a task's service time then begins before its work does."""
-    lease_s: float = 30.0
-    """A worker that is not heard of for so long is taken for dead."""
-
-    def __post_init__(self) -> None:
-        check_address(self.url)
-        if not 1.0 <= self.ahead <= AHEAD_MAX:
-            raise InvalidValue(f"ahead must be between 1 and {AHEAD_MAX:g}, got {self.ahead:g}")
-        if not 1.0 <= self.lease_s <= 3600.0:
-            raise InvalidValue(f"lease_s must be between 1 and 3600, got {self.lease_s:g}")
 
 
 class RabbitMQBridge:
