@@ -5,12 +5,30 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 from tests.integration.serving import WAIT_S_MAX, Served
+from websockets.sync.client import ClientConnection, connect
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what comes soon, but not for ever."""
+    deadline_s = time.monotonic() + WAIT_S_MAX
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+@contextmanager
+def websocket(served: Served, path: str, **options: Any) -> Iterator[ClientConnection]:
+    url = f"ws://{served.host}:{served.port}{path}"
+    with connect(url, proxy=None, open_timeout=WAIT_S_MAX, **options) as stream:
+        yield stream
 
 
 class Answered(NamedTuple):

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import threading
-import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.serving import WAIT_S_MAX, Served, ServedWithLimits
+from tests.integration.serving import WAIT_S_MAX, Served
 from tests.integration.talking_http import Talker
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Each test has names of its own."""
-    with Served(tmp_path_factory.mktemp("served")) as server:
-        yield server
-        assert server.stop() == 0
-        assert server.complaints == ""
-
-
-@pytest.fixture
-def talker(served: Served) -> Iterator[Talker]:
-    with Talker(served) as client:
-        yield client
-
 
 # ── the way of a publication ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -120,29 +100,29 @@ def test_a_request_with_the_same_key_is_not_done_twice(talker: Talker) -> None:
     assert len(talker.drain("twice")) == 3
 
 
-def test_a_receive_waits_for_what_comes(talker: Talker, served: Served) -> None:
+def test_a_receive_waits_for_what_comes(talker: Talker, brisk: Served) -> None:
     talker.subscribe("waits", "kind = 'waits'")
-    before = served.metric("lavant_waiting_receives")
+    before = brisk.metric("lavant_waiting_receives")
     found: list[Any] = []
-    waiter = threading.Thread(target=_wait, args=(served, "waits", found))
+    waiter = threading.Thread(target=_wait, args=(brisk, "waits", found))
     waiter.start()
-    served.wait_for_metric("lavant_waiting_receives", before + 1)
+    brisk.wait_for_metric("lavant_waiting_receives", before + 1)
     talker.publish({"kind": "waits"})
     waiter.join(WAIT_S_MAX)
     assert [len(messages) for messages in found] == [1]
 
 
-def test_a_client_that_left_gets_nothing(talker: Talker, served: Served) -> None:
+def test_a_client_that_left_gets_nothing(talker: Talker, brisk: Served) -> None:
     talker.subscribe("left", "kind = 'left'")
-    before = served.metric("lavant_waiting_receives")
-    with socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX) as connection:
+    before = brisk.metric("lavant_waiting_receives")
+    with socket.create_connection((brisk.host, brisk.port), timeout=WAIT_S_MAX) as connection:
         body = b'{"wait_ms": 20000}'
         connection.sendall(
             b"POST /subscriptions/left/receive HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
         )
-        served.wait_for_metric("lavant_waiting_receives", before + 1)
-    served.wait_for_metric("lavant_waiting_receives", before)
+        brisk.wait_for_metric("lavant_waiting_receives", before + 1)
+    brisk.wait_for_metric("lavant_waiting_receives", before)
     talker.publish({"kind": "left"})
     assert [message["attempt"] for message in talker.receive("left")] == [1]
 
@@ -242,13 +222,13 @@ def test_what_cannot_be_done_says_why(
     assert len(answered.json["error"]["reason"]) > 10
 
 
-def test_a_body_that_is_too_large_is_not_read(served: Served) -> None:
-    with socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX) as connection:
+def test_a_body_that_is_too_large_is_not_read(brisk: Served) -> None:
+    with socket.create_connection((brisk.host, brisk.port), timeout=WAIT_S_MAX) as connection:
         connection.sendall(
             b"POST /publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9999999999\r\n\r\n"
         )
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
-    with socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX) as connection:
+    with socket.create_connection((brisk.host, brisk.port), timeout=WAIT_S_MAX) as connection:
         connection.sendall(
             b"POST /publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
@@ -258,8 +238,8 @@ def test_a_body_that_is_too_large_is_not_read(served: Served) -> None:
                 connection.sendall(chunk)
         except OSError:
             pass
-        assert served.memory_kb_max() < 1_000_000
-    assert served.metric('lavant_http_answers_total{status="413"}') >= 2
+        assert brisk.memory_kb_max() < 1_000_000
+    assert brisk.metric('lavant_http_answers_total{status="413"}') >= 2
 
 
 def test_nothing_but_json_comes_from_pages_of_others(talker: Talker) -> None:
@@ -292,72 +272,23 @@ def test_the_first_page_says_what_this_is(talker: Talker) -> None:
     assert talker.ask("GET", "/openapi.json").json["openapi"] == "3.1.0"
 
 
-# ── limits, the end, and crashes ──────────────────────────────────────────────────────────────────────────────────────
+# ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_slow_heads_and_bodies_are_waited_for_no_longer() -> None:
-    with ServedWithLimits(body_s_max=0.5, head_s_max=0.5) as server:
-        connections = [socket.create_connection((server.host, server.port), timeout=WAIT_S_MAX) for _ in range(2)]
-        slow_body, slow_head = connections
+def test_slow_heads_and_bodies_are_waited_for_no_longer(brisk: Served) -> None:
+    address = (brisk.host, brisk.port)
+    with (
+        socket.create_connection(address, timeout=WAIT_S_MAX) as slow_body,
+        socket.create_connection(address, timeout=WAIT_S_MAX) as slow_head,
+    ):
         slow_body.sendall(
             b"POST /publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{"
         )
         slow_head.sendall(b"POST /publish HTTP/1.1\r\nHost:")
         assert slow_body.recv(1000).startswith(b"HTTP/1.1 408")
         assert slow_head.recv(1000) == b""
-        for connection in connections:
-            connection.close()
-
-
-def test_whoever_waits_is_answered_when_the_server_stops(tmp_path: Path) -> None:
-    with Served(tmp_path) as server:
-        with Talker(server) as talker:
-            talker.subscribe("waiting", "a = 1")
-        found: list[Any] = []
-        waiter = threading.Thread(target=_wait, args=(server, "waiting", found))
-        waiter.start()
-        server.wait_for_metric("lavant_waiting_receives", 1)
-        assert server.stop(signal.SIGTERM) == 0
-        waiter.join(WAIT_S_MAX)
-        assert found == [[]]
-
-
-def test_what_was_accepted_is_delivered_whatever_happens(tmp_path: Path) -> None:
-    """Publishers post while the server is killed, again and again; every id that was answered is received."""
-    accepted: list[str] = []
-    with Served(tmp_path) as first, Talker(first) as talker:
-        talker.subscribe("all", "n >= 0")
-        port = first.port
-        first.kill()
-    for round_ in range(2):
-        with Served(tmp_path, port=port) as server:
-            threads = [threading.Thread(target=_post, args=(server, accepted, f"{round_}-{n}")) for n in range(4)]
-            for thread in threads:
-                thread.start()
-            goal = len(accepted) + 150
-            while len(accepted) < goal:
-                time.sleep(0.001)
-            server.kill()
-            for thread in threads:
-                thread.join(WAIT_S_MAX)
-    with Served(tmp_path) as last, Talker(last) as talker:
-        received = {publication["@id"] for publication in talker.drain("all")}
-    assert len(accepted) >= 300
-    assert set(accepted) <= received
 
 
 def _wait(server: Served, name: str, found: list[Any]) -> None:
     with Talker(server) as talker:
         found.append(talker.receive(name, wait_ms=20_000))
-
-
-def _post(server: Served, accepted: list[str], name: str) -> None:
-    """Until the server is gone."""
-    try:
-        with Talker(server) as talker:
-            for n in range(100_000):
-                answered = talker.ask("POST", "/publish", [{"n": n, "@id": f"{name}-{n}-{m}"} for m in range(3)])
-                assert answered.status == 202
-                accepted.extend(answered.json["ids"])
-    except OSError:
-        pass

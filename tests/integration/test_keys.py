@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.integration.serving import WAIT_S_MAX, Served
 from tests.integration.talking_http import Events, Talker
+from tests.integration.webhook_receiver import Receiver
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -121,6 +122,16 @@ def test_who_publishes_more_than_it_may_is_told_when_to_come_again(talkers: dict
     while slow.ask("POST", "/publish", {"n": 1}).status == 429:
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
+
+
+def test_no_webhook_leads_into_private_networks(served: Served, talkers: dict[str, Talker]) -> None:
+    with Receiver() as receiver:
+        port = receiver.url.rpartition(":")[2]
+        talkers["shop"].subscribe("posted", "kind = 'posted'", webhook={"url": f"http://localhost:{port}"})
+        talkers["till"].publish({"kind": "posted"})
+        served.wait_for_metric('lavant_webhook_attempts_total{result="failure"}', 1)
+        assert receiver.got == []
+    talkers["shop"].ask("DELETE", "/subscriptions/posted")
 
 
 def test_at_a_signal_new_keys_are_let_in_and_removed_ones_are_shown_out(

@@ -6,13 +6,12 @@ import json
 import signal
 import socket
 import ssl
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from tests.integration.certificates import write_certificate
-from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
+from tests.integration.serving import WAIT_S_MAX, Served
 from tests.integration.talking_http import Talker
 from websockets.sync.client import connect
 
@@ -75,23 +74,3 @@ def test_all_protocols_go_through_it_and_a_new_certificate_is_taken_at_a_signal(
             except ssl.SSLCertVerificationError:
                 assert time.monotonic() < deadline_s
         assert server.stop() == 0
-
-
-@pytest.mark.parametrize("given", [("certificate.pem",), ("certificate.pem", "certificate.pem"), ("none", "key.pem")])
-def test_files_that_are_of_no_use_are_told_before_the_server_starts(tmp_path: Path, given: tuple[str, ...]) -> None:
-    write_certificate(tmp_path)
-    options = [
-        each
-        for name, file in zip(("--tls-certificate", "--tls-key"), given, strict=False)
-        for each in (name, str(tmp_path / file))
-    ]
-    refused = subprocess.run(
-        [str(LAVANT), "serve", "--memory", "--port", "0", *options],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
-    assert refused.returncode == 2
-    assert "Traceback" not in refused.stderr
-    assert "certificate" in refused.stderr

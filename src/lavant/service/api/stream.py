@@ -12,6 +12,7 @@ At least once: what is not acknowledged when the connection ends, or when its le
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import msgspec
@@ -56,7 +57,10 @@ class Streams:
                     await socket.accept()
                     await _Stream(desk, principal, window, socket).run()
         except ApiError as error:
-            await socket.send_denial_response(response_of(error))
+            with suppress(WebSocketDisconnect):
+                await socket.send_denial_response(response_of(error))
+        except WebSocketDisconnect:  # it left before anything was said, or while it was told why it had to go
+            pass
 
 
 class _Stream:

@@ -34,7 +34,7 @@ from lavant.service.webhooks.posting import Posted, Poster
 from lavant.service.webhooks.signing import signature
 
 USER_AGENT = f"lavant/{version('lavant')}"
-SLACK_S = 30.0
+SLACK_S = 10.0
 """How much longer than its request a message is hidden: it may have to wait for its turn."""
 PAUSE_S = 1.0
 """After a receive that was refused."""
