@@ -50,7 +50,9 @@ class Stream:
                 self.ids.update(enumerate(ids, start=number))
 
 
-def test_what_was_accepted_is_delivered_through_a_crash_in_the_middle(tmp_path: Path) -> None:
+def test_what_was_accepted_is_delivered_through_a_crash_in_the_middle(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Each publication enters the queue once; only deliveries may be repeated. At last the server stays away."""
     seen: dict[int, set[str]] = defaultdict(set)
     is_complete = threading.Event()
@@ -78,10 +80,12 @@ def test_what_was_accepted_is_delivered_through_a_crash_in_the_middle(tmp_path: 
             with connect(again.url, retries=Retries(within_s=0.3)) as impatient:
                 lonely = impatient.subscription("all")
                 lonely.start(handle)
+                impatient.subscribe("n > 0")
                 again.wait_for_metric("lavant_waiting_receives", 1)
                 again.kill()
                 with pytest.raises(MissingComponent, match="no server answers"):
                     lonely.join()
+    assert "could not be removed, and stays" in caplog.text
     assert {number: [id] for number, id in stream.ids.items()} == {n: list(ids) for n, ids in seen.items()}
 
 

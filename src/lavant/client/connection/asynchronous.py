@@ -11,6 +11,7 @@ from lavant.broker.serving.commands import Answer
 from lavant.client.connection.calls import Call
 from lavant.client.connection.link import Link
 from lavant.client.connection.refusals import error_of
+from lavant.client.connection.retrying import Retries
 from lavant.client.connection.settings import Settings
 from lavant.core.errors import ConnectionLost, MissingComponent
 
@@ -31,8 +32,11 @@ class AsyncConnection:
         await self._connected()
         return self
 
-    async def run(self, call: Call[T]) -> T:
-        """Carry out a call. If the connection breaks, it is tried again where that can do no harm."""
+    async def run(self, call: Call[T], *, retries: Retries | None = None) -> T:
+        """Carry out a call. If the connection breaks, it is tried again where that can do no harm.
+
+        As often as the client's settings say, or these `retries`.
+        """
         link = self._link
         if link is not None and link.is_writable and link.fault is None:  # nearly always
             try:
@@ -40,9 +44,9 @@ class AsyncConnection:
             except ConnectionLost:
                 if self._is_closed or not call.is_repeatable:
                     raise
-                answer = await self._ask_until_answered(call)
+                answer = await self._ask_until_answered(call, retries)
         else:
-            answer = await self._ask_until_answered(call)
+            answer = await self._ask_until_answered(call, retries)
         return call.read(answer)
 
     async def close(self) -> None:
@@ -61,8 +65,8 @@ class AsyncConnection:
     ) -> None:
         await self.close()
 
-    async def _ask_until_answered(self, call: Call[Any]) -> Answer:
-        pauses_s = self._settings.retries.pauses_s()
+    async def _ask_until_answered(self, call: Call[Any], retries: Retries | None) -> Answer:
+        pauses_s = (self._settings.retries if retries is None else retries).pauses_s()
         while True:
             try:
                 link = await self._connected()

@@ -15,6 +15,7 @@ from lavant.broker.serving.wire import append_frame
 from lavant.broker.subscriptions.commands import Publish
 from lavant.client.connection.calls import Call
 from lavant.client.connection.channel import Channel
+from lavant.client.connection.retrying import Retries
 from lavant.client.connection.settings import Settings
 from lavant.core.errors import ConnectionLost, LavantError, MissingComponent
 
@@ -38,13 +39,16 @@ class Connection:
             self._connected()
         return self
 
-    def run(self, call: Call[T]) -> T:
-        """Carry out a call. If the connection breaks, it is tried again where that can do no harm."""
+    def run(self, call: Call[T], *, retries: Retries | None = None) -> T:
+        """Carry out a call. If the connection breaks, it is tried again where that can do no harm.
+
+        As often as the client's settings say, or these `retries`.
+        """
         with self._lock:
             try:
                 answer = self._ask(call)
             except (ConnectionLost, MissingComponent) as error:
-                answer = self._ask_again(call, error)
+                answer = self._ask_again(call, error, self._settings.retries if retries is None else retries)
         return call.read(answer)
 
     def pipeline(self, wanted: Sequence[Call[Any]]) -> list[Any]:
@@ -81,8 +85,8 @@ class Connection:
             self._drop()
             raise
 
-    def _ask_again(self, call: Call[Any], error: ConnectionLost | MissingComponent) -> Answer:
-        pauses_s = self._settings.retries.pauses_s()
+    def _ask_again(self, call: Call[Any], error: ConnectionLost | MissingComponent, retries: Retries) -> Answer:
+        pauses_s = retries.pauses_s()
         while True:
             may_repeat = (call.is_repeatable or isinstance(error, MissingComponent)) and not self._is_closed
             pause_s = next(pauses_s, None) if may_repeat else None

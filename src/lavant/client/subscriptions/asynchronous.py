@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.client.connection.asynchronous import AsyncConnection
+from lavant.client.connection.retrying import NO_RETRIES
 from lavant.client.connection.settings import Settings
 from lavant.client.queues import calls as queue_calls
 from lavant.client.subscriptions import calls
@@ -104,10 +105,17 @@ class AsyncSubscription(SubscriptionBase):
     async def unsubscribe(self) -> None:
         """End the subscription for good, named or not; what waits in a queue of its own is gone."""
         await self._close(is_removed=True)
+        if not self._is_removed:
+            await self._client.run(calls.remove(self.name))
+            self._is_removed = True
 
     async def close(self) -> None:
         """Stop receiving. A subscription that has a name goes on at the server, another ends."""
         await self._close(is_removed=self.is_temporary)
+        if self.is_temporary and not self._is_removed:
+            self._is_removed = True
+            with self._telling_if_it_stays():
+                await self._client.run(calls.remove(self.name), retries=NO_RETRIES)
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,6 +174,3 @@ class AsyncSubscription(SubscriptionBase):
                 await asyncio.wait([self._background])
             await self._intake.close(is_queue_gone=is_removed and self.state.owns_queue)
         self._forget(self)
-        if is_removed and not self._is_removed:
-            self._is_removed = True
-            await self._client.run(calls.remove(self.name))

@@ -16,6 +16,7 @@ from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.client.connection.asynchronous import AsyncConnection
 from lavant.client.connection.blocking import Connection
 from lavant.client.connection.looping import LoopThread
+from lavant.client.connection.retrying import NO_RETRIES
 from lavant.client.connection.settings import Settings
 from lavant.client.queues import calls as queue_calls
 from lavant.client.subscriptions import calls
@@ -110,10 +111,17 @@ class Subscription(SubscriptionBase):
     def unsubscribe(self) -> None:
         """End the subscription for good, named or not; what waits in a queue of its own is gone."""
         self._close(is_removed=True)
+        if not self._is_removed:
+            self._client.run(calls.remove(self.name))
+            self._is_removed = True
 
     def close(self) -> None:
         """Stop receiving. A subscription that has a name goes on at the server, another ends."""
         self._close(is_removed=self.is_temporary)
+        if self.is_temporary and not self._is_removed:
+            self._is_removed = True
+            with self._telling_if_it_stays():
+                self._client.run(calls.remove(self.name), retries=NO_RETRIES)
 
     def __enter__(self) -> Self:
         return self
@@ -188,9 +196,6 @@ class Subscription(SubscriptionBase):
                 self._workers.wait(STOP_S_MAX)
             self._background().run(self._intake.close(is_queue_gone=is_removed and self.state.owns_queue))
         self._forget(self)
-        if is_removed and not self._is_removed:
-            self._is_removed = True
-            self._client.run(calls.remove(self.name))
 
 
 def _set_later(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.client.subscriptions.calls import TEMPORARY_PREFIX
 from lavant.client.subscriptions.intake import PREFETCH_MAX, Held, Intake
 from lavant.client.subscriptions.notification import Notification, notification_of, pause_s
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import ConnectionLost, InvalidValue, MissingComponent
 
 if TYPE_CHECKING:
     from lavant.client.encryption.sealing import Cipher
@@ -93,6 +95,14 @@ class SubscriptionBase:
             current.acknowledge()
         else:
             current.retry(pause_s(current.attempt))
+
+    @contextlib.contextmanager
+    def _telling_if_it_stays(self) -> Iterator[None]:
+        """Closing is no place to raise that the server is gone: whoever closes has done with it."""
+        try:
+            yield
+        except (ConnectionLost, MissingComponent) as error:
+            _logger.warning("subscription %s could not be removed, and stays at the server: %s", self.name, error)
 
     def _failed(self, notification: Notification) -> None:
         """Its handler raised."""
