@@ -12,10 +12,23 @@ from hypothesis import strategies as st
 from tests.unit.broker.slices.net import MANAGER, Net
 
 from lavant.broker.matching.plain.encode import encode_filters
-from lavant.broker.slices import Layout, Publish, Subscribe
+from lavant.broker.slices import SINK, BatchId, Layout, Publications, Publish, Subscribe, wire
+from lavant.broker.slices.host import SliceHost
 from lavant.broker.slices.hosted import Role
 from lavant.broker.slices.manager import Join, Leave, Manager, ManagerConfig, Relocate
-from lavant.broker.slices.messages import Create, Route, Settle, Stop, Transmit
+from lavant.broker.slices.messages import (
+    Create,
+    Created,
+    Data,
+    Due,
+    Received,
+    Route,
+    Routed,
+    Settle,
+    State,
+    Stop,
+    Transmit,
+)
 from lavant.broker.slices.migration import Step
 from lavant.core.batches import PublicationBatch
 from lavant.core.errors import InvalidValue
@@ -154,3 +167,45 @@ def test_a_move_of_an_unknown_slice_or_to_an_unknown_host_is_refused() -> None:
     with pytest.raises(InvalidValue, match="'host-1', which has not joined"):
         manager.handle(Relocate(SliceId("M:0"), B), 0)
     assert manager.is_idle
+
+
+def test_of_moves_that_wait_together_each_host_begins_one() -> None:
+    manager = Manager({SliceId("M:0"): A, SliceId("M:1"): A, SliceId("AP:0"): B}, config=ManagerConfig(at_once_max=4))
+    manager.waiting.extend([Relocate(SliceId("M:0"), B), Relocate(SliceId("M:1"), B), Relocate(SliceId("AP:0"), A)])
+    assert creates(manager.handle(Due(), 0)) == ["M:0", "AP:0"]
+
+
+def test_the_old_slice_processes_what_went_to_it_alone_before_it_stops() -> None:
+    host = SliceHost(A, LAYOUT, MANAGER, {**dict.fromkeys(LAYOUT.slices, A), SINK: B})
+    match = SliceId("M:0")
+    stop = Stop(1, match, B, {SliceId("AP:0"): 2})
+    assert host.handle(Received(MANAGER, stop), 0) == []
+    contents = [wire.encode(Publications(BatchId(0, number), "plain", publish(1).batch)) for number in (1, 2)]
+    for number, content in enumerate(contents, start=1):
+        assert host.slices[match].role is Role.STOPPING
+        effects = host.handle(Received(A, Data(SliceId("AP:0"), match, number, content)), 0)
+    assert host.slices[match].role is Role.STOPPED
+    states = [e for e in effects if isinstance(e, Transmit) and isinstance(e.message, State)]
+    assert [state.to for state in states] == [B]
+    # The state was lost, and is asked for again.
+    again = host.handle(Received(MANAGER, stop), 0)
+    assert [e.to for e in again if isinstance(e, Transmit)] == [MANAGER, B]
+
+
+def test_the_manager_says_up_to_where_the_old_slice_has_to_go() -> None:
+    manager = Manager({SliceId("M:0"): A, SliceId("AP:0"): B})
+    manager.handle(Relocate(SliceId("M:0"), B), 0)
+    manager.handle(Received(B, Created(1, SliceId("M:0"))), 0)
+    manager.handle(Received(B, Routed(2, SliceId("M:0"), {SliceId("AP:0"): 7})), 0)
+    effects = manager.handle(Received(A, Routed(2, SliceId("M:0"), {SliceId("AP:0"): 5})), 0)
+    stops = [e.message for e in effects if isinstance(e, Transmit) and isinstance(e.message, Stop)]
+    assert [(stop.destination, stop.after) for stop in stops] == [(B, {"AP:0": 7})]
+
+
+def test_after_a_restart_everything_is_said_again_at_once_whatever_the_clock_shows() -> None:
+    manager = Manager({SliceId("M:0"): A, SliceId("AP:0"): B})
+    manager.handle(Relocate(SliceId("M:0"), B), 1_000_000)
+    manager.restart()
+    assert manager.wakeup_ms() == 0
+    assert creates(manager.handle(Due(), 5)) == ["M:0"]
+    assert manager.migrations[SliceId("M:0")].step is Step.CREATING
