@@ -30,6 +30,14 @@ def worker(
     drain_s: Annotated[
         float, typer.Option("--drain", min=0, max=86_400, help="seconds to finish what was begun, when told to stop")
     ] = 25.0,
+    backend: Annotated[
+        str,
+        typer.Option(
+            envvar="LAVANT_BACKEND",
+            metavar="URL",
+            help="where tasks come from, if not from the server: RabbitMQ, at amqp://USER:PASSWORD@HOST/",
+        ),
+    ] = "",
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
@@ -38,32 +46,39 @@ def worker(
 
     SIGTERM and Ctrl-C end it in good order: no further task is leased, and those that were begun are finished.
     """
+    from lavant.broker.workflows.relay import check_address, shown  # noqa: PLC0415
     from lavant.client.connection.retrying import NO_RETRIES, TIMEOUT_S  # noqa: PLC0415
-    from lavant.client.connection.settings import Settings  # noqa: PLC0415
-    from lavant.client.workers.backends.lavant import LavantBackend  # noqa: PLC0415
+    from lavant.client.workers.backends.choosing import open_backend  # noqa: PLC0415
     from lavant.client.workers.functions import load  # noqa: PLC0415
     from lavant.client.workers.process import default_name, work  # noqa: PLC0415
     from lavant.client.workers.worker import Worker  # noqa: PLC0415
 
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
     handlers = load(place, [] if topic is None else topic)
-    settings = Settings.of(url, key=key, ca_file=ca_file, timeout_s=TIMEOUT_S, retries=NO_RETRIES)
+    place_of_tasks = check_address(backend) if backend else url
     called = name if name else default_name()
 
-    async def open_backend() -> Backend:
-        backend = LavantBackend(settings, called, lease_s=lease_s)
-        await backend.open()
-        return backend
+    async def open_it() -> Backend:
+        return await open_backend(
+            place_of_tasks,
+            called,
+            key=key,
+            ca_file=ca_file,
+            timeout_s=TIMEOUT_S,
+            retries=NO_RETRIES,
+            concurrency=concurrency,
+            lease_s=lease_s,
+        )
 
     def started() -> None:
         topics = ", ".join(handler.topic for handler in handlers)
-        print(f"worker {called} of {settings.address}: topics {topics}, {concurrency} at a time", flush=True)
+        print(f"worker {called} of {shown(place_of_tasks)}: topics {topics}, {concurrency} at a time", flush=True)
 
     try:
         ended = asyncio.run(
             work(
-                open_backend,
-                lambda backend: Worker(backend, handlers, concurrency=concurrency, lease_s=lease_s),
+                open_it,
+                lambda opened: Worker(opened, handlers, concurrency=concurrency, lease_s=lease_s),
                 drain_s=drain_s,
                 on_started=started,
             )
