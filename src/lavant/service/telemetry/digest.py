@@ -17,6 +17,7 @@ from lavant.service.telemetry.stages import Stages
 
 ACCESS, MATCH = "@access", "@match"
 """Topics of what happens before queues; no queue has such a name."""
+NOWHERE = -1
 JOBS_MAX = 1_000_000
 """Jobs and tasks under way; beyond, the oldest are forgotten."""
 ENDED = ("completed", "failed")
@@ -40,17 +41,16 @@ class Digest:
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             events.Arrived: self._arrived,
             events.Matched: self._matched,
-            events.Spread: self._spread,
             events.Submitted: self._submitted,
             events.Leased: self._leased,
             events.Reported: self._reported,
         }
 
     def take(self, columns: events.Columns) -> None:
-        self._stages.counts["queue"] += columns.taken
-        self._stages.counts["consumer"] += columns.settled
         if columns.sent:
             self._take_sent(columns)
+        if columns.spread:
+            self._take_spread(columns)
         if columns.taken_ns:
             self._take_received(columns)
         if columns.settled_ns:
@@ -72,6 +72,21 @@ class Digest:
         topics = np.array([self._rows.code(queue) for queue in queues])
         some = arrived > 0
         self._rows.arrivals(times_us[some], topics[some], arrived[some])
+
+    def _take_spread(self, columns: events.Columns) -> None:
+        """One row for each queue of each batch; queues that are gone have none."""
+        times_ns, queues, ends_of = zip(*columns.spread, strict=True)
+        sizes = np.array([len(each) // INTEGERS.itemsize for each in queues])
+        ends = np.frombuffer(b"".join(ends_of), INTEGERS).astype(np.int64)
+        counts, firsts = np.diff(ends, prepend=0), np.cumsum(sizes) - sizes
+        counts[firsts] = ends[firsts]
+        self._stages.counts["exit"] += int(counts.sum())
+        serials, places = np.unique(np.frombuffer(b"".join(queues), INTEGERS), return_inverse=True)
+        names = [self._name_of(serial) for serial in serials.tolist()]
+        topics = np.array([NOWHERE if name is None else self._rows.code(name) for name in names])[places]
+        there = topics != NOWHERE
+        times_us = np.repeat(self._times_us(np.array(times_ns)), sizes)
+        self._rows.arrivals(times_us[there], topics[there], np.minimum(counts[there], PUBLICATIONS_MAX))
 
     def _take_received(self, columns: events.Columns) -> None:
         numbers = _integers(columns.taken_numbers)
@@ -112,15 +127,6 @@ class Digest:
             self._stages.times["match"].add(event.seconds)
             self._rows.timed(Kind.SERVICE, time_us, topic, int(event.seconds * 1e6))
 
-    def _spread(self, event: events.Spread, time_us: int) -> None:
-        ends = np.frombuffer(event.ends, INTEGERS)
-        counts = np.minimum(np.diff(ends, prepend=np.uint32(0)), PUBLICATIONS_MAX).astype(np.int64)
-        self._stages.counts["exit"] += int(ends[-1])
-        names = [self._name_of(serial) for serial in np.frombuffer(event.queues, INTEGERS).tolist()]
-        topics = np.array([-1 if name is None else self._rows.code(name) for name in names], np.int64)
-        there = topics >= 0
-        self._rows.arrivals(np.full(int(there.sum()), time_us), topics[there], counts[there])
-
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _submitted(self, event: events.Submitted, time_us: int) -> None:
@@ -136,7 +142,6 @@ class Digest:
         code = self._rows.code
         if started is not None:
             started_us, topic, job_type = started
-            self._stages.counts["consumer"] += 1
             self._stages.times["consumer"].add((time_us - started_us) / 1e6)
             self._rows.timed(
                 Kind.SERVICE,

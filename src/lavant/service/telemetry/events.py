@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lavant.broker.queues.commands import Acknowledge, Delivery, Receive, Refused, Send, SentEntry
+from lavant.broker.queues.commands import Acknowledge, Delivery, Receive, Send, SentEntry
 from lavant.broker.queues.hub import Queues
 from lavant.broker.serving.commands import Answer, Command
 from lavant.broker.subscriptions.commands import Deliver
@@ -50,13 +50,6 @@ class Matched(_Event, frozen=True):
     """None if it was done elsewhere."""
 
 
-class Spread(_Event, frozen=True):
-    """Notifications went into queues."""
-
-    queues: bytes
-    ends: bytes
-
-
 class Submitted(_Event, frozen=True):
     job: int
     job_type: str
@@ -79,7 +72,7 @@ class Reported(_Event, frozen=True):
     job_state: str
 
 
-Event: TypeAlias = Arrived | Matched | Spread | Submitted | Leased | Reported
+Event: TypeAlias = Arrived | Matched | Submitted | Leased | Reported
 
 
 class Columns:
@@ -91,21 +84,16 @@ class Columns:
         self.sent: list[tuple[int, int, int, str]] = []
         """Of each request that sent some: the time, the last message's number then, how many, and where to; "" if into
         many queues."""
-        self.taken = 0
-        """Messages received, timed or not."""
+        self.spread: list[tuple[int, bytes, bytes]] = []
+        """Of notifications that went into queues: the time, and the queues and ends of the `Spread`."""
         self.taken_ns = array("q")
         self.taken_count = array("q")
         self.taken_numbers = array("q")
-        self.settled = 0
-        """Messages acknowledged, timed or not."""
         self.settled_ns = array("q")
         self.settled_queue = array("q")
         self.settled_count = array("q")
         self.settled_numbers = array("q")
         self.others: list[Event] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.sent or self.taken or self.settled or self.others)
 
 
 def _draw(most: int) -> int:
@@ -133,10 +121,11 @@ class Events:
         self._columns = Columns()
         self._number = queues.number
         self._receives = 0
+        """Up to the next one that is timed."""
+        self._left = 1
+        """Until then."""
         self._span = 1
-        """A receive is timed for each so many, in the mean half of it."""
-        self._skipped = 1
-        """Until the next one that is timed."""
+        """Of so many receives, two are timed in the mean; or all, if it is 1."""
         self._timed: set[int] = set()
         """Messages of which it is known when they were received."""
         self._notes: dict[type, Callable[[Columns, Any, Any, int], None]] = {
@@ -151,21 +140,24 @@ class Events:
         """A command was carried out: called for each of them, so what is frequent comes first, and at once."""
         kind = type(command)
         if kind is Receive:
-            deliveries = answer.deliveries  # type: ignore[union-attr]
-            if deliveries:
-                self._columns.taken += len(deliveries)
-                self._receives += 1
-                self._skipped -= 1
-                if self._skipped <= 0:
-                    self._time_received(deliveries)
+            if answer.deliveries:  # type: ignore[union-attr]
+                self._left -= 1
+                if self._left <= 0:
+                    self._time_received(answer.deliveries)  # type: ignore[union-attr]
         elif kind is Acknowledge:
             receipts = command.receipts  # type: ignore[union-attr]
-            self._columns.settled += len(receipts) - len(answer.refused)  # type: ignore[union-attr]
             # What was received together is mostly acknowledged together: the first stands for all.
             if receipts and receipts[0].number in self._timed:
                 self._time_settled(command, answer)
         elif kind is Send:
-            self._sent(command.queue, answer.entries)  # type: ignore[union-attr,arg-type]
+            last, count, sent = self._queues.number, len(answer.entries), self._columns.sent  # type: ignore[union-attr]
+            if last - self._number != count:  # some were refused, or sent before
+                count = list(map(type, answer.entries)).count(SentEntry)  # type: ignore[union-attr]
+            self._number = last
+            if len(sent) < self._events_max:
+                sent.append((self._clock_ns(), last, count, command.queue))  # type: ignore[union-attr]
+            else:
+                self.dropped += 1
         else:
             note = self._notes.get(kind)
             if note is not None and self._has_room():
@@ -183,8 +175,9 @@ class Events:
     def take(self) -> Columns:
         """All that came since the last time."""
         taken, self._columns = self._columns, Columns()
-        self._span = 1 if self._receives <= RECEIVES_TIMED else 2 * self._receives // RECEIVES_TIMED
-        self._receives = 0
+        receives = self._receives - self._left
+        self._span = 1 if receives <= RECEIVES_TIMED else 2 * receives // RECEIVES_TIMED
+        self._receives = self._left
         if len(self._timed) > TIMED_MAX:
             self._timed.clear()
         return taken
@@ -195,23 +188,13 @@ class Events:
         self.dropped += 1
         return False
 
-    def _sent(self, queue: str, entries: list[SentEntry | Refused]) -> None:
-        sent, last = self._columns.sent, self._queues.number
-        if len(sent) >= self._events_max:
-            self.dropped += 1
-            return
-        count = len(entries)
-        if last - self._number != count:  # some were refused, or sent before
-            count = list(map(type, entries)).count(SentEntry)
-        self._number = last
-        sent.append((self._clock_ns(), last, count, queue))
-
     def _time_received(self, deliveries: list[Delivery]) -> None:
         columns = self._columns
         if len(columns.taken_ns) >= self._events_max:
             self.dropped += 1
             return
-        self._skipped = 1 if self._span == 1 else self._chance(self._span)
+        self._left = 1 if self._span == 1 else self._chance(self._span)
+        self._receives += self._left
         numbers = [delivery.receipt.number for delivery in deliveries]
         self._timed.update(numbers)
         columns.taken_ns.append(self._clock_ns())
@@ -234,10 +217,10 @@ class Events:
 
     def _deliver(self, columns: Columns, command: Deliver, answer: Any, now_ns: int) -> None:
         spread = command.spread
-        if spread.queues:
+        if spread.queues and len(columns.sent) < self._events_max:
             self._number = self._queues.number
             columns.sent.append((now_ns, self._number, 0, ""))
-            columns.others.append(Spread(now_ns, spread.queues, spread.ends))
+            columns.spread.append((now_ns, spread.queues, spread.ends))
 
 
 def _submit(columns: Columns, command: SubmitJob, answer: Any, now_ns: int) -> None:

@@ -105,7 +105,6 @@ def test_a_message_is_an_arrival_then_a_service_and_a_response() -> None:
             row("response", 4_000_000, "q", 1_000_000),
         ]
     )
-    assert bench.stages.counts == {"access": 0, "match": 0, "exit": 0, "queue": 2, "consumer": 2}
     assert bench.stages.times["queue"].sum == pytest.approx(0.8)
     assert bench.stages.times["response"].sum == pytest.approx(1.5)
 
@@ -294,7 +293,7 @@ def test_refused_entries_are_no_arrivals() -> None:
     assert bench.take() == [row("arrival", 2_000_000, "q", publications=1)]
 
 
-def test_under_full_load_some_receives_are_timed_and_all_are_counted() -> None:
+def test_under_full_load_some_receives_are_timed() -> None:
     bench = Bench(events_max=100_000)
     drawn: list[int] = []
     bench.events._chance = lambda most: drawn.append(most) or 5  # type: ignore[func-returns-value]
@@ -309,6 +308,5 @@ def test_under_full_load_some_receives_are_timed_and_all_are_counted() -> None:
 
     assert len(cycle(3 * RECEIVES_TIMED)) == 3 * RECEIVES_TIMED
     assert len(cycle(50)) == 10
-    assert set(drawn) == {6}
+    assert set(drawn) == {5}
     assert len(cycle(50)) == 50
-    assert bench.stages.counts["queue"] == bench.stages.counts["consumer"] == 3 * RECEIVES_TIMED + 100
