@@ -12,6 +12,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -34,6 +35,9 @@ from lavant.service.tls import HANDSHAKE_S_MAX, Tls
 from lavant.service.webhooks import Webhooks
 
 BACKLOG = 1024
+
+if TYPE_CHECKING:
+    from lavant.service.resources.views import Resources
 
 _logger = logging.getLogger(__name__)
 
@@ -71,6 +75,10 @@ class Port:
         )
         self._http = HttpProtocols(application, settings.limits)
         self._listener: asyncio.Server | None = None
+
+    def show_resources(self, view: Callable[[], Resources | None] | None) -> None:
+        """At `/resources`, if there is a resource manager."""
+        self._desk.resources = view
 
     async def open(self) -> tuple[str, int]:
         """Where it listens."""

@@ -37,6 +37,7 @@ from lavant.service.tls import Tls
 
 if TYPE_CHECKING:
     from lavant.service.backends.rabbitmq import RabbitMQBridge
+    from lavant.service.resources.side import ResourceSide
 
 GARBAGE_THRESHOLD = 50_000
 """Messages are not looked at by the garbage collector; looking less often at the rest costs nothing."""
@@ -79,9 +80,13 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         raise
     service.report_to(telemetry.events)
     spark = _spark_side(settings, service)
+    resources = _resource_side(settings, broker, service)
     bridge = _bridge(settings, service)
     metrics: list[FamiliesOf] = [telemetry.families, *(each.families for each in (spark, bridge) if each is not None)]
+    if resources is not None:
+        metrics.append(resources.families)
     port = Port(settings, broker, store, service, keys, tls, health=lambda: _fault(service, spark), metrics=metrics)
+    port.show_resources(None if resources is None else resources.view)
     telemetry.start()
     try:
         await service.access.load()
@@ -91,9 +96,13 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         if bridge is not None:
             bridge.start()
         _stop_at_signals(stopped)
+        if resources is not None:
+            await resources.start(_url(host, number, is_tls=tls is not None))
         on_started(msgspec.structs.replace(found, host=host, port=number, is_tls=tls is not None))
         await stopped
     finally:
+        if resources is not None:
+            await resources.stop()
         await port.close()
         if bridge is not None:
             await bridge.stop()
@@ -131,6 +140,22 @@ def _bridge(settings: ServeSettings, service: Service) -> RabbitMQBridge | None:
     from lavant.service.backends.rabbitmq import RabbitMQBridge  # noqa: PLC0415  its library is an extra
 
     return RabbitMQBridge(service, settings.rabbitmq)
+
+
+def _resource_side(settings: ServeSettings, broker: Broker, service: Service) -> ResourceSide | None:
+    if settings.resources is None:
+        return None
+    from lavant.service.resources.side import ResourceSide  # noqa: PLC0415  it loads the models, which take a while
+
+    side = ResourceSide(settings.resources, service, broker.queues)
+    service.report_also_to(side.observe)
+    return side
+
+
+def _url(host: str, port: int, *, is_tls: bool) -> str:
+    """Where workers on this machine reach the server; one that listens at all addresses is there at the local one."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"lavant{'s' if is_tls else ''}://{f'[{reached}]' if ':' in reached else reached}:{port}"
 
 
 def _telemetry(settings: ServeSettings, broker: Broker) -> Telemetry:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from lavant.broker.queues.commands import DeleteQueue
-from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.commands import Answer, Command, Request
 from lavant.broker.serving.server import BrokerServer, Effect, Record
 from lavant.service.access import REQUESTS, Access
 from lavant.service.clock import Clock
@@ -153,6 +153,17 @@ class Service:
         """From now on, telemetry is told of all that happens."""
         self._server.observe = events.observe
         self.access.on_arrived, self.access.on_matched = events.arrived, events.matched
+
+    def report_also_to(self, observe: Callable[[Command, Answer], None]) -> None:
+        """From now on, somebody else is told of all commands as well."""
+        before = self._server.observe
+
+        def both(command: Command, answer: Answer) -> None:
+            if before is not None:
+                before(command, answer)
+            observe(command, answer)
+
+        self._server.observe = both
 
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -41,6 +41,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How many files."""
     rabbitmq: RabbitMQSettings | None = None
     """With them workers get the tasks of jobs through RabbitMQ, without from this server."""
+    resources: Path | None = None
+    """The file of the resource manager; without, workers are started by others."""
     sqs: SqsSettings = SqsSettings()
     """All but the salt, which belongs to what is stored."""
     limits: ServiceLimits = LIMITS

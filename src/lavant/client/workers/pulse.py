@@ -13,12 +13,12 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 
-from lavant.core.pulse import BEAT, PULSE_S, VARIABLE
+from lavant.core.crews import BEAT, PULSE_S, PULSE_VARIABLE
 
 
 async def beat(environment: Mapping[str, str], on_orphaned: Callable[[], None]) -> None:
     """Until it is cancelled. Does nothing if nobody listens: the worker was started by hand, or in a container."""
-    number = environment.get(VARIABLE, "")
+    number = environment.get(PULSE_VARIABLE, "")
     if not number.isdecimal():
         return
     pipe = int(number)

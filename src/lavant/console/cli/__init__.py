@@ -19,6 +19,7 @@ from lavant.console.cli.plan import plan
 from lavant.console.cli.pub import pub
 from lavant.console.cli.queue import queue
 from lavant.console.cli.reproduce import reproduce
+from lavant.console.cli.resources import resources
 from lavant.console.cli.serve import serve
 from lavant.console.cli.sim import sim
 from lavant.console.cli.stream import stream
@@ -39,7 +40,7 @@ commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doctor, plan, worker):
+for command in (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doctor, plan, worker, resources):
     commands.command()(command)
 commands.add_typer(subscriptions, name="subscriptions")
 commands.add_typer(queue, name="queue")

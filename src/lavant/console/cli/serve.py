@@ -102,6 +102,10 @@ def serve(
             help="have workers get tasks through RabbitMQ, at amqp://USER:PASSWORD@HOST/",
         ),
     ] = None,
+    resources: Annotated[
+        Path | None,
+        typer.Option(help="TOML file: workers of topics, and a goal; the server starts and stops workers by it"),
+    ] = None,
     sqs_region: Annotated[str | None, typer.Option(help="in the ARNs of queues; us-east-1 if not given")] = None,
     sqs_account: Annotated[
         str | None, typer.Option(help="12 digits, in the URLs and ARNs of queues; zeros if not given")
@@ -148,6 +152,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
         spark=_spark(options["engine"], options["master"], options["hosts_max"]),
         telemetry_keep=KEEP if keep is None else keep,
         rabbitmq=None if options["rabbitmq"] is None else RabbitMQSettings(url=options["rabbitmq"]),
+        resources=options["resources"],
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
         limits=LIMITS if limits is None else limits,
     )

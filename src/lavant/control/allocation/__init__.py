@@ -11,6 +11,7 @@ from lavant.control.allocation.interface import Allocator, Observed
 from lavant.control.allocation.min_cost import min_cost
 from lavant.control.allocation.min_time import min_time
 from lavant.control.allocation.plans import Plan, Step
+from lavant.control.allocation.scheduling import Schedule, ScheduleConfig
 from lavant.control.allocation.system import Budget, Consumers, Goal, Limits, System, Target
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "Power",
     "Prices",
     "QueueThreshold",
+    "Schedule",
+    "ScheduleConfig",
     "Step",
     "System",
     "Target",

@@ -6,15 +6,17 @@ import math
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from lavant.control.allocation.config import Caution
 from lavant.control.allocation.plans import Plan
 from lavant.control.allocation.system import Consumers, Limits, System
 from lavant.core.errors import InvalidValue
+from lavant.models.network import Network
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at the system. Service rates and variabilities are in the `System` that the allocator was made with."""
+    """One look at the system. What is not measured is as in the `System` that the allocator was made with."""
 
     consumers: Consumers
     """Of each topic, those that are starting included."""
@@ -23,6 +25,10 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[float, ...]
     """At each topic, those in service included."""
     window_s: float
+    service_rates_per_s: tuple[float, ...] = ()
+    """Of each topic, if measured; so are the variabilities."""
+    service_scvs: tuple[float, ...] = ()
+    arrival_scvs: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         numbers = (*self.consumers, *self.arrival_rates_per_s, *self.requests)
@@ -48,7 +54,7 @@ def expected(system: System, observed: Observed, caution: Caution) -> System:
     rates = [
         rate + caution.standard_errors * math.sqrt(rate / observed.window_s) for rate in observed.arrival_rates_per_s
     ]
-    network = system.network.with_arrival_rates(rates)
+    network = _measured(system.network, observed).with_arrival_rates(rates)
     limits = [Limits(least=low, most=high) for low, high in zip(system.least, system.most, strict=True)]
     if caution.drain_s is not None:
         for j, (topic, load) in enumerate(zip(network.topics, network.offered_load, strict=True)):
@@ -56,4 +62,14 @@ def expected(system: System, observed: Observed, caution: Caution) -> System:
             needed = math.ceil(load + waiting / (topic.service_rate_per_s * caution.drain_s)) if waiting else 0
             least = min(system.most[j], max(system.least[j], needed))
             limits[j] = Limits(least=least, most=system.most[j])
-    return msgspec.structs.replace(system, network=network, limits=tuple(limits))
+    return replace(system, network=network, limits=tuple(limits))
+
+
+def _measured(network: Network, observed: Observed) -> Network:
+    topics, jobs = network.topics, network.jobs
+    if observed.service_rates_per_s:
+        measured = zip(topics, observed.service_rates_per_s, observed.service_scvs, strict=True)
+        topics = tuple(replace(topic, service_rate_per_s=rate, service_scv=scv) for topic, rate, scv in measured)
+    if observed.arrival_scvs:
+        jobs = tuple(replace(job, arrival_scv=scv) for job, scv in zip(jobs, observed.arrival_scvs, strict=True))
+    return Network(topics=topics, jobs=jobs) if topics is not network.topics or jobs is not network.jobs else network

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from starlette.requests import HTTPConnection
@@ -24,6 +24,9 @@ from lavant.service.meters import Meters
 from lavant.service.server import Service
 from lavant.service.showing import shown
 
+if TYPE_CHECKING:
+    from lavant.service.resources.views import Resources
+
 _T = TypeVar("_T")
 
 
@@ -36,6 +39,8 @@ class Desk:
         self.keys = keys
         self.meters = meters
         self.lately = Lately()
+        self.resources: Callable[[], Resources | None] | None = None
+        """What the resource manager shows, if there is one."""
         self.stopping = asyncio.Event()
         """Set when the server is about to stop: streams end."""
 

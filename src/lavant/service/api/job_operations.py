@@ -25,6 +25,16 @@ _DESCRIBED = {
 
 JOB_OPERATIONS = (
     Operation(
+        method="GET",
+        path="/resources",
+        summary="What the resource manager measures, and what it has decided and why",
+        handler=jobs.show_resources,
+        outcomes=(
+            Outcome(200, "figures and decisions; `lavant resources` shows them as tables", dict[str, Any], {}),
+            Outcome(404, "the server was started without --resources"),
+        ),
+    ),
+    Operation(
         method="PUT",
         path="/workflows",
         summary="Define job types and their topics; jobs under way go on as they were",

@@ -18,6 +18,7 @@ from lavant.broker.workflows.commands import (
     JobSummary,
     JobView,
     ListJobs,
+    ListJobTypes,
     Result,
     SubmitJob,
     Submitted,
@@ -89,6 +90,16 @@ async def describe(desk: Desk, request: Request) -> Response:
 async def cancel(desk: Desk, request: Request) -> Response:
     answer = await desk.ask(desk.principal(request), CancelJob(_number(request)), Cancelled)
     return json_response(CancelAnswer(state=answer.job_state, is_new=answer.is_new))
+
+
+async def show_resources(desk: Desk, request: Request) -> Response:
+    """It tells of jobs, so it is for those who may see jobs."""
+    principal = desk.principal(request)
+    desk.placed(principal, ListJobTypes())
+    view = None if desk.resources is None else desk.resources()
+    if view is None:
+        raise ApiError(404, "NoResourceManager", "there is no resource manager; start the server with --resources FILE")
+    return json_response(view)
 
 
 def _number(request: Request) -> int:

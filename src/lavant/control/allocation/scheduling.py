@@ -1,0 +1,64 @@
+"""When to decide anew: when the load has changed, when the goal is missed, and once in a while.
+
+Nguyen and Nahrstedt, "Resource Management for Elastic Publish Subscribe Systems", Section II: the resource scheduler
+reschedules when the monitored response time is above a threshold. By then the queues are full; a change of the arrivals
+shows earlier, so it is an occasion of its own here.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lavant.core.errors import InvalidValue
+
+
+class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True):
+    every_ms: int = 15_000
+    """Without any other occasion."""
+    pause_ms: int = 5_000
+    """After a decision nothing is decided for so long, unless the load has changed: it takes effect first."""
+    missed_above_s: float | None = None
+    """A response time beyond this is an occasion."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.pause_ms <= self.every_ms or self.every_ms < 1:
+            raise InvalidValue(f"a schedule needs 0 ≤ pause_ms ≤ every_ms, got {self.pause_ms} and {self.every_ms}")
+
+
+class Schedule:
+    """Says why to decide now, or that there is no occasion.
+
+    >>> schedule = Schedule(ScheduleConfig(every_ms=100, pause_ms=20, missed_above_s=5.0))
+    >>> schedule.occasion(0, change="", response_s=None)
+    'the first look'
+    >>> schedule.occasion(10, change="", response_s=9.0)
+    >>> schedule.occasion(20, change="", response_s=9.0)
+    'the response time is 9 s, above 5 s'
+    >>> schedule.occasion(21, change="arrivals went from 2/s to 9/s", response_s=9.0)
+    'arrivals went from 2/s to 9/s'
+    """
+
+    def __init__(self, config: ScheduleConfig) -> None:
+        self._config = config
+        self._decided_ms: int | None = None
+
+    def occasion(self, now_ms: int, *, change: str, response_s: float | None) -> str | None:
+        """If it returns a reason, that counts as decided."""
+        reason = self._reason(now_ms, change, response_s)
+        if reason is not None:
+            self._decided_ms = now_ms
+        return reason
+
+    def _reason(self, now_ms: int, change: str, response_s: float | None) -> str | None:
+        if self._decided_ms is None:
+            return "the first look"
+        if change:
+            return change
+        passed_ms = now_ms - self._decided_ms
+        limit_s = self._config.missed_above_s
+        is_missed = limit_s is not None and response_s is not None and response_s > limit_s
+        if is_missed and passed_ms >= self._config.pause_ms:
+            return f"the response time is {response_s:.3g} s, above {limit_s:g} s"
+        if passed_ms >= self._config.every_ms:
+            return f"{self._config.every_ms / 1000:g} s have passed"
+        return None

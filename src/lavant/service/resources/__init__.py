@@ -1,0 +1,7 @@
+"""The resource manager: watches jobs, decides how many consumers each topic gets, and has them started and stopped.
+
+    broker ──events──► monitor ──estimates──► scheduler ──now──► control.allocation ──plan──► allocator ──► workers
+
+P. Nguyen, K. Nahrstedt, "Resource Management for Elastic Publish Subscribe Systems", Section II: resource monitor,
+resource scheduler and resource allocator.
+"""

@@ -1,0 +1,1 @@
+"""What starts and stops consumers: one file each, one interface."""

@@ -1,0 +1,180 @@
+"""The resource monitor: arrivals, service times and responses of jobs, from what the broker sees.
+
+    SubmitJob ────────────────► arrival of a job type
+    LeaseTasks ─► Complete, Fail ─► service at a topic: from the lease to the report
+    … the report that ends a job ─► response of a job type
+
+The window is as long as nothing changes, up to a most. When the arrivals of late differ from those before by more than
+chance allows, what was before is forgotten: an average over a burst and the calm before it is true of neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from time import monotonic_ns
+from typing import Any
+
+import msgspec
+
+from lavant.broker.serving.commands import Answer, Command
+from lavant.broker.workflows.commands import CompleteTask, FailTask, LeaseTasks, SubmitJob
+from lavant.core.estimation import WindowEstimate
+from lavant.service.resources.panes import PANES_MAX, Pane, Panes, figures
+
+UNDER_WAY_MAX = 1_000_000
+"""Jobs and attempts whose begin is remembered; beyond, the oldest are forgotten, and not measured."""
+
+
+class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    window_s: float = 120.0
+    """At most; also of service times."""
+    recent_s: float = 5.0
+    """What is compared with what was before."""
+    standard_errors: float = 4.0
+    """By how many of them the two must differ to count as a change."""
+
+    @property
+    def pane_us(self) -> int:
+        """Fine enough for the comparison, and not more of them than there may be."""
+        return max(1000, round(max(self.recent_s / 5, self.window_s / (PANES_MAX - 2)) * 1e6))
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One look."""
+
+    window_s: float
+    """Over which arrivals were counted."""
+    change: str
+    """What has changed since the look before, if something has."""
+    jobs: dict[str, WindowEstimate]
+    topics: dict[str, WindowEstimate]
+    response_s: float | None
+    """The mean of the jobs that completed of late; None if none did."""
+
+
+class Monitor:
+    """Told of all commands by the server; looked at by the manager. Both in the event loop."""
+
+    def __init__(
+        self,
+        job_types: Iterable[str],
+        topics: Iterable[str],
+        config: MonitorConfig,
+        clock_ns: Callable[[], int] = monotonic_ns,
+    ) -> None:
+        self._config = config
+        self._clock_ns = clock_ns
+        self._jobs = {name: Panes(pane_us=config.pane_us) for name in job_types}
+        self._topics = {name: Panes(pane_us=config.pane_us) for name in topics}
+        self._all = Panes(pane_us=config.pane_us)
+        self._submitted: dict[int, tuple[int, str]] = {}
+        self._leased: dict[tuple[int, str, int], tuple[int, str]] = {}
+        self._since_us = clock_ns() // 1000
+        """From when on arrivals are counted."""
+        self._notes: dict[type, Callable[[Any, Any, int], None]] = {
+            SubmitJob: self._submit,
+            LeaseTasks: self._lease,
+            CompleteTask: self._report,
+            FailTask: self._report,
+        }
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def observe(self, command: Command, answer: Answer) -> None:
+        """A command was carried out: called for each of them."""
+        note = self._notes.get(type(command))
+        if note is not None:
+            note(command, answer, self._clock_ns() // 1000)
+
+    def _submit(self, command: SubmitJob, answer: Any, now_us: int) -> None:
+        panes = self._jobs.get(command.job_type)
+        if panes is not None and answer.is_new:
+            panes.arrived(now_us)
+            self._all.arrived(now_us)
+            _remember(self._submitted, answer.job, (now_us, command.job_type))
+
+    def _lease(self, command: LeaseTasks, answer: Any, now_us: int) -> None:
+        if command.topic in self._topics:
+            for task in answer.tasks:
+                _remember(self._leased, (task.job, task.task, task.attempt), (now_us, command.topic))
+
+    def _report(self, command: CompleteTask | FailTask, answer: Any, now_us: int) -> None:
+        if not answer.is_new:
+            return
+        is_ok = type(command) is CompleteTask
+        since_us, topic = self._leased.pop((command.job, command.task, command.attempt), (0, ""))
+        if topic:
+            self._topics[topic].served(now_us, now_us - since_us, is_ok=is_ok)
+        if answer.job_state != "running":
+            since_us, job_type = self._submitted.pop(command.job, (0, ""))
+            if job_type and answer.job_state == "completed":
+                self._jobs[job_type].responded(now_us, now_us - since_us)
+
+    # ── a look ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def look(self) -> Seen:
+        config, now_us = self._config, self._clock_ns() // 1000
+        change = self._change(now_us)
+        if change:
+            self._since_us = self._aligned(now_us - _us(config.recent_s))
+        self._since_us = max(self._since_us, self._aligned(now_us - _us(config.window_s)))
+        window_us = max(now_us - self._since_us, 1000)
+        counted = {name: panes.total(from_us=self._since_us) for name, panes in self._jobs.items()}
+        services_from_us = now_us - _us(config.window_s)
+        return Seen(
+            window_s=window_us / 1e6,
+            change=change,
+            jobs={
+                name: msgspec.structs.replace(
+                    figures(total, window_ms=max(1, window_us // 1000), job_type=name),
+                    arrival_rate_per_s=total.arrivals * 1e6 / window_us,
+                )
+                for name, total in counted.items()
+            },
+            topics={
+                name: figures(panes.total(from_us=services_from_us), window_ms=1000, topic=name)
+                for name, panes in self._topics.items()
+            },
+            response_s=self._response_s(now_us),
+        )
+
+    def _change(self, now_us: int) -> str:
+        """Whose arrivals of late are not those of before, in words. All types together are looked at first: their count
+        is the largest, so it tells soonest. The difference of two Poisson counts has the sum of their variances."""
+        recent_from_us = self._aligned(now_us - _us(self._config.recent_s))
+        before_us = recent_from_us - self._since_us
+        if before_us < _us(self._config.recent_s):
+            return ""
+        series = {"arrivals of all job types": self._all}
+        series |= {f"arrivals of job type {name!r}": panes for name, panes in self._jobs.items()}
+        for what, panes in series.items():
+            recent = panes.total(from_us=recent_from_us).arrivals
+            before = panes.total(from_us=self._since_us).arrivals - recent
+            recent_us = now_us - recent_from_us
+            expected = before * recent_us / before_us
+            error = math.sqrt(max(expected, 1.0) * (1.0 + recent_us / before_us))
+            if abs(recent - expected) > self._config.standard_errors * error:
+                rates = f"{before * 1e6 / before_us:.3g}/s to {recent * 1e6 / recent_us:.3g}/s"
+                return f"{what} went from {rates}"
+        return ""
+
+    def _response_s(self, now_us: int) -> float | None:
+        total = Pane()
+        for panes in self._jobs.values():
+            total.add(panes.total(from_us=self._aligned(now_us - _us(self._config.recent_s))))
+        return total.responses_us / total.responses / 1e6 if total.responses else None
+
+    def _aligned(self, time_us: int) -> int:
+        """To the begin of a pane."""
+        return time_us - time_us % self._config.pane_us
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
+    known[key] = value
+    if len(known) > UNDER_WAY_MAX:
+        del known[next(iter(known))]

@@ -1,0 +1,80 @@
+"""The resource manager of a server: made from its file, beside the service, and ended before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lavant.broker.queues.commands import Refused
+from lavant.broker.queues.hub import Queues
+from lavant.broker.serving.commands import Answer, Command
+from lavant.broker.workflows.commands import DefineJobs
+from lavant.broker.workflows.definitions import queue_of
+from lavant.core.crews import CrewSettings
+from lavant.core.errors import InvalidValue
+from lavant.service.metrics import figures_of
+from lavant.service.openmetrics import Family
+from lavant.service.resources.allocators.interface import ConsumerAllocator
+from lavant.service.resources.allocators.processes import ProcessAllocator
+from lavant.service.resources.file import ResourcesFile
+from lavant.service.resources.manager import Manager
+from lavant.service.resources.monitor import Monitor
+from lavant.service.resources.views import Resources, families, resources
+from lavant.service.server import Service
+
+
+class ResourceSide:
+    """`observe` is told of all commands; the rest begins when the server listens."""
+
+    def __init__(self, path: Path, service: Service, queues: Queues) -> None:
+        file = self._file = ResourcesFile(path)
+        self._service = service
+        self._queues = queues
+        names = file.system.network.job_names, file.system.network.topic_names
+        self._monitor = Monitor(*names, file.monitor())
+        self._manager: Manager | None = None
+
+    def observe(self, command: Command, answer: Answer) -> None:
+        self._monitor.observe(command, answer)
+
+    async def start(self, url: str) -> None:
+        """Workers find the server at `url`, unless the file says otherwise."""
+        answer = await self._service.execute(DefineJobs(self._file.workflows))
+        if isinstance(answer, Refused):
+            raise InvalidValue(f"{self._file.name}: the workflow was refused: {answer.reason}")
+        consumers = consumer_allocator(self._file, url)
+        self._manager = Manager(self._file, self._monitor, consumers, self._requests)
+        await self._manager.start()
+
+    async def stop(self) -> None:
+        if self._manager is not None:
+            await self._manager.stop()
+
+    def view(self) -> Resources | None:
+        return None if self._manager is None else resources(self._manager)
+
+    def families(self) -> list[Family]:
+        return [] if self._manager is None else families(self._manager)
+
+    def _requests(self) -> tuple[float, ...]:
+        found = [figures_of(self._queues, queue_of(name)) for name in self._file.system.network.topic_names]
+        return tuple(float(figures.visible + figures.in_flight + figures.delayed) for figures in found)
+
+
+def consumer_allocator(file: ResourcesFile, url: str) -> ConsumerAllocator:
+    """The one that the file names."""
+    workers = file.workers
+    if file.allocator == ProcessAllocator.name:
+        crews = {
+            topic: CrewSettings(
+                place=table.worker,
+                topic=topic,
+                url=workers.url if workers.url else url,
+                ca_file=workers.ca_file,
+                lease_s=workers.lease_s,
+                drain_s=workers.drain_s,
+                silence_s=workers.silence_s,
+            )
+            for topic, table in file.topics.items()
+        }
+        return ProcessAllocator(crews, file.directory)
+    raise InvalidValue(f"{file.name}: there is no allocator {file.allocator!r}; there is {ProcessAllocator.name}")
