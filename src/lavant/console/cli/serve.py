@@ -29,6 +29,7 @@ _AS_THEY_ARE = (
     "keys_file",
     "webhooks_to_private_networks",
     "telemetry",
+    "resources",
 )
 """Options that are settings of the same name."""
 
@@ -152,7 +153,6 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
         spark=_spark(options["engine"], options["master"], options["hosts_max"]),
         telemetry_keep=KEEP if keep is None else keep,
         rabbitmq=None if options["rabbitmq"] is None else RabbitMQSettings(url=options["rabbitmq"]),
-        resources=options["resources"],
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
         limits=LIMITS if limits is None else limits,
     )
