@@ -78,6 +78,5 @@ async def remove_ephemeral(broker: Broker, service: Service) -> int:
         for each in broker.subscriptions
         if each.owns_queue and EPHEMERAL in broker.queues.config(each.queue).labels
     ]
-    for each in left:
-        await service.execute(Unsubscribe(each.name, each.namespace))
+    await asyncio.gather(*(service.execute(Unsubscribe(each.name, each.namespace)) for each in left))
     return len(left)
