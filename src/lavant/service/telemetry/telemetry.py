@@ -25,7 +25,7 @@ from lavant.service.telemetry.rows import Rows
 from lavant.service.telemetry.stages import Stages
 
 TICK_S = 1.0
-FILE_S = 5.0
+FILE_S = 10.0
 FILE_ROWS_MAX = 500_000
 BEHIND_MAX = 5
 """Hand-overs that wait for the thread; then the loop keeps what it has, up to its own bound."""

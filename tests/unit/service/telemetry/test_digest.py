@@ -161,6 +161,23 @@ def test_publications_are_seen_at_access_in_matching_and_in_each_queue() -> None
     )
 
 
+def test_batches_that_are_noted_together_are_told_apart() -> None:
+    bench = Bench()
+    for name in ("s", "t"):
+        bench.ask(Subscribe("a > 0", name), 2_000_000)
+    s, t = bench.queues.serial("s"), bench.queues.serial("t")
+    for time_us, queues, ends in ((3_000_000, (s, t), (2, 3)), (4_000_000, (t,), (1,))):
+        bench.now_us = time_us
+        places = _integers(*(number % 2 for number in range(ends[-1])))
+        bench.server.deliver(Deliver(Spread([b"x", b"y"], _integers(*queues), _integers(*ends), places)), [], 3000)
+    assert bench.take() == [
+        row("arrival", 3_000_000, "s", publications=2),
+        row("arrival", 3_000_000, "t", publications=1),
+        row("arrival", 4_000_000, "t", publications=1),
+    ]
+    assert bench.stages.counts["exit"] == 4
+
+
 def test_jobs_arrive_are_served_at_topics_and_respond_as_a_whole() -> None:
     bench = Bench()
     where = [(1, "build", 1, "order"), (1, "ship", 1, "order")]
