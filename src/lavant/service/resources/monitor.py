@@ -24,6 +24,8 @@ from lavant.service.resources.panes import PANES_MAX, Pane, Panes, figures
 
 UNDER_WAY_MAX = 1_000_000
 """Jobs and attempts whose begin is remembered; beyond, the oldest are forgotten, and not measured."""
+EXPECTED_MIN = 2.0
+"""Of a Poisson count that is smaller than this the normal approximation thinks too little."""
 
 
 class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +155,7 @@ class Monitor:
             before = panes.total(from_us=self._since_us).arrivals - recent
             recent_us = now_us - recent_from_us
             expected = before * recent_us / before_us
-            error = math.sqrt(max(expected, 1.0) * (1.0 + recent_us / before_us))
+            error = math.sqrt(max(expected, EXPECTED_MIN) * (1.0 + recent_us / before_us))
             if abs(recent - expected) > self._config.standard_errors * error:
                 rates = f"{before * 1e6 / before_us:.3g}/s to {recent * 1e6 / recent_us:.3g}/s"
                 return f"{what} went from {rates}"
