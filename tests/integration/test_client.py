@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.relays import Forgetful
 from tests.integration.serving import Served
 
 from lavant import Client, Publication, connect
@@ -98,6 +99,17 @@ def test_what_cannot_be_published_says_why_and_holds_up_nobody(client: Client) -
     with pytest.raises(InvalidValue, match="its own payload"):
         client.publish(Publication(attributes={}), payload=b"x")
     assert client.publish_many([]) == []
+
+
+def test_a_publication_whose_answer_is_lost_is_published_once(client: Client, served: Served) -> None:
+    client.subscribe("n > 0", name="s")
+    with Forgetful(served.host, served.port) as relay:
+        with connect(relay.url) as unlucky:
+            first, second = unlucky.publish_many([{"n": 1}, {"n": 2}])
+        assert relay.lost == 1
+    with client.subscription("s") as subscription:
+        assert [each.id for each in subscription.notifications(count=2, timeout_s=WAIT_S)] == [first, second]
+    assert client.queue("s").describe().figures.sent == 2
 
 
 def test_a_tuned_publisher_publishes_over_the_same_server(client: Client, tmp_path: Path) -> None:
