@@ -112,7 +112,8 @@ class RabbitMQBridge:
             try:
                 await self._serve(session)
             except* LOST as lost:
-                self._away(str(unreachable(self._settings.url, _first(lost))))
+                _logger.debug("the connection to RabbitMQ is over", exc_info=lost)
+                self._away(str(unreachable(self._settings.url, ConnectionError("the connection was lost"))))
             finally:
                 await _closed(session)
             await asyncio.sleep(PAUSE_S)
@@ -240,13 +241,6 @@ class RabbitMQBridge:
 
     def _now_s(self) -> float:
         return self._service.loop.time()
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def _closed(session: Session) -> None:

@@ -43,6 +43,8 @@ LOST = (*CONNECTION_EXCEPTIONS, TimeoutError)
 """What a call raises when the connection is gone, or RabbitMQ has closed it: the session is over."""
 
 _logger = logging.getLogger(__name__)
+for _name in ("aiormq", "aio_pika"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)  # what they raise is told once, with what to do about it
 
 
 class Seen(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from lavant.broker.workflows.relay import (
@@ -31,6 +32,9 @@ LOST = (*CONNECTION_EXCEPTIONS, TimeoutError)
 
 _ANSWERS = "amq.rabbitmq.reply-to"
 """RabbitMQ's own way back to who asked; it needs no queue."""
+
+for _name in ("aiormq", "aio_pika"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)  # what they raise is told once, with what to do about it
 
 
 class Line:
