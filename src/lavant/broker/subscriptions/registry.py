@@ -140,7 +140,7 @@ class Subscriptions:
         start, stop = bisect_left(self._sorted, (namespace, "")), bisect_left(self._sorted, (namespace + "\0", ""))
         if stop - start >= self.limits.namespace_subscriptions_max:
             raise QuotaExceeded(
-                f"there are {stop - start} subscriptions in the namespace {namespace!r}, which is the limit; remove some"
+                f"there are {stop - start} subscriptions in namespace {namespace!r}, which is the limit; remove some"
             )
 
     def _provide_queue(self, queue: str, request: Subscribe, now_ms: int) -> bool:
