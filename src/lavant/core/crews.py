@@ -13,6 +13,8 @@ import msgspec
 
 PULSE_VARIABLE = "LAVANT_PULSE_FD"
 """Of a worker's environment: the number of the pipe's end to write to."""
+BACKEND_VARIABLE = "LAVANT_BACKEND"
+"""Of a worker's environment: where tasks come from, if not from the server. It may hold a password."""
 PULSE_S = 1.0
 BEAT = b"."
 

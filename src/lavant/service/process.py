@@ -81,7 +81,7 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     service.report_to(telemetry.events)
     spark = _spark_side(settings, service)
     resources = _resource_side(settings, broker, service)
-    bridge = _bridge(settings, service)
+    bridge = _bridge(settings, service, resources)
     metrics: list[FamiliesOf] = [telemetry.families, *(each.families for each in (spark, bridge) if each is not None)]
     if resources is not None:
         metrics.append(resources.families)
@@ -134,12 +134,16 @@ def _spark_side(settings: ServeSettings, service: Service) -> SparkSide | None:
     return SparkSide(engine, service.access, settings.spark, settings.data / DIRECTORY)
 
 
-def _bridge(settings: ServeSettings, service: Service) -> RabbitMQBridge | None:
-    if settings.rabbitmq is None:
+def _bridge(settings: ServeSettings, service: Service, resources: ResourceSide | None) -> RabbitMQBridge | None:
+    of_file = None if resources is None else resources.rabbitmq
+    wanted = [each for each in (settings.rabbitmq, of_file) if each is not None]
+    if not wanted:
         return None
+    if len({each.url for each in wanted}) > 1:
+        raise InvalidValue("--rabbitmq and the url of [workers] in the resources file name two RabbitMQs; give one")
     from lavant.service.backends.rabbitmq import RabbitMQBridge  # noqa: PLC0415  its library is an extra
 
-    return RabbitMQBridge(service, settings.rabbitmq)
+    return RabbitMQBridge(service, wanted[-1])
 
 
 def _resource_side(settings: ServeSettings, broker: Broker, service: Service) -> ResourceSide | None:

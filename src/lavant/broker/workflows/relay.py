@@ -139,9 +139,9 @@ def unreachable(url: str, error: BaseException) -> MissingComponent:
     return MissingComponent(f"RabbitMQ does not answer at {shown(url)}: {said}; see that it runs, and the address")
 
 
-def locked_out(url: str, error: BaseException) -> AccessDenied:
+def locked_out(url: str, why: str) -> AccessDenied:
     return AccessDenied(
-        f"RabbitMQ at {shown(url)} does not let us in: {error}; see to user, password and virtual host of the address"
+        f"RabbitMQ at {shown(url)} does not let us in: {why}; see to user, password and virtual host of the address"
     )
 
 

@@ -26,7 +26,12 @@ from lavant.service.backends.ledger import Entry
 try:
     import aio_pika
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
-    from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AuthenticationError, ProbableAuthenticationError
+    from aio_pika.exceptions import (
+        CONNECTION_EXCEPTIONS,
+        AuthenticationError,
+        InvalidFrameError,
+        ProbableAuthenticationError,
+    )
 except ImportError:  # an extra
     raise without_library() from None
 
@@ -74,7 +79,9 @@ class Session:
                 client_properties={"connection_name": "lavant server"},
             )
         except (AuthenticationError, ProbableAuthenticationError) as error:
-            raise locked_out(url, error) from None
+            raise locked_out(url, str(error)) from None
+        except InvalidFrameError:  # it hangs up instead of opening the virtual host
+            raise locked_out(url, "the virtual host is not there, or not for this user") from None
         except LOST as error:
             raise unreachable(url, error) from None
         try:
@@ -83,7 +90,7 @@ class Session:
             await reports.set_qos(prefetch_count=REPORTS_AHEAD)
         except LOST as error:
             await connection.close()
-            raise locked_out(url, error) from None
+            raise locked_out(url, str(error)) from None
         return cls(connection, tasks, reports)
 
     async def close(self) -> None:

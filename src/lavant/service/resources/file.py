@@ -43,8 +43,10 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 
 class TopicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    worker: str
-    """MODULE[:FUNCTION] or FILE.py[:FUNCTION]."""
+    worker: str = ""
+    """MODULE[:FUNCTION] or FILE.py[:FUNCTION]; of worker processes."""
+    deployment: str = ""
+    """What it is called in a cluster, if not as `kubernetes.deployment` says."""
     service_rate: Positive | None = None
     """A first guess, until enough was measured."""
     service_scv: NotNegative = 1.0
@@ -78,11 +80,22 @@ class LoopTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""
-    """Where workers find the server, if not where it listens."""
+    """Where workers get tasks, if not where the server listens: another address of it, or RabbitMQ, amqp://…"""
     ca_file: str = ""
     lease_s: Annotated[float, msgspec.Meta(ge=0.5, le=3600)] = 30.0
     drain_s: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 25.0
     silence_s: Annotated[float, msgspec.Meta(ge=3, le=86400)] = 30.0
+
+
+class KubernetesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    namespace: str = ""
+    """The pod's own, or the kubeconfig's, if not given."""
+    deployment: str = "lavant-worker-{topic}"
+    kubeconfig: str = ""
+    """Not needed in a pod."""
+    context: str = ""
+    force: bool = False
+    """Take the number of replicas over from whoever set it before."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,6 +109,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Literal["refined", "paper"] = "refined"
     loop: LoopTable = LoopTable()
     workers: WorkersTable = WorkersTable()
+    kubernetes: KubernetesTable = KubernetesTable()
 
 
 class ResourcesFile:
@@ -110,7 +124,7 @@ class ResourcesFile:
         self.topics = {table.name: table for table in self._file.topic}
         self._check_topics()
         self.allocator = self._file.allocator
-        self.loop, self.workers = self._file.loop, self._file.workers
+        self.loop, self.workers, self.kubernetes = self._file.loop, self._file.workers, self._file.kubernetes
         self.system = self._system()
         self.goal = self._goal()
 

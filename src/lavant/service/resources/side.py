@@ -9,13 +9,18 @@ from lavant.broker.queues.hub import Queues
 from lavant.broker.serving.commands import Answer, Command
 from lavant.broker.workflows.commands import DefineJobs
 from lavant.broker.workflows.definitions import queue_of
-from lavant.core.crews import CrewSettings
+from lavant.broker.workflows.relay import is_amqp
+from lavant.core.crews import BACKEND_VARIABLE, CrewSettings
 from lavant.core.errors import InvalidValue
+from lavant.service.backends.settings import RabbitMQSettings
 from lavant.service.metrics import figures_of
 from lavant.service.openmetrics import Family
 from lavant.service.resources.allocators.interface import ConsumerAllocator
+from lavant.service.resources.allocators.kubernetes import KubernetesAllocator, deployment_names
 from lavant.service.resources.allocators.processes import ProcessAllocator
 from lavant.service.resources.file import ResourcesFile
+from lavant.service.resources.kubernetes.access import find_access
+from lavant.service.resources.kubernetes.api import KubernetesApi
 from lavant.service.resources.manager import Manager
 from lavant.service.resources.monitor import Monitor
 from lavant.service.resources.views import Resources, families, resources
@@ -32,6 +37,12 @@ class ResourceSide:
         names = file.system.network.job_names, file.system.network.topic_names
         self._monitor = Monitor(*names, file.monitor())
         self._manager: Manager | None = None
+
+    @property
+    def rabbitmq(self) -> RabbitMQSettings | None:
+        """If workers get their tasks there."""
+        workers = self._file.workers
+        return RabbitMQSettings(url=workers.url, lease_s=workers.lease_s) if is_amqp(workers.url) else None
 
     def observe(self, command: Command, answer: Answer) -> None:
         self._monitor.observe(command, answer)
@@ -62,19 +73,34 @@ class ResourceSide:
 
 def consumer_allocator(file: ResourcesFile, url: str) -> ConsumerAllocator:
     """The one that the file names."""
-    workers = file.workers
     if file.allocator == ProcessAllocator.name:
-        crews = {
-            topic: CrewSettings(
-                place=table.worker,
-                topic=topic,
-                url=workers.url if workers.url else url,
-                ca_file=workers.ca_file,
-                lease_s=workers.lease_s,
-                drain_s=workers.drain_s,
-                silence_s=workers.silence_s,
-            )
-            for topic, table in file.topics.items()
-        }
-        return ProcessAllocator(crews, file.directory)
-    raise InvalidValue(f"{file.name}: there is no allocator {file.allocator!r}; there is {ProcessAllocator.name}")
+        return _processes(file, url)
+    if file.allocator == KubernetesAllocator.name:
+        table = file.kubernetes
+        names = deployment_names({topic: each.deployment for topic, each in file.topics.items()}, table.deployment)
+        access = find_access(table.kubeconfig, table.context)
+        return KubernetesAllocator(KubernetesApi(access, table.namespace, force=table.force), names)
+    known = f"{ProcessAllocator.name} and {KubernetesAllocator.name}"
+    raise InvalidValue(f"{file.name}: there is no allocator {file.allocator!r}; there are {known}")
+
+
+def _processes(file: ResourcesFile, url: str) -> ProcessAllocator:
+    """What may hold a password goes through their environment, where other users cannot see it."""
+    workers = file.workers
+    for topic, table in file.topics.items():
+        if not table.worker:
+            raise InvalidValue(f"{file.name}: topic {topic!r} has no worker; say where its function is")
+    is_elsewhere = is_amqp(workers.url)
+    crews = {
+        topic: CrewSettings(
+            place=table.worker,
+            topic=topic,
+            url=workers.url if workers.url and not is_elsewhere else url,
+            ca_file=workers.ca_file,
+            lease_s=workers.lease_s,
+            drain_s=workers.drain_s,
+            silence_s=workers.silence_s,
+        )
+        for topic, table in file.topics.items()
+    }
+    return ProcessAllocator(crews, file.directory, {BACKEND_VARIABLE: workers.url} if is_elsewhere else {})

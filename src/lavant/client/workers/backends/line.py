@@ -19,7 +19,12 @@ from lavant.broker.workflows.relay import (
 try:
     import aio_pika
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
-    from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AuthenticationError, ProbableAuthenticationError
+    from aio_pika.exceptions import (
+        CONNECTION_EXCEPTIONS,
+        AuthenticationError,
+        InvalidFrameError,
+        ProbableAuthenticationError,
+    )
 except ImportError:  # an extra
     raise without_library() from None
 
@@ -71,7 +76,9 @@ class Line:
                 client_properties={"connection_name": f"lavant worker {worker}"},
             )
         except (AuthenticationError, ProbableAuthenticationError) as error:
-            raise locked_out(url, error) from None
+            raise locked_out(url, str(error)) from None
+        except InvalidFrameError:  # it hangs up instead of opening the virtual host
+            raise locked_out(url, "the virtual host is not there, or not for this user") from None
         except LOST as error:
             raise unreachable(url, error) from None
         try:
@@ -79,7 +86,7 @@ class Line:
             await line._prepare(on_answer)
         except LOST as error:
             await connection.close()
-            raise locked_out(url, error) from None
+            raise locked_out(url, str(error)) from None
         return line
 
     async def _prepare(self, on_answer: Callable[[str, bytes], None]) -> None:

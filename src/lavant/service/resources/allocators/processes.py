@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -31,12 +33,16 @@ _logger = logging.getLogger(__name__)
 
 
 class ProcessAllocator:
-    """One crew for each topic, started in a directory that relative places are meant from."""
+    """One crew for each topic, started in a directory that relative places are meant from, with an environment beside
+    that of this process."""
 
     name = "processes"
 
-    def __init__(self, crews: Mapping[str, CrewSettings], directory: Path) -> None:
-        self._crews = {topic: _Crew(settings, directory) for topic, settings in crews.items()}
+    def __init__(
+        self, crews: Mapping[str, CrewSettings], directory: Path, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        whole = {**os.environ, **environment}
+        self._crews = {topic: _Crew(settings, directory, whole) for topic, settings in crews.items()}
 
     async def start(self) -> None:
         try:
@@ -56,9 +62,10 @@ class ProcessAllocator:
 
 
 class _Crew:
-    def __init__(self, settings: CrewSettings, directory: Path) -> None:
+    def __init__(self, settings: CrewSettings, directory: Path, environment: Mapping[str, str]) -> None:
         self._settings = settings
         self._directory = directory
+        self._environment = environment
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None
         self._wanted = 0
@@ -118,6 +125,7 @@ class _Crew:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=self._directory,
+            env=self._environment,
             start_new_session=True,  # Ctrl-C is for the server: it has them leave in good order
         )
 
