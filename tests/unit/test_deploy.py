@@ -1,0 +1,162 @@
+"""The manifests and the Dockerfile agree with each other and with the code. No cluster is needed to see that."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from lavant.client.workers.functions import load
+from lavant.console.cli import commands
+from lavant.core.ports import QUEUES_PORT
+from lavant.service.resources.allocators.kubernetes import deployment_names
+from lavant.service.resources.file import ResourcesFile
+
+ROOT = Path(__file__).parents[2]
+DIRECTORY = ROOT / "deploy" / "kubernetes"
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+Manifest = dict[str, Any]
+
+
+def read(name: str) -> list[Manifest]:
+    return list(yaml.safe_load_all((DIRECTORY / name).read_text()))
+
+
+KUSTOMIZATION = read("kustomization.yaml")[0]
+MANIFESTS = [manifest for name in KUSTOMIZATION["resources"] for manifest in read(name)]
+GENERATED = {each["name"]: set(each["files"]) for each in KUSTOMIZATION["configMapGenerator"]}
+WORKLOADS = [each for each in MANIFESTS if each["kind"] in {"StatefulSet", "Deployment"}]
+
+
+def the(kind: str) -> Manifest:
+    [found] = [each for each in MANIFESTS if each["kind"] == kind]
+    return found
+
+
+def container(workload: Manifest) -> Manifest:
+    [only] = workload["spec"]["template"]["spec"]["containers"]
+    assert isinstance(only, dict)
+    return only
+
+
+def options(command: str, arguments: list[str]) -> dict[str, Any]:
+    """As the command line itself reads them; raises what is wrong."""
+    parsed = typer.main.get_command(commands).commands[command]  # type: ignore[attr-defined]
+    context = parsed.make_context(command, list(arguments))
+    values: dict[str, Any] = context.params
+    return values
+
+
+def test_everything_that_is_there_is_applied_and_in_one_namespace() -> None:
+    files = {path.name for path in DIRECTORY.iterdir()} - {"kustomization.yaml"}
+    assert files == set(KUSTOMIZATION["resources"]).union(*GENERATED.values())
+    assert {each["metadata"].get("namespace") for each in MANIFESTS if each["kind"] != "Namespace"} == {"lavant"}
+    assert the("Namespace")["metadata"]["name"] == KUSTOMIZATION["namespace"] == "lavant"
+
+
+def test_the_server_may_read_and_scale_the_deployments_of_its_topics_and_nothing_else() -> None:
+    file = ResourcesFile(DIRECTORY / "resources.toml")
+    names = sorted(deployment_names(dict.fromkeys(file.topics, ""), file.kubernetes.deployment).values())
+    assert the("Role")["rules"] == [
+        {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": names, "verbs": ["get"]},
+        {"apiGroups": ["apps"], "resources": ["deployments/scale"], "resourceNames": names, "verbs": ["patch"]},
+    ]
+    assert names == sorted(each["metadata"]["name"] for each in MANIFESTS if each["kind"] == "Deployment")
+    assert not [each for each in MANIFESTS if each["kind"].startswith("ClusterRole")]
+
+
+def test_only_the_server_is_bound_to_the_role_and_only_its_pod_has_a_token() -> None:
+    account, role = the("ServiceAccount")["metadata"]["name"], the("Role")["metadata"]["name"]
+    binding = the("RoleBinding")
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "lavant"}]
+    assert the("ServiceAccount")["automountServiceAccountToken"] is False
+    with_token = {
+        each["kind"]: each["spec"]["template"]["spec"].get("serviceAccountName")
+        for each in WORKLOADS
+        if each["spec"]["template"]["spec"]["automountServiceAccountToken"]
+    }
+    assert with_token == {"StatefulSet": account}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each["metadata"]["name"])
+def test_pods_have_no_privileges(workload: Manifest) -> None:
+    pod = workload["spec"]["template"]["spec"]
+    user = int(DOCKERFILE.partition("--uid ")[2].split()[0])
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == user
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    limits = container(workload)["securityContext"]
+    assert limits == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each["metadata"]["name"])
+def test_what_is_mounted_is_there_and_labels_are_found(workload: Manifest) -> None:
+    pod = workload["spec"]["template"]["spec"]
+    claims = workload["spec"].get("volumeClaimTemplates", [])
+    volumes = {each["name"] for each in pod["volumes"]} | {each["metadata"]["name"] for each in claims}
+    assert {each["name"] for each in container(workload)["volumeMounts"]} == volumes
+    assert {each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each} <= set(GENERATED)
+    labels = workload["spec"]["template"]["metadata"]["labels"]
+    assert workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_image_and_version_are_the_same_everywhere() -> None:
+    assert {container(each)["image"] for each in WORKLOADS} == {f"lavant:{VERSION}"}
+    assert [(each["name"], each["newTag"]) for each in KUSTOMIZATION["images"]] == [("lavant", VERSION)]
+    assert f"-t lavant:{VERSION} ." in DOCKERFILE
+    assert 'ENTRYPOINT ["lavant"]' in DOCKERFILE
+
+
+def test_the_server_is_started_as_the_command_line_allows_and_listens_where_others_look() -> None:
+    command, *arguments = container(the("StatefulSet"))["args"]
+    assert command == "serve"
+    given = options(command, arguments)
+    assert (given["host"], given["port"]) == ("0.0.0.0", QUEUES_PORT)
+    mounts = {each["name"]: each["mountPath"] for each in container(the("StatefulSet"))["volumeMounts"]}
+    assert str(given["data"]) == mounts["data"]
+    assert {str(given["keys_file"].parent), str(given["credentials_file"].parent)} == {mounts["keys"]}
+    assert given["resources"] == Path(mounts["system"]) / "resources.toml"
+    [port] = container(the("StatefulSet"))["ports"]
+    [service_port] = the("Service")["spec"]["ports"]
+    assert port["containerPort"] == service_port["port"] == QUEUES_PORT
+    assert service_port["targetPort"] == port["name"]
+    assert the("Service")["spec"]["selector"] == the("StatefulSet")["spec"]["selector"]["matchLabels"]
+    assert the("StatefulSet")["spec"]["serviceName"] == the("Service")["metadata"]["name"]
+    assert the("StatefulSet")["spec"]["replicas"] == 1
+    assert f"EXPOSE {QUEUES_PORT}" in DOCKERFILE
+
+
+def test_workers_find_the_server_and_have_time_to_drain() -> None:
+    worker = the("Deployment")
+    command, place, *arguments = container(worker)["args"]
+    assert command == "worker"
+    given = options(command, [place, *arguments])
+    file = ResourcesFile(DIRECTORY / "resources.toml")
+    assert given["topic"] == list(file.topics)
+    [handler] = load(str(DIRECTORY / Path(place).name), given["topic"])
+    assert handler.topic in file.topics
+    [mount] = [each for each in container(worker)["volumeMounts"] if each["name"] == "tasks"]
+    assert place == f"{mount['mountPath']}/tasks.py"
+    environment = {each["name"]: each for each in container(worker)["env"]}
+    assert environment["LAVANT_URL"]["value"] == f"lavant://{the('Service')['metadata']['name']}:{QUEUES_PORT}"
+    assert "secretKeyRef" in environment["LAVANT_KEY"]["valueFrom"]
+    assert worker["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= given["drain_s"] + 5
+
+
+def test_nobody_but_the_server_sets_the_number_of_workers() -> None:
+    assert "replicas" not in the("Deployment")["spec"]
+
+
+def test_no_secret_is_in_the_manifests() -> None:
+    assert not [each for each in MANIFESTS if each["kind"] == "Secret"]
