@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tests.bench.publishing import lavant, nats
 from tests.bench.publishing.measuring import Figures, measure
 from tests.bench.queues import servers
+from tests.integration.zookeeper import free_port
 
 SUBSCRIPTIONS = 100_000
 SUBSCRIBERS = (10, 100)
@@ -68,7 +69,7 @@ def _by_topic(home: Path) -> Figures:
 
 
 def _nats(home: Path) -> Figures:
-    port = servers.free_port()
+    port = free_port()
     process = subprocess.Popen(
         [NATS, "-a", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

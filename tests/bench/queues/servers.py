@@ -12,15 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.integration.rabbitmq import RabbitMQNode
+from tests.integration.zookeeper import free_port
+
 START_S_MAX = 90.0
-RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 VENV = Path(sys.executable).parent
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -51,36 +47,19 @@ def instant(directory: Path) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def rabbitmq(directory: Path) -> Iterator[tuple[int, int]]:
-    directory.mkdir()
-    port = free_port()
-    (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\nlog.file.level = warning\n")
-    environment = {
-        **os.environ,
-        "HOME": str(directory),
-        "ERL_EPMD_ADDRESS": "127.0.0.1",
-        "ERL_EPMD_PORT": str(free_port()),
-        "RABBITMQ_DIST_PORT": str(free_port()),
-        "RABBITMQ_NODENAME": f"bench{port}@localhost",
-        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq"),
-        "RABBITMQ_MNESIA_BASE": str(directory / "data"),
-        "RABBITMQ_LOG_BASE": str(directory / "log"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
-    }
-    (directory / "plugins").write_text("[].\n")
+    node = RabbitMQNode(directory)
+    node.start()
     try:
-        with _running([str(RABBITMQ)], directory.with_suffix(".log"), lambda: answers(port), environment) as process:
-            yield port, process
-    finally:  # Erlang's name server, which leaves the session that started it
-        subprocess.run(["epmd", "-kill"], env=environment, capture_output=True, check=False)
+        yield node.port, node.pid
+    finally:
+        node.stop()
 
 
 @contextmanager
-def _running(
-    command: list[str], log: Path, is_ready: Callable[[], bool], environment: dict[str, str] | None = None
-) -> Iterator[int]:
+def _running(command: list[str], log: Path, is_ready: Callable[[], bool]) -> Iterator[int]:
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     try:
         deadline = time.monotonic() + START_S_MAX
