@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,13 +96,13 @@ def test_some_may_wait_ahead_in_rabbitmq(node: RabbitMQNode) -> None:
     async def scenario() -> None:
         work = Work(is_held=True)
         async with (
-            bridged(node.url, ONE_TASK, ahead=2.0, lease_s=1.5) as served,
+            bridged(node.url, ONE_TASK, ahead=2.0, lease_s=1.0) as served,
             working(node.url, ("A", work.function), concurrency=2),
         ):
             numbers = await served.submit("one", *[b"%d" % number for number in range(10)])
             await until(lambda: served.waiting("A") == 6)
             assert await left(node, "A") == 2
-            await asyncio.sleep(2.5)  # longer than a lease: those that wait are kept
+            await asyncio.sleep(1.5)  # longer than a lease: those that wait are kept
             work.free.set()
             assert {tuple(attempts(view)) for view in await served.ended(*numbers)} == {(1,)}
 
@@ -247,8 +246,8 @@ def test_nothing_is_lost_or_done_twice_when_rabbitmq_is_killed(node: RabbitMQNod
             return await quick(task)
 
         async with (
-            bridged(node.url, TWO_TASKS, lease_s=4.0) as served,
-            working(node.url, ("A", held.function), ("B", second), concurrency=4, lease_s=4.0),
+            bridged(node.url, TWO_TASKS, lease_s=2.5) as served,
+            working(node.url, ("A", held.function), ("B", second), concurrency=4, lease_s=2.5),
         ):
             inputs = [b"%d" % number for number in range(12)]
             numbers = await served.submit("two", *inputs)
@@ -256,13 +255,11 @@ def test_nothing_is_lost_or_done_twice_when_rabbitmq_is_killed(node: RabbitMQNod
             await asyncio.sleep(1.0)  # RabbitMQ writes down what its queues are called every half a second
             node.kill()
             held.free.set()  # reports have nowhere to go for now
-            began_s = time.monotonic()
             await until(lambda: served.bridge.fault is not None)
             assert served.bridge.fault is not None
             assert f"127.0.0.1:{node.port}" in served.bridge.fault
             assert "guest:guest" not in served.bridge.fault
             await asyncio.get_running_loop().run_in_executor(None, node.start)
-            assert time.monotonic() - began_s > 4.0
             views = await served.ended(*numbers)
             assert {view.state for view in views} == {"completed"}
             assert {tuple(attempts(view)) for view in views} == {(1, 1)}

@@ -73,6 +73,7 @@ class RabbitMQBridge:
         self._consumers: dict[str, int] = {}
         self._changed: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         """There may be room for more tasks of a topic."""
+        self._told: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -119,8 +120,10 @@ class RabbitMQBridge:
             await asyncio.sleep(PAUSE_S)
 
     def _away(self, fault: str) -> None:
-        if fault != self.fault:
+        """Each reason is told once, until all is well again."""
+        if fault not in self._told:
             _logger.warning("%s; trying again, tasks wait meanwhile", fault)
+        self._told.add(fault)
         self.fault = fault
         self._consumers.clear()
 
@@ -145,6 +148,7 @@ class RabbitMQBridge:
         """Workers could not report for a while: each gets a whole lease to do so."""
         _logger.info("tasks go through RabbitMQ at %s", shown(self._settings.url))
         self.fault = None
+        self._told.clear()
         for entry in self._ledger.entries():
             self._extend(entry)
 

@@ -46,7 +46,7 @@ ANSWER_S_MAX = 5.0
 """For the server's answer; without one, the worker relies on its lease."""
 UNASKED_S = 2.0
 """A task that no slot asks for within this time goes back: the worker is about to end."""
-PATIENCE = Retries(within_s=math.inf, first_s=0.2, longest_s=10.0)
+PATIENCE = Retries(within_s=math.inf, first_s=0.2, longest_s=2.0)
 
 _logger = logging.getLogger(__name__)
 
