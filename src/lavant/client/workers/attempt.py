@@ -12,6 +12,7 @@ holds up others. A thread cannot be stopped from outside: one that goes on after
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Awaitable
@@ -122,7 +123,8 @@ def _in_thread(task: Task, handler: Handler) -> asyncio.Future[Made]:
             made, error = handler.function(task), None
         except (Exception, SystemExit) as raised:
             made, error = None, raised
-        loop.call_soon_threadsafe(settle, made, error)
+        with contextlib.suppress(RuntimeError):  # the worker had to end without it
+            loop.call_soon_threadsafe(settle, made, error)
 
     def settle(made: Made, error: Exception | SystemExit | None) -> None:
         if future.done():  # the worker is about to end

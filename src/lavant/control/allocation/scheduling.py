@@ -16,7 +16,8 @@ class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True):
     every_ms: int = 15_000
     """Without any other occasion."""
     pause_ms: int = 5_000
-    """After a decision nothing is decided for so long, unless the load has changed: it takes effect first."""
+    """After a decision nothing is decided for so long, unless the load has changed: it takes effect first. After a
+    change it is decided again so much later, then twice that, and so on: the first figures of a change are rough."""
     missed_above_s: float | None = None
     """A response time beyond this is an occasion."""
 
@@ -36,17 +37,22 @@ class Schedule:
     'the response time is 9 s, above 5 s'
     >>> schedule.occasion(21, change="arrivals went from 2/s to 9/s", response_s=9.0)
     'arrivals went from 2/s to 9/s'
+    >>> [schedule.occasion(time_ms, change="", response_s=None) for time_ms in (40, 41, 80, 81, 160, 161)]
+    [None, '0.02 s have passed', None, '0.04 s have passed', None, '0.08 s have passed']
     """
 
     def __init__(self, config: ScheduleConfig) -> None:
         self._config = config
         self._decided_ms: int | None = None
+        self._interval_ms = config.every_ms
 
     def occasion(self, now_ms: int, *, change: str, response_s: float | None) -> str | None:
         """If it returns a reason, that counts as decided."""
         reason = self._reason(now_ms, change, response_s)
         if reason is not None:
             self._decided_ms = now_ms
+            following_ms = max(self._config.pause_ms, 1) if change else 2 * self._interval_ms
+            self._interval_ms = min(following_ms, self._config.every_ms)
         return reason
 
     def _reason(self, now_ms: int, change: str, response_s: float | None) -> str | None:
@@ -59,6 +65,6 @@ class Schedule:
         is_missed = limit_s is not None and response_s is not None and response_s > limit_s
         if is_missed and passed_ms >= self._config.pause_ms:
             return f"the response time is {response_s:.3g} s, above {limit_s:g} s"
-        if passed_ms >= self._config.every_ms:
-            return f"{self._config.every_ms / 1000:g} s have passed"
+        if passed_ms >= self._interval_ms:
+            return f"{self._interval_ms / 1000:g} s have passed"
         return None

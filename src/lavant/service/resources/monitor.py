@@ -24,6 +24,8 @@ from lavant.service.resources.panes import PANES_MAX, Pane, Panes, figures
 
 UNDER_WAY_MAX = 1_000_000
 """Jobs and attempts whose begin is remembered; beyond, the oldest are forgotten, and not measured."""
+LATE_FACTORS = (1, 4, 16)
+"""How long "of late" is, in `recent_s`."""
 EXPECTED_MIN = 2.0
 """Of a Poisson count that is smaller than this the normal approximation thinks too little."""
 
@@ -70,6 +72,8 @@ class Monitor:
         self._jobs = {name: Panes(pane_us=config.pane_us) for name in job_types}
         self._topics = {name: Panes(pane_us=config.pane_us) for name in topics}
         self._all = Panes(pane_us=config.pane_us)
+        self._series = {"arrivals of all job types": self._all}
+        self._series |= {f"arrivals of job type {name!r}": panes for name, panes in self._jobs.items()}
         self._submitted: dict[int, tuple[int, str]] = {}
         self._leased: dict[tuple[int, str, int], tuple[int, str]] = {}
         self._since_us = clock_ns() // 1000
@@ -118,10 +122,8 @@ class Monitor:
     def look(self) -> Seen:
         config, now_us = self._config, self._clock_ns() // 1000
         change = self._change(now_us)
-        if change:
-            self._since_us = self._aligned(now_us - _us(config.recent_s))
         self._since_us = max(self._since_us, self._aligned(now_us - _us(config.window_s)))
-        window_us = max(now_us - self._since_us, 1000)
+        window_us = max(now_us - self._since_us, _us(config.recent_s))  # a rate over less is none
         counted = {name: panes.total(from_us=self._since_us) for name, panes in self._jobs.items()}
         services_from_us = now_us - _us(config.window_s)
         return Seen(
@@ -129,7 +131,7 @@ class Monitor:
             change=change,
             jobs={
                 name: msgspec.structs.replace(
-                    figures(total, window_ms=max(1, window_us // 1000), job_type=name),
+                    figures(total, window_ms=window_us // 1000, job_type=name),
                     arrival_rate_per_s=total.arrivals * 1e6 / window_us,
                 )
                 for name, total in counted.items()
@@ -142,24 +144,33 @@ class Monitor:
         )
 
     def _change(self, now_us: int) -> str:
-        """Whose arrivals of late are not those of before, in words. All types together are looked at first: their count
-        is the largest, so it tells soonest. The difference of two Poisson counts has the sum of their variances."""
-        recent_from_us = self._aligned(now_us - _us(self._config.recent_s))
-        before_us = recent_from_us - self._since_us
-        if before_us < _us(self._config.recent_s):
-            return ""
-        series = {"arrivals of all job types": self._all}
-        series |= {f"arrivals of job type {name!r}": panes for name, panes in self._jobs.items()}
-        for what, panes in series.items():
-            recent = panes.total(from_us=recent_from_us).arrivals
-            before = panes.total(from_us=self._since_us).arrivals - recent
-            recent_us = now_us - recent_from_us
-            expected = before * recent_us / before_us
-            error = math.sqrt(max(expected, EXPECTED_MIN) * (1.0 + recent_us / before_us))
-            if abs(recent - expected) > self._config.standard_errors * error:
-                rates = f"{before * 1e6 / before_us:.3g}/s to {recent * 1e6 / recent_us:.3g}/s"
-                return f"{what} went from {rates}"
+        """Whose arrivals of late are not those of before, in words; from then on they are counted anew.
+
+        A great change shows within `recent_s`, a small one only in a longer time. All types together are looked at
+        first: their count is the largest, so it tells soonest.
+        """
+        for factor in LATE_FACTORS:
+            recent_from_us = self._aligned(now_us - _us(factor * self._config.recent_s))
+            if recent_from_us - self._since_us < now_us - recent_from_us:
+                return ""
+            for what, panes in self._series.items():
+                rates = self._differ(panes, recent_from_us, now_us)
+                if rates:
+                    self._since_us = recent_from_us
+                    return f"{what} went from {rates}"
         return ""
+
+    def _differ(self, panes: Panes, recent_from_us: int, now_us: int) -> str:
+        """Both rates, if they differ by more than chance allows; the difference of two Poisson counts has the sum of
+        their variances."""
+        before_us, recent_us = recent_from_us - self._since_us, now_us - recent_from_us
+        recent = panes.total(from_us=recent_from_us).arrivals
+        before = panes.total(from_us=self._since_us).arrivals - recent
+        expected = before * recent_us / before_us
+        error = math.sqrt(max(expected, EXPECTED_MIN) * (1.0 + recent_us / before_us))
+        if abs(recent - expected) <= self._config.standard_errors * error:
+            return ""
+        return f"{before * 1e6 / before_us:.3g}/s to {recent * 1e6 / recent_us:.3g}/s"
 
     def _response_s(self, now_us: int) -> float | None:
         total = Pane()
