@@ -94,8 +94,9 @@ class HastyEpoch(BrokerServer):
 class HastySend(BrokerServer):
     def request(self, client: Any, number: int, request: Request, raw: bytes | None, now_ms: int) -> list[Effect]:
         effects = super().request(client, number, request, raw, now_ms)
-        replies = [reply for _, reply in self._replies]
+        replies = [reply for _, reply, _ in self._replies]
         self._replies.clear()
+        self._hurried = 0
         return [*effects, *replies]
 
 

@@ -46,6 +46,9 @@ from lavant.service.found import FoundDeliveries, OnMatched, Source
 from lavant.service.limits import ServiceLimits
 
 PUBLICATIONS_AT_ONCE = 2000
+SMALL, INLINE_S_MAX = 4, 0.0015
+"""So few publications are matched in the event loop itself, where that takes so little: a thread would take as long to
+hear of them."""
 CHANGES_AT_ONCE = 1000
 NOTHING = Spread([], b"", b"", b"")
 REQUESTS = (Publish, Subscribe, Unsubscribe)
@@ -133,6 +136,8 @@ class Access:
         self._waiting_publications = 0
         self._waiting_bytes = 0
         self._counter = count(1)
+        self._small_s = 1.0
+        """How long a small batch took of late."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._task: asyncio.Task[None] | None = None
 
@@ -325,8 +330,15 @@ class Access:
         ]
         try:
             started_s = time.monotonic()
-            matched = await self._in_thread(self._match, _alike(places))
+            groups = _alike(places)
+            is_small = len(places) <= SMALL
+            if is_small and self._small_s < INLINE_S_MAX:
+                matched = self._match(groups)
+            else:
+                matched = await self._in_thread(self._match, groups)
             seconds = time.monotonic() - started_s
+            if is_small:
+                self._small_s += (seconds - self._small_s) / 8
             logged = [result for _, result in matched if not isinstance(result, list)]
             pieces = [(group, piece) for group, result in matched if isinstance(result, list) for piece in result]
             if not logged:

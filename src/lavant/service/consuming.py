@@ -39,7 +39,7 @@ async def acknowledge(service: Service, queue: str, receipts: Sequence[Receipt])
     refused: dict[int, Refused] = {}
     for start in range(0, len(receipts), BATCH_ENTRIES_MAX):
         some = list(receipts[start : start + BATCH_ENTRIES_MAX])
-        answer = await service.execute(Acknowledge(queue, some))
+        answer = await service.execute(Acknowledge(queue, some, is_patient=True))
         if isinstance(answer, Acknowledged):
             refused.update({start + place: refusal for place, refusal in answer.refused.items()})
         elif isinstance(answer, Refused):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,9 +23,10 @@ class LavantPublisher:
         self._client = client
         self._content = content
 
-    async def publish(self, numbers: list[int]) -> None:
-        now_s = time.time()
-        await self._client.publish_many([{**self._content(number), "sent_s": now_s} for number in numbers])
+    async def publish(self, start: int, times_s: list[float]) -> None:
+        await self._client.publish_many(
+            [{**self._content(start + place), "sent_s": sent_s} for place, sent_s in enumerate(times_s)]
+        )
 
     async def close(self) -> None:
         await self._client.close()

@@ -26,6 +26,7 @@ WARM_UP = 500
 AT_ONCE = 20
 """Publications in a request, and requests under way, when it is to be fast."""
 UNDER_WAY = 16
+PAUSE_S = 0.001
 REPORT_S = 0.005
 WAIT_S_MAX = 60.0
 
@@ -33,8 +34,8 @@ _context = multiprocessing.get_context("spawn")
 
 
 class Publisher(Protocol):
-    async def publish(self, numbers: list[int]) -> None:
-        """Publications by number, each with the time; returns when the system has them."""
+    async def publish(self, start: int, times_s: list[float]) -> None:
+        """Publications number `start` and following, each with its time; returns when the system has them."""
         ...
 
     async def close(self) -> None: ...
@@ -126,7 +127,7 @@ async def _warm_up(publisher: Publisher, received: Synchronized[int]) -> float:
     """How many notifications there are for a publication."""
     before = received.value
     for number in range(WARM_UP):
-        await publisher.publish([number])
+        await publisher.publish(number, [time.time()])
     await _settled(received)
     return (received.value - before) / WARM_UP
 
@@ -149,7 +150,7 @@ async def _as_fast_as_possible(
         if sent * per_publication - (received.value - base) > AHEAD:
             await asyncio.sleep(0.001)
             continue
-        task = asyncio.ensure_future(publisher.publish(list(range(sent, sent + AT_ONCE))))
+        task = asyncio.ensure_future(publisher.publish(sent, [time.time()] * AT_ONCE))
         under_way.add(task)
         task.add_done_callback(under_way.discard)
         sent += AT_ONCE
@@ -163,15 +164,18 @@ async def _as_fast_as_possible(
 
 
 async def _at(publisher: Publisher, rate: float, seconds: float) -> None:
-    """One by one, evenly spread."""
-    start = time.monotonic()
-    tasks: set[asyncio.Task[None]] = set()
-    for number in range(int(rate * seconds)):
-        delay_s = start + number / rate - time.monotonic()
-        if delay_s > 0:
-            await asyncio.sleep(delay_s)
-        task = asyncio.ensure_future(publisher.publish([number]))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-    if tasks:
-        await asyncio.wait(tasks)
+    """Evenly spread, each with the time at which it is due; what is due goes out together, as soon as it can."""
+    start_s, sent, count = time.time(), 0, int(rate * seconds)
+    under_way: set[asyncio.Task[None]] = set()
+    while sent < count:
+        due = min(count, int((time.time() - start_s) * rate) + 1)
+        if due == sent or len(under_way) >= UNDER_WAY:
+            await asyncio.sleep(PAUSE_S)
+            continue
+        times_s = [start_s + number / rate for number in range(sent, due)]
+        task = asyncio.ensure_future(publisher.publish(sent, times_s))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+        sent = due
+    if under_way:
+        await asyncio.wait(under_way)

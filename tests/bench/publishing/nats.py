@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -22,12 +21,11 @@ class NatsPublisher:
         self._waiting: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
         self._reading = asyncio.ensure_future(self._read(reader))
 
-    async def publish(self, numbers: list[int]) -> None:
-        now_s = time.time()
+    async def publish(self, start: int, times_s: list[float]) -> None:
         lines = bytearray()
-        for number in numbers:
-            content = topic_message(number)
-            body = json.dumps({**content, "sent_s": now_s}).encode()
+        for place, sent_s in enumerate(times_s):
+            content = topic_message(start + place)
+            body = json.dumps({**content, "sent_s": sent_s}).encode()
             lines += b"PUB %s %d\r\n%s\r\n" % (content["topic"].encode(), len(body), body)
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait(answered)

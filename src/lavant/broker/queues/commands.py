@@ -126,6 +126,8 @@ class Receipt(_Value, frozen=True):
 class Acknowledge(_Value, tag="ack", frozen=True):
     queue: str
     receipts: list[Receipt]
+    is_patient: bool = False
+    """Nobody waits for the answer, which is sent when something else was committed anyway, or a little later."""
 
 
 class VisibilityChange(_Value, frozen=True):

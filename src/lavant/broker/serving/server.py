@@ -148,8 +148,10 @@ class BrokerServer:
         self._position = position
         self._durable = position
         self._effects: list[Effect] = []
-        self._replies: deque[tuple[int, Reply]] = deque()
-        """What waits for the commit of a record, in the order of positions."""
+        self._replies: deque[tuple[int, Reply, bool]] = deque()
+        """What waits for the commit of a record, in the order of positions, and whether somebody is in a hurry."""
+        self._hurried = 0
+        """How many of them are."""
         self._receives: list[tuple[int, int, Reply]] = []
         """A heap of what waits for the commit of the messages it delivers."""
         self._receives_count = 0
@@ -226,7 +228,9 @@ class BrokerServer:
         self._durable = position
         effects, replies, receives, sends = self._effects, self._replies, self._receives, self._sends
         while replies and replies[0][0] <= position:
-            effects.append(replies.popleft()[1])
+            _, reply, is_hurried = replies.popleft()
+            effects.append(reply)
+            self._hurried -= is_hurried
         while receives and receives[0][0] <= position:
             effects.append(heapq.heappop(receives)[2])
         while sends and sends[0][1] <= position:
@@ -268,8 +272,8 @@ class BrokerServer:
 
     @property
     def is_commit_awaited(self) -> bool:
-        """Whether a reply waits for the disk. What nobody waits for can be committed along with something later."""
-        return bool(self._replies) or bool(self._receives)
+        """Whether somebody waits for the disk. What nobody waits for can be committed along with something later."""
+        return self._hurried > 0 or bool(self._receives)
 
     def waiting(self, client: Hashable) -> int:
         """How many receives of a client wait for a message."""
@@ -306,7 +310,8 @@ class BrokerServer:
 
     def _acknowledge(self, request: Acknowledge, asked: Asked, now_ms: int) -> None:
         answer = self._carry_out(request, asked.raw, now_ms)
-        self._reply(asked, answer, 0 if self._acknowledge_early else self._position)
+        after = 0 if self._acknowledge_early else self._position
+        self._reply(asked, answer, after, is_patient=request.is_patient)
         self._serve(request.queue, now_ms)
 
     def _command(self, request: Any, asked: Asked, now_ms: int) -> None:
@@ -480,13 +485,14 @@ class BrokerServer:
                 "what is there, and make room on the disk"
             )
 
-    def _reply(self, asked: Asked, answer: Answer, after: int) -> None:
+    def _reply(self, asked: Asked, answer: Answer, after: int, *, is_patient: bool = False) -> None:
         """Now, or when everything up to a position is durable. `after` never goes back, except to 0."""
         reply = Reply(asked.client, asked.number, answer)
         if after <= self._durable:
             self._effects.append(reply)
         else:
-            self._replies.append((after, reply))
+            self._replies.append((after, reply, not is_patient))
+            self._hurried += not is_patient
 
 
 def _nothing_for(request: Receive | LeaseTasks) -> Answer:

@@ -100,8 +100,9 @@ def receive(queue: str, count: int, visibility_ms: int | None, wait_ms: int | No
     return Call(Receive(queue, count, visibility_ms, wait_ms), _received)
 
 
-def acknowledge(queue: str, messages: Iterable[Leased]) -> Call[None]:
-    return Call(Acknowledge(queue, [_receipt(message) for message in messages]), _acknowledged)
+def acknowledge(queue: str, messages: Iterable[Leased], *, is_patient: bool = False) -> Call[None]:
+    """A patient one need not be on disk at once."""
+    return Call(Acknowledge(queue, [_receipt(message) for message in messages], is_patient), _acknowledged)
 
 
 def change_visibility(queue: str, messages: Iterable[Leased], visibility_ms: int) -> Call[None]:

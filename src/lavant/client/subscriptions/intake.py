@@ -192,7 +192,9 @@ class Intake:
         again = [(held, retry_ms) for held, retry_ms in some if retry_ms is not None]
         try:
             if done:
-                await self._connection.run(calls.acknowledge(self._queue, [held.delivery for held in done]))
+                await self._connection.run(
+                    calls.acknowledge(self._queue, [held.delivery for held in done], is_patient=not self._is_stopped)
+                )
         except PartlyRefused as refused:  # their leases had run out: they come again
             _logger.info("subscriber of %s: %s", self._queue, refused)
         if again:

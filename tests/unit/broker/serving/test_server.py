@@ -22,6 +22,7 @@ from lavant.broker.queues.commands import (
     Peek,
     PurgeQueue,
     Receive,
+    Received,
     Refused,
     Send,
     Sent,
@@ -260,3 +261,18 @@ def test_each_start_is_a_new_epoch_of_leases() -> None:
     again = BrokerServer(Broker(bench.replayed()), position=len(bench.records))
     again.open(0)
     assert again.queues.epoch == 2
+
+
+def test_nobody_hurries_for_a_patient_acknowledgement() -> None:
+    bench = bench_with_queue()
+    bench.do(Send("q", [Entry(b"1"), Entry(b"2")]), Sent)
+    first, second = bench.do(Receive("q", 2), Received).deliveries
+    bench.commit()
+    patient = bench.ask(Acknowledge("q", [first.receipt], is_patient=True))
+    assert not bench.server.is_commit_awaited
+    assert bench.answer(patient) is None, "it is not answered before it is durable either"
+    hurried = bench.ask(Acknowledge("q", [second.receipt]))
+    assert bench.server.is_commit_awaited
+    bench.commit()
+    assert not bench.server.is_commit_awaited
+    assert bench.answer(patient) == bench.answer(hurried) == Acknowledged({})
