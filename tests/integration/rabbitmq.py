@@ -71,6 +71,7 @@ class RabbitMQNode:
                 stdout=output,
                 stderr=output,
                 env=self._environment,
+                cwd=self._directory,  # where Erlang leaves what it dumps
                 start_new_session=True,
             )
         deadline = time.monotonic() + START_S_MAX
