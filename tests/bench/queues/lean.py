@@ -13,7 +13,7 @@ import msgspec
 
 from lavant.broker.queues.commands import Acknowledge, CreateQueue, Entry, Receive, Send
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.wire import GREETING_NUMBER, HEADER, PREFACE, Hello, frame
+from lavant.broker.serving.wire import GREETING_NUMBER, HEADER, PREFACE, Hello, decode_request, frame
 
 _READ_BYTES = 256 << 10
 _SENT, _RECEIVED, _ACKNOWLEDGED = 1, 2, 3
@@ -115,4 +115,4 @@ def lean_client(
     return connect
 
 
-assert _encode(Acknowledge("q", []))[:1] == _encode(["ack", "q", []])[:1], "the wire's format has changed"
+assert decode_request(_encode(["ack", "q", []])) == Acknowledge("q", []), "the wire's format has changed"
