@@ -86,7 +86,8 @@ async def _give_up(
         await asyncio.wait([running], timeout=CANCEL_S_MAX)
     reason = f"it had not ended after {task.timeout_s:g} s"
     if not is_lost:
-        await backend.fail(task, reason)
+        with contextlib.suppress(AttemptOver):  # the server has noticed by itself
+            await backend.fail(task, reason)
     if not running.done():
         raise WorkerStuck(f"{task}: {reason}, and goes on; this worker ends, so that another can take its place")
 

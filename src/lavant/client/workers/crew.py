@@ -141,6 +141,7 @@ class Crew:
 
 def main(arguments: list[str]) -> int:
     """The process: settings as JSON in its one argument, orders on stdin, reports on stdout."""
+    os.closerange(3, 1024)  # what the one who started it has left open is not for workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it closes stdin when it is to end
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
     settings = msgspec.json.decode(arguments[0], type=CrewSettings)

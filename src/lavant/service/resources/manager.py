@@ -21,8 +21,8 @@ from lavant.service.resources.file import ResourcesFile
 from lavant.service.resources.monitor import Monitor, Seen
 
 DECISIONS_KEPT = 100
-MEASURED_MIN = 20
-"""Services, or gaps between arrivals, from which on their figures are used."""
+SERVICES_MIN, GAPS_MIN = 5, 20
+"""Services, and gaps between arrivals, from which on their figures are used: a mean is known sooner than a variance."""
 SCV_MAX = 25.0
 """What a few outliers make of a small sample is not believed."""
 
@@ -141,7 +141,7 @@ class Manager:
 
 def _measured_topic(found: WindowEstimate, rate_per_s: float, scv: float) -> tuple[float, float]:
     """Tasks done in a second of work: attempts that fail keep a consumer busy, and do nothing."""
-    if found.services < MEASURED_MIN or found.service_rate_per_s is None or found.failure_probability == 1:
+    if found.services < SERVICES_MIN or found.service_rate_per_s is None or found.failure_probability == 1:
         return rate_per_s, scv
     failed = 0.0 if found.failure_probability is None else found.failure_probability
     return found.service_rate_per_s * (1.0 - failed), scv if found.service_scv is None else min(
@@ -150,4 +150,4 @@ def _measured_topic(found: WindowEstimate, rate_per_s: float, scv: float) -> tup
 
 
 def _scv(found: float | None, count: int) -> float:
-    return 1.0 if found is None or count < MEASURED_MIN else min(found, SCV_MAX)
+    return 1.0 if found is None or count < GAPS_MIN else min(found, SCV_MAX)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 THREAD_S = 0.05
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+class _Selector(selectors.DefaultSelector):
     """When nothing is ready, the time until the next timer has passed; threads get a moment before."""
 
     now_s = 0.0

@@ -148,6 +148,15 @@ def test_a_thread_that_does_not_end_makes_the_worker_end() -> None:
     assert backend.extended[-1] == (40, 10)
 
 
+def test_a_thread_that_does_not_end_makes_the_worker_end_also_if_the_server_was_quicker() -> None:
+    may_end = threading.Event()
+    backend = FakeBackend()
+    backend.lost_after_s = 50
+    with pytest.raises(WorkerStuck):
+        attempted(lambda task: may_end.wait(), a_task(timeout_s=50), backend)
+    may_end.set()
+
+
 def test_functions_of_the_ordinary_kind_run_side_by_side_in_threads() -> None:
     """Two that wait for each other."""
     both = threading.Barrier(2)

@@ -107,6 +107,6 @@ def test_settings_that_cannot_be_are_refused() -> None:
     handler = Handler("A", lasting(1))
     for settings in ({"concurrency": 0}, {"concurrency": 1001}, {"lease_s": 0.4}, {"lease_s": 3601}):
         with pytest.raises(InvalidValue):
-            Worker(FakeBackend(), [handler], **settings)  # type: ignore[arg-type]
+            Worker(FakeBackend(), [handler], **settings)
     with pytest.raises(InvalidValue, match="at least one function"):
         Worker(FakeBackend(), [])
