@@ -96,13 +96,13 @@ def test_some_may_wait_ahead_in_rabbitmq(node: RabbitMQNode) -> None:
     async def scenario() -> None:
         work = Work(is_held=True)
         async with (
-            bridged(node.url, ONE_TASK, ahead=2.0, lease_s=1.0) as served,
+            bridged(node.url, ONE_TASK, ahead=2.0, lease_s=2.0) as served,
             working(node.url, ("A", work.function), concurrency=2),
         ):
             numbers = await served.submit("one", *[b"%d" % number for number in range(10)])
             await until(lambda: served.waiting("A") == 6)
             assert await left(node, "A") == 2
-            await asyncio.sleep(1.5)  # longer than a lease: those that wait are kept
+            await asyncio.sleep(2.5)  # longer than a lease: those that wait are kept
             work.free.set()
             assert {tuple(attempts(view)) for view in await served.ended(*numbers)} == {(1,)}
 

@@ -50,7 +50,8 @@ WORKER = "rabbitmq"
 LOOK_S = 0.5
 """Between two looks at the queues: consumers that come are noticed so much later."""
 LEASE_WAIT_MS = 1000
-KEEP_S = 1.0
+KEEP_S_MAX = 1.0
+"""Between two looks at the leases; more often if they are short."""
 PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
 STOP_S_MAX = 5.0
 
@@ -222,8 +223,9 @@ class RabbitMQBridge:
     # ── leases ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _keep(self) -> None:
+        pause_s = min(KEEP_S_MAX, self._settings.lease_s / 10)
         while True:
-            await asyncio.sleep(KEEP_S)
+            await asyncio.sleep(pause_s)
             now_s = self._now_s()
             for entry in self._ledger.to_extend(self._ready if self.fault is None else None, now_s):
                 self._extend(entry)
