@@ -246,8 +246,8 @@ def test_nothing_is_lost_or_done_twice_when_rabbitmq_is_killed(node: RabbitMQNod
             return await quick(task)
 
         async with (
-            bridged(node.url, TWO_TASKS, lease_s=2.5) as served,
-            working(node.url, ("A", held.function), ("B", second), concurrency=4, lease_s=2.5),
+            bridged(node.url, TWO_TASKS, lease_s=5.0) as served,
+            working(node.url, ("A", held.function), ("B", second), concurrency=4, lease_s=5.0),
         ):
             inputs = [b"%d" % number for number in range(12)]
             numbers = await served.submit("two", *inputs)
@@ -259,6 +259,7 @@ def test_nothing_is_lost_or_done_twice_when_rabbitmq_is_killed(node: RabbitMQNod
             assert served.bridge.fault is not None
             assert f"127.0.0.1:{node.port}" in served.bridge.fault
             assert "guest:guest" not in served.bridge.fault
+            await asyncio.sleep(4.0)  # with the start, longer than a lease
             await asyncio.get_running_loop().run_in_executor(None, node.start)
             views = await served.ended(*numbers)
             assert {view.state for view in views} == {"completed"}
