@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from lavant.broker.workflows.commands import SubmitJob, Submitted
+from lavant.broker.workflows.commands import (
+    Assignment,
+    CompleteTask,
+    FailTask,
+    Leased,
+    LeaseTasks,
+    Reported,
+    SubmitJob,
+    Submitted,
+)
 from lavant.core.errors import InvalidValue
 from lavant.service.openmetrics import openmetrics
 from lavant.service.resources.allocators.interface import Staff
@@ -75,6 +84,14 @@ class Bench:
         self.consumers = Consumers()
         self.manager = Manager(file, self.monitor, self.consumers, lambda: self.waiting)
 
+    def serve(self, topic: str, *, seconds: float, outcomes: str) -> None:
+        """One task after the other, done (+) or failed (-)."""
+        for number, outcome in enumerate(outcomes, start=1):
+            self.monitor.observe(LeaseTasks(topic, "ann"), Leased([Assignment(number, "one", "a", 1, 0, b"", {})]))
+            self.now_s += seconds
+            report = CompleteTask(number, "a", 1) if outcome == "+" else FailTask(number, "a", 1)
+            self.monitor.observe(report, Reported(is_new=True, job_state="running"))
+
     async def run(self, *, seconds: float, rate_per_s: float) -> None:
         end_s, next_s = self.now_s + seconds, self.now_s
         while self.now_s < end_s:
@@ -108,6 +125,21 @@ def test_consumers_follow_the_load_and_every_change_is_explained(tmp_path: Path)
         assert bench.consumers.wanted == {"A": 1, "B": 1}
         await bench.manager.stop()
         assert not bench.consumers.wanted
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("outcomes", "needed"), [("++++", 2), ("+" * 12, 3), ("+-" * 6, 6)])
+def test_what_is_measured_takes_the_place_of_the_guess_and_failures_cost_time(
+    tmp_path: Path, outcomes: str, needed: int
+) -> None:
+    """A guess of 1 task/s, services of 2 s, not quite 1.5 jobs/s: so many consumers just suffice."""
+
+    async def play() -> None:
+        bench = Bench(tmp_path, TEXT.replace("response_s = 3", "response_s = 1000"))
+        bench.serve("A", seconds=2, outcomes=outcomes)
+        await bench.run(seconds=60, rate_per_s=1.5)
+        assert bench.manager.wanted[0] == needed
 
     asyncio.run(play())
 
