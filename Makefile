@@ -15,7 +15,7 @@ serve: setup ## run a server that stays up, with its data in ./lavant-data
 	@$(BIN)/lavant serve --data lavant-data
 
 test: lint java zookeeper rabbitmq ## lint, then all tests but the soak tests
-	@$(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadgroup
+	@$(BIN)/pytest -q -n 3 --dist loadgroup --durations 30
 
 lint: setup ## style, types and import contracts
 	@$(BIN)/ruff check --quiet

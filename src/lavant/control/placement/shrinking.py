@@ -37,6 +37,8 @@ def scale_in(view: LoadView, *, reason: str) -> Plan:
 def hosts_wanted(view: LoadView) -> int:
     """The number of hosts, at most as many as now, whose average is nearest to the target, below the global maximum."""
     rules, now = view.config.rules, len(view.hosts)
+    if view.total_cpu == 0:  # no number is nearer than another
+        return min(now, view.config.hosts_min)
     possible = [n for n in range(min(now, view.config.hosts_min), now) if view.total_cpu / n < rules.average.high]
     return min([*possible, now], key=lambda n: (abs(view.total_cpu / n - rules.target), -n))
 

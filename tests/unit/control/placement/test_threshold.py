@@ -54,6 +54,12 @@ def test_scale_in_releases_the_least_loaded_hosts_and_stays_below_the_global_max
     assert plan.decision.figures["average_cpu_after"] == pytest.approx(0.475)
 
 
+def test_without_any_load_all_hosts_but_the_least_number_are_released() -> None:
+    plan = plan_for({host: {f"M:{host}": (0.0, 1)} for host in "abcd"}, threshold(hosts_min=1))
+    assert plan is not None
+    assert len(plan.hosts_released) == 3
+
+
 def test_fewer_hosts_are_released_if_memory_does_not_allow_more() -> None:
     cluster: Cluster = {host: {f"M:{host}": (0.2, 60)} for host in "abcd"}
     plan = plan_for(cluster, threshold(memory_mb=125))
