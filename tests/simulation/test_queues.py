@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.repetition import check_repetition
 
 from lavant.broker.journal import Journal, JournalConfig, Recovered
 from lavant.broker.queues import moves, receiving
@@ -218,29 +216,10 @@ def test_the_search_finds_a_mistake_and_its_seed_repeats_it(mistake: str, monkey
 
 # ── repetition ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SCRIPT = """
-import sys
-from lavant.simulation.kernel import Trace, run
-from lavant.simulation.scenarios.registry import scenario_named
-
-for seed in (3, 4):
-    with open(f"{sys.argv[1]}-{seed}", "w", encoding="utf-8") as file:
-        outcome = run(scenario_named("queues"), seed, minutes=0.3, trace=Trace(file))
-    print(outcome.digest, outcome.events, outcome.figures)
-"""
-
 
 def test_traces_are_byte_identical_in_processes_that_hash_differently(tmp_path: Path) -> None:
-    printed = []
-    for hash_seed in (1, 2):
-        environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path / f"trace-{hash_seed}")]
-        printed.append(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
-    assert printed[0] == printed[1]
     for seed in (3, 4):
-        one, other = ((tmp_path / f"trace-{hash_seed}-{seed}").read_bytes() for hash_seed in (1, 2))
-        assert one == other
-        assert one.count(b"\n") > 1_000
+        check_repetition("queues", tmp_path, seed=seed, minutes=0.3)
 
 
 def test_another_seed_is_another_run() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.simulation.repetition import check_repetition
 
 from lavant.broker.slices import Delivery, ExitSlice, exit, inbox, outlet, wire
 from lavant.broker.slices.host import HostEffect, SliceHost
@@ -284,27 +282,9 @@ def test_the_search_finds_a_mistake(mistake: str, monkeypatch: pytest.MonkeyPatc
 
 # ── repetition ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SCRIPT = """
-import sys
-from lavant.simulation.kernel import Trace, run
-from lavant.simulation.scenarios.registry import scenario_named
-
-with open(sys.argv[1], "w", encoding="utf-8") as file:
-    outcome = run(scenario_named("slices"), 3, minutes=0.04, trace=Trace(file))
-print(outcome.digest, outcome.events, outcome.figures)
-"""
-
 
 def test_traces_are_byte_identical_in_processes_that_hash_differently(tmp_path: Path) -> None:
-    printed = []
-    for hash_seed in (1, 2):
-        environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path / f"trace-{hash_seed}")]
-        printed.append(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
-    assert printed[0] == printed[1]
-    one, other = ((tmp_path / f"trace-{hash_seed}").read_bytes() for hash_seed in (1, 2))
-    assert one == other
-    assert one.count(b"\n") > 1_000
+    check_repetition("slices", tmp_path, seed=3, minutes=0.04)
 
 
 def test_another_seed_is_another_run() -> None:

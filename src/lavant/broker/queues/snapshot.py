@@ -167,9 +167,9 @@ def _parts_of(queue: Queue) -> Iterator[Part]:
     yield QueuePart(queue.name, queue.config, queue.tags, *times_ms, queue.serial, queue.totals)
     for messages in _by_size(queue.messages.values()):
         yield MessagesPart(messages)
-    for numbers in _by_count(queue.order.line(), CHUNK_NUMBERS):
+    for numbers in by_count(queue.order.line(), CHUNK_NUMBERS):
         yield LinePart(numbers)
-    for names in _by_count(queue.deduplication.remembered(), CHUNK_NAMES):
+    for names in by_count(queue.deduplication.remembered(), CHUNK_NAMES):
         yield NamesPart(
             [
                 (end_ms, None, key, number) if isinstance(key, str) else (end_ms, *key, number)
@@ -191,7 +191,7 @@ def _by_size(messages: Iterable[Message]) -> Iterator[list[Message]]:
         yield chunk
 
 
-def _by_count(values: Iterable[_T], count: int) -> Iterator[list[_T]]:
+def by_count(values: Iterable[_T], count: int) -> Iterator[list[_T]]:
     remaining = iter(values)
     while chunk := list(islice(remaining, count)):
         yield chunk

@@ -6,12 +6,12 @@ Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | LanesPart
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import msgspec
 
 from lavant.broker.queues.commands import Refused
+from lavant.broker.queues.snapshot import by_count
 from lavant.broker.subscriptions.commands import AdvertisementState, SubscriptionState
 from lavant.broker.subscriptions.lanes import Lane
 from lavant.broker.subscriptions.registry import Subscriptions
@@ -19,8 +19,6 @@ from lavant.core.errors import CorruptSnapshot
 
 FORMAT = 2
 CHUNK_ENTRIES = 1000
-
-_T = TypeVar("_T")
 
 
 class _Part(msgspec.Struct, frozen=True, array_like=True):
@@ -61,13 +59,13 @@ _decode = msgspec.msgpack.Decoder(Part).decode
 def encode(registry: Subscriptions) -> Iterator[bytes]:
     number, subscriptions, advertisements = registry.contents()
     yield _encode(Head(FORMAT, number))
-    for some in _by_count(subscriptions):
+    for some in by_count(subscriptions, CHUNK_ENTRIES):
         yield _encode(SubscriptionsPart(some))
-    for announced in _by_count(advertisements):
+    for announced in by_count(advertisements, CHUNK_ENTRIES):
         yield _encode(AdvertisementsPart(announced))
-    for keys in _by_count(registry.recent.all()):
+    for keys in by_count(registry.recent.all(), CHUNK_ENTRIES):
         yield _encode(KeysPart(keys))
-    for lanes in _by_count(registry.lanes.all()):
+    for lanes in by_count(registry.lanes.all(), CHUNK_ENTRIES):
         yield _encode(LanesPart(lanes))
     yield _encode(End(len(registry)))
 
@@ -104,12 +102,6 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
         else:
             raise _corrupt(f"a part of kind {type(part).__name__} comes after {len(subscriptions)} subscriptions")
     raise _corrupt("its end is missing")
-
-
-def _by_count(values: Iterable[_T]) -> Iterator[list[_T]]:
-    remaining = iter(values)
-    while chunk := list(islice(remaining, CHUNK_ENTRIES)):
-        yield chunk
 
 
 def _parts_in(chunks: Iterable[bytes]) -> Iterator[Part]:

@@ -31,6 +31,7 @@ class Subscriber:
 
     def __init__(self, url: str, name: str, filter: str) -> None:
         self.name, self.filter = name, filter
+        self._parsed = parse(filter)
         self.ids: list[str] = []
         self.delays_ms: list[float] = []
         self.latest: Notification | None = None
@@ -39,7 +40,7 @@ class Subscriber:
 
     def wants(self, quote: Quote) -> bool:
         """The oracle: the filter tried on the quote itself."""
-        return parse(self.filter).matches(quote)
+        return self._parsed.matches(quote)
 
     def close(self) -> None:
         self._subscription.close()

@@ -10,6 +10,7 @@ Who gets no answer asks again. When the world calms down, submitters stop, and w
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from random import Random
@@ -41,7 +42,7 @@ WISHES_MAX = 30
 KNOWN_MAX = 10
 
 
-class Labour:
+class Labour(ABC):
     """One start of one client, which has its job types defined before anything else; fulfils `Work`."""
 
     def __init__(self, name: str, random: Random) -> None:
@@ -76,7 +77,7 @@ class Labour:
         elif self._is_defined:
             self._do_something()
 
-    def connected(self) -> None:
+    def connected(self) -> None:  # noqa: B027  # the same for all of them: nothing
         pass
 
     def answered(self, request: Request, answer: Answer | None, now_ms: int) -> None:
@@ -88,15 +89,16 @@ class Labour:
         else:
             self._heard(request, answer, now_ms)
 
+    @abstractmethod
     def _do_something(self) -> None:
         """The world asks for it."""
-        raise NotImplementedError
 
-    def _drain(self) -> None:
+    def _drain(self) -> None:  # noqa: B027  # not everybody has something to do then
         """There is nothing to do, and all that is left is to be done."""
 
+    @abstractmethod
     def _heard(self, request: Request, answer: Answer, now_ms: int) -> None:
-        raise NotImplementedError
+        """What was asked for is done, or refused."""
 
     def _unanswered(self, request: Request, now_ms: int) -> None:
         """Ask again, mostly."""
