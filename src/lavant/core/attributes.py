@@ -8,6 +8,7 @@ rather than rounded, because `id = 9007199254740993` must not match its neighbou
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from lavant.core.errors import InvalidValue, LimitExceeded
 
@@ -18,6 +19,7 @@ STRING_BYTES_MAX = 64 * 1024
 INTEGER_MAX = 2**53
 ATTRIBUTES_MAX = 256
 """Attributes of one publication."""
+NAMES_KNOWN = 4096
 
 
 def check_name(name: object) -> str:
@@ -37,32 +39,36 @@ def check_name(name: object) -> str:
     return name
 
 
+check_known_name = lru_cache(NAMES_KNOWN)(check_name)
+"""The same for names that come again and again."""
+
+
 def check_value(name: str, value: object) -> AttributeValue:
     """The value of attribute `name`, or an error that says what is wrong with it."""
-    match value:
-        case bool():
-            return value
-        case str():
-            return _check_string(name, value)
-        case int():
-            if not -INTEGER_MAX <= value <= INTEGER_MAX:
-                raise LimitExceeded(
-                    f"integer {_shorten(value)} of attribute {name!r} is beyond ±2^53, "
-                    "where doubles skip integers; send it as a string"
-                )
-            return value
-        case float():
-            if not math.isfinite(value):
-                raise InvalidValue(f"attribute {name!r} is {value}; leave the attribute out where there is no number")
-            return value
-        case _:
-            raise InvalidValue(
-                f"attribute {name!r} is of type {type(value).__name__}; "
-                "use a string, an integer, a float or a boolean (and `payload` for anything else)"
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidValue(f"attribute {name!r} is {value}; leave the attribute out where there is no number")
+        return value
+    if isinstance(value, str):
+        return _check_string(name, value)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not -INTEGER_MAX <= value <= INTEGER_MAX:
+            raise LimitExceeded(
+                f"integer {_shorten(value)} of attribute {name!r} is beyond ±2^53, "
+                "where doubles skip integers; send it as a string"
             )
+        return value
+    raise InvalidValue(
+        f"attribute {name!r} is of type {type(value).__name__}; "
+        "use a string, an integer, a float or a boolean (and `payload` for anything else)"
+    )
 
 
 def _check_string(name: str, value: str) -> str:
+    if len(value) <= STRING_BYTES_MAX and value.isascii():
+        return value
     try:
         size_bytes = len(value.encode())
     except UnicodeEncodeError as error:

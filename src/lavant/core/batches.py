@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lavant.core.attributes import AttributeValue
 from lavant.core.columns import (
     BOOLEAN,
     ENVELOPE,
@@ -55,26 +54,20 @@ class PublicationBatch:
 
     def __init__(self, records: pa.RecordBatch) -> None:
         """Take columns as they are, after a check of names, types and numbers; nothing is copied without need."""
-        self._take(checked_columns(records))
+        self.records = checked_columns(records)
 
-    def _take(self, records: pa.RecordBatch) -> None:
-        self.records = records
-        self._by_name: dict[str, list[pa.Array]] = {}
-        for name, column in zip(records.schema.names, records.columns, strict=True):
+    @cached_property
+    def _by_name(self) -> dict[str, list[pa.Array]]:
+        by_name: dict[str, list[pa.Array]] = {}
+        for name, column in zip(self.records.schema.names, self.records.columns, strict=True):
             if name not in ENVELOPE:
-                self._by_name.setdefault(name, []).append(column)
+                by_name.setdefault(name, []).append(column)
+        return by_name
 
     @classmethod
     def from_dicts(cls, rows: Sequence[Mapping[str, Any]]) -> PublicationBatch:
         """Publications from flat dicts; `@id`, `@time_ms` and `@payload` are optional. A value of None is absent."""
         return cls(columns_of_rows(rows))
-
-    @classmethod
-    def from_checked(cls, rows: Sequence[Mapping[str, AttributeValue]]) -> PublicationBatch:
-        """Attributes of publications that were checked one by one: looking again would cost more than matching few."""
-        batch = cls.__new__(cls)
-        batch._take(columns_of_rows(rows))
-        return batch
 
     @classmethod
     def from_publications(cls, publications: Iterable[Publication]) -> PublicationBatch:
@@ -97,7 +90,6 @@ class PublicationBatch:
         """A part of the batch; nothing is copied."""
         part = PublicationBatch.__new__(PublicationBatch)
         part.records = self.records.slice(start, length)
-        part._by_name = {name: [c.slice(start, length) for c in columns] for name, columns in self._by_name.items()}
         return part
 
     # ---- rows -------------------------------------------------------------------------------------------------------

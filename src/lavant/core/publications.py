@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lavant.core.attributes import ATTRIBUTES_MAX, AttributeValue, check_name, check_value
+from lavant.core.attributes import ATTRIBUTES_MAX, AttributeValue, check_known_name, check_value
 from lavant.core.errors import InvalidValue, LimitExceeded
 from lavant.core.ids import (
     SUBSCRIPTION_ID_MAX,
@@ -78,7 +78,7 @@ def check_attributes(attributes: object) -> None:
             f"a publication has {len(attributes)} attributes, at most {ATTRIBUTES_MAX} are allowed; use the payload"
         )
     for name, value in attributes.items():
-        check_value(check_name(name), value)
+        check_value(check_known_name(name), value)
 
 
 def check_envelope(*, id: object, time_ms: object, payload: object) -> None:

@@ -46,7 +46,7 @@ from lavant.service.found import FoundDeliveries, OnMatched, Source
 from lavant.service.limits import ServiceLimits
 
 PUBLICATIONS_AT_ONCE = 2000
-SMALL, INLINE_S_MAX = 4, 0.0015
+SMALL, INLINE_S_MAX = 31, 0.0015
 """So few publications are matched in the event loop itself, where that takes so little: a thread would take as long to
 hear of them."""
 CHANGES_AT_ONCE = 1000

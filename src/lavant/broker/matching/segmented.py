@@ -10,6 +10,9 @@ removal marks the rows of a subscription as dead; a segment with a quarter of it
     add ──► segment ─┘
     remove ──► dead rows ── a quarter of a segment ──► segment built anew
 
+A match costs more with each segment that it visits. So where nothing changes for a while, all can be built into one,
+beside whatever else is done (`joining`).
+
 The whole state is one immutable value, replaced by a single assignment: readers in other threads see the subscriptions
 of one moment, the writer (one at a time) never waits for them.
 
@@ -19,7 +22,7 @@ A kind of matcher supplies two things: filters by column (`Filters`) and a segme
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -199,6 +202,22 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         if missing.any():
             raise UnknownSubscription(f"no subscription has id {ids[missing][0]}; nothing was removed")
         self._publish(Change(ids, None), self._merge(self._compact(segments)))
+
+    def joining(self) -> Callable[[], None] | None:
+        """Build all segments into one; None if there is nothing to join. It changes nothing and may run in any thread.
+
+        What it returns is for the writer to call: then matches visit that one, unless something has changed since.
+        """
+        before = self._state
+        if len(before.segments) < 2:
+            return None
+        after = State(before.version, (self._join(before.segments),))
+
+        def take_effect() -> None:
+            if self._state is before:
+                self._state = after
+
+        return take_effect
 
     def _publish(self, change: Change[FiltersT], segments: list[Placed[FiltersT, BatchT]]) -> None:
         version = self._state.version + 1

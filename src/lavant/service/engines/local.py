@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
@@ -36,11 +36,12 @@ from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
 from lavant.broker.subscriptions.commands import EncryptedFilter
 from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.routing import Piece, Routes
-from lavant.core.batches import PublicationBatch
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import SliceId
+from lavant.core.row_batches import RowBatch
 from lavant.service.engines.filters import Filters, filters_of, prepared_filter, scheme_of
 from lavant.service.engines.interface import Batch
+from lavant.service.engines.upkeep import TakeEffect, Upkeep
 
 SOURCE = SliceId("service")
 SLICES_MAX = 8
@@ -56,6 +57,7 @@ class LocalEngine:
         self._layout = Layout(match=count)
         self._threads = ThreadPoolExecutor(max(1, count - 1), thread_name_prefix="match")
         self._namespaces: dict[str, _Namespace] = {}
+        self._upkeep = Upkeep(self._joining)
 
     def prepare(self, namespace: str, filter: str | EncryptedFilter) -> Filters:
         filters = prepared_filter(filter)
@@ -68,11 +70,13 @@ class LocalEngine:
             by_namespace[change.subscription.namespace].append(change)
         for namespace, own in by_namespace.items():
             self._namespace(namespace).change(own, prepared)
+        self._upkeep.changed()
 
     def check_room(self, namespace: str) -> None:
         """Nothing waits here: what stands in the line is bounded there."""
 
     def publish(self, batch: Batch) -> list[Piece]:
+        self._upkeep.take_effect()
         return self._namespace(batch.namespace).publish(batch)
 
     def warm_up(self) -> None:
@@ -80,7 +84,12 @@ class LocalEngine:
         self._threads.submit(_warm_up, self._layout, self._threads)
 
     def close(self) -> None:
+        self._upkeep.close()
         self._threads.shutdown()
+
+    def _joining(self) -> Iterator[TakeEffect]:
+        for namespace in list(self._namespaces.values()):
+            yield from namespace.joining()
 
     def _namespace(self, name: str) -> _Namespace:
         found = self._namespaces.get(name)
@@ -95,8 +104,8 @@ def _warm_up(layout: Layout, threads: ThreadPoolExecutor) -> None:
     slices._send(Subscribe(PLAIN, np.arange(2, dtype=np.uint32), ["a > 0 and b = 'x'", "b like 'x%'"]))
     slices._send(Subscribe(ENCRYPTED, np.arange(1, dtype=np.uint32), EncryptedFilters(np.ones((1, 8, 5)))))
     slices._routes.add(0, 1)
-    for columns in (PublicationBatch.from_checked([{"a": 1, "b": "x"}]), EncryptedBatch(np.ones((1, 5)))):
-        scheme = PLAIN if isinstance(columns, PublicationBatch) else ENCRYPTED
+    for columns in (RowBatch([{"a": 1, "b": "x"}]), EncryptedBatch(np.ones((1, 5)))):
+        scheme = PLAIN if isinstance(columns, RowBatch) else ENCRYPTED
         list(slices._routes.spread(slices._match(scheme, columns)))
 
 
@@ -121,9 +130,14 @@ class _Namespace:
         for _, run in groupby(changes, key=type):
             self._change_alike(list(run), prepared)
 
+    def joining(self) -> Iterator[TakeEffect]:
+        for slice in self._slices.values():
+            if isinstance(slice, MatchSlice):
+                yield from slice.joining()
+
     def publish(self, batch: Batch) -> list[Piece]:
         content = [publication.content for publication in batch.publications]
-        columns = _points_of(content) if batch.scheme == ENCRYPTED else PublicationBatch.from_checked(content)
+        columns = _points_of(content) if batch.scheme == ENCRYPTED else RowBatch(content)
         return list(self._routes.spread(self._match(batch.scheme, columns)))
 
     def _change_alike(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:

@@ -245,3 +245,42 @@ def test_ids_within_range_are_taken(ids: list[int]) -> None:
 def test_what_cannot_be_an_id_is_refused(ids: list[int], message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         as_ids(ids)
+
+
+def test_joined_segments_match_the_same_and_count_as_no_change() -> None:
+    matcher = ToyMatcher()
+    for start in range(0, 900, 50):
+        add(matcher, start, 50)
+    matcher.remove(np.arange(100, 110))
+    before = matcher.statistics()
+    take_effect = matcher.joining()
+    assert take_effect is not None
+    assert matcher.statistics() == before
+    take_effect()
+    after = matcher.statistics()
+    assert (after.segments, after.removed, after.subscriptions, after.version) == (1, 0, 890, before.version)
+    assert matched(matcher, 0, 99, 100, 109, 110, 899, 900) == [[0], [99], [], [], [110], [899], []]
+    assert matcher.joining() is None
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+def test_what_changed_while_segments_were_joined_is_not_undone(is_added: bool) -> None:
+    matcher = ToyMatcher()
+    add(matcher, 0, 300)
+    add(matcher, 300, 70)
+    take_effect = matcher.joining()
+    assert take_effect is not None
+    if is_added:
+        add(matcher, 1000, 1)
+    else:
+        matcher.remove([0])
+    take_effect()
+    assert matched(matcher, 0, 1000) == ([[0], [1000]] if is_added else [[], []])
+    assert matcher.statistics().segments > 1
+
+
+def test_there_is_nothing_to_join_in_one_segment_or_none() -> None:
+    matcher = ToyMatcher()
+    assert matcher.joining() is None
+    add(matcher, 0, 10)
+    assert matcher.joining() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 
 from lavant.broker.filters import parse
 from lavant.broker.queues.spreading import INTEGERS
-from lavant.broker.slices import Layout
+from lavant.broker.slices import Layout, MatchSlice
 from lavant.broker.subscriptions.accepting import Accepted
 from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.broker.subscriptions.registry import Added, Removed
 from lavant.core.errors import InvalidValue
+from lavant.service.engines import upkeep
 from lavant.service.engines.interface import Batch
 from lavant.service.engines.local import LocalEngine, _warm_up
 
@@ -52,6 +54,24 @@ def test_a_filter_that_cannot_be_matched_is_refused_before_it_counts() -> None:
     with pytest.raises(InvalidValue):
         engine.prepare("", "a >")
     assert found(engine, [{"a": 1}]) == [set()]
+    engine.close()
+
+
+def test_indexes_are_joined_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "QUIET_S", 0.0)
+    engine = LocalEngine(slices=2)
+    texts = {number: f"a = {number}" for number in range(1, 40)}
+    for number, text in texts.items():
+        engine.change([Added(subscription(number, text), number)], {})
+    slices = [each for each in engine._namespace("")._slices.values() if isinstance(each, MatchSlice)]
+
+    def segments() -> int:
+        assert found(engine, [{"a": number} for number in texts]) == [{number} for number in texts]
+        return max(each.statistics()["plain"].segments for each in slices)
+
+    deadline_s = time.monotonic() + 60
+    while segments() > 1:
+        assert time.monotonic() < deadline_s
     engine.close()
 
 

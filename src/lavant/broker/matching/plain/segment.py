@@ -74,10 +74,12 @@ class PlainSegment:
         return cls(dimensions=dimensions, twins=meta["twins"], **parts)
 
     def _events(self, batch: PublicationBatch) -> Events:
-        values = np.empty((len(batch), len(self.dimensions)))
+        values = np.full((len(batch), len(self.dimensions)), np.nan)
         for d, (name, kind) in enumerate(self.dimensions):
             column = self._column(batch, name, kind)
-            values[:, d] = np.nan if column is None else column + 0.0  # + 0.0: -0.0 and 0.0 are one key
+            if column is not None:
+                values[:, d] = column
+        values += 0.0  # -0.0 and 0.0 are one key
         has_blocks = len(self.bitmaps.rows) > 0
         cells = find_cells(self.cells, values) if has_blocks else np.empty((1, 1, 0), np.uint8)
         return Events(values, cells, *self._texts(batch))
