@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from lavant.core.batches import PublicationBatch
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import PublicationId
 from lavant.core.publications import ID, PAYLOAD, TIME, Publication, Rejected, check_attributes, check_envelope
@@ -68,7 +69,7 @@ def to_json_lines(batch: PublicationBatch) -> bytes:
 def _publication(line: bytes) -> dict[str, Any]:
     try:
         row = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidValue(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InvalidValue(f"a publication must be an object, got {type(row).__name__}")

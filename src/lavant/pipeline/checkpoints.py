@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
 
 
@@ -38,7 +39,7 @@ def _end_of(checkpoint: Path, batch: int) -> int:
     path = checkpoint / "offsets" / str(batch)
     try:
         return msgspec.json.decode(path.read_text().splitlines()[2], type=_Offset).offset
-    except (OSError, IndexError, msgspec.DecodeError) as error:
+    except (OSError, IndexError, *UNDECODABLE) as error:
         raise CorruptSnapshot(
             f"{path} does not say where batch {batch} ends ({error}); restore the checkpoint from a copy, "
             "or start anew with another output directory"

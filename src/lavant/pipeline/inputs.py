@@ -20,6 +20,7 @@ from lavant.broker.filters import Filter
 from lavant.broker.log import LogWriter
 from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.slices import SliceStore
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue
 from lavant.core.jsonlines import from_json_lines
 from lavant.core.publications import Rejected
@@ -88,7 +89,7 @@ def _subscription_rows(path: Path) -> Iterator[Any]:
             if line.strip():
                 try:
                     yield msgspec.json.decode(line)
-                except msgspec.DecodeError as error:
+                except UNDECODABLE as error:
                     raise InvalidValue(f"{path}, line {number + 1}: not JSON: {error}") from None
 
 

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
 from lavant.broker.queues.commands import Done, Refused
 from lavant.broker.queues.refusals import refusal
 from lavant.broker.serving.commands import Answer
@@ -30,6 +28,7 @@ from lavant.broker.serving.wire import (
     decode_request,
     frame,
 )
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import AccessDenied, InvalidValue, LavantError, LimitExceeded
 from lavant.service.authorization import check_rate, place
 from lavant.service.keys import KeyRing, Principal
@@ -173,7 +172,7 @@ class CompactProtocol(asyncio.Protocol):
     def _take(self, frames: Iterator[tuple[int, bytes]]) -> None:
         try:
             self._take_until_paused(frames)
-        except (LavantError, msgspec.MsgspecError) as error:
+        except (LavantError, *UNDECODABLE) as error:
             self._hang_up(error, FAULT_NUMBER)
         self._service.taken()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from lavant.core.decoding import UNDECODABLE
+
 
 def is_json(body: bytes) -> bool:
     """
@@ -12,6 +14,6 @@ def is_json(body: bytes) -> bool:
     """
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return False
     return True

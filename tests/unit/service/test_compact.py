@@ -214,7 +214,14 @@ async def test_answers_come_in_any_order() -> None:
 async def test_what_is_no_request_is_told_and_ends_the_connection() -> None:
     wiring = Wiring()
     await wiring.create()
-    for content in (b"\xc1", b"\x91\xa4nope", b"\x93\xa4send\xa1q\x01", bytes(frame(0, Refused("a", "b"))[8:])):
+    no_text = b"\x93\xa4send\xa1\xff\x90"
+    for content in (
+        b"\xc1",
+        b"\x91\xa4nope",
+        b"\x93\xa4send\xa1q\x01",
+        no_text,
+        bytes(frame(0, Refused("a", "b"))[8:]),
+    ):
         client = FakeClient(wiring.service).greet()
         client.ask((1, Receive("q", wait_ms=20_000)))
         assert wiring.service.waiting_total == 1

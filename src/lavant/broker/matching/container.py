@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
 from lavant.core.files import replace_file
 
@@ -90,7 +91,7 @@ def unpack(
         raise CorruptSnapshot(f"{name} has a damaged header (checksum differs)")
     try:
         header = msgspec.json.decode(bytes(header_bytes), type=_Header)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise CorruptSnapshot(f"{name} has a header of another format or version: {error}") from None
     start = _PREFIX.size + header_length
     arrays: dict[str, NDArray[Any]] = {}

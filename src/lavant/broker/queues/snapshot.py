@@ -21,6 +21,7 @@ from lavant.broker.queues.figures import Totals
 from lavant.broker.queues.message import Message
 from lavant.broker.queues.moves import Moves
 from lavant.broker.queues.queue import Queue, size_of
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
 
 FORMAT = 2
@@ -201,7 +202,7 @@ def _parts_in(chunks: Iterable[bytes]) -> Iterator[Part]:
     for place, chunk in enumerate(chunks):
         try:
             yield _decode(chunk)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise _corrupt(f"chunk {place} cannot be read ({error})") from None
 
 

@@ -21,6 +21,7 @@ import msgspec
 from lavant.broker.slices.inbox import Inbox
 from lavant.broker.slices.layout import Layout, operator_of
 from lavant.broker.slices.values import Content, Delivery, Effect, Emit, Refused, Stimulus
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot, InvalidValue, LavantError
 from lavant.core.ids import SliceId
 
@@ -103,7 +104,7 @@ class SliceMachine(ABC):
         """Have that state, and drop what waits and is in it already (step 4 of a migration)."""
         try:
             saved = msgspec.msgpack.decode(snapshot, type=_Saved)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise CorruptSnapshot(f"the snapshot of slice {self.id} cannot be read: {error}") from None
         if saved.slice != self.id:
             raise InvalidValue(f"slice {self.id} cannot have the state of {saved.slice}")

@@ -26,6 +26,7 @@ from lavant.broker.matching.interface import Ids
 from lavant.broker.matching.plain.encode import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.matching.segmented import as_ids
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot, InvalidValue
 from lavant.core.files import replace_file
 
@@ -260,7 +261,7 @@ def _read_json(directory: Path, name: str, type: type[T]) -> T:
         return msgspec.json.decode((directory / name).read_bytes(), type=type)
     except FileNotFoundError:
         raise CorruptSnapshot(f"{directory} holds no subscriptions: {name} is missing") from None
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise CorruptSnapshot(f"{directory / name} is damaged: {error}; restore it from a copy") from None
 
 

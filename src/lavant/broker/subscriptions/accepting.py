@@ -15,6 +15,7 @@ from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.config import MESSAGE_BYTES_MAX
 from lavant.broker.queues.refusals import refusal
 from lavant.core.columns import ENVELOPE
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue, LimitExceeded
 from lavant.core.publications import ID, PAYLOAD, POINT, TIME, check_attributes, check_envelope
 
@@ -77,7 +78,7 @@ def _accept_encrypted(row: dict[str, Any], id: str, time_ms: int) -> Accepted:
 def _object(data: bytes) -> dict[str, Any]:
     try:
         row = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidValue(f"a publication is an object in JSON, got {data[:60]!r}: {error}") from None
     if not isinstance(row, dict):
         raise InvalidValue(f"a publication is an object in JSON, got {data[:60]!r}")

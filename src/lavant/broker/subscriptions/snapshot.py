@@ -15,6 +15,7 @@ from lavant.broker.queues.snapshot import by_count
 from lavant.broker.subscriptions.commands import AdvertisementState, SubscriptionState
 from lavant.broker.subscriptions.lanes import Lane
 from lavant.broker.subscriptions.registry import Subscriptions
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
 
 FORMAT = 2
@@ -108,7 +109,7 @@ def _parts_in(chunks: Iterable[bytes]) -> Iterator[Part]:
     for place, chunk in enumerate(chunks):
         try:
             yield _decode(chunk)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise _corrupt(f"chunk {place} cannot be read ({error})") from None
 
 

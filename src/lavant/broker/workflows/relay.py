@@ -17,6 +17,7 @@ from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.config import MINUTE_MS
 from lavant.broker.workflows.commands import Assignment, CompleteTask, ExtendTask, FailTask, Reported
 from lavant.broker.workflows.definitions import TASK_TIMEOUT_MS_MAX
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import AccessDenied, InvalidValue, MissingComponent
 
 REPORTS = "lavant.reports"
@@ -97,7 +98,7 @@ def decode_answer(body: bytes) -> Reported | Refused:
 def _decoded(decoder: msgspec.msgpack.Decoder[_T], body: bytes, what: str) -> _T:
     try:
         return decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise InvalidValue(f"a message of {len(body)} bytes is no {what} of Lavant's: {error}") from None
 
 

@@ -22,6 +22,7 @@ from lavant.broker.workflows.job import Job, Task
 from lavant.broker.workflows.job_types import JobTypes, Totals
 from lavant.broker.workflows.mapping import JobType
 from lavant.broker.workflows.topics import Topics
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
 
 FORMAT = 1
@@ -104,7 +105,7 @@ def decode(chunks: Iterable[bytes]) -> tuple[list[Part], Iterator[bytes]]:
     for place, chunk in enumerate(chain((first,), remaining)):
         try:
             parts.append(_decode(chunk))
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise _corrupt(f"chunk {place} cannot be read ({error})") from None
         if isinstance(parts[-1], JobsEnd):
             return parts, remaining
@@ -175,7 +176,7 @@ def _by_size(values: Iterable[tuple[Any, int]]) -> Iterator[list[Any]]:
 def _is_head(chunk: bytes) -> bool:
     try:
         return _kind_of(chunk)[:1] == ["jobs"]
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return False
 
 

@@ -8,8 +8,6 @@ import socket
 import ssl
 import struct
 
-import msgspec
-
 from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.commands import Answer
 from lavant.broker.serving.wire import (
@@ -24,6 +22,7 @@ from lavant.broker.serving.wire import (
 )
 from lavant.client.connection.refusals import error_of
 from lavant.client.connection.settings import Settings
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import ConnectionLost
 
 READ_BYTES = 64 << 10
@@ -87,7 +86,7 @@ class Channel:
         self._rest = data[stop:]
         try:
             answer = decode_answer(memoryview(data)[HEADER.size : stop])
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise ConnectionLost(
                 f"{self._address} sent what is no answer: {error}; is it a server of Lavant, of this version?"
             ) from None

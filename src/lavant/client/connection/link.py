@@ -6,8 +6,6 @@ import asyncio
 from copy import copy
 from typing import cast
 
-import msgspec
-
 from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.wire import (
@@ -22,6 +20,7 @@ from lavant.broker.serving.wire import (
 )
 from lavant.client.connection.refusals import error_of
 from lavant.client.connection.settings import Settings
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import ConnectionLost, LavantError, LimitExceeded, MissingComponent
 
 CHECK_S_MAX = 5.0
@@ -93,7 +92,7 @@ class Link(asyncio.Protocol):
                     future.set_result(answer)
                 elif number == FAULT_NUMBER and isinstance(answer, Refused):
                     self.close(error_of(answer))
-        except (ValueError, msgspec.MsgspecError) as error:  # not a frame, or not an answer
+        except (ValueError, *UNDECODABLE) as error:  # not a frame, or not an answer
             self.close(ConnectionLost(f"{self._address} sent what is no answer: {error}; is it a server of Lavant?"))
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from lavant.client.encryption.schema import Schema
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue
 
 FORMAT = "lavant-aspe-key-1"
@@ -39,7 +40,7 @@ class KeyFile(msgspec.Struct, frozen=True):
     def read(cls, path: Path) -> KeyFile:
         try:
             file = msgspec.json.decode(path.read_bytes(), type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # its text names the place, never the content
+        except UNDECODABLE as error:  # its text names the place, never the content
             raise InvalidValue(f"{path} is not a key of Lavant: {error}; restore it from a copy") from None
         if file.format != FORMAT:
             raise InvalidValue(f"{path} has format {file.format!r}, expected {FORMAT!r}: it is of another version")

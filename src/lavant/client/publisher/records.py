@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptJournal
 from lavant.core.publications import Publication
 
@@ -69,5 +70,5 @@ def replay(records: Iterable[bytes]) -> tuple[dict[int, Publication], int]:
 def _decode(record: bytes) -> Publication:
     try:
         return _decoder.decode(memoryview(record)[_HEAD.size :])
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*UNDECODABLE, ValueError) as error:
         raise CorruptJournal(f"a record is no publication: {error}; restore the directory from a copy") from None

@@ -12,6 +12,7 @@ import msgspec
 from lavant.broker.queues.commands import Delivery
 from lavant.broker.queues.config import SECOND_MS, VISIBILITY_MS_MAX
 from lavant.core.attributes import AttributeValue
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue
 from lavant.core.publications import ID, PAYLOAD, TIME
 
@@ -84,7 +85,7 @@ def notification_of(delivery: Delivery, cipher: Cipher | None, settle: Callable[
     try:
         row = _decode(delivery.body)
         payload = base64.b64decode(row[PAYLOAD], validate=True) if PAYLOAD in row else None
-    except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error, TypeError, ValueError):
+    except (*UNDECODABLE, binascii.Error, TypeError, ValueError):
         row, payload = {}, delivery.body
     attributes = {name: value for name, value in row.items() if name not in _ENVELOPE}
     if cipher is not None and payload is not None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from lavant.core.decoding import UNDECODABLE
+
 
 def keygen(
     key: Annotated[Path, typer.Argument(help="file for the new key")],
@@ -35,7 +37,7 @@ def encrypt(
     secret = Key.load(key)
     try:
         rows = [msgspec.json.decode(line) for line in input.read_bytes().splitlines() if line.strip()]
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNDECODABLE) as error:
         raise InvalidValue(f"cannot read {input} as JSON lines: {error}") from None
     are_subscriptions = bool(rows) and all(isinstance(row, dict) and set(row) == {"id", "filter"} for row in rows)
     table = (encrypted_subscriptions if are_subscriptions else encrypted_publications)(secret, rows)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from lavant.core.attributes import AttributeValue
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue
 from lavant.core.publications import ID, PAYLOAD, TIME, Publication
 
@@ -112,7 +113,7 @@ def gathered(values: Iterable[T], at_most: int) -> Iterator[list[T]]:
 def _value(text: str) -> AttributeValue:
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return text
     return value if isinstance(value, str | int | float | bool) else text
 

@@ -23,6 +23,7 @@ from lavant.control.placement.policies import policy_named
 from lavant.control.placement.values import Placement, Plan, Probes
 from lavant.control.placement.view import LoadView, TotalLoad
 from lavant.control.placement.window import Sample, Window
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot, InvalidValue
 from lavant.core.ids import HostId
 
@@ -119,7 +120,7 @@ class Enforcer:
         """Go on from a snapshot."""
         try:
             found = msgspec.msgpack.decode(data, type=_Snapshot)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise CorruptSnapshot(f"not a snapshot of a placement enforcer: {error}; start without it") from None
         if found.version != SNAPSHOT_VERSION:
             raise CorruptSnapshot(

@@ -17,6 +17,7 @@ import zlib
 import msgspec
 import pyarrow as pa
 
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot, LimitExceeded
 from lavant.core.estimation.columns import Key, columns_of, groups
 from lavant.core.estimation.config import EstimationConfig
@@ -123,7 +124,7 @@ class Estimator:
             raise CorruptSnapshot(f"a snapshot of an estimator ({len(snapshot)} bytes) is damaged; start without it")
         try:
             saved = msgspec.msgpack.decode(body, type=_Snapshot)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise CorruptSnapshot(f"a snapshot of an estimator is of another format: {error}") from None
         if saved.version != _SNAPSHOT_VERSION:
             raise CorruptSnapshot(

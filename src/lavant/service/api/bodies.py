@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
+from lavant.core.decoding import UNDECODABLE
 from lavant.service.api.faults import ApiError, bad_request
 from lavant.service.limits import ServiceLimits
 
@@ -68,7 +69,7 @@ def check_json(given: str) -> None:
 def decode(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise bad_request(
             f"the body is not what is expected here: {error}; /openapi.json has its description"
         ) from None

@@ -25,6 +25,7 @@ import msgspec
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.refusals import refusal
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue
 from lavant.core.publications import ID, PAYLOAD, TIME
 
@@ -47,7 +48,7 @@ def of_json(event: msgspec.Raw | bytes) -> bytes | Refused:
     """
     try:
         fields = msgspec.json.decode(event)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         return refusal(InvalidValue(f"an event is an object in JSON: {error}"))
     if not isinstance(fields, dict):
         return refusal(InvalidValue(f"an event is an object in JSON, got {bytes(event)[:60]!r}"))
@@ -123,5 +124,5 @@ def _is_json(kind: str) -> bool:
 def _json_or_none(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None

@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lavant.broker.queues.commands import Refused
+from lavant.core.decoding import UNDECODABLE
 from lavant.service.api.attaching import attached
 from lavant.service.api.connections import connection_of
 from lavant.service.api.desk import Desk
@@ -79,7 +80,7 @@ class _Stream:
             await first_of(self._feed(), self._listen(), self._watch_key(), self._desk.stopping.wait())
         except WebSocketDisconnect:
             return
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             code, reason = BAD_FRAME, f'a frame is {{"ack": [ids], "nack": [ids]}}: {error}'
         except ApiError as error:
             code, reason = POLICY, f"{error.code}: {error.reason}"

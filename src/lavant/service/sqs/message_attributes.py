@@ -14,6 +14,7 @@ from hashlib import md5
 
 import msgspec
 
+from lavant.core.decoding import UNDECODABLE
 from lavant.service.sqs import limits
 from lavant.service.sqs.faults import SqsError
 from lavant.service.sqs.requests import MessageAttributes, MessageAttributeValue
@@ -64,7 +65,7 @@ def decode_extras(data: bytes) -> Extras:
         return NOTHING
     try:
         return _decode(data)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return NOTHING
 
 

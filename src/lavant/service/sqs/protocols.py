@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from lavant.core.decoding import UNDECODABLE
 from lavant.service.sqs import xml
 from lavant.service.sqs.actions import ACTIONS, Action
 from lavant.service.sqs.decoding import decoding_error
@@ -46,7 +47,7 @@ class JsonProtocol:
             raise SqsError("InvalidAction", f"The action {target[:100]} is not valid for this endpoint.")
         try:
             return action, action.decode_json(http.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise decoding_error(error) from None
 
     def encode_result(self, action: Action, result: msgspec.Struct | None, request_id: str) -> bytes:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lavant.broker.queues.commands import Described
 from lavant.broker.queues.config import SECOND_MS, QueueConfig
+from lavant.core.decoding import UNDECODABLE
 from lavant.service.sqs import limits
 from lavant.service.sqs.faults import SqsError
 from lavant.service.sqs.redrive import (
@@ -46,7 +47,7 @@ _NUMBERS = {
 def _check_policy(name: str, value: str) -> None:
     try:
         msgspec.json.decode(value, type=dict[str, object])
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         raise _bad_value(name) from None
 
 

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from lavant.core.decoding import UNDECODABLE
 from lavant.service.sqs import limits
 from lavant.service.sqs.faults import SqsError, bad_value
 from lavant.service.sqs.names import queue_of_arn
@@ -46,7 +47,7 @@ def parse_policy(text: str) -> Redrive:
     """
     try:
         policy = _decode_policy(text)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise bad_value(REDRIVE_POLICY, text, f"Redrive policy is not valid JSON: {error}.") from None
     for name, value in (
         ("deadLetterTargetArn", policy.dead_letter_target_arn),
@@ -96,7 +97,7 @@ def is_allowed(allow_policy: str | None, source: str) -> bool:
 def _allow_policy(text: str) -> _AllowPolicy:
     try:
         policy = _decode_allow_policy(text)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise bad_value(REDRIVE_ALLOW_POLICY, text, f"It is not such a policy: {error}.") from None
     for arn in policy.source_queue_arns:
         queue_of_arn(arn, REDRIVE_ALLOW_POLICY)

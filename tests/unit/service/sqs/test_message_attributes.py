@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lavant.service.sqs.faults import SqsError
@@ -56,6 +56,7 @@ def test_a_message_with_nothing_to_keep_takes_no_room() -> None:
     assert decode_extras(b"") == NOTHING
 
 
+@example(b"\x93\xa2\x00\x80")  # text that is no UTF-8
 @given(st.binary(max_size=40) | st.recursive(st.integers(0, 9) | st.text(), st.lists).map(msgspec.msgpack.encode))
 def test_what_another_protocol_keeps_with_a_message_is_not_ours(data: bytes) -> None:
     assert decode_extras(data) == NOTHING

@@ -11,11 +11,10 @@ import hmac
 import logging
 import secrets
 
-import msgspec
-
 from lavant.broker.queues.commands import Done, Refused
 from lavant.broker.serving.wire import GREETING_NUMBER, PREFACE, Frames, decode_hello, frame
 from lavant.broker.subscriptions.handover import Answer, Found, Next, Work, decode_request
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import LavantError
 from lavant.service.access import Access
 from lavant.service.clock import Clock
@@ -88,7 +87,7 @@ class EngineLink:
                     self.lost()
         except asyncio.CancelledError:  # by `close`; Python's streams would complain
             return
-        except (OSError, EOFError, TimeoutError, LavantError, msgspec.MsgspecError) as error:
+        except (OSError, EOFError, TimeoutError, LavantError, *UNDECODABLE) as error:
             _logger.info("the process that matches hung up: %s", error)
         finally:
             self._connections.discard(task)

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import LavantError
 from lavant.service.resources.kubernetes.access import Access
 
@@ -96,7 +97,7 @@ class KubernetesApi:
         data = await asyncio.to_thread(self._request, "GET", self._path(name), None)
         try:
             return msgspec.json.decode(data, type=Deployment)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise ApiFault(f"the cluster's answer about {name!r} is no Deployment: {error}", is_passing=False) from None
 
     async def scale(self, name: str, replicas: int) -> None:
@@ -153,7 +154,7 @@ class KubernetesApi:
     def _refused(self, method: str, path: str, status: int, retry_after: str, data: bytes) -> ApiFault:
         try:
             said = msgspec.json.decode(data, type=_Reason).message
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             said = data[:200].decode(errors="replace")
         return ApiFault(
             f"the cluster answers {method} {path.partition('?')[0]} with {status}: {said}{_HELP.get(status, '')}",
