@@ -256,7 +256,6 @@ def test_a_worker_that_drains_leaves_tasks_to_others(node: RabbitMQNode) -> None
     run(scenario())
 
 
-@pytest.mark.soak  # on a busy machine leases may run out before RabbitMQ and its workers are back
 def test_nothing_is_lost_or_done_twice_when_rabbitmq_is_killed(node: RabbitMQNode) -> None:
     """For longer than leases last: meanwhile nobody could keep them but the server itself."""
 
