@@ -81,6 +81,17 @@ class RabbitMQNode:
                 raise RuntimeError(f"RabbitMQ does not start: {log.read_text(errors='replace')[-2000:]}")
             time.sleep(0.05)
 
+    def has_written_down(self, queues: int) -> bool:
+        """Whether so many queues outlive a crash.
+
+        A quorum queue has a directory at once, but RabbitMQ 3.10 has its name in the list of all only a second later;
+        killed before that, it starts the queue anew, and nobody can use it.
+        """
+        [listed] = self._directory.glob("data/*/quorum/*/names.dets")
+        names = listed.read_bytes()
+        there = [each.name.encode() for each in listed.parent.iterdir() if each.is_dir()]
+        return len(there) >= queues and all(each in names for each in there)
+
     def kill(self) -> None:
         """As a crash does: the node and everything that it started."""
         self._end(signal.SIGKILL)

@@ -38,9 +38,9 @@ from lavant.broker.workflows.commands import (
 )
 from lavant.broker.workflows.limits import LEASED_MAX
 from lavant.broker.workflows.relay import Relayed, Report, encode, shown, unreachable
-from lavant.core.errors import AttemptOver, LavantError, Overloaded, StorageFull
+from lavant.core.errors import AttemptOver, ConnectionLost, LavantError, Overloaded, StorageFull
 from lavant.service.backends.ledger import Entry, Ledger
-from lavant.service.backends.session import LOST, Session
+from lavant.service.backends.session import Session
 from lavant.service.backends.settings import RabbitMQSettings
 from lavant.service.openmetrics import Family
 from lavant.service.server import Service
@@ -52,7 +52,8 @@ LOOK_S = 0.5
 LEASE_WAIT_MS = 1000
 KEEP_S_MAX = 1.0
 """Between two looks at the leases; more often if they are short."""
-PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
+PAUSE_S, PAUSE_S_MAX = 0.5, 2.0
+"""Between two attempts to connect. No longer than those of workers: they wait for answers when they are back."""
 STOP_S_MAX = 5.0
 
 _PASSING = frozenset((StorageFull.__name__, Overloaded.__name__))
@@ -113,11 +114,11 @@ class RabbitMQBridge:
             pause_s = PAUSE_S
             try:
                 await self._serve(session)
-            except* LOST as lost:
+            except* ConnectionLost as lost:
                 _logger.debug("the connection to RabbitMQ is over", exc_info=lost)
-                self._away(str(unreachable(self._settings.url, ConnectionError("the connection was lost"))))
+                self._away(str(unreachable(self._settings.url, lost.exceptions[0])))
             finally:
-                await _closed(session)
+                await session.close()
             await asyncio.sleep(PAUSE_S)
 
     def _away(self, fault: str) -> None:
@@ -143,7 +144,7 @@ class RabbitMQBridge:
                     self._changed[topic].set()
                 if self.fault is not None:
                     self._back()
-                await asyncio.sleep(LOOK_S)
+                await session.pause(LOOK_S)
 
     def _back(self) -> None:
         """Workers could not report for a while: each gets a whole lease to do so."""
@@ -247,10 +248,3 @@ class RabbitMQBridge:
 
     def _now_s(self) -> float:
         return self._service.loop.time()
-
-
-async def _closed(session: Session) -> None:
-    try:
-        await asyncio.wait_for(session.close(), STOP_S_MAX)
-    except LOST as error:
-        _logger.debug("RabbitMQ was gone already: %s", error)

@@ -1,55 +1,33 @@
-"""One connection to RabbitMQ, from when it is made to when it is lost: the only file of the server that knows AMQP."""
+"""The server's side of a connection to RabbitMQ: tasks go out, reports come in."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from lavant.amqp import Wire, call, declare, explained, publish
 from lavant.broker.workflows.relay import (
-    CONTENT_TYPE,
-    QUEUE_ARGUMENTS,
     REPORTS,
     Relayed,
     Report,
     decode_relayed,
     decode_report,
-    locked_out,
     task_queue,
-    unreachable,
-    without_library,
 )
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import ConnectionLost, InvalidValue
 from lavant.service.backends.ledger import Entry
 
-try:
-    import aio_pika
-    from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
-    from aio_pika.exceptions import (
-        CONNECTION_EXCEPTIONS,
-        AuthenticationError,
-        InvalidFrameError,
-        ProbableAuthenticationError,
-    )
-except ImportError:  # an extra
-    raise without_library() from None
+if TYPE_CHECKING:
+    from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
-CONNECT_S_MAX = 10.0
-HEARTBEAT_S = 10
-PUBLISH_S_MAX = 10.0
-"""For RabbitMQ to confirm: it may be short of memory or disk, and hold publishers up."""
 REPORTS_AHEAD = 200
 PEEKED_MAX = 1000
 AGAIN_S = 1.0
 """Before a report is taken up again that the server has no room for."""
 
-LOST = (*CONNECTION_EXCEPTIONS, TimeoutError)
-"""What a call raises when the connection is gone, or RabbitMQ has closed it: the session is over."""
-
 _logger = logging.getLogger(__name__)
-for _name in ("aiormq", "aio_pika"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL)  # what they raise is told once, with what to do about it
 
 
 class Seen(NamedTuple):
@@ -62,8 +40,10 @@ class Seen(NamedTuple):
 
 
 class Session:
-    def __init__(self, connection: AbstractConnection, tasks: AbstractChannel, reports: AbstractChannel) -> None:
-        self._connection = connection
+    """Any of its calls raises `ConnectionLost` when it is over."""
+
+    def __init__(self, wire: Wire, tasks: AbstractChannel, reports: AbstractChannel) -> None:
+        self._wire = wire
         self._tasks = tasks
         self._reports = reports
         self._queues: dict[str, AbstractQueue] = {}
@@ -71,41 +51,34 @@ class Session:
     @classmethod
     async def open(cls, url: str) -> Session:
         """Raises `MissingComponent` or `AccessDenied`."""
+        wire = await Wire.open(url, "lavant server")
         try:
-            connection = await aio_pika.connect(
-                url,
-                timeout=CONNECT_S_MAX,
-                heartbeat=HEARTBEAT_S,
-                client_properties={"connection_name": "lavant server"},
-            )
-        except (AuthenticationError, ProbableAuthenticationError) as error:
-            raise locked_out(url, str(error)) from None
-        except InvalidFrameError:  # it hangs up instead of opening the virtual host
-            raise locked_out(url, "the virtual host is not there, or not for this user") from None
-        except LOST as error:
-            raise unreachable(url, error) from None
-        try:
-            tasks = await connection.channel(publisher_confirms=True, on_return_raises=True)
-            reports = await connection.channel(publisher_confirms=False)
-            await reports.set_qos(prefetch_count=REPORTS_AHEAD)
-        except LOST as error:
-            await connection.close()
-            raise locked_out(url, str(error)) from None
-        return cls(connection, tasks, reports)
+            tasks, reports = await wire.channel(), await wire.channel(confirms=False)
+            await call(reports.set_qos(prefetch_count=REPORTS_AHEAD))
+        except BaseException as error:
+            await wire.close()
+            raise explained(error, url) from None
+        return cls(wire, tasks, reports)
 
     async def close(self) -> None:
-        await self._connection.close()
+        await self._wire.close()
+
+    async def pause(self, seconds: float) -> None:
+        """Raises at once when the session is over: if only the channel of reports is, no other call would notice."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wire.lost.wait()
+        except TimeoutError:
+            return
+        raise ConnectionLost("RabbitMQ has closed a channel")
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def declare(self, topic: str) -> None:
-        self._queues[topic] = await self._tasks.declare_queue(
-            task_queue(topic), durable=True, arguments=dict(QUEUE_ARGUMENTS)
-        )
+        self._queues[topic] = await declare(self._tasks, task_queue(topic))
 
     async def look(self, topic: str) -> Seen:
-        name = task_queue(topic)
-        queue = await self._tasks.declare_queue(name, passive=True, timeout=CONNECT_S_MAX)
+        queue = await call(self._tasks.declare_queue(task_queue(topic), passive=True))
         counts = queue.declaration_result
         return Seen(counts.message_count or 0, counts.consumer_count or 0)
 
@@ -113,7 +86,7 @@ class Session:
         """What waits there. All of it goes back at once."""
         messages: list[AbstractIncomingMessage] = []
         while len(messages) < PEEKED_MAX:
-            message = await self._queues[topic].get(fail=False)
+            message = await call(self._queues[topic].get(fail=False))
             if message is None:
                 break
             messages.append(message)
@@ -123,18 +96,14 @@ class Session:
                 found.append(decode_relayed(message.body))
             except InvalidValue as error:
                 _logger.warning("%s: %s", task_queue(topic), error)
-            await message.nack(requeue=True)
+            await call(message.nack(requeue=True))
         return found
 
     async def publish(self, entry: Entry) -> None:
         """Returns when RabbitMQ has it for good."""
-        message = aio_pika.Message(
-            entry.body,
-            content_type=CONTENT_TYPE,
-            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-            message_id=f"{entry.key.job}/{entry.key.task}/{entry.key.attempt}",
-        )
-        await self._tasks.default_exchange.publish(message, task_queue(entry.topic), timeout=PUBLISH_S_MAX)
+        key = entry.key
+        message_id = f"{key.job}/{key.task}/{key.attempt}"
+        await publish(self._tasks, task_queue(entry.topic), entry.body, message_id=message_id)
 
     # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -144,11 +113,11 @@ class Session:
         async def on_message(message: AbstractIncomingMessage) -> None:
             try:
                 await self._settle(message, settle)
-            except LOST as error:  # RabbitMQ delivers it again
+            except ConnectionLost as error:  # RabbitMQ delivers it again
                 _logger.debug("a report was not acknowledged: %s", error)
 
-        queue = await self._reports.declare_queue(REPORTS, durable=True, arguments=dict(QUEUE_ARGUMENTS))
-        await queue.consume(on_message)
+        queue = await declare(self._reports, REPORTS)
+        await call(queue.consume(on_message))
 
     async def _settle(
         self, message: AbstractIncomingMessage, settle: Callable[[Report], Awaitable[bytes | None]]
@@ -157,14 +126,13 @@ class Session:
             report = decode_report(message.body)
         except InvalidValue as error:
             _logger.warning("%s: %s; it is thrown out", REPORTS, error)
-            await message.reject()
+            await call(message.reject())
             return
         answer = await settle(report)
         if answer is None:
             await asyncio.sleep(AGAIN_S)
-            await message.nack(requeue=True)
+            await call(message.nack(requeue=True))
             return
         if message.reply_to:
-            reply = aio_pika.Message(answer, content_type=CONTENT_TYPE, correlation_id=message.correlation_id)
-            await self._reports.default_exchange.publish(reply, message.reply_to, mandatory=False)
-        await message.ack()
+            await publish(self._reports, message.reply_to, answer, correlation_id=message.correlation_id)
+        await call(message.ack())

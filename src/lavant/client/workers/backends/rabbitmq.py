@@ -1,6 +1,7 @@
 """Tasks through RabbitMQ: a worker consumes the queue of its topic, and reports to the server's.
 
-    lavant.topic.A ──delivered──► "I begin" ──► the server agrees, or nobody answers ──► the function ──► report ──► ack
+    lavant.topic.A ──delivered──► "I begin" ──► the server agrees ──► the function ──► report ──► ack
+                                     ├──► nobody answers ──► the same if no other worker can have it, else ask again
                                      └──► it is over, or with another worker ──► ack
 
 A report is on disk at RabbitMQ before its task is acknowledged, so none is lost; the server takes the first worker of
@@ -18,6 +19,7 @@ from collections import defaultdict
 from itertools import count
 from typing import TYPE_CHECKING
 
+from lavant.amqp import call
 from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.config import SECOND_MS
 from lavant.broker.workflows.commands import CompleteTask, ExtendTask, FailTask, Reported, Result
@@ -35,9 +37,9 @@ from lavant.broker.workflows.requests import check_result
 from lavant.client.connection.refusals import error_of
 from lavant.client.connection.retrying import Retries
 from lavant.client.workers.backend import LEASE_S, POLL_S
-from lavant.client.workers.backends.line import LOST, Line
+from lavant.client.workers.backends.line import Line
 from lavant.client.workers.task import Task
-from lavant.core.errors import InvalidValue, LavantError
+from lavant.core.errors import ConnectionLost, InvalidValue, LavantError
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractIncomingMessage
@@ -93,7 +95,7 @@ class RabbitMQBackend:
             await line.consume(topic, self._concurrency)
             async with asyncio.timeout(POLL_S):
                 message = await self._inbox[topic].get()
-        except LOST:  # nothing came in time, or the connection is gone
+        except (ConnectionLost, TimeoutError):
             return None
         return await self._begun(message)
 
@@ -122,16 +124,19 @@ class RabbitMQBackend:
             await self._acknowledge(message)
             return None
         key, given = relayed.key, relayed.assignment
-        if key in self._held:  # the connection was lost meanwhile; this is the same task once more
-            self._held[key] = message
+        older, self._held[key] = self._held.get(key), message
+        if older is not None:  # a copy, or the same once more because the connection was lost: a slot has it already
+            await self._acknowledge(older)
             return None
         try:
-            await self._ask(relayed.topic, key, self._lease_s)
+            is_answered = await self._ask(relayed.topic, key, self._lease_s)
         except LavantError as error:
             _logger.info("%s", error)
-            await self._acknowledge(message)
+            await self._acknowledge(self._held.pop(key))
             return None
-        self._held[key] = message
+        if not is_answered and not self._is_first(self._held[key]):
+            self._put_back(relayed.topic, self._held.pop(key))
+            return None
         return Task(
             job=given.job,
             job_type=given.job_type,
@@ -153,27 +158,28 @@ class RabbitMQBackend:
             try:
                 await line.report(body)
                 break
-            except LOST as error:
+            except ConnectionLost as error:
                 _logger.debug("a report has to be sent again: %s", error)
                 await asyncio.sleep(PATIENCE.first_s)
         await self._acknowledge(self._held.pop(Key(command.job, command.task, command.attempt), None))
 
-    async def _ask(self, topic: str, key: Key, seconds: float) -> None:
-        """Ask for time. Raises what the server refuses with."""
+    async def _ask(self, topic: str, key: Key, seconds: float) -> bool:
+        """Ask for time. Whether there was an answer; raises what the server refuses with."""
         line = self._line
         if line is None:
-            return
+            return False
         number, command = str(next(self._numbers)), ExtendTask(*key, max(1, round(seconds * SECOND_MS)))
         answer = self._awaited[number] = asyncio.get_running_loop().create_future()
         try:
             await line.ask(encode(Report(topic, self._worker, command)), number, seconds)
             answered = await asyncio.wait_for(answer, min(ANSWER_S_MAX, seconds))
-        except LOST:
-            return
+        except (ConnectionLost, TimeoutError):
+            return False
         finally:
             del self._awaited[number]
         if isinstance(answered, Refused):
             raise error_of(answered)
+        return True
 
     def _on_answer(self, number: str, body: bytes) -> None:
         answer = self._awaited.get(number)
@@ -183,8 +189,8 @@ class RabbitMQBackend:
     async def _acknowledge(self, message: AbstractIncomingMessage | None) -> None:
         """If the connection is gone, it comes again, and the server says that it is over."""
         if message is not None:
-            with contextlib.suppress(*LOST):
-                await message.ack()
+            with contextlib.suppress(ConnectionLost):
+                await call(message.ack())
 
     # ── what is delivered ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -192,6 +198,15 @@ class RabbitMQBackend:
         inbox = self._inbox[topic]
         inbox.put_nowait(message)
         asyncio.get_running_loop().call_later(UNASKED_S, self._look_after, topic, inbox)
+
+    def _is_first(self, message: AbstractIncomingMessage) -> bool:
+        """Nobody else can have been given this task: it was delivered once, on a connection that still is."""
+        return not message.redelivered and not message.channel.is_closed
+
+    def _put_back(self, topic: str, message: AbstractIncomingMessage) -> None:
+        """For the next slot that asks; if the connection was lost, RabbitMQ does the same."""
+        if not message.channel.is_closed:
+            self._on_task(topic, message)
 
     def _look_after(self, topic: str, inbox: asyncio.Queue[AbstractIncomingMessage]) -> None:
         if not inbox.empty() and self._inbox[topic] is inbox:
@@ -202,11 +217,11 @@ class RabbitMQBackend:
     async def _leave(self, topic: str) -> None:
         """Nobody asks any more: have nothing delivered, and give back what was. A slot that asks begins anew."""
         inbox = self._inbox.pop(topic)
-        with contextlib.suppress(*LOST):
+        with contextlib.suppress(ConnectionLost):
             if self._line is not None:
                 await self._line.leave(topic)
             while not inbox.empty():
-                await inbox.get_nowait().nack(requeue=True)
+                await call(inbox.get_nowait().nack(requeue=True))
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
