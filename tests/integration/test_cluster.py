@@ -88,7 +88,7 @@ def test_executors_follow_the_load_out_and_in_and_every_move_is_exact(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
     """A backlog keeps one executor busy: another one comes. When it is worked off, that goes again."""
-    world = EncryptedWorld(tmp_path, subscriptions=50_000, publications=1000)
+    world = EncryptedWorld(tmp_path, subscriptions=20_000, publications=1000)
     driver = drive(cluster, tmp_path, "elastic")
     log = tmp_path / "driver.log"
 
