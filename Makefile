@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint bench soak setup java zookeeper rabbitmq nats clean
+.PHONY: help run serve test lint bench soak setup java zookeeper rabbitmq nats kernels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,8 +14,9 @@ run: setup java ## run the demonstration: the service, then the pipeline on Spar
 serve: setup ## run a server that stays up, with its data in ./lavant-data
 	@$(BIN)/lavant serve --data lavant-data
 
-test: lint java zookeeper rabbitmq ## lint, then all tests but the soak tests
-	@$(BIN)/pytest -q -n 3 --dist loadgroup --durations 30
+test: java zookeeper rabbitmq ## lint, then all tests but the soak tests
+	@$(MAKE) --no-print-directory -j 2 lint kernels
+	@$(BIN)/pytest -q -n 3 --durations 30
 
 lint: setup ## style, types and import contracts
 	@$(BIN)/ruff check --quiet
@@ -23,10 +24,14 @@ lint: setup ## style, types and import contracts
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
+# Compiles what several of the tests' processes would otherwise compile at the same time, each for itself.
+kernels: setup
+	@$(BIN)/python -c "from lavant.pipeline.stages import warm_up; warm_up()"
+
 bench: setup java rabbitmq nats ## run the benchmarks
 	@$(BIN)/python -m tests.bench
 
-soak: setup java ## run the property tests marked soak, with very many examples
+soak: setup rabbitmq ## run the tests marked soak: very many examples, long runs, what needs a quiet machine
 	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m soak || \
 		{ status=$$?; [ $$status -ne 5 ] || echo "soak: no test is marked soak" >&2; exit $$status; }
 

@@ -111,6 +111,7 @@ def publishes(client: FrameClient, batch: int) -> None:
 
 
 def main(pairs: int, *options: str) -> None:
+    pairs += pairs % 2  # so that it is on again after the last
     server = Server(*options)
     server.client.ask(CreateQueue("q", QueueConfig()))
     for number in range(100):
@@ -136,8 +137,8 @@ def main(pairs: int, *options: str) -> None:
         low, middle, high = more[pairs // 2 - spread], np.median(more), more[pairs // 2 + spread]
         own = (server.telemetry_us() - own_us) / pairs / MESSAGES
         print(
-            f"{name}: {without:.2f} µs without telemetry; with it {middle:+.2f} ({low:+.2f} to {high:+.2f}) in the loop "
-            f"and {own:+.2f} µs beside it, {(middle + own) / without:+.1%}",
+            f"{name}: {without:.2f} µs without telemetry; with it {middle:+.2f} ({low:+.2f} to {high:+.2f}) in the "
+            f"loop and {own:+.2f} µs beside it, {(middle + own) / without:+.1%}",
             flush=True,
         )
     server.stop()

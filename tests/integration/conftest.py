@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,9 @@ from tests.integration.serving import Served, ServedWithLimits
 from tests.integration.talking_http import Talker
 
 from lavant.pipeline.session import spark_session
+
+# What Java compiles best takes longest to compile, and no Java here lives long enough to gain from it.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,10 @@ from lavant.pipeline.session import spark_session
 from lavant.pipeline.sinks import read_manifests
 from lavant.pipeline.stream import start
 
-EXECUTORS = {"spark_executor_cores": "1", "spark_executor_memory": "600m", "spark_cores_max": "4"}
+EXECUTORS = {"spark_executor_cores": "1", "spark_executor_memory": "600m", "spark_cores_max": "2"}
 QUICK = Rules(window_ms=2000, grace_ms=1000)
-SMALL = HostCapacity(cpu=0.05)
-"""A host counts as full at 5 % of a core, which it gets on a busy machine too."""
+SMALL = HostCapacity(cpu=0.02)
+"""A host counts as full at 2 % of a core, which it gets on a busy machine too."""
 
 
 def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
@@ -26,7 +26,7 @@ def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
     options = {"rowsMax": rows_max}
     manager = None
     if elastic:
-        config = PlacementConfig(policy="threshold", rules=QUICK, capacity=SMALL, hosts_min=1, hosts_max=4)
+        config = PlacementConfig(policy="threshold", rules=QUICK, capacity=SMALL, hosts_min=1, hosts_max=2)
         manager = Manager(
             spark, subscriptions=directory / "subscriptions", directory=directory / "control", config=config
         )
@@ -41,7 +41,7 @@ def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
         options=options,
     )
     while query.isActive and not (directory / "stop").exists():
-        time.sleep(0.5)
+        time.sleep(0.2)
         if manager is not None:
             plan = manager.tick(int(time.time() * 1000))
             if plan is not None:

@@ -15,6 +15,7 @@ from tests.integration.serving import Served
 
 from lavant import Client, Publication, connect
 from lavant.client.queues import QueueConfig
+from lavant.client.subscriptions.blocking import Subscription
 from lavant.client.subscriptions.notification import Notification
 from lavant.core.errors import (
     DuplicateSubscription,
@@ -308,6 +309,21 @@ def test_a_handler_in_the_background_ends_with_its_subscription(client: Client) 
     assert seen.acquire(timeout=WAIT_S)
     with pytest.raises(InvalidValue, match="a handler already"):
         subscription.start(print)
+    subscription.close()
+    subscription.join()
+
+
+def test_workers_that_begin_when_their_subscription_is_closed_already_end_in_good_order(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(self: Subscription, *arguments: Any) -> None:
+        while not self._is_closed:
+            time.sleep(0.01)
+        work(self, *arguments)
+
+    work = Subscription._work
+    monkeypatch.setattr(Subscription, "_work", late)
+    subscription = client.subscribe("n > 0", handler=print, workers=2)
     subscription.close()
     subscription.join()
 

@@ -19,16 +19,18 @@ from lavant.pipeline.sinks import read_manifests
 from lavant.pipeline.standalone import StandaloneCluster, standalone_cluster
 
 PATIENCE_S = 240.0
+ROWS_MAX = 250
+"""Worlds publish a multiple of it at a time, so that batches are full and can be counted."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
-    with standalone_cluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=2) as running:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=1) as running:
         yield running
 
 
-def drive(cluster: StandaloneCluster, directory: Path, rows_max: int, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.integration.driver", cluster.url, str(directory), str(rows_max), *more]
+def drive(cluster: StandaloneCluster, directory: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.integration.driver", cluster.url, str(directory), str(ROWS_MAX), *more]
     with (directory / "driver.log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
@@ -46,9 +48,8 @@ def batches(directory: Path) -> int:
     return len(read_manifests(directory / "notifications"))
 
 
-def is_done(directory: Path, rows_max: int) -> bool:
-    end = LogReader(directory / "log").end()
-    return batches(directory) >= -(-end // rows_max)
+def is_done(directory: Path) -> bool:
+    return batches(directory) * ROWS_MAX >= LogReader(directory / "log").end()
 
 
 def executors() -> list[int]:
@@ -61,18 +62,20 @@ def executors() -> list[int]:
 def test_killed_executors_and_drivers_lose_nothing_and_repeat_nothing(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
-    world = EncryptedWorld(tmp_path, subscriptions=20_000, publications=3000)
-    driver = drive(cluster, tmp_path, 150)
+    world = EncryptedWorld(tmp_path, subscriptions=5000, publications=1000)
+    driver = drive(cluster, tmp_path)
     try:
         until(lambda: batches(tmp_path) >= 3, driver, tmp_path)
+        world.publish(2000)
         before = batches(tmp_path)
         os.kill(executors()[0], signal.SIGKILL)
         until(lambda: batches(tmp_path) >= before + 3, driver, tmp_path)
+        world.publish(2000)
         driver.kill()
         driver.wait()
-        assert not is_done(tmp_path, 150)
-        driver = drive(cluster, tmp_path, 150)
-        until(lambda: is_done(tmp_path, 150), driver, tmp_path)
+        assert not is_done(tmp_path)
+        driver = drive(cluster, tmp_path)
+        until(lambda: is_done(tmp_path), driver, tmp_path)
         (tmp_path / "stop").touch()
         assert driver.wait(60) == 0
     finally:
@@ -84,14 +87,23 @@ def test_killed_executors_and_drivers_lose_nothing_and_repeat_nothing(
 def test_executors_follow_the_load_out_and_in_and_every_move_is_exact(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
-    """A backlog keeps one executor busy: more come. When it is worked off, they go again."""
-    world = EncryptedWorld(tmp_path, subscriptions=50_000, publications=20_000)
-    driver = drive(cluster, tmp_path, 250, "elastic")
+    """A backlog keeps one executor busy: another one comes. When it is worked off, that goes again."""
+    world = EncryptedWorld(tmp_path, subscriptions=20_000, publications=1000)
+    driver = drive(cluster, tmp_path, "elastic")
     log = tmp_path / "driver.log"
+
+    def is_out() -> bool:
+        if LogReader(world.log).end() < ROWS_MAX * (batches(tmp_path) + 4):
+            world.publish(1000)
+        return "scale out" in log.read_text()
+
     try:
-        until(lambda: "scale out" in log.read_text(), driver, tmp_path)
-        until(lambda: is_done(tmp_path, 250), driver, tmp_path)
+        until(is_out, driver, tmp_path)
+        world.publish(1000)  # for both
+        until(lambda: is_done(tmp_path), driver, tmp_path)
         until(lambda: "scale in" in log.read_text(), driver, tmp_path)
+        world.publish(500)  # for the one that is left
+        until(lambda: is_done(tmp_path), driver, tmp_path)
         (tmp_path / "stop").touch()
         assert driver.wait(60) == 0
     finally:

@@ -25,7 +25,8 @@ def test_doctor_finds_the_machine_and_the_server_well(served: Served, tmp_path: 
     done = lavant("doctor", "--url", served.url, "--data", str(tmp_path), "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     verdicts = {finding["what"]: finding["verdict"] for finding in json.loads(done.stdout)}
-    assert {verdicts[what] for what in ("Python", "matching", "machine", f"disk of {tmp_path}")} == {"ok"}
+    assert {verdicts[what] for what in ("Python", "matching", "machine")} == {"ok"}
+    assert verdicts[f"disk of {tmp_path}"] in {"ok", "note"}  # it is slow while others use it
     assert verdicts[f"server at http://{served.host}:{served.port}"] == "ok"
 
 

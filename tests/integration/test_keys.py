@@ -114,9 +114,10 @@ def test_namespaces_do_not_see_each_other(served: Served, talkers: dict[str, Tal
 
 
 def test_who_publishes_more_than_it_may_is_told_when_to_come_again(talkers: dict[str, Talker]) -> None:
-    slow = talkers["slow"]
-    slow.publish(*({"n": n} for n in range(5)))
-    refused = slow.ask("POST", "/publish", [{"n": n} for n in range(5)])
+    slow, tries = talkers["slow"], 0
+    while (refused := slow.ask("POST", "/publish", [{"n": n} for n in range(5)])).status == 202:  # a second's worth
+        assert (tries := tries + 1) < 20, "an answer may take a second, but not each"
+    assert tries
     assert (refused.status, refused.code, refused.headers["retry-after"]) == (429, "Overloaded", "1")
     deadline_s = time.monotonic() + WAIT_S_MAX
     while slow.ask("POST", "/publish", {"n": 1}).status == 429:

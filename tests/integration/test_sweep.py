@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,6 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from lavant.core.errors import InvalidValue, LimitExceeded
-from lavant.pipeline.session import spark_session
 from lavant.pipeline.sweep.calls import perform
 from lavant.pipeline.sweep.results import ResultStore, parts, read_results
 from lavant.pipeline.sweep.runner import Progress, run_sweep
@@ -62,13 +60,9 @@ def once(parameters, seed):
 """
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    shared = SparkSession.getActiveSession()
-    session = spark_session("local[2]", name="sweep")
-    yield session
-    if shared is None:
-        session.stop()
+@pytest.fixture
+def spark(shared_spark: SparkSession) -> SparkSession:
+    return shared_spark
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from lavant.core.estimation import (
 )
 from lavant.core.telemetry import DURATION_US_MAX, Kind, Observation, Outcome, checked_telemetry, telemetry_batch
 from lavant.pipeline.jobs.telemetry import TelemetryJobConfig, late_groups, run, run_history
-from lavant.pipeline.session import spark_session
 
 CONFIG = EstimationConfig(window_ms=1000, lateness_ms=500)
 START_US = 1_700_000_000_000_000
@@ -35,13 +33,9 @@ WAIT_S_MAX = 120.0
 KEYS = [("order", "A"), ("order", "B"), ("return", "A"), ("", "")]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    shared = SparkSession.getActiveSession()
-    session = spark_session("local[2]", name="telemetry", spark_sql_shuffle_partitions="2")
-    yield session
-    if shared is None:
-        session.stop()
+@pytest.fixture
+def spark(shared_spark: SparkSession) -> SparkSession:
+    return shared_spark
 
 
 def observations(random: np.random.Generator, *, count: int, from_ms: int, to_ms: int) -> list[Observation]:

@@ -75,8 +75,8 @@ def wait_for_workers(served: Served, topic: str, count: int, *, without: int = 0
         time.sleep(0.02)
 
 
-def test_jobs_survive_workers_that_are_killed_at_random(served: Served, client: Client) -> None:
-    seconds = float(os.environ.get("LAVANT_SOAK_S", "4"))
+@pytest.mark.parametrize("seconds", [4.0, pytest.param(60.0, marks=pytest.mark.soak)])
+def test_jobs_survive_workers_that_are_killed_at_random(served: Served, client: Client, seconds: float) -> None:
     chance = random.Random(7)
     wait_for_workers(served, "quick", 3)
     numbers: list[int] = []

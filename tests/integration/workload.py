@@ -10,6 +10,7 @@ import numpy as np
 
 from lavant.broker.log import LogWriter
 from lavant.broker.matching import EncryptedMatcher, ScanMatcher
+from lavant.broker.matching.encrypted.values import EncryptedBatch
 from lavant.broker.slices import SliceStore
 from lavant.core.batches import PublicationBatch
 from lavant.pipeline.publications import encrypted_records
@@ -76,20 +77,27 @@ class EncryptedWorld:
     """An encrypted store and log, and the matcher alone as the oracle (itself checked against plaintext elsewhere)."""
 
     def __init__(self, directory: Path, *, subscriptions: int, publications: int, slices: int = 8) -> None:
-        workload = EncryptedWorkload(subscriptions=subscriptions)
-        self._filters = workload.filters()
+        self._workload = EncryptedWorkload(subscriptions=subscriptions)
+        self._filters = self._workload.filters()
         self.store, self.log = directory / "subscriptions", directory / "log"
         SliceStore.create(self.store, scheme="encrypted", slices=slices).add(np.arange(subscriptions), self._filters)
-        self._batch = workload.publications(publications)
-        ids = [f"e{number}" for number in range(publications)]
+        self._published: list[EncryptedBatch] = []
+        self.publish(publications)
+
+    def publish(self, count: int) -> None:
+        """So many more, at the end of the log."""
+        first = sum(map(len, self._published))
+        batch = self._workload.publications(count, stream=len(self._published))
+        self._published.append(batch)
         with LogWriter(self.log, durable=False) as writer:
-            for first in range(0, publications, 500):
-                part = workload.part(self._batch, first, 500)
-                writer.append(encrypted_records(part, ids[first : first + 500]))
+            for start in range(0, count, 500):
+                part = self._workload.part(batch, start, 500)
+                writer.append(encrypted_records(part, [f"e{first + start + n}" for n in range(len(part))]))
 
     def expected(self) -> dict[str, list[int]]:
         matcher = EncryptedMatcher()
         matcher.add(np.arange(len(self._filters)), self._filters)
-        matches = matcher.match(self._batch).sorted()
-        found = {f"e{number}": matches.of(number).tolist() for number in range(len(self._batch))}
+        points = EncryptedBatch(np.concatenate([batch.points for batch in self._published]))
+        matches = matcher.match(points).sorted()
+        found = {f"e{number}": matches.of(number).tolist() for number in range(len(points))}
         return {id: ids for id, ids in found.items() if ids}

@@ -136,6 +136,7 @@ class Subscription(SubscriptionBase):
         if workers < 1:
             raise InvalidValue(f"workers must be at least 1, got {workers}")
         self._check_receivable()
+        self._started()  # here, for a worker that begins late may find it closed
         return Workers(workers, lambda: self._work(handler, quota), name=f"lavant-{self.name}")
 
     def _work(self, handler: Handler, quota: Quota) -> None:
