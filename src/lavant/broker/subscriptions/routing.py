@@ -93,20 +93,21 @@ class Routes:
         >>> [np.frombuffer(data, INTEGERS).tolist() for data in piece[2:5]]
         [[70, 80], [2, 3], [0, 1, 1]]
         """
-        publications, start = len(matches.offsets) - 1, 0
+        publications, start, routes = len(matches.offsets) - 1, 0, len(self._users)
+        seen = np.full(routes, NOWHERE, np.int64)
+        pairs = np.empty(min(len(matches.ids), pairs_max + routes), np.int32)
         while start < publications:
-            counts = np.zeros(len(self._users), np.int64)
-            seen = np.full(len(self._users), NOWHERE, np.int64)
-            stop = _count(matches.offsets, matches.ids, self._route_of, start, pairs_max, counts, seen)
-            routes = np.flatnonzero(counts)
-            ends = np.cumsum(counts[routes])
+            counts = np.zeros(routes, np.int64)
+            pair_ends = np.empty(publications - start, np.int64)
+            stop = _count(*matches, self._route_of, start, pairs_max, len(self._routes), counts, seen, pairs, pair_ends)
+            used = np.flatnonzero(counts)
+            ends = np.cumsum(counts[used])
             places = np.empty(ends[-1] if len(ends) else 0, INTEGERS)
-            wanted = np.zeros(stop - start, np.bool_)
-            cursor = np.zeros(len(self._users), np.int64)
-            cursor[routes] = ends - counts[routes]
-            seen[:] = NOWHERE
-            _fill(matches.offsets, matches.ids, self._route_of, start, stop, cursor, seen, places, wanted)
-            serials = self._serials[routes].tobytes()
+            wanted = np.empty(stop - start, np.bool_)
+            cursor = np.zeros(routes, np.int64)
+            cursor[used] = ends - counts[used]
+            _fill(pairs, pair_ends, cursor, places, wanted)
+            serials = self._serials[used].tobytes()
             yield Piece(start, stop, serials, ends.astype(INTEGERS).tobytes(), places.tobytes(), wanted)
             start = stop
 
@@ -130,41 +131,45 @@ def _count(
     route_of: Routes32,
     start: int,
     pairs_max: int,
+    routes: int,
     counts: Counts,
     seen: Counts,
+    pairs: Routes32,
+    pair_ends: Counts,
 ) -> int:
-    """Count what each route gets, until there are enough; return the first publication that is left for later."""
-    pairs = 0
+    """Count what each route gets, until there are enough; return the first publication that is left for later.
+
+    The routes of the first publication go to `pairs` up to `pair_ends[0]`, then those of the next, and so forth. Who
+    goes all `routes` that there are is looked at no longer: thousands of subscriptions may share a few queues.
+    """
+    found = 0
     for publication in range(start, len(offsets) - 1):
+        full = found + routes
         for position in range(offsets[publication], offsets[publication + 1]):
             route = route_of[ids[position]]
             if route >= 0 and seen[route] != publication:
                 seen[route] = publication
                 counts[route] += 1
-                pairs += 1
-        if pairs >= pairs_max:
+                pairs[found] = route
+                found += 1
+                if found == full:
+                    break
+        pair_ends[publication - start] = found
+        if found >= pairs_max:
             return publication + 1
     return len(offsets) - 1
 
 
 @kernel
 def _fill(
-    offsets: Counts,
-    ids: NDArray[np.uint32],
-    route_of: Routes32,
-    start: int,
-    stop: int,
-    cursor: Counts,
-    seen: Counts,
-    places: NDArray[np.uint32],
-    wanted: NDArray[np.bool_],
+    pairs: Routes32, pair_ends: Counts, cursor: Counts, places: NDArray[np.uint32], wanted: NDArray[np.bool_]
 ) -> None:
     """The places of what each route gets, ascending."""
-    for publication in range(start, stop):
-        for position in range(offsets[publication], offsets[publication + 1]):
-            route = route_of[ids[position]]
-            if route >= 0 and seen[route] != publication:
-                seen[route] = publication
-                places[cursor[route]] = publication - start
-                cursor[route] += 1
-                wanted[publication - start] = True
+    first = 0
+    for place in range(len(wanted)):
+        for pair in range(first, pair_ends[place]):
+            route = pairs[pair]
+            places[cursor[route]] = place
+            cursor[route] += 1
+        wanted[place] = pair_ends[place] > first
+        first = pair_ends[place]
