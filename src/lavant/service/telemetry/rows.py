@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import NamedTuple
 
 import numpy as np
@@ -32,21 +33,24 @@ class _Block(NamedTuple):
 
 
 class Rows:
-    """Single rows as tuples, many of one kind as blocks; names by code."""
+    """Single rows one after the other, many of one kind as blocks; names by code.
+
+    Nothing here may take long at once, or hold the GIL for long: the server's loop would wait for it.
+    """
 
     def __init__(self, host: str) -> None:
         self._host = host
         self.clear()
 
     def __len__(self) -> int:
-        return len(self._single) + sum(len(block.time_us) for block in self._blocks)
+        return len(self._single) // len(_Block._fields) + sum(len(block.time_us) for block in self._blocks)
 
     def code(self, name: str) -> int:
         """Of a topic or job type."""
         return self._names.setdefault(name, len(self._names))
 
     def arrival(self, time_us: int, topic: int, publications: int, *, job_type: int = 0) -> None:
-        self._single.append((_CODES[Kind.ARRIVAL], time_us, topic, job_type, NONE, 0, publications, 0, 0))
+        self._single.extend((_CODES[Kind.ARRIVAL], time_us, topic, job_type, NONE, 0, publications, 0, 0))
 
     def arrivals(self, times_us: Integers, topics: Integers, publications: Integers) -> None:
         if len(times_us):
@@ -54,12 +58,12 @@ class Rows:
 
     def match(self, time_us: int, topic: int, *, publications: int, subscriptions: int, matches: int) -> None:
         row = (_CODES[Kind.MATCH], time_us, topic, 0, NONE, 0, publications, subscriptions, matches)
-        self._single.append(row)
+        self._single.extend(row)
 
     def timed(
         self, kind: Kind, time_us: int, topic: int, duration_us: int, *, job_type: int = 0, is_ok: bool = True
     ) -> None:
-        self._single.append((_CODES[kind], time_us, topic, job_type, duration_us, int(not is_ok), 0, 0, 0))
+        self._single.extend((_CODES[kind], time_us, topic, job_type, duration_us, int(not is_ok), 0, 0, 0))
 
     def timed_many(self, kind: Kind, times_us: Integers, topics: Integers, durations_us: Integers) -> None:
         if len(times_us):
@@ -67,7 +71,7 @@ class Rows:
 
     def take(self) -> pa.RecordBatch:
         """All rows, which are gone then."""
-        singles = np.array(self._single, np.int64).reshape(-1, len(_Block._fields))
+        singles = np.frombuffer(self._single, np.int64).reshape(-1, len(_Block._fields))
         blocks = [*self._blocks, _Block(*singles.T)]
         kind, time_us, topic, job_type, duration_us, is_failed, *counts = (
             np.concatenate(
@@ -93,7 +97,7 @@ class Rows:
 
     def clear(self) -> None:
         self._names: dict[str, int] = {"": 0}
-        self._single: list[tuple[int, ...]] = []
+        self._single = array("q")
         self._blocks: list[_Block] = []
 
 
