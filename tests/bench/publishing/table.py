@@ -15,7 +15,7 @@ from tests.bench.queues import servers
 from tests.integration.zookeeper import free_port
 
 SUBSCRIPTIONS = 100_000
-SUBSCRIBERS = (10, 100)
+SUBSCRIBERS = (1, 10, 100)
 EACH = 4
 """Subscribers of a topic."""
 SECONDS = 8.0
@@ -43,6 +43,7 @@ def measure_publishing() -> PublishingTable:
         _line(f"{8 * EACH} subscribers of 8 topics, Lavant", topics),
         _line(f"{8 * EACH} subscribers of 8 topics, NATS", beside),
     ]
+    all_of_them = [*(figures for _, figures, _ in content), topics, beside]
     ratio = topics.notifications_per_s / beside.notifications_per_s
     return PublishingTable(
         lines,
@@ -50,6 +51,8 @@ def measure_publishing() -> PublishingTable:
             f"{SUBSCRIPTIONS:,} subscriptions came in {content[0][2]:.0f} s. Lavant syncs every publication before it "
             "answers and has every notification acknowledged; NATS keeps nothing and asks for no receipt. By topic, "
             f"Lavant delivers {ratio:.2f} × as many notifications as NATS.",
+            f"Delays are those of {sum(each.slices for each in all_of_them)} slices of a second; in "
+            f"{sum(each.discarded for each in all_of_them)} more the disk became slow.",
         ],
     )
 
@@ -60,12 +63,13 @@ def _by_content(home: Path, subscribers: int) -> tuple[Figures, float]:
         began = time.monotonic()
         asyncio.run(lavant.subscribe_stock(url, subscriptions=SUBSCRIPTIONS, queues=subscribers))
         took_s = time.monotonic() - began
-        return measure(lavant.by_content(url, queues=subscribers), seconds=SECONDS), took_s
+        return measure(lavant.by_content(url, queues=subscribers), home.with_suffix(".probe"), seconds=SECONDS), took_s
 
 
 def _by_topic(home: Path) -> Figures:
     with servers.lavant(home) as (port, _):
-        return measure(lavant.by_topic(f"lavant://127.0.0.1:{port}", each=EACH), seconds=SECONDS)
+        system = lavant.by_topic(f"lavant://127.0.0.1:{port}", each=EACH)
+        return measure(system, home.with_suffix(".probe"), seconds=SECONDS)
 
 
 def _nats(home: Path) -> Figures:
@@ -76,7 +80,7 @@ def _nats(home: Path) -> Figures:
     try:
         while not servers.answers(port):
             time.sleep(0.05)
-        return measure(nats.by_topic(port, each=EACH), seconds=SECONDS)
+        return measure(nats.by_topic(port, each=EACH), home.with_suffix(".probe"), seconds=SECONDS)
     finally:
         process.terminate()
         process.wait()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from tests.bench.disk import QUICK_S, Probe
 from tests.bench.queues import servers
 from tests.bench.queues.cycles import Clients, Cycles, Rate, connected, rate_of
 from tests.bench.queues.depth import Depth, measure_depth
-from tests.bench.queues.disk import QUICK_S, Probe
 
 Start = Callable[[Path], AbstractContextManager[tuple[int, int]]]
 
