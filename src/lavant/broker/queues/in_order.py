@@ -78,11 +78,7 @@ class InOrder:
             self._list(group)
 
     def appear(self, message: Message) -> None:
-        group = self._groups[message.group]
-        if isinstance(group, int):
-            heappush(self._line, group)
-        else:
-            self._list(group)
+        self._list(self._group(message.group))
 
     def return_(self, message: Message) -> None:
         group = self._group(message.group)
