@@ -27,8 +27,8 @@ class Group(msgspec.Struct, gc=False):
     name: str
     first: int = NONE
     """The message that comes next. Those that left stay in here until they have come to the front."""
-    rest: list[int] | None = None
-    """A heap of the others."""
+    rest: int | list[int] = NONE
+    """The others: a heap, or the only one. Where there are many groups, most have few messages."""
     in_flight: int = 0
     listed: int = NONE
     """With which message it stands in the line of groups."""
@@ -37,19 +37,25 @@ class Group(msgspec.Struct, gc=False):
         if self.first == NONE:
             self.first = number
             return
-        if self.rest is None:
-            self.rest = []
         if number < self.first:
             number, self.first = self.first, number
-        heappush(self.rest, number)
+        rest = self.rest
+        if isinstance(rest, list):
+            heappush(rest, number)
+        elif rest == NONE:
+            self.rest = number
+        else:
+            self.rest = [rest, number] if rest < number else [number, rest]
 
     def pop(self) -> None:
-        self.first = heappop(self.rest) if self.rest else NONE
-
-    @property
-    def is_single(self) -> bool:
-        """It is one message that stands in line."""
-        return not self.rest and not self.in_flight and self.first == self.listed != NONE
+        rest = self.rest
+        if isinstance(rest, int):
+            self.first = rest
+            self.rest = NONE
+            return
+        self.first = heappop(rest)
+        if len(rest) == 1:
+            self.rest = rest[0]
 
 
 class InOrder:
@@ -59,7 +65,8 @@ class InOrder:
 
     def __init__(self, messages: Mapping[int, Message]) -> None:
         self._messages = messages
-        # There can be as many groups as messages: one that is single is only the number of its message.
+        # There can be as many groups as messages: one whose only message waits is only the number of that message, and
+        # stands in line with it unless it is delayed.
         self._groups: dict[str, Group | int] = {}
         # A heap of the first messages of the groups that can go on. An entry is good if its group is listed with it.
         self._line: list[int] = []
@@ -81,7 +88,11 @@ class InOrder:
 
     def leave(self, messages: Sequence[Message]) -> None:
         for name in {message.group: None for message in messages}:
-            self._list(self._group(name))
+            group = self._groups[name]
+            if isinstance(group, int):
+                del self._groups[name]
+            else:
+                self._list(group)
 
     def finish(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -92,8 +103,8 @@ class InOrder:
     def first(self) -> Message | None:
         line = self._line
         while line:
-            message = self._messages.get(line[0])
-            if message is not None and _listed(self._groups[message.group]) == line[0]:
+            message = self._meant_by(line[0])
+            if message is not None:
                 return message
             heappop(line)
         return None
@@ -101,8 +112,8 @@ class InOrder:
     def take(self, count: int, bytes_max: int) -> list[Message]:
         taken: list[Message] = []
         while len(taken) < count and (first := self.first()) is not None:
-            group = self._group(first.group)
             heappop(self._line)
+            group = self._group(first.group)
             group.listed = NONE
             bytes_max = self._take_from(group, taken, count, bytes_max)
             if bytes_max < 0:
@@ -127,22 +138,34 @@ class InOrder:
 
     def tidy(self, depth: int) -> None:
         if len(self._line) > 2 * len(self._groups) + STALE_MIN:
-            self._line = sorted(listed for group in self._groups.values() if (listed := _listed(group)) != NONE)
+            self._line = sorted({entry for entry in self._line if self._meant_by(entry) is not None})
 
     def _group_for(self, message: Message) -> Group:
         """That of a message which comes in; it may be its first."""
-        if message.group not in self._groups:
-            self._groups[message.group] = Group(message.group)
-        group = self._group(message.group)
+        group = self._groups.get(message.group)
+        if group is None:
+            group = self._groups[message.group] = Group(message.group)
+        elif isinstance(group, int):
+            only = self._messages[group]
+            group = Group(only.group, group, listed=NONE if only.visible_ms else group)
+            self._groups[only.group] = group
         message.group = group.name  # the same text for all, not one copy each
         return group
 
     def _group(self, name: str) -> Group:
-        """One that is there, to be changed."""
+        """One that is there, and does not stand in line: messages are taken from it, or were."""
         group = self._groups[name]
         if isinstance(group, int):
-            group = self._groups[name] = Group(name, group, listed=group)
+            group = self._groups[name] = Group(name, group)
         return group
+
+    def _meant_by(self, entry: int) -> Message | None:
+        """The message of an entry in line, if its group is listed with it."""
+        message = self._messages.get(entry)
+        if message is None:
+            return None
+        group = self._groups[message.group]
+        return message if isinstance(group, int) or group.listed == entry else None
 
     def _take_from(self, group: Group, taken: list[Message], count: int, bytes_max: int) -> int:
         """Take what is visible at the group's front; the bytes that are left, negative if another would not fit."""
@@ -173,9 +196,5 @@ class InOrder:
         if group.first != group.listed and not messages[group.first].visible_ms:
             group.listed = group.first
             heappush(self._line, group.listed)
-        if group.is_single:
+        if group.rest == NONE:
             self._groups[group.name] = group.first
-
-
-def _listed(group: Group | int) -> int:
-    return group if isinstance(group, int) else group.listed
