@@ -48,6 +48,7 @@ from lavant.broker.queues.wakes import Wakes
 from lavant.core.errors import InvalidValue, LimitExceeded, StorageFull
 
 LISTED_MAX = 1000
+NEVER = 1 << 62
 _DONE = commands.Done()
 
 
@@ -216,7 +217,7 @@ class Queues:
         self._check_room(queue, len(entries), bytes_sent)
         answers = send(queue, entries, sizes, self.now_ms, self._counters)
         if any(type(answer) is commands.SentEntry for answer in answers):
-            self._changed(queue)
+            self._changed(queue, self._next_of_sent(queue))
         return commands.Sent(answers)
 
     def _spread(self, request: commands.Spread) -> Answer:
@@ -225,7 +226,7 @@ class Queues:
         self._check_bytes(sum(share.size_bytes for share in shares))
         carry_out(shares, request.bodies, self.now_ms, self._counters)
         for share in shares:
-            self._changed(share.queue)
+            self._changed(share.queue, self._next_of_sent(share.queue))
         return _DONE
 
     def _receive(self, request: commands.Receive) -> Answer:
@@ -240,7 +241,7 @@ class Queues:
         dead_letters = self._directory.dead_letters_of(queue)
         deliveries, buried = receive(queue, request.count, visibility_ms, self.now_ms, dead_letters)
         if deliveries or buried:
-            self._changed(queue)
+            self._changed(queue, self.now_ms + visibility_ms)
         if buried and dead_letters is not None:
             self._changed(dead_letters)
         return commands.Received(deliveries)
@@ -251,7 +252,7 @@ class Queues:
         depth = len(queue.messages)
         refused = acknowledge(queue, request.receipts, self._counters.lease)
         if len(queue.messages) < depth:
-            self._changed(queue)
+            self._changed(queue, NEVER)
         return commands.Acknowledged(refused)
 
     def _change_visibility(self, request: commands.ChangeVisibility) -> Answer:
@@ -304,11 +305,16 @@ class Queues:
         self.changed = True
         return _DONE
 
-    def _changed(self, queue: Queue) -> None:
-        """After every change of a queue's messages."""
+    def _changed(self, queue: Queue, next_ms: int = 0) -> None:
+        """After every change of a queue's messages. Of what is new, nothing happens by itself before `next_ms`."""
         self.changed = True
         queue.tidy()
-        self._wakes.schedule(queue)
+        if queue.wake_ms is None or next_ms < queue.wake_ms:
+            self._wakes.schedule(queue)
+
+    def _next_of_sent(self, queue: Queue) -> int:
+        """Before this, nothing happens by itself to messages that were sent just now; unless some are delayed."""
+        return 0 if queue.delayed else self.now_ms + queue.config.retention_ms
 
     def _check_room(self, queue: Queue, entries: int, bytes_sent: int) -> None:
         self._check_bytes(bytes_sent)

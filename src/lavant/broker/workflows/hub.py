@@ -83,7 +83,8 @@ class Jobs(Queues):
 
     def handle(self, request: Request, now_ms: int) -> Any:
         """Carry out a command or answer a query, with an `Answer`. Raises a `LavantError` if it can't be done."""
-        check_foreign(request, self._topics)
+        if self._topics.queues:
+            check_foreign(request, self._topics)
         return super().handle(request, now_ms)  # type: ignore[arg-type]
 
     def advance(self, now_ms: int) -> list[str]:
@@ -96,8 +97,11 @@ class Jobs(Queues):
         return [*advanced, *self.touched()]
 
     def wakeup_ms(self) -> int | None:
-        times = (super().wakeup_ms(), self._course.next_ms(), self._book.archive.next_ms())
-        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+        wakeup_ms = super().wakeup_ms()
+        for other_ms in (self._course.next_ms(), self._book.archive.next_ms()):
+            if other_ms is not None and (wakeup_ms is None or other_ms < wakeup_ms):
+                wakeup_ms = other_ms
+        return wakeup_ms
 
     def touched(self) -> list[str]:
         """The queues into which something was put since this was last asked, and `advance` has not told."""
