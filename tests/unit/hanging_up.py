@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from pamqp import commands as spec
 from pamqp import frame as frames
@@ -30,9 +30,17 @@ _ANSWERS: dict[str, Frame] = {
 @asynccontextmanager
 async def hanging_up() -> AsyncIterator[str]:
     """Its address."""
-    server = await asyncio.start_server(_serve, "127.0.0.1", 0)
+    serving: set[asyncio.Task[None]] = set()  # a task that nobody holds may be gone before it ends
+
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.create_task(_serve(reader, writer)))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield f"amqp://guest:guest@127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,6 +59,8 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         pass
     finally:
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 async def _end(how: str, number: int, writer: asyncio.StreamWriter) -> None:
