@@ -46,9 +46,8 @@ from lavant.service.found import FoundDeliveries, OnMatched, Source
 from lavant.service.limits import ServiceLimits
 
 PUBLICATIONS_AT_ONCE = 2000
-SMALL, INLINE_S_MAX = 31, 0.0015
-"""So few publications are matched in the event loop itself, where that takes so little: a thread would take as long to
-hear of them."""
+INLINE_S_MAX = 0.0015
+"""A batch that takes so little is matched in the event loop itself: a thread would take as long to hear of it."""
 CHANGES_AT_ONCE = 1000
 NOTHING = Spread([], b"", b"", b"")
 REQUESTS = (Publish, Subscribe, Unsubscribe)
@@ -136,8 +135,9 @@ class Access:
         self._waiting_publications = 0
         self._waiting_bytes = 0
         self._counter = count(1)
-        self._small_s = 1.0
-        """How long a small batch took of late."""
+        self._costs_s = [1.0] * (_size_class(PUBLICATIONS_AT_ONCE) + 1)
+        """The processor's time for a batch of late, by the bits of its size. Not the time that it took: that is longer
+        in a thread that has to share the processor, and would keep batches there once they are."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._task: asyncio.Task[None] | None = None
 
@@ -331,14 +331,11 @@ class Access:
         try:
             started_s = time.monotonic()
             groups = _alike(places)
-            is_small = len(places) <= SMALL
-            if is_small and self._small_s < INLINE_S_MAX:
+            if not self._engine.waits and self._costs_s[_size_class(len(places))] < INLINE_S_MAX:
                 matched = self._match(groups)
             else:
                 matched = await self._in_thread(self._match, groups)
             seconds = time.monotonic() - started_s
-            if is_small:
-                self._small_s += (seconds - self._small_s) / 8
             logged = [result for _, result in matched if not isinstance(result, list)]
             pieces = [(group, piece) for group, result in matched if isinstance(result, list) for piece in result]
             if not logged:
@@ -355,8 +352,12 @@ class Access:
         self.published += len(places)
 
     def _match(self, groups: list[tuple[Batch, list[_Place]]]) -> _Matched:
-        """In the engine's thread."""
-        return [each for batch, places in groups for each in self._match_alike(batch, places)]
+        """In the engine's thread, or in the loop while that has nothing to do."""
+        started_s = time.thread_time()
+        matched = [each for batch, places in groups for each in self._match_alike(batch, places)]
+        size_class = _size_class(sum(len(places) for _, places in groups))
+        self._costs_s[size_class] += (time.thread_time() - started_s - self._costs_s[size_class]) / 8
+        return matched
 
     def _match_alike(self, batch: Batch, places: list[_Place]) -> _Matched:
         """What cannot be matched together, because it has too many attributes in all, say, may be in halves."""
@@ -432,6 +433,11 @@ class Access:
 
     async def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def _size_class(publications: int) -> int:
+    """One request may be larger than what is otherwise taken together."""
+    return min(publications, PUBLICATIONS_AT_ONCE).bit_length()
 
 
 def _alike(places: list[_Place]) -> list[tuple[Batch, list[_Place]]]:

@@ -31,6 +31,8 @@ from lavant.service.limits import ServiceLimits
 class SlowEngine(LocalEngine):
     """Waits for leave before each batch, and notes what it is told."""
 
+    waits = True
+
     def __init__(self) -> None:
         super().__init__(slices=2)
         self.may = threading.Semaphore(0)
@@ -123,6 +125,34 @@ async def test_a_publication_reaches_those_who_want_it() -> None:
     assert await hall.values("large") == [b"2", b"3"]
     assert await hall.values("small") == [b"1", b"2"]
     await hall.close()
+
+
+class NotingEngine(LocalEngine):
+    """Notes in which thread it matches."""
+
+    def __init__(self, *, waits: bool) -> None:
+        super().__init__(slices=1)
+        self.waits = waits
+        self.threads: list[bool] = []
+
+    def publish(self, batch: Batch) -> list[Piece]:
+        self.threads.append(threading.current_thread() is threading.main_thread())
+        return super().publish(batch)
+
+
+@in_loop
+async def test_what_costs_little_is_matched_in_the_loop_unless_the_engine_waits() -> None:
+    for waits in (False, True):
+        engine = NotingEngine(waits=waits)
+        hall = Hall(engine)
+        for number in range(100):  # until it is known what one costs
+            await hall.ask(Publish(publications(number)))
+        assert engine.threads[0] is False
+        assert engine.threads[-1] is not waits
+        answer = await hall.ask(Publish(publications(*range(1500))))
+        assert isinstance(answer, Published)
+        assert engine.threads[-1] is False, "what so many cost is not known"
+        await hall.close()
 
 
 @in_loop

@@ -47,6 +47,9 @@ class Logged(Protocol):
 class Engine(Protocol):
     """Told of changes and given batches one after the other: never two calls at the same time."""
 
+    waits: bool
+    """Whether `publish` waits for a disk or the like; else it only computes, and may be called in the event loop."""
+
     def prepare(self, namespace: str, filter: str | EncryptedFilter) -> Any:
         """A filter as `change` takes it. Raises if it cannot be matched, or not together with those that are there."""
         ...

@@ -52,6 +52,8 @@ ALONE_BELOW = 32
 class LocalEngine:
     """Matches in this process."""
 
+    waits = False
+
     def __init__(self, slices: int | None = None) -> None:
         count = min(os.cpu_count() or 1, SLICES_MAX) if slices is None else slices
         self._layout = Layout(match=count)

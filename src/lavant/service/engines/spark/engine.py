@@ -30,6 +30,8 @@ from lavant.service.found import Part
 class SparkEngine:
     """`offsets` are the broker's own; `on_work` is called in the loop when there is something to match."""
 
+    waits = True
+
     def __init__(self, directory: Path, offsets: Lanes, *, slices: int, limits: SparkLimits = LIMITS) -> None:
         self.on_work: Callable[[], None] = lambda: None
         self._directory = directory
