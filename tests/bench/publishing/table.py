@@ -37,7 +37,7 @@ def measure_publishing() -> PublishingTable:
         beside = _nats(home / "nats")
     lines = [
         *(
-            _line(f"{SUBSCRIPTIONS:,} stock subscriptions of {count} subscribers, Lavant", figures)
+            _line(f"{SUBSCRIPTIONS:,} stock subscriptions, {count} {_subscribers(count)}, Lavant", figures)
             for count, figures, _ in content
         ),
         _line(f"{8 * EACH} subscribers of 8 topics, Lavant", topics),
@@ -84,6 +84,10 @@ def _nats(home: Path) -> Figures:
     finally:
         process.terminate()
         process.wait()
+
+
+def _subscribers(count: int) -> str:
+    return "subscriber" if count == 1 else "subscribers"
 
 
 def _line(what: str, figures: Figures) -> list[str]:

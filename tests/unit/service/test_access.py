@@ -35,10 +35,11 @@ class SlowEngine(LocalEngine):
 
     def __init__(self) -> None:
         super().__init__(slices=2)
-        self.may = threading.Semaphore(0)
+        self.may, self.begun = threading.Semaphore(0), threading.Semaphore(0)
         self.batches: list[int] = []
 
     def publish(self, batch: Batch) -> list[Piece]:
+        self.begun.release()
         self.may.acquire()
         self.batches.append(len(batch.publications))
         return super().publish(batch)
@@ -181,7 +182,7 @@ async def test_what_gathers_while_the_engine_is_busy_is_matched_together() -> No
     hall = Hall(engine)
     await hall.ask(Subscribe("a > 0", "all"))
     first = hall.ask(Publish(publications(1)))
-    await asyncio.sleep(0.01)
+    await asyncio.to_thread(engine.begun.acquire)
     others = [hall.ask(Publish(publications(n))) for n in range(2, 40)]
     await asyncio.sleep(0.01)
     engine.may.release()
