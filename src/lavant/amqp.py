@@ -45,10 +45,10 @@ for _name in ("aiormq", "aio_pika"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # what they raise is told once, with what to do about it
 
 
-async def call(awaitable: Awaitable[_T]) -> _T:
+async def call(awaitable: Awaitable[_T], seconds_max: float = CALL_S_MAX) -> _T:
     """What RabbitMQ answers. Raises `ConnectionLost` if there is no answer, or the channel was closed instead."""
     try:
-        async with asyncio.timeout(CALL_S_MAX):
+        async with asyncio.timeout(seconds_max):
             return await awaitable
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
@@ -56,7 +56,7 @@ async def call(awaitable: Awaitable[_T]) -> _T:
             raise
         raise ConnectionLost("RabbitMQ was silent for too long") from error
     except TimeoutError as error:
-        raise ConnectionLost(f"RabbitMQ does not answer within {CALL_S_MAX:g} s") from error
+        raise ConnectionLost(f"RabbitMQ does not answer within {seconds_max:g} s") from error
     except Exception as error:
         if isinstance(error, ChannelInvalidStateError) or type(error) is Exception:
             raise ConnectionLost("the connection was lost") from error
@@ -71,9 +71,9 @@ class Wire:
         self.lost = asyncio.Event()
 
     @classmethod
-    async def open(cls, url: str, name: str) -> Wire:
+    async def open(cls, url: str, name: str, *, heartbeat_s: int = HEARTBEAT_S) -> Wire:
         """`name` is what RabbitMQ shows. Raises `MissingComponent` or `AccessDenied`."""
-        address = make_url(url, heartbeat=HEARTBEAT_S)
+        address = make_url(url, heartbeat=heartbeat_s)
         connection = aio_pika.Connection(address, client_properties={"connection_name": name})
         wire = cls(connection)
         try:

@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 
-import aiormq.connection
 import pytest
 from tests.unit.hanging_up import BETWEEN_FRAMES, IN_A_FRAME, REFUSED, SILENT, hanging_up
 
-from lavant import amqp
 from lavant.amqp import Wire, call, declare
 from lavant.core.errors import ConnectionLost, MissingComponent
 
 
 @pytest.mark.parametrize("how", [SILENT, BETWEEN_FRAMES, IN_A_FRAME, REFUSED])
-def test_a_call_under_way_is_told_that_the_connection_is_lost(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amqp, "HEARTBEAT_S", 1)
-    monkeypatch.setattr(aiormq.connection.Connection, "HEARTBEAT_GRACE_MULTIPLIER", 0.2)
-
+def test_a_call_under_way_is_told_that_the_connection_is_lost(how: str) -> None:
     async def scenario() -> None:
         async with hanging_up() as url:
-            wire = await Wire.open(url, "test")
+            wire = await Wire.open(url, "test", heartbeat_s=1)
             channel = await wire.channel()
             with pytest.raises(ConnectionLost, match=f"queue {how}: "):
                 await declare(channel, how)
@@ -33,10 +28,9 @@ def test_a_call_under_way_is_told_that_the_connection_is_lost(how: str, monkeypa
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
-def test_a_call_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amqp, "CALL_S_MAX", 0.01)
+def test_a_call_that_takes_too_long_is_given_up() -> None:
     with pytest.raises(ConnectionLost, match="does not answer within"):
-        asyncio.run(call(asyncio.sleep(60)))
+        asyncio.run(call(asyncio.sleep(60), 0.01))
 
 
 def test_who_is_cancelled_ends_and_what_is_no_fault_of_rabbitmq_is_raised_as_it_is() -> None:

@@ -41,7 +41,7 @@ from lavant.core.ids import SliceId
 from lavant.core.row_batches import RowBatch
 from lavant.service.engines.filters import Filters, filters_of, prepared_filter, scheme_of
 from lavant.service.engines.interface import Batch
-from lavant.service.engines.upkeep import TakeEffect, Upkeep
+from lavant.service.engines.upkeep import QUIET_S, TakeEffect, Upkeep
 
 SOURCE = SliceId("service")
 SLICES_MAX = 8
@@ -54,12 +54,12 @@ class LocalEngine:
 
     waits = False
 
-    def __init__(self, slices: int | None = None) -> None:
+    def __init__(self, slices: int | None = None, *, quiet_s: float = QUIET_S) -> None:
         count = min(os.cpu_count() or 1, SLICES_MAX) if slices is None else slices
         self._layout = Layout(match=count)
         self._threads = ThreadPoolExecutor(max(1, count - 1), thread_name_prefix="match")
         self._namespaces: dict[str, _Namespace] = {}
-        self._upkeep = Upkeep(self._joining)
+        self._upkeep = Upkeep(self._joining, quiet_s=quiet_s)
 
     def prepare(self, namespace: str, filter: str | EncryptedFilter) -> Filters:
         filters = prepared_filter(filter)

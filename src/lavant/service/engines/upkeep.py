@@ -26,8 +26,9 @@ TakeEffect: TypeAlias = Callable[[], None]
 class Upkeep:
     """`joining` does the work in the thread, and gives what the engine has to call, between two of its own calls."""
 
-    def __init__(self, joining: Callable[[], Iterable[TakeEffect]]) -> None:
+    def __init__(self, joining: Callable[[], Iterable[TakeEffect]], *, quiet_s: float = QUIET_S) -> None:
         self._joining = joining
+        self._quiet_s = quiet_s
         self._ready: deque[TakeEffect] = deque()
         self._changed, self._closed = Event(), Event()
         self._thread: Thread | None = None
@@ -55,7 +56,7 @@ class Upkeep:
             self._changed.wait()
             while self._changed.is_set():
                 self._changed.clear()
-                if self._closed.wait(QUIET_S):
+                if self._closed.wait(self._quiet_s):
                     return
             started_s = time.monotonic()
             for take_effect in self._joining():

@@ -13,7 +13,6 @@ from tests.unit.client.workers.benches import in_virtual_time
 from lavant.broker.queues.commands import Refused
 from lavant.broker.workflows.commands import Assignment, ExtendTask, Reported, Result
 from lavant.broker.workflows.relay import Relayed, decode_report, encode
-from lavant.client.workers.backends.line import Line
 from lavant.client.workers.backends.rabbitmq import RabbitMQBackend
 from lavant.client.workers.task import Task
 from lavant.core.errors import AttemptOver
@@ -67,11 +66,13 @@ class Bench:
     """A backend whose messages a test delivers."""
 
     def __init__(self) -> None:
-        self.backend = RabbitMQBackend("amqp://guest@127.0.0.1/", "ann", concurrency=2, lease_s=LEASE_S)
+        self.backend = RabbitMQBackend(
+            "amqp://guest@127.0.0.1/", "ann", concurrency=2, lease_s=LEASE_S, open_line=self.open_line
+        )
         self.lines: list[FakeLine] = []
         self._deliver: Callable[[str, Any], None] = lambda *_: None
 
-    async def open_line(self, url: str, worker: str, on_task: Any, on_answer: Any) -> FakeLine:
+    async def open_line(self, url: str, worker: str, on_task: Any, on_answer: Any) -> Any:
         self._deliver = on_task
         self.lines.append(FakeLine(on_answer))
         return self.lines[-1]
@@ -100,10 +101,9 @@ Scenario = Callable[[Bench], Awaitable[None]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Scenario], None]:
+def run() -> Callable[[Scenario], None]:
     async def running(scenario: Scenario) -> None:
         bench = Bench()
-        monkeypatch.setattr(Line, "open", bench.open_line)
         await bench.backend.open()
         await scenario(bench)
         await bench.backend.close()

@@ -15,7 +15,6 @@ from lavant.broker.subscriptions.accepting import Accepted
 from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.broker.subscriptions.registry import Added, Removed
 from lavant.core.errors import InvalidValue
-from lavant.service.engines import upkeep
 from lavant.service.engines.interface import Batch
 from lavant.service.engines.local import LocalEngine, _warm_up
 
@@ -57,9 +56,8 @@ def test_a_filter_that_cannot_be_matched_is_refused_before_it_counts() -> None:
     engine.close()
 
 
-def test_indexes_are_joined_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "QUIET_S", 0.0)
-    engine = LocalEngine(slices=2)
+def test_indexes_are_joined_while_nothing_changes() -> None:
+    engine = LocalEngine(slices=2, quiet_s=0.2)
     texts = {number: f"a = {number}" for number in range(1, 40)}
     for number, text in texts.items():
         engine.change([Added(subscription(number, text), number)], {})

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from threading import Event
 
-import pytest
-
-from lavant.service.engines import upkeep
 from lavant.service.engines.upkeep import TakeEffect, Upkeep
 
 WAIT_S = 30.0
@@ -31,14 +28,9 @@ class Joins:
         self.in_effect += 1
 
 
-@pytest.fixture
-def joins(monkeypatch: pytest.MonkeyPatch) -> Joins:
-    monkeypatch.setattr(upkeep, "QUIET_S", 0.01)
-    return Joins()
-
-
-def test_what_was_joined_takes_effect_when_the_engine_says_so(joins: Joins) -> None:
-    keeper = Upkeep(joins)
+def test_what_was_joined_takes_effect_when_the_engine_says_so() -> None:
+    joins = Joins()
+    keeper = Upkeep(joins, quiet_s=0.01)
     keeper.changed()
     assert joins.begun.wait(WAIT_S)
     keeper.take_effect()
@@ -51,8 +43,9 @@ def test_what_was_joined_takes_effect_when_the_engine_says_so(joins: Joins) -> N
     assert joins.in_effect == 1
 
 
-def test_a_change_while_it_works_is_looked_after_next(joins: Joins) -> None:
-    keeper = Upkeep(joins)
+def test_a_change_while_it_works_is_looked_after_next() -> None:
+    joins = Joins()
+    keeper = Upkeep(joins, quiet_s=0.01)
     keeper.changed()
     assert joins.begun.wait(WAIT_S)
     joins.begun.clear()
@@ -63,9 +56,9 @@ def test_a_change_while_it_works_is_looked_after_next(joins: Joins) -> None:
     assert joins.joined == 2
 
 
-def test_it_ends_at_once_whatever_it_waits_for(joins: Joins, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "QUIET_S", 1e6)
-    keeper = Upkeep(joins)
+def test_it_ends_at_once_whatever_it_waits_for() -> None:
+    joins = Joins()
+    keeper = Upkeep(joins, quiet_s=1e6)
     keeper.changed()
     keeper.close()
     assert not joins.begun.is_set()

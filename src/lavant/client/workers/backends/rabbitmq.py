@@ -16,6 +16,7 @@ import contextlib
 import logging
 import math
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -56,11 +57,20 @@ _logger = logging.getLogger(__name__)
 class RabbitMQBackend:
     """`worker` tells workers apart: no two may have the same name. `concurrency` slots ask for tasks of each topic."""
 
-    def __init__(self, url: str, worker: str, *, concurrency: int = 1, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        worker: str,
+        *,
+        concurrency: int = 1,
+        lease_s: float = LEASE_S,
+        open_line: Callable[..., Awaitable[Line]] = Line.open,
+    ) -> None:
         self._url = check_address(url)
         self._worker = worker
         self._concurrency = concurrency
         self._lease_s = lease_s
+        self._open_line = open_line
         self._line: Line | None = None
         self._there = asyncio.Condition()
         self._mending: asyncio.Task[None] | None = None
@@ -226,7 +236,7 @@ class RabbitMQBackend:
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _opened(self) -> Line:
-        return await Line.open(self._url, self._worker, self._on_task, self._on_answer)
+        return await self._open_line(self._url, self._worker, self._on_task, self._on_answer)
 
     async def _connected(self) -> Line:
         async with self._there:
