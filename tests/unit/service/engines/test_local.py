@@ -59,8 +59,9 @@ def test_a_filter_that_cannot_be_matched_is_refused_before_it_counts() -> None:
 def test_indexes_are_joined_while_nothing_changes() -> None:
     engine = LocalEngine(slices=2, quiet_s=0.2)
     texts = {number: f"a = {number}" for number in range(1, 40)}
-    for number, text in texts.items():
-        engine.change([Added(subscription(number, text), number)], {})
+    added = [Added(subscription(number, text), number) for number, text in texts.items()]
+    for some in (added[:20], added[20:]):
+        engine.change(some, {})
     slices = [each for each in engine._namespace("")._slices.values() if isinstance(each, MatchSlice)]
 
     def segments() -> int:
