@@ -1,7 +1,11 @@
 """The local engine: access, match and exit slices in this process, the match slices on all cores.
 
-Each namespace has slices of its own, so what is published in one is never even looked at in another. The matchers'
-kernels release the GIL: match slices run beside each other in threads, and beside the server's event loop.
+Each namespace has slices of its own for each scheme, so what is published in one is never even looked at in another.
+The matchers' kernels release the GIL: match slices run beside each other in threads, and beside the event loop.
+
+Every slice looks at every publication, and for one or a few of them that is most of the work. So there are no more
+slices than find a core: with plain filters, the event loop needs one of its own, as what they find keeps it busy; with
+encrypted ones it has little to do.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
-from lavant.broker.matching.interface import Matches
+from lavant.broker.matching.interface import Ids, Matches
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.slices import (
     SINK,
@@ -55,9 +59,9 @@ class LocalEngine:
     waits = False
 
     def __init__(self, slices: int | None = None, *, quiet_s: float = QUIET_S) -> None:
-        count = min(os.cpu_count() or 1, SLICES_MAX) if slices is None else slices
-        self._layout = Layout(match=count)
-        self._threads = ThreadPoolExecutor(max(1, count - 1), thread_name_prefix="match")
+        self._layouts = _layouts(os.cpu_count() or 1) if slices is None else _layouts(slices, loop=0)
+        most = max(layout.match for layout in self._layouts.values())
+        self._threads = ThreadPoolExecutor(max(1, most - 1), thread_name_prefix="match")
         self._namespaces: dict[str, _Namespace] = {}
         self._upkeep = Upkeep(self._joining, quiet_s=quiet_s)
 
@@ -83,7 +87,7 @@ class LocalEngine:
 
     def warm_up(self) -> None:
         """Have kernels compiled, or loaded if they were before, in the background: the first who asks need not wait."""
-        self._threads.submit(_warm_up, self._layout, self._threads)
+        self._threads.submit(_warm_up, self._layouts, self._threads)
 
     def close(self) -> None:
         self._upkeep.close()
@@ -96,36 +100,39 @@ class LocalEngine:
     def _namespace(self, name: str) -> _Namespace:
         found = self._namespaces.get(name)
         if found is None:
-            found = self._namespaces[name] = _Namespace(self._layout, self._threads)
+            found = self._namespaces[name] = _Namespace(self._layouts, self._threads)
         return found
 
 
-def _warm_up(layout: Layout, threads: ThreadPoolExecutor) -> None:
+def _layouts(cores: int, *, loop: int = 1) -> dict[str, Layout]:
+    """By scheme; the event loop needs so many of the cores.
+
+    >>> [layout.match for cores in (1, 2, 4) for layout in _layouts(cores).values()]
+    [1, 1, 1, 2, 3, 4]
+    """
+    slices = {PLAIN: max(1, cores - loop), ENCRYPTED: cores}
+    return {scheme: Layout(match=min(count, SLICES_MAX), schemes=(scheme,)) for scheme, count in slices.items()}
+
+
+def _warm_up(layouts: Mapping[str, Layout], threads: ThreadPoolExecutor) -> None:
     """Match something with slices that nobody else has."""
-    slices = _Namespace(layout, threads)
-    slices._send(Subscribe(PLAIN, np.arange(2, dtype=np.uint32), ["a > 0 and b = 'x'", "b like 'x%'"]))
-    slices._send(Subscribe(ENCRYPTED, np.arange(1, dtype=np.uint32), EncryptedFilters(np.ones((1, 8, 5)))))
-    slices._routes.add(0, 1)
-    for columns in (RowBatch([{"a": 1, "b": "x"}]), EncryptedBatch(np.ones((1, 5)))):
-        scheme = PLAIN if isinstance(columns, RowBatch) else ENCRYPTED
-        list(slices._routes.spread(slices._match(scheme, columns)))
+    namespace = _Namespace(layouts, threads)
+    namespace.add(PLAIN, np.arange(2, dtype=np.uint32), ["a > 0 and b = 'x'", "b like 'x%'"])
+    namespace.add(ENCRYPTED, np.arange(1, dtype=np.uint32), EncryptedFilters(np.ones((1, 8, 5))))
+    namespace.routes.add(0, 1)
+    namespace.match(PLAIN, RowBatch([{"a": 1, "b": "x"}]))
+    namespace.match(ENCRYPTED, EncryptedBatch(np.ones((1, 5))))
 
 
 class _Namespace:
-    """The slices of one namespace, joined by calls."""
+    """The slices of one namespace, and the queues that what they find goes to."""
 
-    def __init__(self, layout: Layout, threads: ThreadPoolExecutor) -> None:
-        self._slices = make_slices(layout)
-        self._layout = layout
-        self._threads = threads
-        self._sent = 0
-        self._routes = Routes()
+    def __init__(self, layouts: Mapping[str, Layout], threads: ThreadPoolExecutor) -> None:
+        self.routes = Routes()
+        self._slices = {scheme: _Slices(scheme, layout, threads) for scheme, layout in layouts.items()}
 
     def check(self, filters: Filters) -> None:
-        scheme = PLAIN if isinstance(filters, FilterTable) else ENCRYPTED
-        for slice in self._slices.values():
-            if isinstance(slice, MatchSlice):
-                slice.check(scheme, filters)
+        self._slices[PLAIN if isinstance(filters, FilterTable) else ENCRYPTED].check(filters)
 
     def change(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
         """Runs of additions and of removals go to the slices together: one by one would cost far more."""
@@ -133,14 +140,18 @@ class _Namespace:
             self._change_alike(list(run), prepared)
 
     def joining(self) -> Iterator[TakeEffect]:
-        for slice in self._slices.values():
-            if isinstance(slice, MatchSlice):
-                yield from slice.joining()
+        for slices in self._slices.values():
+            yield from slices.joining()
 
     def publish(self, batch: Batch) -> list[Piece]:
         content = [publication.content for publication in batch.publications]
-        columns = _points_of(content) if batch.scheme == ENCRYPTED else RowBatch(content)
-        return list(self._routes.spread(self._match(batch.scheme, columns)))
+        return self.match(batch.scheme, _points_of(content) if batch.scheme == ENCRYPTED else RowBatch(content))
+
+    def match(self, scheme: str, columns: Any) -> list[Piece]:
+        return list(self.routes.spread(self._slices[scheme].match(columns)))
+
+    def add(self, scheme: str, numbers: Ids, filters: Any) -> None:
+        self._slices[scheme].send(Subscribe(scheme, numbers, filters))
 
     def _change_alike(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
         by_scheme: dict[str, list[Change]] = defaultdict(list)
@@ -149,25 +160,44 @@ class _Namespace:
         for scheme, own in by_scheme.items():
             numbers = np.array([change.subscription.number for change in own], np.uint32)
             if isinstance(own[0], Added):
-                self._send(Subscribe(scheme, numbers, filters_of(own, prepared)))
+                self.add(scheme, numbers, filters_of(own, prepared))
             else:
-                self._send(Unsubscribe(scheme, numbers))
+                self._slices[scheme].send(Unsubscribe(scheme, numbers))
         for change in changes:
             if isinstance(change, Added):
-                self._routes.add(change.subscription.number, change.serial)
+                self.routes.add(change.subscription.number, change.serial)
             else:
-                self._routes.remove(change.subscription.number)
+                self.routes.remove(change.subscription.number)
 
-    def _send(self, content: Content) -> None:
+
+class _Slices:
+    """Those of one scheme, joined by calls."""
+
+    def __init__(self, scheme: str, layout: Layout, threads: ThreadPoolExecutor) -> None:
+        self._scheme = scheme
+        self._layout = layout
+        self._threads = threads
+        self._slices = make_slices(layout)
+        self._sent = 0
+
+    def check(self, filters: Filters) -> None:
+        for slice in self._match_slices():
+            slice.check(self._scheme, filters)
+
+    def joining(self) -> Iterator[TakeEffect]:
+        for slice in self._match_slices():
+            yield from slice.joining()
+
+    def send(self, content: Content) -> None:
         for emit in self._to_access(content):
             refused = self._deliver(self._layout.access_slices[0], emit)
             if refused:
                 raise InvalidValue(refused[0].reason)
 
-    def _match(self, scheme: str, columns: Any) -> Matches:
+    def match(self, columns: Any) -> Matches:
         """M slices in threads, the first one in this; what they find meets at the exit."""
         access = self._layout.access_slices[0]
-        first, *others = self._to_access(Publish(scheme, columns))
+        first, *others = self._to_access(Publish(self._scheme, columns))
         if len(columns) < ALONE_BELOW:
             found = [found for emit in (first, *others) for found in self._deliver(access, emit)]
         else:
@@ -179,6 +209,9 @@ class _Namespace:
                 assert isinstance(result.content, Notification)
                 return result.content.matches
         raise AssertionError("the last list completes the batch")
+
+    def _match_slices(self) -> Iterator[MatchSlice]:
+        return (slice for slice in self._slices.values() if isinstance(slice, MatchSlice))
 
     def _to_access(self, content: Content) -> list[Any]:
         self._sent += 1

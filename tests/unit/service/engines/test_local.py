@@ -10,13 +10,12 @@ import pytest
 
 from lavant.broker.filters import parse
 from lavant.broker.queues.spreading import INTEGERS
-from lavant.broker.slices import Layout, MatchSlice
 from lavant.broker.subscriptions.accepting import Accepted
 from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.broker.subscriptions.registry import Added, Removed
 from lavant.core.errors import InvalidValue
 from lavant.service.engines.interface import Batch
-from lavant.service.engines.local import LocalEngine, _warm_up
+from lavant.service.engines.local import LocalEngine, _layouts, _warm_up
 
 
 def subscription(number: int, filter: str) -> SubscriptionState:
@@ -62,7 +61,7 @@ def test_indexes_are_joined_while_nothing_changes() -> None:
     added = [Added(subscription(number, text), number) for number, text in texts.items()]
     for some in (added[:20], added[20:]):
         engine.change(some, {})
-    slices = [each for each in engine._namespace("")._slices.values() if isinstance(each, MatchSlice)]
+    slices = list(engine._namespace("")._slices["plain"]._match_slices())
 
     def segments() -> int:
         assert found(engine, [{"a": number} for number in texts]) == [{number} for number in texts]
@@ -77,4 +76,4 @@ def test_indexes_are_joined_while_nothing_changes() -> None:
 
 def test_warming_up_touches_everything_that_matching_needs() -> None:
     with ThreadPoolExecutor(1) as threads:
-        _warm_up(Layout(match=2), threads)
+        _warm_up(_layouts(2), threads)
