@@ -1,7 +1,7 @@
 """HTTP on the server's port: health, metrics, the HTTP interface, and everything else to the SQS protocol.
 
 uvicorn's protocol classes read and write HTTP and WebSockets; here is the one application behind them, which decides by
-the path alone who answers.
+the path alone who answers. Calls of SQS in JSON, as today's clients send them, take a shorter way: see `exchange`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import sys
 import termios
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
 from lavant.service.api.connections import STATE as CONNECTION
+from lavant.service.exchange import Exchange, encode_response
 from lavant.service.limits import ServiceLimits
 from lavant.service.openmetrics import CONTENT_TYPE
+from lavant.service.sqs import SqsApp
+from lavant.service.sqs.desk import ClientGone
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -84,15 +87,21 @@ async def _respond(scope: Scope, send: Send, status: int, content_type: str, tex
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-class _BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's own reads heads without end, in size and in time."""
+class _Protocol(HttpToolsProtocol):
+    """One connection. uvicorn's own reads heads without end, in size and in time, and knows nothing but ASGI."""
 
     _head_bytes = 0
+    _length: bytes | None = None
+    _has_target = False
+    _arriving: Exchange | None = None
+    """One whose body is not yet complete."""
 
-    def __init__(self, config: Config, state: ServerState, heads: dict[_BoundedProtocol, float]) -> None:
+    def __init__(self, config: Config, state: ServerState, heads: dict[_Protocol, float], sqs: SqsApp) -> None:
         super().__init__(config, state, {CONNECTION: self})
         self._heads = heads
         """Those whose head has not arrived yet, and since when."""
+        self._sqs = sqs
+        self._limit = cast(int, config.limit_concurrency)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -104,6 +113,8 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0
+        self._length = None
+        self._has_target = False
         self._heads.setdefault(self, self.loop.time())
         super().on_message_begin()
 
@@ -113,11 +124,68 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))
+        name = name.lower()
+        if name == b"content-length":
+            self._length = value
+        elif name == b"x-amz-target":
+            self._has_target = True
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._heads.pop(self, None)
-        super().on_headers_complete()
+        if self._has_target and self._is_simple():
+            self._arriving = Exchange(self.headers, keep_alive=self.parser.should_keep_alive())
+            self.cycle = cast(RequestResponseCycle, self._arriving)
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._arriving is None:
+            super().on_body(body)
+        else:
+            self._arriving.take(body)
+
+    def on_message_complete(self) -> None:
+        exchange, self._arriving = self._arriving, None
+        if exchange is None:
+            super().on_message_complete()
+            return
+        task = self.loop.create_task(self._answer(exchange))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    def _is_simple(self) -> bool:
+        """A call of SQS like most; whatever is special about others, uvicorn and the application see to it."""
+        length = self._length
+        return (
+            self.url == b"/"
+            and self.parser.get_method() == b"POST"
+            and self.parser.get_http_version() == "1.1"
+            and length is not None
+            and len(length) < 10
+            and length.isdigit()
+            and int(length) <= self._sqs.body_bytes_max
+            and not self.expect_100_continue
+            and not self.parser.should_upgrade()
+            and (self.cycle is None or self.cycle.response_complete)
+            and max(len(self.connections), len(self.tasks)) < self._limit
+        )
+
+    async def _answer(self, exchange: Exchange) -> None:
+        try:
+            response = await self._sqs.answer(exchange.request(), cast(str, self.scheme), exchange.gone)
+        except ClientGone:
+            return
+        if self.flow.write_paused and not exchange.disconnected:
+            await self.flow.drain()
+        if exchange.disconnected:
+            return
+        headers = self.server_state.default_headers
+        self.transport.write(encode_response(response, headers, keep_alive=exchange.keep_alive))
+        exchange.response_complete = True
+        if not exchange.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
 
     def unsent_bytes(self) -> int:
         """What was written, and the other machine has not confirmed."""
@@ -153,11 +221,11 @@ class _WebSocketProtocol(WebSocketsSansIOProtocol):
 class HttpProtocols:
     """Makes a protocol for each connection that speaks HTTP, and ends them all."""
 
-    def __init__(self, application: Application, limits: ServiceLimits) -> None:
+    def __init__(self, application: Application, sqs: SqsApp, limits: ServiceLimits) -> None:
         self._config = Config(
             application,
             loop="none",
-            http=_BoundedProtocol,
+            http=_Protocol,
             ws=_WebSocketProtocol,
             ws_max_size=FRAME_BYTES_MAX,
             ws_ping_interval=limits.heartbeat_s,
@@ -173,9 +241,10 @@ class HttpProtocols:
             timeout_keep_alive=KEEP_ALIVE_S,
         )
         self._config.load()
+        self._sqs = sqs
         self._state = ServerState()
         self._head_s_max = limits.head_s_max
-        self._heads: dict[_BoundedProtocol, float] = {}
+        self._heads: dict[_Protocol, float] = {}
         self._each_second()
 
     def __len__(self) -> int:
@@ -186,7 +255,7 @@ class HttpProtocols:
         return self._state.total_requests
 
     def __call__(self) -> asyncio.Protocol:
-        return _BoundedProtocol(self._config, self._state, self._heads)
+        return _Protocol(self._config, self._state, self._heads, self._sqs)
 
     def _each_second(self) -> None:
         """The date is in the head of every answer; and heads that do not end are waited for no longer."""

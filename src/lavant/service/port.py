@@ -66,14 +66,15 @@ class Port:
         self._desk = Desk(service, keys, meters)
         to_private = keys.is_open or settings.webhooks_to_private_networks
         self._webhooks = Webhooks(service, meters, to_private=to_private)
+        sqs = SqsApp(service.execute, replace(settings.sqs, salt=store.identity), credentials=settings.credentials)
         application = HttpApplication(
             health=health,
             metrics=Metrics(broker.queues, store, service, (meters.families, *metrics)).text,
             api=api_application(self._desk),
             api_paths=PATHS,
-            sqs=SqsApp(service.execute, replace(settings.sqs, salt=store.identity), credentials=settings.credentials),
+            sqs=sqs,
         )
-        self._http = HttpProtocols(application, settings.limits)
+        self._http = HttpProtocols(application, sqs, settings.limits)
         self._listener: asyncio.Server | None = None
 
     def show_resources(self, view: Callable[[], Resources | None] | None) -> None:

@@ -1,4 +1,4 @@
-"""The SQS protocol as an ASGI application, without a framework: a request costs little more than its decoding."""
+"""The SQS protocol over HTTP, without a framework: a request costs little more than its decoding."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from lavant.service.sqs.desk import Call, ClientGone, Desk, Execute
 from lavant.service.sqs.faults import SqsError
-from lavant.service.sqs.http import HttpRequest, Receive, Scope, Send, disconnected, read_request
+from lavant.service.sqs.http import HttpRequest, HttpResponse, Receive, Scope, Send, disconnected, read_request
 from lavant.service.sqs.protocols import WireProtocol, protocol_of
 from lavant.service.sqs.settings import SqsSettings
 from lavant.service.sqs.signature import SignatureChecker
@@ -20,7 +21,7 @@ _HOST = re.compile(r"[A-Za-z0-9._~\[\]:-]{1,260}")
 
 
 class SqsApp:
-    """An ASGI 3 application for `http` scopes.
+    """Answers requests; and is an ASGI 3 application for `http` scopes.
 
     `execute` carries out the hub's commands. Without credentials (access key to secret), everybody may do everything,
     whatever the signature; an empty mapping of them lets nobody in.
@@ -42,41 +43,68 @@ class SqsApp:
         self._id_prefix = str(uuid.uuid4())[:24]
         self._requests = 0
 
+    @property
+    def body_bytes_max(self) -> int:
+        return self._settings.body_bytes_max
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise NotImplementedError(f"SQS is spoken over http, not over {scope['type']}")
-        self._requests = (self._requests + 1) & 0xFFFF_FFFF_FFFF
-        request_id = f"{self._id_prefix}{self._requests:012x}"
-        request_headers = dict(scope["headers"])
-        protocol = protocol_of(request_headers)
-        status, headers = 200, [protocol.content_type, (b"x-amzn-requestid", request_id.encode())]
+        headers = dict(scope["headers"])
         try:
-            http = await read_request(scope, request_headers, receive, self._settings.body_bytes_max)
-            body = await self._answer(protocol, http, self._call(scope, request_headers, receive), request_id)
+            try:
+                http = await read_request(scope, headers, receive, self.body_bytes_max)
+            except SqsError as error:
+                response = _refused(protocol_of(headers), error, self._next_id())
+            else:
+                response = await self.answer(http, scope.get("scheme", "http"), lambda: disconnected(receive))
         except ClientGone:
             return
+        length = (b"content-length", str(len(response.body)).encode())
+        await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers, length]})
+        await send({"type": "http.response.body", "body": response.body})
+
+    async def answer(
+        self, http: HttpRequest, scheme: str, gone: Callable[[], Coroutine[Any, Any, None]]
+    ) -> HttpResponse:
+        """`gone` returns when the client is gone; then `ClientGone` is raised, if something was still waited for."""
+        request_id = self._next_id()
+        protocol = protocol_of(http.headers)
+        try:
+            if self._checker is not None:
+                self._checker.check(http, self._clock_s())
+            call = self._call(http.headers, scheme, gone)
+            action, request = protocol.decode(http)
+            result = await action.perform(self._desk, call, request)
+            body = protocol.encode_result(action, result, request_id)
+        except ClientGone:
+            raise
         except Exception as raised:  # whatever it is, the client is told in the form that it understands
             error = raised if isinstance(raised, SqsError) else _internal(raised, request_id)
-            status, body = error.fault.status, protocol.encode_error(error, request_id)
-            headers += _error_headers(error)
-        headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            return _refused(protocol, error, request_id)
+        return HttpResponse(200, _headers(protocol, request_id), body)
 
-    async def _answer(self, protocol: WireProtocol, http: HttpRequest, call: Call, request_id: str) -> bytes:
-        if self._checker is not None:
-            self._checker.check(http, self._clock_s())
-        action, request = protocol.decode(http)
-        return protocol.encode_result(action, await action.perform(self._desk, call, request), request_id)
+    def _next_id(self) -> str:
+        self._requests = (self._requests + 1) & 0xFFFF_FFFF_FFFF
+        return f"{self._id_prefix}{self._requests:012x}"
 
-    def _call(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> Call:
+    def _call(self, headers: dict[bytes, bytes], scheme: str, gone: Callable[[], Coroutine[Any, Any, None]]) -> Call:
         base_url = self._settings.base_url
         if base_url is None:
             host = headers.get(b"host", b"").decode("latin-1")
             if _HOST.fullmatch(host) is None:
                 raise SqsError("InvalidAddress", "The request must have a Host header that names this server.")
-            base_url = f"{scope.get('scheme', 'http')}://{host}"
-        return Call(f"{base_url}/{self._settings.account}/", lambda: disconnected(receive))
+            base_url = f"{scheme}://{host}"
+        return Call(f"{base_url}/{self._settings.account}/", gone)
+
+
+def _headers(protocol: WireProtocol, request_id: str) -> list[tuple[bytes, bytes]]:
+    return [protocol.content_type, (b"x-amzn-requestid", request_id.encode())]
+
+
+def _refused(protocol: WireProtocol, error: SqsError, request_id: str) -> HttpResponse:
+    headers = _headers(protocol, request_id) + _error_headers(error)
+    return HttpResponse(error.fault.status, headers, protocol.encode_error(error, request_id))
 
 
 def _error_headers(error: SqsError) -> list[tuple[bytes, bytes]]:

@@ -1,4 +1,4 @@
-"""A request as it came over HTTP, with its whole body, which is bounded."""
+"""A request as it came over HTTP, with its whole body, which is bounded; and what is answered."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ class HttpRequest(NamedTuple):
     headers: dict[bytes, bytes]
     """With names in lower case; of those that came twice the last."""
     all_headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class HttpResponse(NamedTuple):
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    """All but the body's length."""
     body: bytes
 
 

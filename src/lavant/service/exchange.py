@@ -1,0 +1,62 @@
+"""One request and its answer where nothing is streamed, without ASGI in between.
+
+Calls of SQS are many and small, and uvicorn's own cycle, with its scope, its events and an answer in two writes, took a
+good part of their time. This stands in for it in the eyes of uvicorn's protocol, which tells it when the client is
+gone, asks it whether it is over, and holds back what the client sends before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from lavant.service.sqs.http import HttpRequest, HttpResponse
+
+
+class Exchange:
+    """Made when the head has arrived, at the root of the server and with a body of known length."""
+
+    __slots__ = ("_gone", "_headers", "_parts", "disconnected", "keep_alive", "message_event", "response_complete")
+
+    def __init__(self, headers: list[tuple[bytes, bytes]], *, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+        self.disconnected = False
+        self.response_complete = False
+        self.message_event = self
+        """Where uvicorn says that something has happened: see `set`."""
+        self._headers = headers
+        self._parts: list[bytes] = []
+        self._gone: asyncio.Future[None] | None = None
+
+    def take(self, part: bytes) -> None:
+        self._parts.append(part)
+
+    def request(self) -> HttpRequest:
+        """When its body is complete."""
+        return HttpRequest("POST", "/", "/", b"", dict(self._headers), self._headers, b"".join(self._parts))
+
+    def set(self) -> None:
+        if self.disconnected and self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+
+    async def gone(self) -> None:
+        """Returns when the client is gone."""
+        if not self.disconnected:
+            self._gone = asyncio.get_running_loop().create_future()
+            await self._gone
+
+
+def encode_response(
+    response: HttpResponse, default_headers: Iterable[tuple[bytes, bytes]], *, keep_alive: bool
+) -> bytes:
+    """In one piece."""
+    lines = [STATUS_LINE[response.status]]
+    lines += [b"%b: %b\r\n" % header for header in default_headers]
+    lines += [b"%b: %b\r\n" % header for header in response.headers]
+    if not keep_alive:
+        lines.append(b"connection: close\r\n")
+    lines.append(b"content-length: %d\r\n\r\n" % len(response.body))
+    lines.append(response.body)
+    return b"".join(lines)
