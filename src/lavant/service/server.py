@@ -252,6 +252,8 @@ class Service:
 
     def _set_timer(self) -> None:
         """One timer, for whatever happens first; one that fires too early does no harm."""
+        if self._timer is not None and not self._server.may_wake_before(self._timer_ms):
+            return
         wakeup_ms = self._server.wakeup_ms()
         if wakeup_ms is None or (self._timer is not None and self._timer_ms <= wakeup_ms):
             return

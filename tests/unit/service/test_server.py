@@ -83,6 +83,21 @@ async def test_a_delay_that_is_over_wakes_who_waits() -> None:
 
 
 @in_loop
+async def test_a_message_that_appears_before_the_timer_moves_it_forward() -> None:
+    wiring = Wiring()
+    await wiring.create()
+    waiting = asyncio.ensure_future(wiring.service.execute(Receive("q", wait_ms=20_000)))
+    await turn()
+    sending = asyncio.ensure_future(wiring.service.execute(Send("q", [Entry(b"soon", delay_ms=30)])))
+    await turn()
+    wiring.store.commit()
+    await sending
+    received = await asyncio.wait_for(waiting, 10)
+    assert isinstance(received, Received)
+    assert [delivery.body for delivery in received.deliveries] == [b"soon"]
+
+
+@in_loop
 async def test_a_nearer_deadline_moves_the_timer_forward() -> None:
     wiring = Wiring()
     await wiring.create()

@@ -10,7 +10,7 @@ passed over when its turn comes, and is thrown out when such entries are the mos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 from lavant.broker.queues.message import Message
@@ -44,18 +44,20 @@ class Hidden:
         """Entries, those that mean nothing any more included."""
         return self._size
 
-    def add(self, message: Message) -> None:
-        self._size += 1
-        bucket = message.visible_ms >> BUCKET_BITS
+    def add(self, messages: Sequence[Message], visible_ms: int) -> None:
+        """Messages that are all hidden until then."""
+        self._size += len(messages)
+        bucket = visible_ms >> BUCKET_BITS
         if bucket < self._near_end:
-            heappush(self._near, _entry(message))
+            for message in messages:
+                heappush(self._near, _entry(message))
             return
-        numbers = self._far.get(bucket)
-        if numbers is None:
-            self._far[bucket] = [message.number]
-            heappush(self._buckets, bucket)
+        numbers = [message.number for message in messages]
+        if bucket in self._far:
+            self._far[bucket] += numbers
         else:
-            numbers.append(message.number)
+            self._far[bucket] = numbers
+            heappush(self._buckets, bucket)
 
     def due(self, now_ms: int) -> Iterator[Message]:
         """Those whose time has come, one after the other; who takes one must set its `visible_ms`."""

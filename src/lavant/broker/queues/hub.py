@@ -104,6 +104,10 @@ class Queues:
         """When something becomes visible or expires by itself: always later than `now_ms`. Call `advance` then."""
         return self._wakes.next_ms()
 
+    def may_wake_before(self, time_ms: int) -> bool:
+        """Whether `wakeup_ms` may be before then: cheap to ask, and at times a false alarm."""
+        return self._wakes.may_be_before(time_ms)
+
     def visible(self, queue: str, now_ms: int) -> bool:
         """Whether a receive would find something, and may have it."""
         self.advance(now_ms)

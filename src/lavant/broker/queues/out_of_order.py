@@ -44,13 +44,13 @@ class OutOfOrder:
         line = self._line
         taken: list[Message] = []
         while line and len(taken) < count:
-            message = line[0]
+            message = line.popleft()
             if message.visible_ms != GONE:
                 bytes_max -= len(message.body) + len(message.attributes)
                 if bytes_max < 0 and taken:
+                    line.appendleft(message)
                     break
                 taken.append(message)
-            line.popleft()
         return taken
 
     def line(self) -> list[int]:

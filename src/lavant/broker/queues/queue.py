@@ -92,12 +92,12 @@ class Queue:
 
     def enter(self, messages: Sequence[Message], bytes_added: int) -> None:
         """Messages that were sent just now, with the largest numbers ever, visible or delayed."""
-        by_number, hidden = self.messages, self.hidden
+        by_number = self.messages
         for message in messages:
             by_number[message.number] = message
             if message.visible_ms:
                 self.delayed += 1
-                hidden.add(message)
+                self.hidden.add((message,), message.visible_ms)
         self._numbers.extend([message.number for message in messages])
         self._came(messages, bytes_added)
 
@@ -110,16 +110,15 @@ class Queue:
     def lease(self, messages: Sequence[Message], visible_ms: int, now_ms: int) -> None:
         """Messages that the order gave out are in flight until then. If that is now, they must be given back now."""
         lease = self._counters.lease
-        add = self.hidden.add
         for message in messages:
             lease += 1
             message.lease = lease
             message.visible_ms = visible_ms
-            message.receive_count += 1
-            if message.receive_count == 1:
+            if not message.receive_count:
                 message.first_received_ms = now_ms
-            if visible_ms > now_ms:
-                add(message)
+            message.receive_count += 1
+        if messages and visible_ms > now_ms:
+            self.hidden.add(messages, visible_ms)
         self._counters.lease = lease
         self.in_flight += len(messages)
         self.totals.received += len(messages)
@@ -127,7 +126,7 @@ class Queue:
     def extend(self, message: Message, visible_ms: int) -> None:
         """A message in flight is so until then, instead of what was said before."""
         message.visible_ms = visible_ms
-        self.hidden.add(message)
+        self.hidden.add((message,), visible_ms)
         self._left += 1
 
     def give_back(self, message: Message) -> None:
@@ -171,7 +170,7 @@ class Queue:
         for message in messages:
             self.messages[message.number] = message
             if message.visible_ms:
-                self.hidden.add(message)
+                self.hidden.add((message,), message.visible_ms)
                 if message.lease:
                     self.in_flight += 1
                 else:

@@ -32,7 +32,20 @@ def receive(
             break
         buried += len(taken) - len(kept)
         bytes_left -= sum(map(size_of, kept))
-    deliveries = [_delivery(message) for message in leased]
+    deliveries = [
+        Delivery(
+            Receipt(message.number, message.lease),
+            message.body,
+            message.attributes,
+            message.sent_ms,
+            message.first_received_ms,
+            message.receive_count,
+            message.group,
+            message.deduplication,
+            message.origin,
+        )
+        for message in leased
+    ]
     if visibility_ms == 0:
         for message in leased:
             queue.give_back(message)
@@ -70,17 +83,3 @@ def transfer(message: Message, source: Queue, target: Queue, *, origin: str | No
     copy = moved(message, origin=origin, now_ms=now_ms)
     source.hand_over(message)
     target.take_in(copy)
-
-
-def _delivery(message: Message) -> Delivery:
-    return Delivery(
-        Receipt(message.number, message.lease),
-        message.body,
-        message.attributes,
-        message.sent_ms,
-        message.first_received_ms,
-        message.receive_count,
-        message.group,
-        message.deduplication,
-        message.origin,
-    )

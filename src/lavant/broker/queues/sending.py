@@ -24,10 +24,10 @@ def send(
     times_ms = {0: 0}  # by delay: messages that become visible together share the number, which takes 32 bytes
     answers: list[SentEntry | Refused] = []
     messages: list[Message] = []
-    bytes_added = 0
+    bytes_added, bytes_max, number = 0, config.message_bytes_max, counters.number
     for entry, size in zip(entries, sizes, strict=True):
         visible_ms, name, key = delayed_ms, "", None
-        if size > config.message_bytes_max:
+        if size > bytes_max:
             answers.append(_too_large(queue, size))
             continue
         if is_in_order:
@@ -53,7 +53,7 @@ def send(
         if len(messages) >= room:
             answers.append(_full(queue))
             continue
-        counters.number = number = counters.number + 1
+        number += 1
         if key is not None:
             queue.deduplication.remember(key, number=number, now_ms=now_ms)
         messages.append(
@@ -61,6 +61,7 @@ def send(
         )
         answers.append(SentEntry(number))
         bytes_added += size
+    counters.number = number
     queue.enter(messages, bytes_added)
     queue.totals.sent += len(messages)
     return answers

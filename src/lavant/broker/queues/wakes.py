@@ -8,6 +8,15 @@ from lavant.broker.queues.hidden import STALE_MIN
 from lavant.broker.queues.queue import Queue
 
 
+def earliest(*times_ms: int | None) -> int | None:
+    """Of those that are a time at all.
+
+    >>> earliest(7, None, 3), earliest(None)
+    (3, None)
+    """
+    return min([each for each in times_ms if each is not None], default=None)
+
+
 class Wakes:
     """A heap of times, one for each queue that waits for something, each no later than the queue's own `next_ms`.
 
@@ -44,6 +53,10 @@ class Wakes:
                 return wake_ms
             self._drop_first()
         return None
+
+    def may_be_before(self, time_ms: int) -> bool:
+        """Whether a queue may have something to do before then. It costs nothing, and may say so in vain."""
+        return bool(self._heap) and self._heap[0][0] < time_ms
 
     def advance(self, now_ms: int) -> list[str]:
         """Let all queues do what they do by themselves until now, and return which had something to do."""

@@ -57,10 +57,11 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.queues.refusals import refusal
 from lavant.broker.queues.spreading import INTEGERS
+from lavant.broker.queues.wakes import earliest
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Answer, Command, Request
 from lavant.broker.serving.pacing import MovePaces
-from lavant.broker.serving.waiting import WAITING_MAX, Asked, Waiting, WaitingRoom
+from lavant.broker.serving.waiting import WAITING_MAX, Asked, Waiting, WaitingRoom, nothing_for
 from lavant.broker.subscriptions.commands import (
     Advertise,
     Deliver,
@@ -105,8 +106,6 @@ _QUERIES = (
     DescribeJobType,
     ListJobTypes,
 )
-NOTHING = Received([])
-NO_TASKS = Leased([])
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -244,7 +243,7 @@ class BrokerServer:
         for step in self._paces.due(now_ms):
             self._move(step, now_ms)
         for waiting in self._room.expired(now_ms):
-            self._reply(waiting.asked, _nothing_for(waiting.request), 0)
+            self._reply(waiting.asked, nothing_for(waiting.request), 0)
         return self._effects
 
     def gone(self, client: Hashable) -> None:
@@ -255,20 +254,21 @@ class BrokerServer:
         """The server is about to stop: those who wait are told that nothing came."""
         self._begin(now_ms)
         for waiting in self._room.everybody():
-            self._reply(waiting.asked, _nothing_for(waiting.request), 0)
+            self._reply(waiting.asked, nothing_for(waiting.request), 0)
         return self._effects
 
     # ── what a world wants to know ────────────────────────────────────────────────────────────────────────────────────
 
     def wakeup_ms(self) -> int | None:
         """When to call `tick`."""
-        wakeup_ms = self.queues.wakeup_ms()
-        for others in (self._room, self._paces):
-            if others:  # seldom
-                other_ms = others.wakeup_ms()
-                if other_ms is not None and (wakeup_ms is None or other_ms < wakeup_ms):
-                    wakeup_ms = other_ms
-        return wakeup_ms
+        return earliest(self.queues.wakeup_ms(), self._room.wakeup_ms(), self._paces.wakeup_ms())
+
+    def may_wake_before(self, time_ms: int) -> bool:
+        """Whether `wakeup_ms` may be before then: cheap to ask, and at times a false alarm."""
+        if self.queues.may_wake_before(time_ms):
+            return True
+        own_ms = earliest(self._room.wakeup_ms(), self._paces.wakeup_ms()) if self._room or self._paces else None
+        return own_ms is not None and own_ms < time_ms
 
     @property
     def is_commit_awaited(self) -> bool:
@@ -303,7 +303,7 @@ class BrokerServer:
             if wait_ms:
                 self._room.add(asked, request, deadline_ms=now_ms + wait_ms)
             else:
-                self._reply(asked, _nothing_for(request), 0)
+                self._reply(asked, nothing_for(request), 0)
         if self._room:
             for queue in self._dead_letters(request.queue):
                 self._serve(queue, now_ms)
@@ -420,7 +420,8 @@ class BrokerServer:
     def _begin(self, now_ms: int) -> int:
         """A stimulus came. Inside, time never goes back, and the journal must say which time it was inside."""
         self._effects = []
-        return max(now_ms, self.queues.now_ms)
+        latest_ms = self.queues.now_ms
+        return now_ms if now_ms > latest_ms else latest_ms
 
     def _carry_out(self, command: Command, raw: bytes | None, now_ms: int) -> Answer:
         if self.is_exhausted:
@@ -448,7 +449,7 @@ class BrokerServer:
         if isinstance(answer, Leased):
             self._reply(asked, answer, self._position)
             return
-        newest = max(delivery.receipt.number for delivery in answer.deliveries)
+        newest = max([delivery.receipt.number for delivery in answer.deliveries])
         after = self._sent_at(newest)
         reply = Reply(asked.client, asked.number, answer)
         if after <= self._durable:
@@ -493,7 +494,3 @@ class BrokerServer:
         else:
             self._replies.append((after, reply, not is_patient))
             self._hurried += not is_patient
-
-
-def _nothing_for(request: Receive | LeaseTasks) -> Answer:
-    return NO_TASKS if isinstance(request, LeaseTasks) else NOTHING

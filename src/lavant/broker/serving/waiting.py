@@ -16,15 +16,16 @@ from typing import TypeVar
 
 import msgspec
 
-from lavant.broker.queues.commands import Receive
-from lavant.broker.workflows.commands import LeaseTasks
+from lavant.broker.queues.commands import Receive, Received
+from lavant.broker.workflows.commands import Leased, LeaseTasks
 from lavant.core.errors import LimitExceeded
 
 WAITING_MAX = 20_000
 STALE_MIN = 64
 """So many deadlines of those who have left are not worth tidying up."""
 
-
+_NO_MESSAGES = Received([])
+_NO_TASKS = Leased([])
 _Name = TypeVar("_Name", bound=Hashable)
 _Line = TypeVar("_Line", bound=MutableMapping[int, "Waiting"])
 
@@ -50,6 +51,11 @@ class Waiting:
         self.place = place
         """Counts up in the order of arrival."""
         self.is_over = False
+
+
+def nothing_for(request: Receive | LeaseTasks) -> Received | Leased:
+    """The answer if nothing came."""
+    return _NO_TASKS if isinstance(request, LeaseTasks) else _NO_MESSAGES
 
 
 class WaitingRoom:

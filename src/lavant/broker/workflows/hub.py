@@ -24,6 +24,7 @@ from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
 from lavant.broker.queues.queue import Queue
 from lavant.broker.queues.validation import check_range
+from lavant.broker.queues.wakes import earliest
 from lavant.broker.workflows import commands, snapshot
 from lavant.broker.workflows.book import Book
 from lavant.broker.workflows.checking import check
@@ -97,11 +98,13 @@ class Jobs(Queues):
         return [*advanced, *self.touched()]
 
     def wakeup_ms(self) -> int | None:
-        wakeup_ms = super().wakeup_ms()
-        for other_ms in (self._course.next_ms(), self._book.archive.next_ms()):
-            if other_ms is not None and (wakeup_ms is None or other_ms < wakeup_ms):
-                wakeup_ms = other_ms
-        return wakeup_ms
+        return earliest(super().wakeup_ms(), self._course.next_ms(), self._book.archive.next_ms())
+
+    def may_wake_before(self, time_ms: int) -> bool:
+        if super().may_wake_before(time_ms):
+            return True
+        own_ms = earliest(self._course.next_ms(), self._book.archive.next_ms())
+        return own_ms is not None and own_ms < time_ms
 
     def touched(self) -> list[str]:
         """The queues into which something was put since this was last asked, and `advance` has not told."""

@@ -37,13 +37,13 @@ def test_it_is_a_sorted_list_that_forgets(seed: int, span_ms: int) -> None:
         if choice < 0.5:
             number += 1
             messages[number] = message(number, now_ms + rng.randint(1, span_ms))
-            hidden.add(messages[number])
+            hidden.add([messages[number]], messages[number].visible_ms)
         elif choice < 0.7 and waiting:
             del messages[rng.choice(waiting).number]
         elif choice < 0.85 and waiting:
             changed = rng.choice(waiting)
             changed.visible_ms = now_ms + rng.randint(1, span_ms)
-            hidden.add(changed)
+            hidden.add([changed], changed.visible_ms)
         else:
             now_ms += rng.randint(0, span_ms // 8)
             expected = sorted((each.visible_ms, each.number) for each in waiting if each.visible_ms <= now_ms)
@@ -60,7 +60,7 @@ def test_a_time_that_changes_to_and_fro_counts_once() -> None:
     hidden = Hidden(messages)
     for visible_ms in (5 * BUCKET_MS, 9 * BUCKET_MS, 5 * BUCKET_MS):
         messages[1].visible_ms = visible_ms
-        hidden.add(messages[1])
+        hidden.add([messages[1]], messages[1].visible_ms)
     assert take(hidden, 20 * BUCKET_MS) == [(5 * BUCKET_MS, 1)]
 
 
@@ -69,7 +69,7 @@ def test_what_comes_before_the_first_is_first() -> None:
     hidden = Hidden(messages)
     found = []
     for each in messages.values():
-        hidden.add(each)
+        hidden.add([each], each.visible_ms)
         found.append(hidden.next_ms())
     assert found == [900_000, 30_000, 30_000]
     assert [number for _, number in take(hidden, 900_000)] == [2, 3, 1]
@@ -79,7 +79,7 @@ def test_a_time_that_is_set_again_and_again_does_not_pile_up() -> None:
     messages = {1: message(1, 5 * BUCKET_MS)}
     hidden = Hidden(messages)
     for _ in range(1000):
-        hidden.add(messages[1])
+        hidden.add([messages[1]], messages[1].visible_ms)
         hidden.tidy(1)
         assert len(hidden) <= 2 + STALE_MIN
 
@@ -88,7 +88,7 @@ def test_entries_of_messages_that_are_gone_do_not_count_any_more_when_their_buck
     messages = {number: message(number, 5 * BUCKET_MS) for number in range(1, 101)}
     hidden = Hidden(messages)
     for each in messages.values():
-        hidden.add(each)
+        hidden.add([each], each.visible_ms)
     for number in range(1, 91):
         del messages[number]
     assert (hidden.next_ms(), len(hidden)) == (5 * BUCKET_MS, 10)
@@ -98,7 +98,7 @@ def test_a_bucket_of_which_nothing_is_left_is_passed_over() -> None:
     messages = {number: message(number, (1 + number % 2) * 5 * BUCKET_MS) for number in range(1, 201)}
     hidden = Hidden(messages)
     for each in messages.values():
-        hidden.add(each)
+        hidden.add([each], each.visible_ms)
     for number in range(2, 201, 2):
         del messages[number]
     for number in range(3, 201, 2):
