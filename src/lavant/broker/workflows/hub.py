@@ -101,10 +101,10 @@ class Jobs(Queues):
         return earliest(super().wakeup_ms(), self._course.next_ms(), self._book.archive.next_ms())
 
     def may_wake_before(self, time_ms: int) -> bool:
-        if super().may_wake_before(time_ms):
-            return True
-        own_ms = earliest(self._course.next_ms(), self._book.archive.next_ms())
-        return own_ms is not None and own_ms < time_ms
+        for own_ms in (self._course.next_ms(), self._book.archive.next_ms()):
+            if own_ms is not None and own_ms < time_ms:
+                return True
+        return super().may_wake_before(time_ms)
 
     def touched(self) -> list[str]:
         """The queues into which something was put since this was last asked, and `advance` has not told."""
