@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from lavant.broker.serving.wire import PREFACE, Frames, Hello, decode_answer, fr
 
 
 class FrameClient:
-    """One connection; requests are answered one by one."""
+    """One connection; what is asked is waited for."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 60)
@@ -23,6 +24,17 @@ class FrameClient:
     def ask(self, request: object) -> Any:
         self._socket.sendall(frame(next(self._numbers), request))
         return self._answer()
+
+    def ask_all(self, requests: Sequence[object]) -> list[Any]:
+        """All at once; the answers in the order of the requests."""
+        first = next(self._numbers)
+        numbers = range(first, first + len(requests))
+        self._numbers = count(numbers.stop)
+        self._socket.sendall(b"".join(frame(*each) for each in zip(numbers, requests, strict=True)))
+        answers: dict[int, Any] = {}
+        while len(answers) < len(requests):
+            answers.update((number, decode_answer(content)) for number, content in self._frames.feed(self._read()))
+        return [answers[number] for number in numbers]
 
     def drain(self, queue: str, wait_ms: int = 0) -> list[bytes]:
         """All bodies that are there, received and acknowledged."""
@@ -46,8 +58,11 @@ class FrameClient:
 
     def _answer(self) -> Any:
         while True:
-            data = self._socket.recv(1 << 20)
-            if not data:
-                raise ConnectionError("the server hung up")
-            for _, content in self._frames.feed(data):
+            for _, content in self._frames.feed(self._read()):
                 return decode_answer(content)
+
+    def _read(self) -> bytes:
+        data = self._socket.recv(1 << 20)
+        if not data:
+            raise ConnectionError("the server hung up")
+        return data

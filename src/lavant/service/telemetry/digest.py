@@ -60,18 +60,21 @@ class Digest:
         for remembered in (self._jobs, self._tasks):
             _forget(remembered)
 
+    def _codes(self, columns: events.Columns) -> Integers:
+        """Of queues in the rows, by those in the columns."""
+        return np.array([self._rows.code(name) for name in columns.queues], np.int64)
+
     def _times_us(self, times_ns: Integers) -> Integers:
         return (times_ns + self._wall_ns) // 1000
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_sent(self, columns: events.Columns) -> None:
-        times_ns, last, counts, queues = zip(*columns.sent, strict=True)
-        times_us, arrived = self._times_us(np.array(times_ns)), np.array(counts)
-        self._sent.add(np.array(last), times_us)
-        topics = np.array([self._rows.code(queue) for queue in queues])
+        times_ns, last, arrived, queues = np.array(columns.sent, np.int64).reshape(-1, events.SENT_FIELDS).T
+        times_us = self._times_us(times_ns)
+        self._sent.add(last, times_us)
         some = arrived > 0
-        self._rows.arrivals(times_us[some], topics[some], arrived[some])
+        self._rows.arrivals(times_us[some], self._codes(columns)[queues[some]], arrived[some])
 
     def _take_spread(self, columns: events.Columns) -> None:
         """One row for each queue of each batch; queues that are gone have none."""
@@ -97,10 +100,9 @@ class Digest:
 
     def _take_settled(self, columns: events.Columns) -> None:
         """Those that nobody is known to have received were acknowledged before, or received too long ago."""
-        codes = np.array([self._rows.code(name) for name in columns.queues], np.int64)
         counts, numbers = _integers(columns.settled_count), _integers(columns.settled_numbers)
         times_us = np.repeat(self._times_us(_integers(columns.settled_ns)), counts)
-        topics = np.repeat(codes[_integers(columns.settled_queue)], counts)
+        topics = np.repeat(self._codes(columns)[_integers(columns.settled_queue)], counts)
         received_us, sent_us = self._received.pop(numbers), self._sent.of(numbers)
         served = received_us >= 0
         responded = served & (sent_us >= 0)

@@ -26,6 +26,8 @@ EVENTS_MAX = 200_000
 """Requests of some seconds at full speed; more than that behind, and they are dropped and counted."""
 RECEIVES_TIMED = 100
 """Of one hand-over; if there were more in the last one, some are left out."""
+SENT_FIELDS = 4
+MANY = -1
 TIMED_MAX = 200_000
 """Messages that are timed and not acknowledged yet; then all are forgotten."""
 
@@ -81,9 +83,10 @@ class Columns:
     def __init__(self) -> None:
         self.queues: dict[str, int] = {}
         """Codes by name."""
-        self.sent: list[tuple[int, int, int, str]] = []
-        """Of each request that sent some: the time, the last message's number then, how many, and where to; "" if into
-        many queues."""
+        self.sent: list[int] = []
+        """`SENT_FIELDS` for each request that sent some: the time, the last message's number then, how many, and the
+        queue; none, and `MANY`, if into many. In one row, because so it costs least, and gives the collector of garbage
+        nothing to look at."""
         self.spread: list[tuple[int, bytes, bytes]] = []
         """Of notifications that went into queues: the time, and the queues and ends of the `Spread`."""
         self.taken_ns = array("q")
@@ -94,6 +97,9 @@ class Columns:
         self.settled_count = array("q")
         self.settled_numbers = array("q")
         self.others: list[Event] = []
+
+    def code(self, queue: str) -> int:
+        return self.queues.setdefault(queue, len(self.queues))
 
 
 def _draw(most: int) -> int:
@@ -116,6 +122,7 @@ class Events:
         self.dropped = 0
         self._queues = queues
         self._events_max = events_max
+        self._sent_max = SENT_FIELDS * events_max
         self._clock_ns = clock_ns
         self._chance = chance
         self._columns = Columns()
@@ -150,12 +157,15 @@ class Events:
             if receipts and receipts[0].number in self._timed:
                 self._time_settled(command, answer)
         elif kind is Send:
-            last, count, sent = self._queues.number, len(answer.entries), self._columns.sent  # type: ignore[union-attr]
+            last, count, columns = self._queues.number, len(answer.entries), self._columns  # type: ignore[union-attr]
             if last - self._number != count:  # some were refused, or sent before
                 count = list(map(type, answer.entries)).count(SentEntry)  # type: ignore[union-attr]
             self._number = last
-            if len(sent) < self._events_max:
-                sent.append((self._clock_ns(), last, count, command.queue))  # type: ignore[union-attr]
+            if len(columns.sent) < self._sent_max:
+                queue = columns.queues.get(command.queue)  # type: ignore[union-attr]
+                if queue is None:
+                    queue = columns.code(command.queue)  # type: ignore[union-attr]
+                columns.sent += (self._clock_ns(), last, count, queue)
             else:
                 self.dropped += 1
         else:
@@ -211,15 +221,15 @@ class Events:
             numbers = [number for place, number in enumerate(numbers) if place not in answer.refused]
         self._timed.difference_update(numbers)
         columns.settled_ns.append(self._clock_ns())
-        columns.settled_queue.append(columns.queues.setdefault(command.queue, len(columns.queues)))
+        columns.settled_queue.append(columns.code(command.queue))
         columns.settled_count.append(len(numbers))
         columns.settled_numbers.extend(numbers)
 
     def _deliver(self, columns: Columns, command: Deliver, answer: Any, now_ns: int) -> None:
         spread = command.spread
-        if spread.queues and len(columns.sent) < self._events_max:
+        if spread.queues and len(columns.sent) < self._sent_max:
             self._number = self._queues.number
-            columns.sent.append((now_ns, self._number, 0, ""))
+            columns.sent += (now_ns, self._number, 0, MANY)
             columns.spread.append((now_ns, spread.queues, spread.ends))
 
 

@@ -13,9 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lavant.core.errors import InvalidValue
+from lavant.core.telemetry import TELEMETRY_SCHEMA
 
 KEEP = 1000
 PATTERN = "telemetry-*.parquet"
+TEXTS = [field.name for field in TELEMETRY_SCHEMA if field.type == pa.string()]
+STATISTICS = ["time_us"]
+"""Readers look for times; statistics and dictionaries of other columns would only cost time."""
 
 
 class TelemetryFiles:
@@ -36,7 +40,8 @@ class TelemetryFiles:
         name = f"telemetry-{self._start_s:010d}-{self.written:06d}.parquet"
         path, unfinished = self._directory / name, self._directory / f".{name}"
         try:
-            pq.write_table(pa.Table.from_batches([rows]), unfinished, compression="zstd")
+            table = pa.Table.from_batches([rows])
+            pq.write_table(table, unfinished, compression="lz4", use_dictionary=TEXTS, write_statistics=STATISTICS)
             unfinished.rename(path)
         except BaseException:
             unfinished.unlink(missing_ok=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -79,17 +80,17 @@ class Rows:
             )
             for parts in zip(*blocks, strict=True)
         )
-        names = pa.array(list(self._names), pa.string())
+        names = list(self._names)
         columns = [
-            pa.array(np.full(len(time_us), TELEMETRY_VERSION, np.int16)),
-            pa.array(time_us),
-            _texts(kind, pa.array([str(each) for each in Kind])),
+            _numbers(np.full(len(time_us), TELEMETRY_VERSION, np.int16)),
+            _numbers(time_us),
+            _texts(kind, [str(each) for each in Kind]),
             _texts(job_type, names),
             _texts(topic, names),
-            pa.array(np.minimum(duration_us, DURATION_US_MAX), mask=duration_us < 0),
-            _texts(is_failed, pa.array([str(Outcome.OK), str(Outcome.FAILED)])),
-            *(pa.array(count) for count in counts),
-            pa.repeat(pa.scalar(self._host), len(time_us)),
+            _numbers(np.minimum(duration_us, DURATION_US_MAX), there=duration_us >= 0),
+            _texts(is_failed, [str(Outcome.OK), str(Outcome.FAILED)]),
+            *map(_numbers, counts),
+            _texts(np.zeros_like(time_us), [self._host]),
             pa.nulls(len(time_us), pa.int32()),
         ]
         self.clear()
@@ -101,5 +102,17 @@ class Rows:
         self._blocks: list[_Block] = []
 
 
-def _texts(codes: Integers, texts: pa.Array) -> pa.Array:
-    return texts.take(pa.array(codes))
+# Not by `pa.array`: it looks whether it was given something of pandas', and imports that for a second or more, during
+# which the server's loop comes to nothing.
+
+
+def _numbers(values: NDArray[Any], *, there: NDArray[np.bool_] | None = None) -> pa.Array:
+    valid = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, pa.py_buffer(values)])
+
+
+def _texts(codes: Integers, texts: Sequence[str]) -> pa.Array:
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    distinct = pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+    return distinct.take(_numbers(codes))

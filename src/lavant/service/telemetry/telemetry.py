@@ -1,6 +1,6 @@
 """Telemetry of a server: the loop notes what happens, a thread makes rows and figures of it, and writes files.
 
-    BrokerServer, Access ──► Events ──columns, once a second────► thread ──► figures for /metrics
+    BrokerServer, Access ──► Events ──columns, every 2 seconds──► thread ──► figures for /metrics
                                                                       └─────► rows ──► files, every few seconds
 
 Nothing waits for it: what is too much is dropped and counted, and a disk that does not write costs rows, not service.
@@ -24,7 +24,7 @@ from lavant.service.telemetry.files import TelemetryFiles
 from lavant.service.telemetry.rows import Rows
 from lavant.service.telemetry.stages import Stages
 
-TICK_S = 1.0
+TICK_S = 2.0
 FILE_S = 10.0
 FILE_ROWS_MAX = 500_000
 BEHIND_MAX = 5

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -72,3 +75,21 @@ def test_without_files_there_are_figures_only() -> None:
     telemetry = Telemetry(Broker().queues)
     observe(telemetry, 2)
     assert telemetry.stages.counts["access"] == 2
+
+
+def test_writing_does_not_import_pandas(tmp_path: Path) -> None:
+    """Where it is installed, that takes a second, in the middle of service."""
+    assert find_spec("pandas") is not None, "else this shows nothing"
+    code = f"""
+import sys
+from pathlib import Path
+from lavant.service.telemetry.files import TelemetryFiles
+from lavant.service.telemetry.rows import Rows
+rows = Rows("host")
+rows.arrival(5, rows.code("orders"), 3)
+TelemetryFiles(Path({str(tmp_path)!r}), start_s=1).write(rows.take())
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    [row] = pq.read_table(next(tmp_path.iterdir())).to_pylist()
+    assert (row["topic"], row["kind"], row["publications"], row["duration_us"]) == ("orders", "arrival", 3, None)
