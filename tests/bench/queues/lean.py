@@ -1,7 +1,8 @@
 """A lean client of Lavant's own protocol, as `amqp.py` is one of RabbitMQ's: one socket, and frames made once.
 
 A cycle writes a send and a receive together, waits for both answers, and acknowledges; it waits for the answer to that
-as well, or reads it in the next cycle where the server does not promise anything with it.
+as well, or reads it in the next cycle where the server does not promise anything with it. Of what comes in, nothing is
+decoded but the receipts, which have to go back.
 """
 
 from __future__ import annotations
@@ -17,9 +18,21 @@ from lavant.broker.serving.wire import GREETING_NUMBER, HEADER, PREFACE, Hello, 
 
 _READ_BYTES = 256 << 10
 _SENT, _RECEIVED, _ACKNOWLEDGED = 1, 2, 3
-_REFUSED = "refused"
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
+_REFUSED = _encode("refused")
+"""Behind the byte with which an answer begins."""
+
+
+class _Delivery(msgspec.Struct, array_like=True, gc=False):
+    receipt: msgspec.Raw
+
+
+class _Received(msgspec.Struct, array_like=True, gc=False):
+    tag: str
+    deliveries: list[_Delivery]
+
+
+_decode = msgspec.msgpack.Decoder(_Received).decode
 
 
 class LeanClient:
@@ -50,9 +63,9 @@ class LeanClient:
             wanted[_ACKNOWLEDGED], self._owed = self._owed, 0
         left = self._batch
         while True:
-            deliveries = self._read(wanted)[_RECEIVED][1]
+            deliveries = _decode(self._read(wanted)[_RECEIVED]).deliveries
             left -= len(deliveries)
-            receipts = [delivery[0] for delivery in deliveries]
+            receipts = [delivery.receipt for delivery in deliveries]
             # The bytes of `Acknowledge`, without making one of its values for each receipt.
             self._socket.sendall(_framed(_ACKNOWLEDGED, _encode(["ack", self._queue, receipts])))
             if self._waits:
@@ -67,9 +80,10 @@ class LeanClient:
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, wanted: dict[int, int]) -> dict[int, list]:  # type: ignore[type-arg]
+    def _read(self, wanted: dict[int, int]) -> dict[int, memoryview]:
         """Answers by their numbers, so many of each."""
-        left, answers = sum(wanted.values()), {}
+        left = sum(wanted.values())
+        answers: dict[int, memoryview] = {}
         data = self._rest
         while left:
             position, size = 0, len(data)
@@ -78,10 +92,9 @@ class LeanClient:
                 stop = position + 4 + length
                 if stop > size:
                     break
-                answer = _decode(memoryview(data)[position + HEADER.size : stop])
-                if answer[0] == _REFUSED or number not in wanted:
-                    raise RuntimeError(f"Lavant answers {answer!r} to request {number}")
-                answers[number] = answer
+                if number not in wanted or data.startswith(_REFUSED, position + HEADER.size + 1):
+                    raise RuntimeError(f"Lavant answers {data[position:stop]!r} to request {number}")
+                answers[number] = memoryview(data)[position + HEADER.size : stop]
                 left -= 1
                 position = stop
             data = data[position:]
