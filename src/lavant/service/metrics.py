@@ -76,6 +76,13 @@ class Metrics:
             _one("lavant_access_waiting", "gauge", "Publications that wait to be matched.", service.access.waiting),
             _one("lavant_journal_records", "counter", "Records of changes, since the journal began.", store.position),
             _one("lavant_journal_staged_bytes", "gauge", "Not yet on its way to the disk.", store.staged_bytes),
+            Family(
+                "lavant_commit_seconds",
+                "histogram",
+                "Writing and syncing a block of the journal.",
+                [({}, store.commit_times)],
+                unit="seconds",
+            ),
             _one("lavant_storage_full", "gauge", "1 if nothing new is accepted.", int(store.is_full)),
             _one("lavant_stored_bytes", "gauge", "Bodies and attributes of all messages.", self._queues.bytes_held),
         ]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.request import urlopen
 
 from tests.bench.publishing.measuring import System
 from tests.bench.publishing.workload import TOPICS, quotes, stock_filters, topic_message
@@ -16,6 +17,8 @@ from lavant.client.subscriptions import calls
 from lavant.client.subscriptions.asynchronous import AsyncSubscription
 
 PIPELINED = 1000
+COMMITS = "lavant_commit_seconds"
+STALL_S = 0.01
 
 
 class LavantPublisher:
@@ -68,11 +71,20 @@ async def subscribe_stock(url: str, *, subscriptions: int, queues: int) -> None:
 
 
 def by_content(url: str, *, queues: int) -> System:
-    return System("Lavant", partial(_publisher, url, is_stock=True), partial(_stock_subscribers, url, queues))
+    subscribers = partial(_stock_subscribers, url, queues)
+    return System("Lavant", partial(_publisher, url, is_stock=True), subscribers, partial(_stalls, url))
 
 
 def by_topic(url: str, *, each: int) -> System:
-    return System("Lavant", partial(_publisher, url, is_stock=False), partial(_topic_subscribers, url, each))
+    subscribers = partial(_topic_subscribers, url, each)
+    return System("Lavant", partial(_publisher, url, is_stock=False), subscribers, partial(_stalls, url))
+
+
+def _stalls(url: str) -> int:
+    """Commits that took longer than is believable of a disk that works."""
+    with urlopen(url.replace("lavant://", "http://") + "/metrics") as answer:
+        counts = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line.startswith(COMMITS))
+    return int(counts[f"{COMMITS}_count"]) - int(counts[f'{COMMITS}_bucket{{le="{STALL_S}"}}'])
 
 
 async def _publisher(url: str, *, is_stock: bool) -> LavantPublisher:

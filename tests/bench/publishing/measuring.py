@@ -4,8 +4,8 @@
         ▲                        │ how many came, and how long each took
         └──── not too far ahead ─┘
 
-Publisher and subscribers are processes of their own. Delays are measured in slices; one in which the disk became slow,
-which on a shared machine it does, says nothing.
+Publisher and subscribers are processes of their own. Delays are measured in slices; one in which the disk became slow
+or stalled, which on a shared machine it does, says nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNDER_WAY = 16
 PAUSE_S = 0.001
 REPORT_S = 0.005
 WAIT_S_MAX = 60.0
-SLICE_S = 1.0
+SLICE_S = 2.0
 TRIES = 4
 """As many slices are measured at most, for each that is wanted."""
 
@@ -54,11 +54,13 @@ class Subscribers(Protocol):
 
 
 class System(NamedTuple):
-    """A system that runs; both are called in their own processes."""
+    """A system that runs; all are called in the processes of publisher or subscribers."""
 
     name: str
     publisher: Callable[[], Awaitable[Publisher]]
     subscribers: Callable[[], Awaitable[Subscribers]]
+    stalls: Callable[[], int] = lambda: 0
+    """How often its disk has stalled so far."""
 
 
 class Figures(NamedTuple):
@@ -134,10 +136,11 @@ def _publish(system: System, received: Synchronized[int], probe_path: Path, seco
         wanted = int(seconds / SLICE_S)
         while sum(each.is_quick for each in slices) < wanted and len(slices) < TRIES * wanted:
             probe.wait_until_quick()
+            stalls = system.stalls()
             began_s = time.time()
             await _at(publisher, rate / 2, SLICE_S)
             ended_s = time.time()
-            is_quick = probe.is_quick()
+            is_quick = probe.is_quick() and system.stalls() == stalls
             await _settled(received)
             slices.append(Slice(began_s, ended_s, is_quick))
         await publisher.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench.publishing import lavant, nats
-from tests.bench.publishing.measuring import Figures, measure
+from tests.bench.publishing.measuring import SLICE_S, Figures, measure
 from tests.bench.queues import servers
 from tests.integration.zookeeper import free_port
 
@@ -51,8 +51,8 @@ def measure_publishing() -> PublishingTable:
             f"{SUBSCRIPTIONS:,} subscriptions came in {content[0][2]:.0f} s. Lavant syncs every publication before it "
             "answers and has every notification acknowledged; NATS keeps nothing and asks for no receipt. By topic, "
             f"Lavant delivers {ratio:.2f} × as many notifications as NATS.",
-            f"Delays are those of {sum(each.slices for each in all_of_them)} slices of a second; in "
-            f"{sum(each.discarded for each in all_of_them)} more the disk became slow.",
+            f"Delays are those of {sum(each.slices for each in all_of_them)} slices of {SLICE_S:.0f} seconds; in "
+            f"{sum(each.discarded for each in all_of_them)} more the disk became slow or stalled.",
         ],
     )
 

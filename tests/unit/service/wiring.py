@@ -20,6 +20,7 @@ from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
 from lavant.service.engines.interface import Engine
 from lavant.service.engines.local import LocalEngine
+from lavant.service.histograms import Histogram
 from lavant.service.keys import KeyRing
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.server import Service
@@ -31,6 +32,7 @@ class FakeStore:
     def __init__(self) -> None:
         self.recovered = Recovered(0, None, iter(()))
         self.identity = b"fake"
+        self.commit_times = Histogram()
         self.position = 0
         self.is_full = self.is_exhausted = False
         self.staged_bytes = 0

@@ -36,7 +36,8 @@ class GroupCommit:
     """Commits what is staged, in the running loop.
 
     `on_committed` is told the position up to which everything is durable; `on_rolled` that a segment is full, and the
-    journal may want upkeep; `on_failed`, once, that the disk failed: nothing is confirmed from then on.
+    journal may want upkeep; `on_failed`, once, that the disk failed: nothing is confirmed from then on; `on_timed` how
+    long each block took.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class GroupCommit:
         on_committed: Callable[[int], None],
         on_failed: Callable[[StorageFailed], None],
         on_rolled: Callable[[], None] = lambda: None,
+        on_timed: Callable[[float], None] = lambda seconds: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.sync_s = 0.0
@@ -56,6 +58,7 @@ class GroupCommit:
         self._on_committed = on_committed
         self._on_failed = on_failed
         self._on_rolled = on_rolled
+        self._on_timed = on_timed
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._is_busy = False
@@ -139,6 +142,7 @@ class GroupCommit:
             self._fail(write, error)
             return
         self.sync_s += _WEIGHT * (duration_s - self.sync_s)
+        self._on_timed(duration_s)
         durable = self._journal.finish(write)
         if write.offset == 0:
             self._on_rolled()

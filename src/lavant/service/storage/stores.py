@@ -19,6 +19,7 @@ from lavant.broker.disks import FileDisk
 from lavant.broker.journal import Disk, Journal, JournalConfig, Recovered, carry_out
 from lavant.broker.journal.config import DEFAULT
 from lavant.core.errors import StorageFailed, StorageFull
+from lavant.service.histograms import Histogram
 from lavant.service.storage.commit import GroupCommit
 from lavant.service.storage.compactor import compact_directory
 from lavant.service.storage.housekeeping import Compact, Housekeeper
@@ -27,9 +28,14 @@ OnCommitted: TypeAlias = Callable[[int], None]
 OnFailed: TypeAlias = Callable[[StorageFailed], None]
 
 
+COMMIT_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
 class Store(Protocol):
     recovered: Recovered
     """What the store holds; to be read to its end before `start`."""
+    commit_times: Histogram
+    """How long it took to write and sync a block."""
 
     @property
     def identity(self) -> bytes:
@@ -88,6 +94,7 @@ class JournalStore:
         on_closed: Callable[[], None] = lambda: None,
     ) -> None:
         self.journal, self.recovered = Journal.open(disk, config, new_id=secrets.randbits(64))
+        self.commit_times = Histogram(COMMIT_BOUNDS_S)
         self._disk = disk
         self._compact = compact
         self._on_closed = on_closed
@@ -121,7 +128,14 @@ class JournalStore:
         def look() -> None:
             housekeeper.look()
 
-        commit = GroupCommit(self.journal, self._disk, on_committed=on_committed, on_failed=fail, on_rolled=look)
+        commit = GroupCommit(
+            self.journal,
+            self._disk,
+            on_committed=on_committed,
+            on_failed=fail,
+            on_rolled=look,
+            on_timed=self.commit_times.add,
+        )
         housekeeper = Housekeeper(self.journal, self._disk, self._compact, on_room=commit.go_on, on_failed=fail)
         self._commit, self._housekeeper = commit, housekeeper
         housekeeper.look()
@@ -159,6 +173,7 @@ class VolatileStore:
 
     def __init__(self) -> None:
         self.recovered = Recovered(0, None, iter(()))
+        self.commit_times = Histogram(COMMIT_BOUNDS_S)
         self.identity = secrets.token_bytes(8)
         self.position = 0
         self.is_full = False

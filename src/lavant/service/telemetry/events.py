@@ -24,7 +24,7 @@ from lavant.broker.workflows.commands import CompleteTask, FailTask, LeaseTasks,
 
 EVENTS_MAX = 200_000
 """Requests of some seconds at full speed; more than that behind, and they are dropped and counted."""
-RECEIVES_TIMED = 100
+RECEIVES_TIMED = 200
 """Of one hand-over; if there were more in the last one, some are left out."""
 SENT_FIELDS = 4
 MANY = -1

@@ -43,6 +43,23 @@ def test_a_closed_store_knows_where_it_ended() -> None:
     assert b'"durable":5' in disk.read("manifest")
 
 
+def test_a_store_knows_how_long_its_commits_took() -> None:
+    async def main() -> None:
+        store = JournalStore(SlowDisk(), SMALL)
+        assert not list(store.recovered.records)
+        committed = asyncio.Event()
+        store.start(on_committed=lambda position: committed.set(), on_failed=lambda error: None)
+        for number in range(1, 4):
+            committed.clear()
+            store.stage(b"record")
+            await committed.wait()
+            assert list(store.commit_times.cumulative())[-1] == ("+Inf", number)
+        assert store.commit_times.sum > 0
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
 def test_a_failure_between_two_changes_of_files_leaves_them_as_they_are() -> None:
     """Above all the old manifest must not come back: it names a snapshot that may be gone."""
     failed: list[StorageFailed] = []
