@@ -31,7 +31,7 @@ from lavant.broker.queues.commands import ListQueues, PurgeQueue
 from lavant.broker.subscriptions.commands import Publish, Subscribe
 from lavant.service.telemetry.telemetry import FILE_S
 
-SLICE_S = 0.25
+SLICE_S = 0.06
 CLIENTS = 8
 PUBLICATIONS = 1000
 AT_ONCE = 50
@@ -175,4 +175,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
         serve(does_nothing="nothing" in sys.argv)
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 100, *sys.argv[2:])
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 400, *sys.argv[2:])

@@ -53,13 +53,17 @@ class Subscribers(Protocol):
         ...
 
 
+def _never() -> int:
+    return 0
+
+
 class System(NamedTuple):
     """A system that runs; all are called in the processes of publisher or subscribers."""
 
     name: str
     publisher: Callable[[], Awaitable[Publisher]]
     subscribers: Callable[[], Awaitable[Subscribers]]
-    stalls: Callable[[], int] = lambda: 0
+    stalls: Callable[[], int] = _never
     """How often its disk has stalled so far."""
 
 
