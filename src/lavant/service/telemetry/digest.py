@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.core.telemetry import PUBLICATIONS_MAX, Kind
@@ -18,6 +19,7 @@ from lavant.service.telemetry.stages import Stages
 ACCESS, MATCH = "@access", "@match"
 """Topics of what happens before queues; no queue has such a name."""
 NOWHERE = -1
+TABLE_MAX = 1 << 20
 JOBS_MAX = 1_000_000
 """Jobs and tasks under way; beyond, the oldest are forgotten."""
 ENDED = ("completed", "failed")
@@ -84,7 +86,7 @@ class Digest:
         counts, firsts = np.diff(ends, prepend=0), np.cumsum(sizes) - sizes
         counts[firsts] = ends[firsts]
         self._stages.counts["exit"] += int(counts.sum())
-        serials, places = np.unique(np.frombuffer(b"".join(queues), INTEGERS), return_inverse=True)
+        serials, places = _distinct(np.frombuffer(b"".join(queues), INTEGERS))
         names = [self._name_of(serial) for serial in serials.tolist()]
         topics = np.array([NOWHERE if name is None else self._rows.code(name) for name in names])[places]
         there = topics != NOWHERE
@@ -161,6 +163,23 @@ class Digest:
 
 def _integers(column: array[int]) -> Integers:
     return np.frombuffer(column, np.int64) if column else np.empty(0, np.int64)
+
+
+def _distinct(serials: NDArray[np.uint32]) -> tuple[Integers, Integers]:
+    """Those that occur, ascending, and which of them each is. Queues that were made at about the same time have numbers
+    close together: then a table does it, without sorting.
+
+    >>> _distinct(np.array([70, 80, 70], np.uint32))
+    (array([70, 80]), array([0, 1, 0]))
+    """
+    first = int(serials.min())
+    offsets = serials.astype(np.int64) - first
+    if offsets.max() >= TABLE_MAX:
+        distinct, places = np.unique(offsets, return_inverse=True)
+        return distinct + first, places
+    occurs = np.zeros(offsets.max() + 1, np.bool_)
+    occurs[offsets] = True
+    return np.flatnonzero(occurs) + first, (np.cumsum(occurs) - 1)[offsets]
 
 
 def _forget(remembered: dict[Any, Any]) -> None:

@@ -77,12 +77,38 @@ class Reported(_Event, frozen=True):
 Event: TypeAlias = Arrived | Matched | Submitted | Leased | Reported
 
 
+class _Codes(dict[str, int]):
+    """By name; one that is new gets the next.
+
+    >>> codes = _Codes()
+    >>> codes["orders"], codes["stock"], codes["orders"]
+    (0, 1, 0)
+    """
+
+    def __missing__(self, name: str) -> int:
+        code = self[name] = len(self)
+        return code
+
+
 class Columns:
     """What was noted since the last time. Times are those of a steady clock, in nanoseconds."""
 
+    __slots__ = (
+        "others",
+        "queues",
+        "sent",
+        "settled_count",
+        "settled_ns",
+        "settled_numbers",
+        "settled_queue",
+        "spread",
+        "taken_count",
+        "taken_ns",
+        "taken_numbers",
+    )
+
     def __init__(self) -> None:
-        self.queues: dict[str, int] = {}
-        """Codes by name."""
+        self.queues = _Codes()
         self.sent: list[int] = []
         """`SENT_FIELDS` for each request that sent some: the time, the last message's number then, how many, and the
         queue; none, and `MANY`, if into many. In one row, because so it costs least, and gives the collector of garbage
@@ -98,9 +124,6 @@ class Columns:
         self.settled_numbers = array("q")
         self.others: list[Event] = []
 
-    def code(self, queue: str) -> int:
-        return self.queues.setdefault(queue, len(self.queues))
-
 
 def _draw(most: int) -> int:
     return randrange(1, most + 1)
@@ -111,6 +134,23 @@ class Events:
 
     `chance` draws a number from 1 up to one that it is given.
     """
+
+    # It is used for every request: in slots, what it looks at is together in memory.
+    __slots__ = (
+        "_chance",
+        "_clock_ns",
+        "_columns",
+        "_events_max",
+        "_left",
+        "_notes",
+        "_number",
+        "_queues",
+        "_receives",
+        "_sent_max",
+        "_span",
+        "_timed",
+        "dropped",
+    )
 
     def __init__(
         self,
@@ -157,14 +197,15 @@ class Events:
             if receipts and receipts[0].number in self._timed:
                 self._time_settled(command, answer)
         elif kind is Send:
-            last, count, columns = self._queues.number, len(answer.entries), self._columns  # type: ignore[union-attr]
-            if last - self._number != count:  # some were refused, or sent before
-                count = list(map(type, answer.entries)).count(SentEntry)  # type: ignore[union-attr]
+            entries, columns = answer.entries, self._columns  # type: ignore[union-attr]
+            count, sent = len(entries), entries[-1]
+            if type(sent) is SentEntry and sent.number - self._number == count:
+                last = sent.number
+            else:  # some were refused, or sent before, or a job has sent something
+                last, count = self._queues.number, list(map(type, entries)).count(SentEntry)
             self._number = last
             if len(columns.sent) < self._sent_max:
-                queue = columns.queues.get(command.queue)  # type: ignore[union-attr]
-                if queue is None:
-                    queue = columns.code(command.queue)  # type: ignore[union-attr]
+                queue = columns.queues[command.queue]  # type: ignore[union-attr]
                 columns.sent += (self._clock_ns(), last, count, queue)
             else:
                 self.dropped += 1
@@ -221,7 +262,7 @@ class Events:
             numbers = [number for place, number in enumerate(numbers) if place not in answer.refused]
         self._timed.difference_update(numbers)
         columns.settled_ns.append(self._clock_ns())
-        columns.settled_queue.append(columns.code(command.queue))
+        columns.settled_queue.append(columns.queues[command.queue])
         columns.settled_count.append(len(numbers))
         columns.settled_numbers.extend(numbers)
 

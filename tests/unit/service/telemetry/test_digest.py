@@ -42,7 +42,7 @@ from lavant.broker.workflows.commands import (
 )
 from lavant.core.estimation import EstimationConfig, Estimator
 from lavant.core.telemetry import checked_telemetry
-from lavant.service.telemetry.digest import Digest
+from lavant.service.telemetry.digest import TABLE_MAX, Digest, _distinct
 from lavant.service.telemetry.events import RECEIVES_TIMED, Events
 from lavant.service.telemetry.rows import Rows
 from lavant.service.telemetry.stages import Stages
@@ -327,3 +327,12 @@ def test_under_full_load_some_receives_are_timed() -> None:
     assert len(cycle(50)) == 10
     assert set(drawn) == {5}
     assert len(cycle(50)) == 50
+
+
+@pytest.mark.parametrize("span", [1, 50, TABLE_MAX - 1, TABLE_MAX, 1 << 32])
+def test_queues_are_told_apart_however_far_their_numbers_are(span: int) -> None:
+    rng = np.random.default_rng(span)
+    serials = (rng.integers(0, min(span, 200), 1000) * (span // min(span, 200))).astype(np.uint32)
+    distinct, places = _distinct(serials)
+    assert distinct.tolist() == sorted(set(serials.tolist()))
+    assert distinct[places].tolist() == serials.tolist()
