@@ -18,15 +18,27 @@ from lavant.service.sqs.http import HttpRequest, HttpResponse
 class Exchange:
     """Made when the head has arrived, at the root of the server and with a body of known length."""
 
-    __slots__ = ("_gone", "_headers", "_parts", "disconnected", "keep_alive", "message_event", "response_complete")
+    __slots__ = (
+        "_all_headers",
+        "_gone",
+        "_headers",
+        "_parts",
+        "disconnected",
+        "keep_alive",
+        "message_event",
+        "response_complete",
+    )
 
-    def __init__(self, headers: list[tuple[bytes, bytes]], *, keep_alive: bool) -> None:
+    def __init__(
+        self, headers: dict[bytes, bytes], all_headers: list[tuple[bytes, bytes]], *, keep_alive: bool
+    ) -> None:
         self.keep_alive = keep_alive
         self.disconnected = False
         self.response_complete = False
         self.message_event = self
         """Where uvicorn says that something has happened: see `set`."""
         self._headers = headers
+        self._all_headers = all_headers
         self._parts: list[bytes] = []
         self._gone: asyncio.Future[None] | None = None
 
@@ -35,7 +47,7 @@ class Exchange:
 
     def request(self) -> HttpRequest:
         """When its body is complete."""
-        return HttpRequest("POST", "/", "/", b"", dict(self._headers), self._headers, b"".join(self._parts))
+        return HttpRequest("POST", "/", "/", b"", self._headers, self._all_headers, b"".join(self._parts))
 
     def set(self) -> None:
         if self.disconnected and self._gone is not None and not self._gone.done():

@@ -91,8 +91,6 @@ class _Protocol(HttpToolsProtocol):
     """One connection. uvicorn's own reads heads without end, in size and in time, and knows nothing but ASGI."""
 
     _head_bytes = 0
-    _length: bytes | None = None
-    _has_target = False
     _arriving: Exchange | None = None
     """One whose body is not yet complete."""
 
@@ -113,8 +111,6 @@ class _Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0
-        self._length = None
-        self._has_target = False
         self._heads.setdefault(self, self.loop.time())
         super().on_message_begin()
 
@@ -124,20 +120,17 @@ class _Protocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))
-        name = name.lower()
-        if name == b"content-length":
-            self._length = value
-        elif name == b"x-amz-target":
-            self._has_target = True
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._heads.pop(self, None)
-        if self._has_target and self._is_simple():
-            self._arriving = Exchange(self.headers, keep_alive=self.parser.should_keep_alive())
-            self.cycle = cast(RequestResponseCycle, self._arriving)
-        else:
-            super().on_headers_complete()
+        if self.url == b"/" and self.parser.get_method() == b"POST":
+            headers = dict(self.headers)
+            if self._is_simple(headers):
+                self._arriving = Exchange(headers, self.headers, keep_alive=self.parser.should_keep_alive())
+                self.cycle = cast(RequestResponseCycle, self._arriving)
+                return
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         if self._arriving is None:
@@ -154,14 +147,12 @@ class _Protocol(HttpToolsProtocol):
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
-    def _is_simple(self) -> bool:
+    def _is_simple(self, headers: dict[bytes, bytes]) -> bool:
         """A call of SQS like most; whatever is special about others, uvicorn and the application see to it."""
-        length = self._length
+        length = headers.get(b"content-length", b"")
         return (
-            self.url == b"/"
-            and self.parser.get_method() == b"POST"
+            b"x-amz-target" in headers
             and self.parser.get_http_version() == "1.1"
-            and length is not None
             and len(length) < 10
             and length.isdigit()
             and int(length) <= self._sqs.body_bytes_max
