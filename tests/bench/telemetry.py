@@ -51,14 +51,14 @@ def serve(*, does_nothing: bool) -> None:
 
     def report_to(self: server.Service, events: Any) -> None:
         original(self, events)
-        observe, access = self._server.observe, self.access
+        observers, access = self._server.observers, self.access
         hooks = (access.on_arrived, access.on_matched)
         if does_nothing:
-            observe, hooks = _nothing, (_nothing, _nothing)
+            observers, hooks = dict.fromkeys(observers, _nothing), (_nothing, _nothing)
 
         def switch(*_: Any) -> None:
-            is_on = self._server.observe is not None
-            self._server.observe = None if is_on else observe
+            is_on = self._server.observers is observers
+            self._server.observers = {} if is_on else observers
             access.on_arrived, access.on_matched = (_nothing, _nothing) if is_on else hooks
 
         signal.signal(signal.SIGUSR1, switch)

@@ -151,9 +151,7 @@ def _resource_side(settings: ServeSettings, broker: Broker, service: Service) ->
         return None
     from lavant.service.resources.side import ResourceSide  # noqa: PLC0415  it loads the models, which take a while
 
-    side = ResourceSide(settings.resources, service, broker.queues)
-    service.report_also_to(side.observe)
-    return side
+    return ResourceSide(settings.resources, service, broker.queues)
 
 
 def _url(host: str, port: int, *, is_tls: bool) -> str:

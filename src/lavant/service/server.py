@@ -9,12 +9,12 @@ leave do so, one write for each connection, and what somebody waits for is commi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
-from typing import Protocol
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Protocol
 
 from lavant.broker.queues.commands import DeleteQueue
-from lavant.broker.serving.commands import Answer, Command, Request
-from lavant.broker.serving.server import BrokerServer, Effect, Record
+from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.server import BrokerServer, Effect, Observer, Record
 from lavant.service.access import REQUESTS, Access
 from lavant.service.clock import Clock
 from lavant.service.engines.interface import Engine
@@ -151,19 +151,14 @@ class Service:
 
     def report_to(self, events: Events) -> None:
         """From now on, telemetry is told of all that happens."""
-        self._server.observe = events.observe
+        self._server.observers = events.observers
         self.access.on_arrived, self.access.on_matched = events.arrived, events.matched
 
-    def report_also_to(self, observe: Callable[[Command, Answer], None]) -> None:
-        """From now on, somebody else is told of all commands as well."""
-        before = self._server.observe
-
-        def both(command: Command, answer: Answer) -> None:
-            if before is not None:
-                before(command, answer)
-            observe(command, answer)
-
-        self._server.observe = both
+    def report_also_to(self, others: Mapping[type, Observer]) -> None:
+        """From now on, somebody else is told of some kinds of command as well."""
+        observers = self._server.observers
+        for kind, other in others.items():
+            observers[kind] = _both(observers[kind], other) if kind in observers else other
 
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -274,3 +269,11 @@ class Service:
         if not self._has_failed:
             self._has_failed = True
             self._on_failed(error)
+
+
+def _both(one: Observer, other: Observer) -> Observer:
+    def tell(command: Any, answer: Any) -> None:
+        one(command, answer)
+        other(command, answer)
+
+    return tell

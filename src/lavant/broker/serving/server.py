@@ -127,6 +127,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 Effect: TypeAlias = Record | Reply
+Observer: TypeAlias = Callable[[Any, Any], None]
 
 
 class BrokerServer:
@@ -141,8 +142,8 @@ class BrokerServer:
         """The journal has no room for anything new: sends and the like are refused, receives and the like go on."""
         self.is_exhausted = False
         """The journal has no room for anything at all: whatever would change something is refused."""
-        self.observe: Callable[[Command, Answer], None] | None = None
-        """Told of each command that was carried out, and of its answer; for telemetry."""
+        self.observers: dict[type, Observer] = {}
+        """By kind of command: told of each one that was carried out, and of its answer; for telemetry."""
         self._acknowledge_early = acknowledge_early
         self._position = position
         self._durable = position
@@ -427,8 +428,9 @@ class BrokerServer:
         if self.is_exhausted:
             raise StorageFull("the disk is full, and what was kept in reserve is used up; make room on the disk")
         answer = self.broker.handle(command, now_ms)
-        if self.observe is not None:
-            self.observe(command, answer)
+        observer = self.observers.get(type(command))
+        if observer is not None:
+            observer(command, answer)
         if self.broker.changed:
             self._position += 1
             data = now_ms.to_bytes(TIME_BYTES, "big") + (_encode(command) if raw is None else raw)

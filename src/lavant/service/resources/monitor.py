@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from lavant.broker.serving.commands import Answer, Command
+from lavant.broker.serving.server import Observer
 from lavant.broker.workflows.commands import CompleteTask, FailTask, LeaseTasks, SubmitJob
 from lavant.core.estimation import WindowEstimate
 from lavant.service.resources.panes import PANES_MAX, Pane, Panes, figures
@@ -58,7 +58,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Monitor:
-    """Told of all commands by the server; looked at by the manager. Both in the event loop."""
+    """Told of commands by the server; looked at by the manager. Both in the event loop."""
 
     def __init__(
         self,
@@ -76,39 +76,36 @@ class Monitor:
         self._series |= {f"arrivals of job type {name!r}": panes for name, panes in self._jobs.items()}
         self._submitted: dict[int, tuple[int, str]] = {}
         self._leased: dict[tuple[int, str, int], tuple[int, str]] = {}
-        self._since_us = clock_ns() // 1000
+        self._since_us = self._now_us()
         """From when on arrivals are counted."""
-        self._notes: dict[type, Callable[[Any, Any, int], None]] = {
+        self.observers: dict[type, Observer] = {
             SubmitJob: self._submit,
             LeaseTasks: self._lease,
             CompleteTask: self._report,
             FailTask: self._report,
         }
+        """For the server: whom to tell of which commands."""
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def observe(self, command: Command, answer: Answer) -> None:
-        """A command was carried out: called for each of them."""
-        note = self._notes.get(type(command))
-        if note is not None:
-            note(command, answer, self._clock_ns() // 1000)
-
-    def _submit(self, command: SubmitJob, answer: Any, now_us: int) -> None:
+    def _submit(self, command: SubmitJob, answer: Any) -> None:
         panes = self._jobs.get(command.job_type)
         if panes is not None and answer.is_new:
+            now_us = self._now_us()
             panes.arrived(now_us)
             self._all.arrived(now_us)
             _remember(self._submitted, answer.job, (now_us, command.job_type))
 
-    def _lease(self, command: LeaseTasks, answer: Any, now_us: int) -> None:
+    def _lease(self, command: LeaseTasks, answer: Any) -> None:
         if command.topic in self._topics:
+            now_us = self._now_us()
             for task in answer.tasks:
                 _remember(self._leased, (task.job, task.task, task.attempt), (now_us, command.topic))
 
-    def _report(self, command: CompleteTask | FailTask, answer: Any, now_us: int) -> None:
+    def _report(self, command: CompleteTask | FailTask, answer: Any) -> None:
         if not answer.is_new:
             return
-        is_ok = type(command) is CompleteTask
+        is_ok, now_us = type(command) is CompleteTask, self._now_us()
         since_us, topic = self._leased.pop((command.job, command.task, command.attempt), (0, ""))
         if topic:
             self._topics[topic].served(now_us, now_us - since_us, is_ok=is_ok)
@@ -120,7 +117,7 @@ class Monitor:
     # ── a look ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def look(self) -> Seen:
-        config, now_us = self._config, self._clock_ns() // 1000
+        config, now_us = self._config, self._now_us()
         change = self._change(now_us)
         self._since_us = max(self._since_us, self._aligned(now_us - _us(config.window_s)))
         window_us = max(now_us - self._since_us, _us(config.recent_s))  # a rate over less is none
@@ -177,6 +174,9 @@ class Monitor:
         for panes in self._jobs.values():
             total.add(panes.total(from_us=self._aligned(now_us - _us(self._config.recent_s))))
         return total.responses_us / total.responses / 1e6 if total.responses else None
+
+    def _now_us(self) -> int:
+        return self._clock_ns() // 1000
 
     def _aligned(self, time_us: int) -> int:
         """To the begin of a pane."""

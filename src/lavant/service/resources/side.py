@@ -6,7 +6,6 @@ from pathlib import Path
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.hub import Queues
-from lavant.broker.serving.commands import Answer, Command
 from lavant.broker.workflows.commands import DefineJobs
 from lavant.broker.workflows.definitions import queue_of
 from lavant.broker.workflows.relay import is_amqp
@@ -28,7 +27,7 @@ from lavant.service.server import Service
 
 
 class ResourceSide:
-    """`observe` is told of all commands; the rest begins when the server listens."""
+    """Made before the server listens, begins when it does."""
 
     def __init__(self, path: Path, service: Service, queues: Queues) -> None:
         file = self._file = ResourcesFile(path)
@@ -36,6 +35,7 @@ class ResourceSide:
         self._queues = queues
         names = file.system.network.job_names, file.system.network.topic_names
         self._monitor = Monitor(*names, file.monitor())
+        service.report_also_to(self._monitor.observers)
         self._manager: Manager | None = None
 
     @property
@@ -43,9 +43,6 @@ class ResourceSide:
         """If workers get their tasks there."""
         workers = self._file.workers
         return RabbitMQSettings(url=workers.url, lease_s=workers.lease_s) if is_amqp(workers.url) else None
-
-    def observe(self, command: Command, answer: Answer) -> None:
-        self._monitor.observe(command, answer)
 
     async def start(self, url: str) -> None:
         """Workers find the server at `url`, unless the file says otherwise."""

@@ -41,14 +41,16 @@ class Digest:
         self._jobs: dict[int, tuple[int, str]] = {}
         self._tasks: dict[tuple[int, str, int], tuple[int, str, str]] = {}
         self._handlers: dict[type, Callable[[Any, int], None]] = {
-            events.Arrived: self._arrived,
-            events.Matched: self._matched,
             events.Submitted: self._submitted,
             events.Leased: self._leased,
             events.Reported: self._reported,
         }
 
     def take(self, columns: events.Columns) -> None:
+        if columns.arrived:
+            self._take_arrived(columns)
+        if columns.matched:
+            self._take_matched(columns)
         if columns.sent:
             self._take_sent(columns)
         if columns.spread:
@@ -72,26 +74,30 @@ class Digest:
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_sent(self, columns: events.Columns) -> None:
-        times_ns, last, arrived, queues = np.array(columns.sent, np.int64).reshape(-1, events.SENT_FIELDS).T
+        times_ns, last, arrived, queues = _rows_of(columns.sent, events.SENT_FIELDS)
         times_us = self._times_us(times_ns)
         self._sent.add(last, times_us)
         some = arrived > 0
-        self._rows.arrivals(times_us[some], self._codes(columns)[queues[some]], arrived[some])
+        topics = self._codes(columns)[queues[some]]
+        self._rows.add(Kind.ARRIVAL, times_us[some], topics, publications=arrived[some])
 
     def _take_spread(self, columns: events.Columns) -> None:
         """One row for each queue of each batch; queues that are gone have none."""
         times_ns, queues, ends_of = zip(*columns.spread, strict=True)
         sizes = np.array([len(each) // INTEGERS.itemsize for each in queues])
-        ends = np.frombuffer(b"".join(ends_of), INTEGERS).astype(np.int64)
-        counts, firsts = np.diff(ends, prepend=0), np.cumsum(sizes) - sizes
+        ends = np.frombuffer(b"".join(ends_of), INTEGERS)
+        counts, firsts = ends.astype(np.int64), np.cumsum(sizes) - sizes
+        counts[1:] -= ends[:-1]
         counts[firsts] = ends[firsts]
         self._stages.counts["exit"] += int(counts.sum())
         serials, places = _distinct(np.frombuffer(b"".join(queues), INTEGERS))
         names = [self._name_of(serial) for serial in serials.tolist()]
         topics = np.array([NOWHERE if name is None else self._rows.code(name) for name in names])[places]
-        there = topics != NOWHERE
         times_us = np.repeat(self._times_us(np.array(times_ns)), sizes)
-        self._rows.arrivals(times_us[there], topics[there], np.minimum(counts[there], PUBLICATIONS_MAX))
+        if None in names:
+            there = topics != NOWHERE
+            times_us, topics, counts = times_us[there], topics[there], counts[there]
+        self._rows.add(Kind.ARRIVAL, times_us, topics, publications=np.minimum(counts, PUBLICATIONS_MAX))
 
     def _take_received(self, columns: events.Columns) -> None:
         numbers = _integers(columns.taken_numbers)
@@ -111,25 +117,28 @@ class Digest:
         service_us, response_us = (times_us - received_us)[served], (times_us - sent_us)[responded]
         self._stages.times["consumer"].add_all(service_us / 1e6)
         self._stages.times["response"].add_all(response_us / 1e6)
-        self._rows.timed_many(Kind.SERVICE, times_us[served], topics[served], service_us)
-        self._rows.timed_many(Kind.RESPONSE, times_us[responded], topics[responded], response_us)
+        self._rows.add(Kind.SERVICE, times_us[served], topics[served], duration_us=service_us)
+        self._rows.add(Kind.RESPONSE, times_us[responded], topics[responded], duration_us=response_us)
 
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _arrived(self, event: events.Arrived, time_us: int) -> None:
-        self._stages.counts["access"] += event.publications
-        self._rows.arrival(time_us, self._rows.code(ACCESS), event.publications)
+    def _take_arrived(self, columns: events.Columns) -> None:
+        times_ns, publications = _rows_of(columns.arrived, events.ARRIVED_FIELDS)
+        self._stages.counts["access"] += int(publications.sum())
+        times_us = self._times_us(times_ns)
+        self._rows.add(Kind.ARRIVAL, times_us, self._rows.code(ACCESS), publications=publications)
 
-    def _matched(self, event: events.Matched, time_us: int) -> None:
-        self._stages.counts["match"] += event.publications
-        topic = self._rows.code(MATCH)
-        matches = min(event.matches, event.publications * event.subscriptions)
-        self._rows.match(
-            time_us, topic, publications=event.publications, subscriptions=event.subscriptions, matches=matches
-        )
-        if event.seconds is not None:
-            self._stages.times["match"].add(event.seconds)
-            self._rows.timed(Kind.SERVICE, time_us, topic, int(event.seconds * 1e6))
+    def _take_matched(self, columns: events.Columns) -> None:
+        rows = _rows_of(columns.matched, events.MATCHED_FIELDS)
+        times_ns, publications, subscriptions, matches, taken_ns = rows
+        self._stages.counts["match"] += int(publications.sum())
+        times_us, topic = self._times_us(times_ns), self._rows.code(MATCH)
+        counts = {"publications": publications, "subscriptions": subscriptions}
+        counts["matches"] = np.minimum(matches, publications * subscriptions)
+        self._rows.add(Kind.MATCH, times_us, topic, **counts)
+        here = taken_ns != events.ELSEWHERE
+        self._stages.times["match"].add_all(taken_ns[here] / 1e9)
+        self._rows.add(Kind.SERVICE, times_us[here], topic, duration_us=taken_ns[here] // 1000)
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -159,6 +168,11 @@ class Digest:
             submitted_us, job_type = submitted
             is_ok = event.job_state == ENDED[0]
             self._rows.timed(Kind.RESPONSE, time_us, 0, time_us - submitted_us, job_type=code(job_type), is_ok=is_ok)
+
+
+def _rows_of(flat: list[int], fields: int) -> Integers:
+    """By field."""
+    return np.fromiter(flat, np.int64, len(flat)).reshape(-1, fields).T
 
 
 def _integers(column: array[int]) -> Integers:

@@ -1,9 +1,10 @@
-"""What the event loop notes: by column for queues, whose requests are many, and one by one for all else.
+"""What the event loop notes: by column what is frequent, and one by one what happens to jobs.
 
 Bodies are not kept, only numbers. From time to time the loop hands the columns over, and goes on with new ones.
 
 Arrivals are all noted, because their variability counts. Messages are timed by the request that received them: all, up
-to some requests a second, and beyond that some, drawn by chance, so that a server under full load spends no more on it.
+to some requests a second. Beyond that one is drawn by chance from time to time, and in between the server does not even
+tell of receives, nor of acknowledgements of what is not timed: so under full load it spends next to nothing on them.
 """
 
 from __future__ import annotations
@@ -16,40 +17,40 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lavant.broker.queues.commands import Acknowledge, Delivery, Receive, Send, SentEntry
+from lavant.broker.queues.commands import (
+    Acknowledge,
+    Acknowledged,
+    Delivery,
+    Receive,
+    Received,
+    Send,
+    Sent,
+    SentEntry,
+)
 from lavant.broker.queues.hub import Queues
-from lavant.broker.serving.commands import Answer, Command
+from lavant.broker.serving.server import Observer
 from lavant.broker.subscriptions.commands import Deliver
 from lavant.broker.workflows.commands import CompleteTask, FailTask, LeaseTasks, SubmitJob
 
 EVENTS_MAX = 200_000
 """Requests of some seconds at full speed; more than that behind, and they are dropped and counted."""
 RECEIVES_TIMED = 200
-"""Of one hand-over; if there were more in the last one, some are left out."""
-SENT_FIELDS = 4
+"""All of them, if there are no more until columns are handed over."""
+BUSY_FROM = 50
+"""So many were timed since the last hand-over although most were left out: then it goes on like that."""
+DRAWN = 4
+"""Receives that are timed between two pauses,"""
+DRAWN_FROM = 8
+"""each one out of so many."""
+SENT_FIELDS, ARRIVED_FIELDS, MATCHED_FIELDS = 4, 2, 5
 MANY = -1
+ELSEWHERE = -1
 TIMED_MAX = 200_000
 """Messages that are timed and not acknowledged yet; then all are forgotten."""
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
     time_ns: int
-
-
-class Arrived(_Event, frozen=True):
-    """Publications came."""
-
-    publications: int
-
-
-class Matched(_Event, frozen=True):
-    """Publications were matched together."""
-
-    publications: int
-    subscriptions: int
-    matches: int
-    seconds: float | None
-    """None if it was done elsewhere."""
 
 
 class Submitted(_Event, frozen=True):
@@ -74,7 +75,7 @@ class Reported(_Event, frozen=True):
     job_state: str
 
 
-Event: TypeAlias = Arrived | Matched | Submitted | Leased | Reported
+Event: TypeAlias = Submitted | Leased | Reported
 
 
 class _Codes(dict[str, int]):
@@ -91,9 +92,15 @@ class _Codes(dict[str, int]):
 
 
 class Columns:
-    """What was noted since the last time. Times are those of a steady clock, in nanoseconds."""
+    """What was noted since the last time. Times are those of a steady clock, in nanoseconds.
+
+    What is most frequent is in lists of integers, row after row: so it costs least, and gives the collector of garbage
+    nothing to look at.
+    """
 
     __slots__ = (
+        "arrived",
+        "matched",
         "others",
         "queues",
         "sent",
@@ -109,10 +116,14 @@ class Columns:
 
     def __init__(self) -> None:
         self.queues = _Codes()
+        self.arrived: list[int] = []
+        """`ARRIVED_FIELDS` for each request that published some: the time, and how many."""
+        self.matched: list[int] = []
+        """`MATCHED_FIELDS` for publications that were matched together: the time, how many, against how many
+        subscriptions, how many matches, and for how long, or `ELSEWHERE`."""
         self.sent: list[int] = []
         """`SENT_FIELDS` for each request that sent some: the time, the last message's number then, how many, and the
-        queue; none, and `MANY`, if into many. In one row, because so it costs least, and gives the collector of garbage
-        nothing to look at."""
+        queue; none, and `MANY`, if into many."""
         self.spread: list[tuple[int, bytes, bytes]] = []
         """Of notifications that went into queues: the time, and the queues and ends of the `Spread`."""
         self.taken_ns = array("q")
@@ -132,24 +143,27 @@ def _draw(most: int) -> int:
 class Events:
     """Of one thread, the loop's: it appends, and hands over what it has.
 
-    `chance` draws a number from 1 up to one that it is given.
+    `chance` draws a number from 1 up to one that it is given; `later` calls what it is given after a pause.
     """
 
-    # It is used for every request: in slots, what it looks at is together in memory.
+    # It is used for every request that sends: in slots, what it looks at is together in memory.
     __slots__ = (
         "_chance",
         "_clock_ns",
+        "_codes",
         "_columns",
         "_events_max",
+        "_is_busy",
+        "_later",
         "_left",
-        "_notes",
         "_number",
         "_queues",
         "_receives",
+        "_sent",
         "_sent_max",
-        "_span",
         "_timed",
         "dropped",
+        "observers",
     )
 
     def __init__(
@@ -158,6 +172,8 @@ class Events:
         events_max: int = EVENTS_MAX,
         clock_ns: Callable[[], int] = monotonic_ns,
         chance: Callable[[int], int] = _draw,
+        *,
+        later: Callable[[Callable[[], None]], object],
     ) -> None:
         self.dropped = 0
         self._queues = queues
@@ -165,127 +181,152 @@ class Events:
         self._sent_max = SENT_FIELDS * events_max
         self._clock_ns = clock_ns
         self._chance = chance
+        self._later = later
         self._columns = Columns()
+        self._sent, self._codes = self._columns.sent, self._columns.queues
+        """Of the columns: what each request that sends needs."""
         self._number = queues.number
         self._receives = 0
-        """Up to the next one that is timed."""
+        """Timed since the last hand-over."""
+        self._is_busy = False
+        """Not all receives are timed."""
         self._left = 1
-        """Until then."""
-        self._span = 1
-        """Of so many receives, two are timed in the mean; or all, if it is 1."""
+        """Receives up to the next one that is."""
         self._timed: set[int] = set()
         """Messages of which it is known when they were received."""
-        self._notes: dict[type, Callable[[Columns, Any, Any, int], None]] = {
+        self.observers: dict[type, Observer] = {
+            Send: self._send,
+            Receive: self._receive,
             Deliver: self._deliver,
-            SubmitJob: _submit,
-            LeaseTasks: _lease,
-            CompleteTask: _report,
-            FailTask: _report,
+            SubmitJob: self._submit,
+            LeaseTasks: self._lease,
+            CompleteTask: self._report,
+            FailTask: self._report,
         }
-
-    def observe(self, command: Command, answer: Answer) -> None:
-        """A command was carried out: called for each of them, so what is frequent comes first, and at once."""
-        kind = type(command)
-        if kind is Receive:
-            if answer.deliveries:  # type: ignore[union-attr]
-                self._left -= 1
-                if self._left <= 0:
-                    self._time_received(answer.deliveries)  # type: ignore[union-attr]
-        elif kind is Acknowledge:
-            receipts = command.receipts  # type: ignore[union-attr]
-            # What was received together is mostly acknowledged together: the first stands for all.
-            if receipts and receipts[0].number in self._timed:
-                self._time_settled(command, answer)
-        elif kind is Send:
-            entries, columns = answer.entries, self._columns  # type: ignore[union-attr]
-            count, sent = len(entries), entries[-1]
-            if type(sent) is SentEntry and sent.number - self._number == count:
-                last = sent.number
-            else:  # some were refused, or sent before, or a job has sent something
-                last, count = self._queues.number, list(map(type, entries)).count(SentEntry)
-            self._number = last
-            if len(columns.sent) < self._sent_max:
-                queue = columns.queues[command.queue]  # type: ignore[union-attr]
-                columns.sent += (self._clock_ns(), last, count, queue)
-            else:
-                self.dropped += 1
-        else:
-            note = self._notes.get(kind)
-            if note is not None and self._has_room():
-                note(self._columns, command, answer, self._clock_ns())
-
-    def arrived(self, publications: int) -> None:
-        if self._has_room():
-            self._columns.others.append(Arrived(self._clock_ns(), publications))
-
-    def matched(self, publications: int, subscriptions: int, matches: int, seconds: float | None = None) -> None:
-        if self._has_room():
-            event = Matched(self._clock_ns(), publications, subscriptions, matches, seconds)
-            self._columns.others.append(event)
+        """For the server: whom to tell of which commands, at this moment."""
 
     def take(self) -> Columns:
         """All that came since the last time."""
         taken, self._columns = self._columns, Columns()
-        receives = self._receives - self._left
-        self._span = 1 if receives <= RECEIVES_TIMED else 2 * receives // RECEIVES_TIMED
-        self._receives = self._left
+        self._sent, self._codes = self._columns.sent, self._columns.queues
+        self._is_busy = self._is_busy and self._receives >= BUSY_FROM
+        self._receives = 0
         if len(self._timed) > TIMED_MAX:
             self._timed.clear()
+            self.observers.pop(Acknowledge, None)
         return taken
 
-    def _has_room(self) -> bool:
-        if len(self._columns.others) < self._events_max:
-            return True
-        self.dropped += 1
-        return False
+    # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _send(self, command: Send, answer: Sent) -> None:
+        entries, rows = answer.entries, self._sent
+        count, sent = len(entries), entries[-1]
+        if type(sent) is SentEntry and sent.number - self._number == count:
+            last = sent.number
+        else:  # some were refused, or sent before, or a job has sent something
+            last, count = self._queues.number, list(map(type, entries)).count(SentEntry)
+        self._number = last
+        if len(rows) < self._sent_max:
+            rows += (self._clock_ns(), last, count, self._codes[command.queue])
+        else:
+            self.dropped += 1
+
+    def _deliver(self, command: Deliver, answer: Any) -> None:
+        spread, columns = command.spread, self._columns
+        if not spread.queues:
+            return
+        now_ns, self._number = self._clock_ns(), self._queues.number
+        if len(columns.sent) < self._sent_max:
+            columns.sent += (now_ns, self._number, 0, MANY)
+            columns.spread.append((now_ns, spread.queues, spread.ends))
+        else:
+            self.dropped += 1
+
+    def _receive(self, command: Receive, answer: Received) -> None:
+        if not answer.deliveries:
+            return
+        self._left -= 1
+        if self._left:
+            return
+        self._time_received(answer.deliveries)
+        self._receives += 1
+        self._is_busy = self._is_busy or self._receives >= RECEIVES_TIMED
+        if self._is_busy and self._receives % DRAWN == 0:
+            del self.observers[Receive]
+            self._later(self._resume)
+        self._draw_next()
+
+    def _resume(self) -> None:
+        """After a pause."""
+        self.observers[Receive] = self._receive
+        self._draw_next()
+
+    def _draw_next(self) -> None:
+        """Not always the very next one: it is mostly the first that was read from the sockets."""
+        self._left = self._chance(DRAWN_FROM) if self._is_busy else 1
 
     def _time_received(self, deliveries: list[Delivery]) -> None:
         columns = self._columns
         if len(columns.taken_ns) >= self._events_max:
             self.dropped += 1
             return
-        self._left = 1 if self._span == 1 else self._chance(self._span)
-        self._receives += self._left
         numbers = [delivery.receipt.number for delivery in deliveries]
         self._timed.update(numbers)
+        self.observers[Acknowledge] = self._acknowledge
         columns.taken_ns.append(self._clock_ns())
         columns.taken_count.append(len(numbers))
         columns.taken_numbers.extend(numbers)
 
-    def _time_settled(self, command: Any, answer: Any) -> None:
-        columns = self._columns
+    def _acknowledge(self, command: Acknowledge, answer: Acknowledged) -> None:
+        receipts, columns, timed = command.receipts, self._columns, self._timed
+        # What was received together is mostly acknowledged together: the first stands for all.
+        if not receipts or receipts[0].number not in timed:
+            return
         if len(columns.settled_ns) >= self._events_max:
             self.dropped += 1
             return
-        numbers = [receipt.number for receipt in command.receipts]
-        if answer.refused:
-            numbers = [number for place, number in enumerate(numbers) if place not in answer.refused]
-        self._timed.difference_update(numbers)
+        numbers = [receipt.number for place, receipt in enumerate(receipts) if place not in answer.refused]
+        timed.difference_update(numbers)
+        if not timed:
+            del self.observers[Acknowledge]
         columns.settled_ns.append(self._clock_ns())
         columns.settled_queue.append(columns.queues[command.queue])
         columns.settled_count.append(len(numbers))
         columns.settled_numbers.extend(numbers)
 
-    def _deliver(self, columns: Columns, command: Deliver, answer: Any, now_ns: int) -> None:
-        spread = command.spread
-        if spread.queues and len(columns.sent) < self._sent_max:
-            self._number = self._queues.number
-            columns.sent += (now_ns, self._number, 0, MANY)
-            columns.spread.append((now_ns, spread.queues, spread.ends))
+    # ── publications and jobs ─────────────────────────────────────────────────────────────────────────────────────────
 
+    def arrived(self, publications: int) -> None:
+        arrived = self._columns.arrived
+        if len(arrived) < ARRIVED_FIELDS * self._events_max:
+            arrived += (self._clock_ns(), publications)
+        else:
+            self.dropped += 1
 
-def _submit(columns: Columns, command: SubmitJob, answer: Any, now_ns: int) -> None:
-    if answer.is_new:
-        columns.others.append(Submitted(now_ns, answer.job, command.job_type))
+    def matched(self, publications: int, subscriptions: int, matches: int, seconds: float | None = None) -> None:
+        matched = self._columns.matched
+        if len(matched) < MATCHED_FIELDS * self._events_max:
+            taken_ns = ELSEWHERE if seconds is None else int(seconds * 1e9)
+            matched += (self._clock_ns(), publications, subscriptions, matches, taken_ns)
+        else:
+            self.dropped += 1
 
+    def _submit(self, command: SubmitJob, answer: Any) -> None:
+        if answer.is_new:
+            self._add(Submitted(self._clock_ns(), answer.job, command.job_type))
 
-def _lease(columns: Columns, command: LeaseTasks, answer: Any, now_ns: int) -> None:
-    if answer.tasks:
-        tasks = [(task.job, task.task, task.attempt, task.job_type) for task in answer.tasks]
-        columns.others.append(Leased(now_ns, command.topic, tasks))
+    def _lease(self, command: LeaseTasks, answer: Any) -> None:
+        if answer.tasks:
+            tasks = [(task.job, task.task, task.attempt, task.job_type) for task in answer.tasks]
+            self._add(Leased(self._clock_ns(), command.topic, tasks))
 
+    def _report(self, command: CompleteTask | FailTask, answer: Any) -> None:
+        if answer.is_new:
+            is_ok, now_ns = type(command) is CompleteTask, self._clock_ns()
+            self._add(Reported(now_ns, command.job, command.task, command.attempt, is_ok, answer.job_state))
 
-def _report(columns: Columns, command: CompleteTask | FailTask, answer: Any, now_ns: int) -> None:
-    if answer.is_new:
-        is_ok = type(command) is CompleteTask
-        columns.others.append(Reported(now_ns, command.job, command.task, command.attempt, is_ok, answer.job_state))
+    def _add(self, event: Event) -> None:
+        if len(self._columns.others) < self._events_max:
+            self._columns.others.append(event)
+        else:
+            self.dropped += 1

@@ -8,6 +8,7 @@ A file appears under its name when it is whole, so that readers find no half one
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,9 +18,15 @@ from lavant.core.telemetry import TELEMETRY_SCHEMA
 
 KEEP = 1000
 PATTERN = "telemetry-*.parquet"
-TEXTS = [field.name for field in TELEMETRY_SCHEMA if field.type == pa.string()]
-STATISTICS = ["time_us"]
-"""Readers look for times; statistics and dictionaries of other columns would only cost time."""
+FORMAT: dict[str, Any] = {
+    "compression": "lz4",
+    "use_dictionary": [field.name for field in TELEMETRY_SCHEMA if field.type == pa.string()],
+    "column_encoding": {"time_us": "DELTA_BINARY_PACKED"},
+    "write_statistics": ["time_us"],
+    "store_schema": False,
+}
+"""What costs least: readers look for times, so only they have statistics. Without the writer's schema texts are read
+as texts, not as the dictionaries they are written from."""
 
 
 class TelemetryFiles:
@@ -36,12 +43,11 @@ class TelemetryFiles:
         for unfinished in directory.glob(".telemetry-*"):
             unfinished.unlink()
 
-    def write(self, rows: pa.RecordBatch) -> Path:
+    def write(self, rows: pa.Table) -> Path:
         name = f"telemetry-{self._start_s:010d}-{self.written:06d}.parquet"
         path, unfinished = self._directory / name, self._directory / f".{name}"
         try:
-            table = pa.Table.from_batches([rows])
-            pq.write_table(table, unfinished, compression="lz4", use_dictionary=TEXTS, write_statistics=STATISTICS)
+            pq.write_table(rows, unfinished, **FORMAT)
             unfinished.rename(path)
         except BaseException:
             unfinished.unlink(missing_ok=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +13,17 @@ from numpy.typing import NDArray
 
 from lavant.core.telemetry import DURATION_US_MAX, TELEMETRY_SCHEMA, TELEMETRY_VERSION, Kind, Outcome
 
-_CODES = {kind: code for code, kind in enumerate(Kind)}
 NONE = -1
 """In place of a duration that is not there."""
+PIECE = 1 << 16
+"""Rows that are made columns of at once: so few that columns of one value are made once, for all."""
+FEW, MANY = pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.string())
+"""Texts by code; as they are not looked at one by one, a file costs half."""
+_TEXTS = {"kind": FEW, "job_type": MANY, "topic": MANY, "outcome": FEW, "host": FEW}
+SCHEMA = pa.schema([field.with_type(_TEXTS.get(field.name, field.type)) for field in TELEMETRY_SCHEMA])
+_CODES = {kind: code for code, kind in enumerate(Kind)}
 
-Integers = NDArray[np.int64]
+Integers: TypeAlias = NDArray[np.int64]
 
 
 class _Block(NamedTuple):
@@ -24,13 +31,18 @@ class _Block(NamedTuple):
 
     kind: Integers | int
     time_us: Integers
-    topic: Integers
+    topic: Integers | int
     job_type: Integers | int = 0
     duration_us: Integers | int = NONE
     is_failed: Integers | int = 0
     publications: Integers | int = 0
     subscriptions: Integers | int = 0
     matches: Integers | int = 0
+
+    def pieces(self) -> Iterator[_Block]:
+        for start in range(0, len(self.time_us), PIECE):
+            end = start + PIECE
+            yield _Block._make(each if isinstance(each, int) else each[start:end] for each in self)
 
 
 class Rows:
@@ -40,7 +52,7 @@ class Rows:
     """
 
     def __init__(self, host: str) -> None:
-        self._host = host
+        self._host = _texts([host])
         self.clear()
 
     def __len__(self) -> int:
@@ -50,69 +62,84 @@ class Rows:
         """Of a topic or job type."""
         return self._names.setdefault(name, len(self._names))
 
+    def add(self, kind: Kind, times_us: Integers, topics: Integers | int, **columns: Integers) -> None:
+        """Many, with what a kind has: counts or durations."""
+        if len(times_us):
+            self._blocks.append(_Block(_CODES[kind], times_us, topics, **columns))
+
     def arrival(self, time_us: int, topic: int, publications: int, *, job_type: int = 0) -> None:
         self._single.extend((_CODES[Kind.ARRIVAL], time_us, topic, job_type, NONE, 0, publications, 0, 0))
-
-    def arrivals(self, times_us: Integers, topics: Integers, publications: Integers) -> None:
-        if len(times_us):
-            self._blocks.append(_Block(_CODES[Kind.ARRIVAL], times_us, topics, publications=publications))
-
-    def match(self, time_us: int, topic: int, *, publications: int, subscriptions: int, matches: int) -> None:
-        row = (_CODES[Kind.MATCH], time_us, topic, 0, NONE, 0, publications, subscriptions, matches)
-        self._single.extend(row)
 
     def timed(
         self, kind: Kind, time_us: int, topic: int, duration_us: int, *, job_type: int = 0, is_ok: bool = True
     ) -> None:
         self._single.extend((_CODES[kind], time_us, topic, job_type, duration_us, int(not is_ok), 0, 0, 0))
 
-    def timed_many(self, kind: Kind, times_us: Integers, topics: Integers, durations_us: Integers) -> None:
-        if len(times_us):
-            self._blocks.append(_Block(_CODES[kind], times_us, topics, duration_us=durations_us))
-
-    def take(self) -> pa.RecordBatch:
+    def take(self) -> pa.Table:
         """All rows, which are gone then."""
         singles = np.frombuffer(self._single, np.int64).reshape(-1, len(_Block._fields))
-        blocks = [*self._blocks, _Block(*singles.T)]
-        kind, time_us, topic, job_type, duration_us, is_failed, *counts = (
-            np.concatenate(
-                [np.broadcast_to(column, len(block.time_us)) for block, column in zip(blocks, parts, strict=True)]
-            )
-            for parts in zip(*blocks, strict=True)
-        )
-        names = list(self._names)
-        columns = [
-            _numbers(np.full(len(time_us), TELEMETRY_VERSION, np.int16)),
-            _numbers(time_us),
-            _texts(kind, [str(each) for each in Kind]),
-            _texts(job_type, names),
-            _texts(topic, names),
-            _numbers(np.minimum(duration_us, DURATION_US_MAX), there=duration_us >= 0),
-            _texts(is_failed, [str(Outcome.OK), str(Outcome.FAILED)]),
-            *map(_numbers, counts),
-            _texts(np.zeros_like(time_us), [self._host]),
-            pa.nulls(len(time_us), pa.int32()),
-        ]
+        blocks, names = [*self._blocks, _Block(*singles.T)], _texts(self._names)
+        batches = [self._batch(piece, names) for block in blocks for piece in block.pieces()]
         self.clear()
-        return pa.RecordBatch.from_arrays(columns, schema=TELEMETRY_SCHEMA)
+        return pa.Table.from_batches(batches, SCHEMA)
 
     def clear(self) -> None:
         self._names: dict[str, int] = {"": 0}
         self._single = array("q")
         self._blocks: list[_Block] = []
 
+    def _batch(self, rows: _Block, names: pa.Array) -> pa.RecordBatch:
+        length = len(rows.time_us)
+
+        def numbers(values: Integers | int, dtype: type = np.int64) -> pa.Array:
+            return _numbers(_column(values, length, dtype))
+
+        columns = [
+            numbers(TELEMETRY_VERSION, np.int16),
+            numbers(rows.time_us),
+            pa.DictionaryArray.from_arrays(numbers(rows.kind, np.int8), _KINDS),
+            pa.DictionaryArray.from_arrays(numbers(rows.job_type, np.int32), names),
+            pa.DictionaryArray.from_arrays(numbers(rows.topic, np.int32), names),
+            _durations(_column(rows.duration_us, length, np.int64)),
+            pa.DictionaryArray.from_arrays(numbers(rows.is_failed, np.int8), _OUTCOMES),
+            numbers(rows.publications),
+            numbers(rows.subscriptions),
+            numbers(rows.matches),
+            pa.DictionaryArray.from_arrays(numbers(0, np.int8), self._host),
+            pa.nulls(length, pa.int32()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _column(values: Integers | int, length: int, dtype: type) -> NDArray[Any]:
+    if isinstance(values, int):
+        return _constant(values, dtype)[:length]
+    return np.ascontiguousarray(values, dtype)
+
+
+@lru_cache(maxsize=32)
+def _constant(value: int, dtype: type) -> NDArray[Any]:
+    return np.full(PIECE, value, dtype)
+
 
 # Not by `pa.array`: it looks whether it was given something of pandas', and imports that for a second or more, during
 # which the server's loop comes to nothing.
 
 
-def _numbers(values: NDArray[Any], *, there: NDArray[np.bool_] | None = None) -> pa.Array:
-    valid = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
+def _numbers(values: NDArray[Any], valid: pa.Buffer | None = None) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, pa.py_buffer(values)])
 
 
-def _texts(codes: Integers, texts: Sequence[str]) -> pa.Array:
+def _durations(values: Integers) -> pa.Array:
+    there = values != NONE
+    valid = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return _numbers(np.minimum(values, DURATION_US_MAX), valid)
+
+
+def _texts(texts: Iterable[str]) -> pa.Array:
     encoded = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    distinct = pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
-    return distinct.take(_numbers(codes))
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+_KINDS, _OUTCOMES = _texts(Kind), _texts((Outcome.OK, Outcome.FAILED))

@@ -14,6 +14,7 @@ import queue
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 from lavant.broker.queues.hub import Queues
 from lavant.core.telemetry import NAME_LENGTH_MAX
@@ -25,6 +26,8 @@ from lavant.service.telemetry.rows import Rows
 from lavant.service.telemetry.stages import Stages
 
 TICK_S = 2.0
+PAUSE_S = 0.08
+"""After some receives were timed, if there are many."""
 FILE_S = 10.0
 FILE_ROWS_MAX = 500_000
 BEHIND_MAX = 5
@@ -37,7 +40,7 @@ class Telemetry:
     """`events` is where the loop notes; without `files` there are figures only."""
 
     def __init__(self, queues: Queues, files: TelemetryFiles | None = None) -> None:
-        self.events = Events(queues)
+        self.events = Events(queues, later=self._pause)
         self.stages = Stages()
         self.lost_rows = 0
         """That the disk did not take."""
@@ -78,6 +81,10 @@ class Telemetry:
         if self._handed.qsize() < BEHIND_MAX:
             self._handed.put(self.events.take())
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    @staticmethod
+    def _pause(resume: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(PAUSE_S, resume)
 
     def _run(self) -> None:
         due_s = time.monotonic() + FILE_S

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lavant.broker.serving.commands import Answer, Command
 from lavant.broker.workflows.commands import (
     Assignment,
     CompleteTask,
@@ -87,17 +88,20 @@ class Bench:
     def serve(self, topic: str, *, seconds: float, outcomes: str) -> None:
         """One task after the other, done (+) or failed (-)."""
         for number, outcome in enumerate(outcomes, start=1):
-            self.monitor.observe(LeaseTasks(topic, "ann"), Leased([Assignment(number, "one", "a", 1, 0, b"", {})]))
+            self._tell(LeaseTasks(topic, "ann"), Leased([Assignment(number, "one", "a", 1, 0, b"", {})]))
             self.now_s += seconds
             report = CompleteTask(number, "a", 1) if outcome == "+" else FailTask(number, "a", 1)
-            self.monitor.observe(report, Reported(is_new=True, job_state="running"))
+            self._tell(report, Reported(is_new=True, job_state="running"))
+
+    def _tell(self, command: Command, answer: Answer) -> None:
+        self.monitor.observers[type(command)](command, answer)
 
     async def run(self, *, seconds: float, rate_per_s: float) -> None:
         end_s, next_s = self.now_s + seconds, self.now_s
         while self.now_s < end_s:
             while rate_per_s and next_s <= self.now_s:
                 self.jobs += 1
-                self.monitor.observe(SubmitJob("one"), Submitted(self.jobs, is_new=True))
+                self._tell(SubmitJob("one"), Submitted(self.jobs, is_new=True))
                 next_s += 1 / rate_per_s
             await self.manager.look(round(self.now_s * 1000))
             self.now_s += 0.1
