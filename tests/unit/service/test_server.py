@@ -21,6 +21,7 @@ from lavant.broker.queues.commands import (
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.server import Effect
 from lavant.service.limits import LIMITS
+from lavant.service.telemetry.events import SENT_FIELDS, Events
 
 
 @in_loop
@@ -41,6 +42,20 @@ async def test_a_refusal_is_an_answer() -> None:
     await wiring.create()
     answer = await wiring.service.execute(Receive("none"))
     assert isinstance(answer, Refused)
+
+
+@in_loop
+async def test_several_may_be_told_of_what_is_carried_out() -> None:
+    wiring = Wiring()
+    telemetry = Events(wiring.queues, later=lambda resume: None)
+    told: list[str] = []
+    wiring.service.report_to(telemetry)
+    wiring.service.report_also_to({Send: lambda command, answer: told.append(command.queue)})
+    wiring.service.report_also_to({CreateQueue: lambda command, answer: told.append("created")})
+    await wiring.create()
+    wiring.service.ask(Send("q", [Entry(b"one")]))
+    assert told == ["created", "q"]
+    assert len(telemetry.take().sent) == SENT_FIELDS
 
 
 @in_loop

@@ -8,14 +8,15 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from lavant.broker.serving.broker import Broker
 from lavant.core.errors import InvalidValue
-from lavant.core.telemetry import checked_telemetry
+from lavant.core.telemetry import TELEMETRY_SCHEMA, Kind, checked_telemetry
 from lavant.service.telemetry import Telemetry, TelemetryFiles
-from lavant.service.telemetry.rows import Rows
+from lavant.service.telemetry.rows import PIECE, Rows
 
 
 def _rows(count: int) -> Rows:
@@ -53,9 +54,26 @@ def test_what_was_noted_before_the_end_is_in_files(tmp_path: Path) -> None:
     telemetry = Telemetry(Broker().queues, TelemetryFiles(tmp_path, start_s=1))
     observe(telemetry, 3)
     [file] = tmp_path.iterdir()
-    [batch] = pq.read_table(file).to_batches()
+    table = pq.read_table(file)
+    assert table.schema.equals(TELEMETRY_SCHEMA), "texts are texts for whoever reads it"
+    [batch] = table.to_batches()
     assert checked_telemetry(batch).column("publications").to_pylist() == [3]
     assert telemetry.stages.counts["access"] == 3
+
+
+def test_many_rows_stay_in_order_and_keep_what_belongs_together() -> None:
+    rows, times_us = Rows("h1"), np.arange(2 * PIECE + 3)
+    topics = np.array([rows.code("even"), rows.code("odd")])[times_us % 2]
+    rows.add(Kind.ARRIVAL, times_us, topics, publications=times_us + 1)
+    rows.timed(Kind.SERVICE, 7, rows.code("even"), 5)
+    assert len(rows) == 2 * PIECE + 4
+    table = rows.take()
+    assert len(rows) == 0
+    *many, last = table.select(["time_us", "topic", "publications", "duration_us"]).to_pylist()
+    assert [row["time_us"] for row in many] == times_us.tolist()
+    assert all(row["topic"] == ("odd" if row["time_us"] % 2 else "even") for row in many)
+    assert all(row["publications"] == row["time_us"] + 1 and row["duration_us"] is None for row in many)
+    assert last == {"time_us": 7, "topic": "even", "publications": 0, "duration_us": 5}
 
 
 def test_a_disk_that_does_not_write_costs_rows_and_nothing_else(
