@@ -11,6 +11,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -24,9 +25,12 @@ from lavant.broker.filters import parse
 from lavant.broker.queues.commands import Refused
 from lavant.broker.subscriptions.commands import EncryptedFilter, Publish, Published, Subscribe, Subscribed, Unsubscribe
 from lavant.client.encryption import Key, NumericAttribute, Schema
+from lavant.pipeline.standalone import standalone_cluster
 
 OPTIONS = ("--engine", "spark", "--master", "local[2]", "--hosts-max", "2")
-PATIENCE_S = 240.0
+PATIENCE_S, LONG_S = 240.0, 900.0
+FILTERS = 20_000
+"""So many that a host is busy."""
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +39,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -157,3 +161,54 @@ def test_whoever_is_killed_everything_accepted_is_delivered_once(server: Served)
             assert Counter(numbers(client, queue)) == Counter(range(wanted))
         assert health(again) == b"ok\n"
         assert again.stop() == 0
+
+
+@pytest.mark.soak  # the load must last for minutes until another host is worth its start
+def test_hosts_come_and_go_with_the_load_and_nothing_is_lost(tmp_path: Path) -> None:
+    chance = random.Random(2)
+    words = [f"{chance.randrange(1 << 20):05x}" for _ in range(FILTERS)]
+    wanted: dict[str, list[int]] = {"all": [], **{f"w{number}": [] for number in range(10)}}
+    with standalone_cluster(tmp_path / "cluster", workers=3, cores=1) as cluster, ExitStack() as open_ones:
+        options = ("--engine", "spark", "--master", cluster.url, "--hosts-max", "2")
+        server = open_ones.enter_context(Served(tmp_path / "data", *options))
+        client = open_ones.enter_context(FrameClient(server.port))
+        filters = [f"s like '%{word[:3]}%' and s like '%{word[3:]}%'" for word in words]
+        for start in range(0, FILTERS, 1000):
+            requests = [Subscribe(filter, "", queue="rest") for filter in filters[start : start + 1000]]
+            assert all(isinstance(answer, Subscribed) for answer in client.ask_all(requests))
+        client.ask(Subscribe("n >= 0", "all"))
+        for number in range(10):
+            client.ask(Subscribe(filters[number], f"w{number}"))
+        got: dict[str, list[int]] = {queue: [] for queue in wanted}
+
+        def publish(count: int) -> None:
+            rows = [
+                {"n": len(wanted["all"]) + number, "s": "".join(chance.choices(words, k=20))} for number in range(count)
+            ]
+            accepted(client, rows)
+            for row in rows:
+                wanted["all"].append(int(str(row["n"])))
+                for number in range(10):
+                    if words[number][:3] in str(row["s"]) and words[number][3:] in str(row["s"]):
+                        wanted[f"w{number}"].append(int(str(row["n"])))
+
+        def drain() -> None:
+            client.drain("rest")
+            for queue in got:
+                got[queue] += numbers(client, queue)
+
+        def hosts_are(count: int, *, under_load: bool) -> bool:
+            if under_load and server.metric("lavant_engine_owed") < 500:
+                drain()
+                publish(250)
+            return server.metric("lavant_engine_hosts") == count
+
+        until(lambda: hosts_are(1, under_load=False))
+        until(lambda: hosts_are(2, under_load=True), LONG_S)
+        publish(250)  # for both
+        until(lambda: hosts_are(1, under_load=False), LONG_S)
+        publish(250)  # for the one that is left
+        all_delivered(server)
+        drain()
+        assert got == wanted
+        assert server.metric("lavant_engine_starts_total") == 1

@@ -155,7 +155,8 @@ class Service:
         self.access.on_arrived, self.access.on_matched = events.arrived, events.matched
 
     def report_also_to(self, others: Mapping[type, Observer]) -> None:
-        """From now on, somebody else is told of some kinds of command as well."""
+        """From now on, somebody else is told of some kinds of command as well; of receives and acknowledgements, which
+        telemetry puts in and takes out, nobody else is."""
         observers = self._server.observers
         for kind, other in others.items():
             observers[kind] = _both(observers[kind], other) if kind in observers else other
