@@ -127,9 +127,7 @@ def test_changes_hold_for_every_publication_accepted_after_their_answer(server: 
         for turn in range(6):
             got = numbers(client, f"shared{turn}")
             assert not [n for n in got if n > 2 * turn], "it came after the end"
-            assert 2 * turn in got or not turn % 2, (
-                "only what waits when somebody goes may be dropped"
-            )
+            assert 2 * turn in got or not turn % 2, "only what waits when somebody goes may be dropped"
         client.ask(Subscribe("k = 1", "stays", queue="shared0"))
         accepted(client, [{"n": 99, "k": 1}])
         all_delivered(server)
