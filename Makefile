@@ -31,7 +31,7 @@ kernels: setup
 bench: setup java rabbitmq nats ## run the benchmarks
 	@$(BIN)/python -m tests.bench
 
-soak: setup rabbitmq ## run the tests marked soak: very many examples, long runs, what needs a quiet machine
+soak: setup java rabbitmq ## run the tests marked soak: very many examples, long runs, what needs a quiet machine
 	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m soak || \
 		{ status=$$?; [ $$status -ne 5 ] || echo "soak: no test is marked soak" >&2; exit $$status; }
 
