@@ -59,7 +59,7 @@ class Digest:
             self._take_received(columns)
         if columns.settled_ns:
             self._take_settled(columns)
-        for event in columns.others:
+        for event in columns.jobs:
             self._handlers[type(event)](event, (event.time_ns + self._wall_ns) // 1000)
         for remembered in (self._jobs, self._tasks):
             _forget(remembered)

@@ -100,8 +100,8 @@ class Columns:
 
     __slots__ = (
         "arrived",
+        "jobs",
         "matched",
-        "others",
         "queues",
         "sent",
         "settled_count",
@@ -133,7 +133,7 @@ class Columns:
         self.settled_queue = array("q")
         self.settled_count = array("q")
         self.settled_numbers = array("q")
-        self.others: list[Event] = []
+        self.jobs: list[Event] = []
 
 
 def _draw(most: int) -> int:
@@ -326,7 +326,7 @@ class Events:
             self._add(Reported(now_ns, command.job, command.task, command.attempt, is_ok, answer.job_state))
 
     def _add(self, event: Event) -> None:
-        if len(self._columns.others) < self._events_max:
-            self._columns.others.append(event)
+        if len(self._columns.jobs) < self._events_max:
+            self._columns.jobs.append(event)
         else:
             self.dropped += 1

@@ -17,10 +17,9 @@ NONE = -1
 """In place of a duration that is not there."""
 PIECE = 1 << 16
 """Rows that are made columns of at once: so few that columns of one value are made once, for all."""
-FEW, MANY = pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.string())
-"""Texts by code; as they are not looked at one by one, a file costs half."""
-_TEXTS = {"kind": FEW, "job_type": MANY, "topic": MANY, "outcome": FEW, "host": FEW}
-SCHEMA = pa.schema([field.with_type(_TEXTS.get(field.name, field.type)) for field in TELEMETRY_SCHEMA])
+_CODED = pa.dictionary(pa.int32(), pa.string())
+"""Texts are written by code, not looked at one by one: a file costs half."""
+SCHEMA = pa.schema([field.with_type(_CODED) if field.type == pa.string() else field for field in TELEMETRY_SCHEMA])
 _CODES = {kind: code for code, kind in enumerate(Kind)}
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -94,18 +93,21 @@ class Rows:
         def numbers(values: Integers | int, dtype: type = np.int64) -> pa.Array:
             return _numbers(_column(values, length, dtype))
 
+        def coded(codes: Integers | int, texts: pa.Array) -> pa.Array:
+            return pa.DictionaryArray.from_arrays(numbers(codes, np.int32), texts)
+
         columns = [
             numbers(TELEMETRY_VERSION, np.int16),
             numbers(rows.time_us),
-            pa.DictionaryArray.from_arrays(numbers(rows.kind, np.int8), _KINDS),
-            pa.DictionaryArray.from_arrays(numbers(rows.job_type, np.int32), names),
-            pa.DictionaryArray.from_arrays(numbers(rows.topic, np.int32), names),
+            coded(rows.kind, _KINDS),
+            coded(rows.job_type, names),
+            coded(rows.topic, names),
             _durations(_column(rows.duration_us, length, np.int64)),
-            pa.DictionaryArray.from_arrays(numbers(rows.is_failed, np.int8), _OUTCOMES),
+            coded(rows.is_failed, _OUTCOMES),
             numbers(rows.publications),
             numbers(rows.subscriptions),
             numbers(rows.matches),
-            pa.DictionaryArray.from_arrays(numbers(0, np.int8), self._host),
+            coded(0, self._host),
             pa.nulls(length, pa.int32()),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
