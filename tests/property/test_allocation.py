@@ -6,12 +6,29 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.models.networks import random_network
 
-from lavant.control.allocation import Budget, Linear, System, Target, min_cost, min_time
+from lavant.control.allocation import (
+    AllocationConfig,
+    Budget,
+    Goal,
+    Limits,
+    Linear,
+    Observed,
+    System,
+    Target,
+    allocator_for,
+    min_cost,
+    min_time,
+)
+from lavant.control.allocation.config import Caution
+from lavant.control.allocation.greedy import changed
+from lavant.control.allocation.min_cost import measured_s, reach
 from lavant.models.evaluation import Model
 from lavant.models.layout import Numbers
 from lavant.models.network import Network
+from lavant.models.prediction import predict
 
 NETWORKS = 1_000
 MORE = 5
@@ -83,6 +100,56 @@ def test_with_prices_that_differ_min_cost_is_within_a_fifth_of_brute_force_and_m
     assert min(ratios) > 0.999
     assert max(ratios) < 1.2
     assert np.mean([ratio < 1.0001 for ratio in ratios]) > 0.7
+
+
+@pytest.mark.parametrize("percentile", [None, 0.9])
+def test_a_plan_for_one_job_type_serves_the_whole_load_and_has_nothing_to_spare(percentile: float | None) -> None:
+    planned = 0
+    for seed in range(60):
+        system = System(network=small_network(seed))
+        model = Model(system.network, refined=True)
+        for job in system.network.job_names:
+            loose = Target(response_s=1.0, percentile=percentile, job=job)
+            target = replace(loose, response_s=measured_s(model, system.least_stable, loose) * (0.8 + seed % 5 / 10))
+            plan = reach(system, target)
+            if not plan.reached:
+                continue
+            planned += 1
+            prediction = predict(model, plan.consumers)
+            assert prediction.stable, (seed, job)
+            assert all(topic.utilisation < 1 for topic in prediction.topics)
+            assert measured_s(model, plan.consumers, target) <= target.response_s
+            for j in range(len(plan.consumers)):
+                fewer = changed(plan.consumers, j, -1)
+                if fewer[j]:
+                    assert not predict(model, fewer).stable or measured_s(model, fewer, target) > target.response_s
+    assert planned > 80
+
+
+@pytest.mark.parametrize(
+    ("name", "has_budget"), [("min-time", True), ("min-cost", False), ("random", True), ("random", False)]
+)
+def test_an_allocator_calls_nothing_reached_that_is_overloaded_anywhere(name: str, has_budget: bool) -> None:
+    """Also where its goal is about one job type, and the limits let the topics of others starve."""
+    for seed in range(40):
+        network = small_network(seed)
+        random = np.random.default_rng([seed, 6])
+        limits = tuple(Limits(most=int(most)) for most in random.integers(1, 4, len(network.topics)))
+        system = System(network=network, limits=limits)
+        job = network.job_names[int(random.integers(len(network.jobs)))]
+        goal: Goal = Budget(additional=5.0) if has_budget else Target(response_s=1e6, job=job)
+        config = AllocationConfig(allocator=name, goal=goal, caution=Caution(standard_errors=0.0, drain_s=None))
+        plan = allocator_for(system, config).decide(
+            Observed(
+                consumers=system.least,
+                arrival_rates_per_s=tuple(each.arrival_rate_per_s for each in network.jobs),
+                requests=(0.0,) * len(network.topics),
+                window_s=100.0,
+            ),
+            now_ms=1000,
+        )
+        is_stable = predict(Model(network, refined=True), plan.consumers).stable
+        assert is_stable == plan.reached == system.can_serve(plan.consumers), (seed, job)
 
 
 def one_topic_greedy(network: Network, budget: int) -> float:

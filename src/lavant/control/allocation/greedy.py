@@ -40,7 +40,7 @@ class Greedy:
 
     @property
     def stable(self) -> bool:
-        return all(load < m for load, m in zip(self.system.network.offered_load, self.consumers, strict=True))
+        return self.system.can_serve(self.consumers)
 
     def stabilise(self, affordable: Affordable) -> None:
         """Consumers for topics that lack some, until none does or nothing more is allowed."""

@@ -4,6 +4,9 @@ Its loop runs while the target is *not* met, unlike as printed. The target may a
 type: then a consumer goes where it lowers that very figure most for its price, as `lavant.models.response_times`
 predicts it. At the end, consumers that turn out not to be needed go again: with prices that differ, the last step may
 have bought more than was missing.
+
+A plan serves the whole load, also where the target is about one job type: the response of the others may be anything
+finite, but no topic's queue grows without end.
 """
 
 from __future__ import annotations
@@ -58,14 +61,17 @@ def reach(system: System, target: Target, *, start: Sequence[int] | None = None)
         least = share * (now * system.network.arrival_rate_per_s if plain else now)
         if not walk.improve(_always, walk.wip_gain if plain else gain, least=least):
             break
-    reached = value(walk.consumers) <= target.response_s
+    reached = meets(walk.model, system, walk.consumers, target)
     if reached:
         _trim(walk, target)
     steps, found = walk.steps(), value(walk.consumers)
     last = steps[-1]
     figures = {"target_s": target.response_s, "predicted_s": found, "cost": last.cost, "wip": last.wip}
-    said = "meets" if reached else "cannot be brought to"
-    reason = f"the {target} is predicted to be {found:.2f} s, which {said} {target.response_s:g} s"
+    if walk.stable:
+        said = "meets" if reached else "cannot be brought to"
+        reason = f"the {target} is predicted to be {found:.2f} s, which {said} {target.response_s:g} s"
+    else:
+        reason = "the limits do not allow enough consumers for the load; topics that lack most come first"
     decision = Decision(loop=LOOP, action=f"allocate {system.named(last.consumers)}", reason=reason, figures=figures)
     return Plan(consumers=last.consumers, decision=decision, steps=steps, reached=reached)
 
@@ -84,12 +90,17 @@ def measured_s(model: Model, consumers: Consumers, target: Target) -> float:
     return math.fsum(map(operator.mul, rates, of_jobs)) / math.fsum(rates)
 
 
+def meets(model: Model, system: System, consumers: Consumers, target: Target) -> bool:
+    """Whether the target is predicted to hold and every topic can serve its load, those outside the target too."""
+    return system.can_serve(consumers) and measured_s(model, consumers, target) <= target.response_s
+
+
 def _trim(walk: Greedy, target: Target) -> None:
     """Take consumers away as long as the target holds; what is least missed for what it costs goes first."""
     system = walk.system
     while True:
         over = [j for j, m in enumerate(walk.consumers) if m > system.least[j]]
-        spare = [j for j in over if measured_s(walk.model, changed(walk.consumers, j, -1), target) <= target.response_s]
+        spare = [j for j in over if meets(walk.model, system, changed(walk.consumers, j, -1), target)]
         if not spare:
             return
         losses = dict(zip(spare, walk.wip_loss(walk.consumers, spare), strict=True))

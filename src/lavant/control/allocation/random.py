@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from lavant.control.allocation.config import AllocationConfig
 from lavant.control.allocation.greedy import changed
 from lavant.control.allocation.interface import Observed, expected
-from lavant.control.allocation.min_cost import measured_s
+from lavant.control.allocation.min_cost import meets
 from lavant.control.allocation.min_time import ROUNDING
 from lavant.control.allocation.plans import LOOP, Plan
 from lavant.control.allocation.quiet import Quiet
@@ -39,7 +39,8 @@ class RandomAllocator:
         if isinstance(goal, Budget):
             if self._quiet.is_quiet(system, observed, now_ms):
                 return self._quiet.plan(self._system, now_ms)
-            consumers, reached = self._spend(goal), True
+            consumers = self._spend(goal)
+            reached = system.can_serve(consumers)
         else:
             consumers, reached = self._reach(system, goal)
         consumers = self._recent.most(consumers, now_ms)
@@ -65,10 +66,10 @@ class RandomAllocator:
         model, consumers = Model(system.network, refined=system.refined), system.least
         for following in self._walk():
             floored = tuple(map(max, following, system.least))
-            if measured_s(model, consumers, target) <= target.response_s:
+            if meets(model, system, consumers, target):
                 return consumers, True
             consumers = floored
-        return consumers, measured_s(model, consumers, target) <= target.response_s
+        return consumers, meets(model, system, consumers, target)
 
     def _walk(self) -> Iterator[Consumers]:
         """Allocations with one consumer more each, at most `DRAWS_MAX`, within the limits."""

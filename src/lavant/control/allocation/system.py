@@ -103,6 +103,10 @@ class System(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The fewest consumers that can do the work, limits apart from `least` not looked at."""
         return tuple(max(low, int(load) + 1) for low, load in zip(self.least, self.network.offered_load, strict=True))
 
+    def can_serve(self, consumers: Sequence[int]) -> bool:
+        """Whether every topic has more consumers than its load needs, so that no queue grows without end."""
+        return all(load < m for load, m in zip(self.network.offered_load, consumers, strict=True))
+
     def named(self, consumers: Sequence[int]) -> str:
         """An allocation in words: "A 2, B 1"."""
         return ", ".join(f"{name} {m}" for name, m in zip(self.network.topic_names, consumers, strict=True))

@@ -20,7 +20,7 @@ from lavant.control.allocation import (
     min_cost,
     min_time,
 )
-from lavant.control.allocation.min_cost import measured_s, reach
+from lavant.control.allocation.min_cost import measured_s, meets, reach
 from lavant.control.allocation.min_time import spend
 from lavant.core.errors import Infeasible, InvalidValue
 from lavant.models.evaluation import Model
@@ -116,13 +116,28 @@ def test_a_percentile_needs_more_than_a_mean() -> None:
     assert sum(p95.consumers) > sum(mean.consumers)
 
 
+def test_a_target_that_all_topics_but_one_need_not_meet_still_serves_the_whole_load() -> None:
+    plan = min_cost(CASE, Target(response_s=40.0, job="3"))
+    assert plan.reached
+    assert plan.consumers == (2, 1, 1, 3)
+
+
+def test_where_limits_leave_another_topic_overloaded_a_target_for_one_job_type_is_not_reached() -> None:
+    system = System(network=case_study(), limits=(Limits(most=1), Limits(), Limits(), Limits()))
+    plan = reach(system, Target(response_s=500.0, job="3"))  # job type 3 never visits A
+    assert not plan.reached
+    assert "do not allow enough consumers" in plan.decision.reason
+    with pytest.raises(Infeasible, match=r"topic 'A' needs at least 2 consumers for a load of 1\.55, its limit is 1"):
+        min_cost(system, Target(response_s=500.0, job="3"))
+
+
 def test_nothing_can_be_taken_away_from_a_plan_for_a_target() -> None:
     for target in (Target(response_s=45.0), Target(response_s=90.0, percentile=0.95), Target(response_s=40.0, job="2")):
         plan = min_cost(CASE, target)
         for j, m in enumerate(plan.consumers):
             fewer = (*plan.consumers[:j], m - 1, *plan.consumers[j + 1 :])
             if m > 1:
-                assert measured_s(Model(case_study(), refined=True), fewer, target) > target.response_s
+                assert not meets(Model(case_study(), refined=True), CASE, fewer, target)
 
 
 def test_for_a_fork_the_target_is_about_the_critical_path() -> None:
