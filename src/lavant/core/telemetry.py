@@ -11,7 +11,8 @@ The service writes these rows as Parquet files; the embedded estimator (`lavant.
 | match    | a batch was matched against a slice       | publications ≥ 1, subscriptions, matches            |
 
 A topic of "" stands for a job as a whole: its arrival at the system, its response from end to end. A job type of ""
-stands for publications that belong to no job.
+stands for publications that belong to no job. A topic that begins with @ is a stage of the server itself (@access,
+@match): what happens there before messages are in queues.
 
 Times and durations are integer microseconds. Milliseconds would not do: at 10,000 arrivals a second nine gaps in ten
 would be 0, and the variability of arrivals would come out ten times too large. Integers, because sums of them do not
@@ -44,6 +45,15 @@ SUBSCRIPTIONS_MAX = 2**32
 NAME_LENGTH_MAX = 128
 ANY_JOB_TYPE = "*"
 """In estimates: all job types of a topic together. No job type has this name."""
+
+
+STAGE_PREFIX = "@"
+"""No queue has a name that begins with it."""
+
+
+def is_stage(topic: str) -> bool:
+    """Whether a topic is a stage of the server, not one that consumers work for."""
+    return topic.startswith(STAGE_PREFIX)
 
 
 class Kind(StrEnum):

@@ -8,22 +8,26 @@ from tests.models.telemetry import case_study_telemetry
 from lavant.core.errors import InvalidValue
 from lavant.core.estimation import EstimationConfig, Estimator, WindowEstimate
 from lavant.core.telemetry import Kind, Observation, telemetry_batch
-from lavant.models.fitting import fit
+from lavant.models.fitting import Fit, fit
 from lavant.models.network import Network
 from lavant.simulation.network.case_study import case_study
 
 
-def fitted(rows: list[Observation]) -> Network:
+def fit_of(rows: list[Observation]) -> Fit:
     estimator = Estimator(EstimationConfig(window_ms=600_000, topics_overall=False))
     estimator.observe(telemetry_batch(rows))
     first: dict[tuple[str, str], int] = {}
     for row in rows:
-        if row.kind is Kind.ARRIVAL:
-            key = (row.job_type, row.topic)
-            first[key] = min(row.time_us, first.get(key, row.time_us))
+        if row.kind in (Kind.ARRIVAL, Kind.SERVICE):
+            key, began_us = (row.job_type, row.topic), row.time_us - (row.duration_us or 0)
+            first[key] = min(began_us, first.get(key, began_us))
     times = [row.time_us for row in rows if row.kind is Kind.ARRIVAL]
     length_s = (max(times) - min(times)) / 1e6 if times else 0.0
     return fit(estimator.close(2**53), first, length_s=length_s)
+
+
+def fitted(rows: list[Observation]) -> Network:
+    return fit_of(rows).network
 
 
 @pytest.mark.parametrize("whole_jobs", [True, False])
@@ -57,11 +61,68 @@ def test_service_moments_are_those_of_all_windows_together() -> None:
     assert topic.service_scv == pytest.approx(0.25)
 
 
-def test_publications_without_a_job_type_are_one_of_their_own() -> None:
-    rows = case_study_telemetry(hours=1.0, seed=2, whole_jobs=False)
-    rows = [row for row in rows if row.job_type == "3"]
-    merged = [Observation(**{f: getattr(row, f) for f in row.__struct_fields__} | {"job_type": ""}) for row in rows]
-    assert fitted(merged).job_names == ("jobs",)
+def test_without_arrivals_at_topics_as_a_server_writes_it_the_same_network_is_found() -> None:
+    """A server knows when jobs arrive and end, and when tasks are worked on."""
+    rows = [row for row in case_study_telemetry(hours=8.0, seed=1) if row.kind is not Kind.ARRIVAL or not row.topic]
+    found, whole = fitted(rows), fitted(case_study_telemetry(hours=8.0, seed=1))
+    assert found.topics == whole.topics
+    assert [job.tasks for job in found.jobs] == [job.tasks for job in whole.jobs]
+    for ours, theirs in zip(found.jobs, whole.jobs, strict=True):
+        assert ours.arrival_rate_per_s == pytest.approx(theirs.arrival_rate_per_s, rel=0.01)
+        assert ours.arrival_scv == theirs.arrival_scv
+
+
+def test_jobs_that_have_not_ended_do_not_hide_visits() -> None:
+    """Each job comes to A twice; of ten jobs four have ended and the others have not begun."""
+    rows = [Observation(time_us=n * 1_000_000, kind=Kind.ARRIVAL, job_type="j", publications=1) for n in range(1, 11)]
+    for n in range(1, 5):
+        at_us = 20_000_000 * n
+        rows += [
+            Observation(time_us=at_us + k, kind=Kind.SERVICE, job_type="j", topic="A", duration_us=1000) for k in (1, 2)
+        ]
+        rows.append(Observation(time_us=at_us + 3, kind=Kind.RESPONSE, job_type="j", duration_us=3000))
+    (job,) = fitted(rows).jobs
+    assert [task.topic for task in job.tasks] == ["A", "A"]
+    assert job.arrival_rate_per_s == pytest.approx(10 / 9)
+
+
+def messages(topic: str, *, every_us: int, service_us: int | None) -> list[Observation]:
+    rows = [Observation(time_us=n * every_us, kind=Kind.ARRIVAL, topic=topic, publications=1) for n in range(100)]
+    if service_us is not None:
+        rows += [
+            Observation(time_us=n * every_us + service_us, kind=Kind.SERVICE, topic=topic, duration_us=service_us)
+            for n in range(100)
+        ]
+    return rows
+
+
+def test_each_queue_of_messages_without_a_job_is_a_job_type_of_its_own() -> None:
+    found = fit_of(
+        [
+            *messages("orders", every_us=100_000, service_us=50_000),
+            *messages("letters", every_us=50_000, service_us=10_000),
+            *messages("orders-dead", every_us=99_000, service_us=None),
+            *messages("@access", every_us=100_000, service_us=None),
+            Observation(time_us=5, kind=Kind.SERVICE, topic="@match", duration_us=5),
+        ]
+    )
+    assert found.left_out == ("orders-dead",)
+    assert found.network.topic_names == ("letters", "orders")
+    assert [[task.topic for task in job.tasks] for job in found.network.jobs] == [["letters"], ["orders"]]
+    rates = [topic.service_rate_per_s for topic in found.network.topics]
+    assert rates == pytest.approx([100.0, 20.0])
+
+
+def test_a_queue_may_have_the_name_of_a_job_type() -> None:
+    rows = [
+        *messages("orders", every_us=100_000, service_us=50_000),
+        *(Observation(time_us=n * 1000, kind=Kind.ARRIVAL, job_type="orders", publications=1) for n in range(5)),
+        *(
+            Observation(time_us=n * 1000, kind=Kind.SERVICE, job_type="orders", topic="A", duration_us=5)
+            for n in range(5)
+        ),
+    ]
+    assert fitted(rows).job_names == ("orders", "messages of orders")
 
 
 def test_telemetry_that_says_too_little_is_refused_with_what_is_missing() -> None:
@@ -78,6 +139,8 @@ def test_telemetry_that_says_too_little_is_refused_with_what_is_missing() -> Non
         fitted(arrivals)
     with pytest.raises(InvalidValue, match="must span some time"):
         fitted(services)
+    with pytest.raises(InvalidValue, match="no topic or queue was observed"):
+        fitted(messages("orders-dead", every_us=1000, service_us=None))
     many = [
         Observation(time_us=n * 1000, kind=Kind.ARRIVAL, job_type="j", topic="B", publications=1)
         for n in range(1, 1001)

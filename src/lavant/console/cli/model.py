@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,13 +42,15 @@ def fit(
     for batch in _batches(telemetry):
         rows += estimator.observe(batch).rows
         seen.note(batch)
-    network = fit_network(estimator.close(2**53), seen.first_us, length_s=seen.length_s)
+    found = fit_network(estimator.close(2**53), seen.first_us, length_s=seen.length_s)
+    left_out = f"Left out, because nobody consumed from them: {', '.join(found.left_out)}.\n" if found.left_out else ""
     remark = (
         f"Fitted to {rows:,} rows of telemetry, {seen.length_s:,.0f} s of it.\n"
         "Routes are in the order in which topics saw a job type first; check it.\n"
+        f"{left_out}"
         "Add a [goal] with response_s or budget, and costs and limits where they are not 1 and 1000."
     )
-    print(system_text(network, rates_per=rates_per, remark=remark), end="")
+    print(system_text(found.network, rates_per=rates_per, remark=remark), end="")
 
 
 def _batches(directory: Path) -> Any:
@@ -66,23 +69,39 @@ def _batches(directory: Path) -> Any:
 
 
 class _Seen:
-    """When arrivals were observed: the earliest of each job type at each topic, and the last of all."""
+    """When each job type was first seen at each topic, and from when to when something arrived."""
 
     def __init__(self) -> None:
         self.first_us: dict[tuple[str, str], int] = {}
-        self._last_us = 0
+        self._arrivals_us: list[int] = []
 
     @property
     def length_s(self) -> float:
-        return (self._last_us - min(self.first_us.values(), default=0)) / 1e6
+        return (max(self._arrivals_us) - min(self._arrivals_us)) / 1e6 if self._arrivals_us else 0.0
 
     def note(self, batch: Any) -> None:
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.compute as pc  # noqa: PLC0415
+        from lavant.core.telemetry import is_stage  # noqa: PLC0415
 
-        arrivals = batch.filter(pc.equal(batch.column("kind"), "arrival")).select(["job_type", "topic", "time_us"])
-        by_key = pa.Table.from_batches([arrivals]).group_by(["job_type", "topic"])
-        for row in by_key.aggregate([("time_us", "min_max")]).to_pylist():
-            key, times = (row["job_type"], row["topic"]), row["time_us_min_max"]
-            self.first_us[key] = min(times["min"], self.first_us.get(key, times["min"]))
-            self._last_us = max(self._last_us, times["max"])
+        for key, first_us, last_us in _spans(batch, "arrival"):
+            self._see(key, first_us)
+            if not is_stage(key[1]):
+                self._arrivals_us = [min([first_us, *self._arrivals_us]), max([last_us, *self._arrivals_us])]
+        for key, first_us, _ in _spans(batch, "service"):
+            self._see(key, first_us)
+
+    def _see(self, key: tuple[str, str], time_us: int) -> None:
+        self.first_us[key] = min(time_us, self.first_us.get(key, time_us))
+
+
+def _spans(batch: Any, kind: str) -> Iterator[tuple[tuple[str, str], int, int]]:
+    """By job type and topic, when the first and the last row of a kind began."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    rows = batch.filter(pc.equal(batch.column("kind"), kind))
+    began_us = pc.subtract(rows.column("time_us"), pc.fill_null(rows.column("duration_us"), 0))
+    keys = {name: rows.column(name).cast(pa.string()) for name in ("job_type", "topic")}
+    table = pa.table({**keys, "began_us": began_us})
+    for row in table.group_by(["job_type", "topic"]).aggregate([("began_us", "min_max")]).to_pylist():
+        span = row["began_us_min_max"]
+        yield (row["job_type"], row["topic"]), span["min"], span["max"]

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.queues.spreading import INTEGERS
-from lavant.core.telemetry import PUBLICATIONS_MAX, Kind
+from lavant.core.telemetry import PUBLICATIONS_MAX, STAGE_PREFIX, Kind
 from lavant.service.telemetry import events
 from lavant.service.telemetry.messages import ReceivedTimes, SentTimes
 from lavant.service.telemetry.rows import Integers, Rows
 from lavant.service.telemetry.stages import Stages
 
-ACCESS, MATCH = "@access", "@match"
-"""Topics of what happens before queues; no queue has such a name."""
+ACCESS, MATCH = f"{STAGE_PREFIX}access", f"{STAGE_PREFIX}match"
+"""Topics of what happens before queues."""
 NOWHERE = -1
 TABLE_MAX = 1 << 20
 JOBS_MAX = 1_000_000
