@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +99,32 @@ def test_a_request_with_the_same_key_is_not_done_twice(talker: Talker) -> None:
     assert len({answered.body for answered in answers}) == 1
     talker.ask("POST", "/publish", {"kind": "twice"}, Idempotency_Key="k2")
     assert len(talker.drain("twice")) == 3
+
+
+def test_a_key_with_another_body_is_refused_also_after_a_crash(tmp_path: Path) -> None:
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+    ways = {
+        "application/json": ({"kind": "one"}, {"kind": "other"}),
+        "application/cloudevents+json": (event, {**event, "source": "/other"}),
+    }
+    with Served(tmp_path) as server, Talker(server) as talker:
+        talker.subscribe("all", "exists(kind) or exists(source)")
+        before = [_said_with_one_key(talker, kind, *bodies) for kind, bodies in ways.items()]
+        server.kill()
+    with Served(tmp_path) as server, Talker(server) as talker:
+        after = [_said_with_one_key(talker, kind, *bodies) for kind, bodies in ways.items()]
+        assert len(talker.drain("all")) == 2
+    assert before == after
+
+
+def _said_with_one_key(talker: Talker, kind: str, body: Any, other: Any) -> bytes:
+    """What the first request was answered; another one is refused, and the first is answered alike once more."""
+    key = f"key of {kind}"
+    said = [talker.ask("POST", "/publish", each, kind=kind, Idempotency_Key=key) for each in (body, other, body)]
+    assert [each.status for each in said] == [202, 422, 202]
+    assert said[1].json["error"]["code"] == "IdempotencyConflict"
+    assert said[0].body == said[2].body
+    return said[0].body
 
 
 def test_a_receive_waits_for_what_comes(talker: Talker, brisk: Served) -> None:

@@ -33,19 +33,20 @@ Result: TypeAlias = str | LavantError
 _encode = msgspec.json.Encoder().encode
 
 
-def random_key(ids: Sequence[str]) -> str:
+def random_key(contents: Sequence[bytes]) -> str:
     """Of a request that this process may repeat."""
     return secrets.token_hex(16)
 
 
-def key_of_ids(ids: Sequence[str]) -> str:
+def key_of_contents(contents: Sequence[bytes]) -> str:
     """Of a request that also another process may repeat: it holds the same publications, which all have ids."""
-    return hashlib.sha256("\n".join(ids).encode()).hexdigest()
+    return hashlib.sha256(b"\n".join(contents)).hexdigest()
 
 
 class _Encoded(NamedTuple):
     place: int
-    id: str
+    content: bytes
+    """What is the same each time that the publication is encoded: the row or, if it is encrypted, the id."""
     row: bytes
 
 
@@ -56,7 +57,7 @@ class Requests:
         self,
         publications: Iterable[Publishable],
         cipher: Cipher | None,
-        key_of: Callable[[Sequence[str]], str] = random_key,
+        key_of: Callable[[Sequence[bytes]], str] = random_key,
     ) -> None:
         self._results: list[Result | None] = []
         self._encoded: list[_Encoded] = []
@@ -69,7 +70,8 @@ class Requests:
             except InvalidValue as error:
                 self._results.append(error)
         if cipher is None:
-            self._encoded = [_Encoded(place, each.id, _encode(_row(each))) for place, each in checked]
+            rows = [(place, _encode(_row(each))) for place, each in checked]
+            self._encoded = [_Encoded(place, row, row) for place, row in rows]
         else:
             self._encode_sealed(checked, cipher)
 
@@ -100,7 +102,7 @@ class Requests:
 
     def _call(self, some: Sequence[_Encoded]) -> tuple[Sequence[int], Call[list[Result]]]:
         """The key tells the server a repetition from another request, so it may be repeated."""
-        request = Publish([each.row for each in some], self._key_of([each.id for each in some]))
+        request = Publish([each.row for each in some], self._key_of([each.content for each in some]))
         return [each.place for each in some], Call(request, _results)
 
     def _encode_sealed(self, checked: Sequence[tuple[int, Publication]], cipher: Cipher) -> None:
@@ -148,7 +150,7 @@ def _sealed(checked: Sequence[tuple[int, Publication]], cipher: Cipher) -> list[
     for (place, publication), point in zip(checked, points, strict=True):
         row: dict[str, Any] = {POINT: point}
         _add_envelope(row, publication, cipher.seal(publication))
-        encoded.append(_Encoded(place, publication.id, _encode(row)))
+        encoded.append(_Encoded(place, publication.id.encode(), _encode(row)))
     return encoded
 
 

@@ -8,7 +8,7 @@ from lavant.client.connection.asynchronous import AsyncConnection
 from lavant.client.connection.looping import LoopThread
 from lavant.client.connection.retrying import NO_RETRIES
 from lavant.client.connection.settings import Settings
-from lavant.client.publications import Requests, key_of_ids
+from lavant.client.publications import Requests, key_of_contents
 from lavant.core.publications import Publication
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class BackgroundTransport:
         self._connection = thread.run(_new_connection(settings._replace(retries=NO_RETRIES)))
 
     def publish(self, batch: list[Publication]) -> None:
-        requests = Requests(batch, self._cipher, key_of_ids)
+        requests = Requests(batch, self._cipher, key_of_contents)
         self._thread.run(self._publish(requests))
         requests.ids()
 

@@ -8,6 +8,7 @@ LavantError
 ├── DuplicateSubscription   the id is taken
 ├── UnknownSubscription     nobody has that id                                           (also a KeyError)
 ├── UnknownAdvertisement    no advertisement has that name                               (also a KeyError)
+├── IdempotencyConflict     the key of a request belongs to another one; nothing of it was done
 ├── Overloaded              more came than can be done; nothing of it was accepted, try later
 ├── CorruptSnapshot         files that are damaged, incomplete, or of another format
 ├── PartlyRefused           some entries of a batch were refused, the others were accepted
@@ -88,6 +89,10 @@ class UnknownAdvertisement(LavantError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class IdempotencyConflict(LavantError):
+    """A request came with the key of an earlier one that asked for something else: nothing of it was done."""
 
 
 class Overloaded(LavantError):

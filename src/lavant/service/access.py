@@ -34,12 +34,13 @@ from lavant.broker.serving.commands import Answer
 from lavant.broker.serving.server import BrokerServer, Effect, Reply
 from lavant.broker.serving.waiting import Asked
 from lavant.broker.subscriptions.accepting import Accepted, accept
-from lavant.broker.subscriptions.commands import Deliver, Publish, Published, Subscribe, Unsubscribe
+from lavant.broker.subscriptions.commands import Answered, Deliver, Publish, Published, Subscribe, Unsubscribe
 from lavant.broker.subscriptions.handover import Found
+from lavant.broker.subscriptions.recent import REMEMBERED_MS, RecentKeys, fingerprint_of
 from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.routing import Piece
 from lavant.broker.subscriptions.validation import check_namespace, check_publish
-from lavant.core.errors import InvalidValue, LavantError, Overloaded
+from lavant.core.errors import IdempotencyConflict, InvalidValue, LavantError, Overloaded
 from lavant.service.clock import Clock
 from lavant.service.engines.interface import Batch, Engine, Logged
 from lavant.service.found import FoundDeliveries, OnMatched, Source
@@ -62,6 +63,8 @@ class _Publishing(msgspec.Struct):
 
     asked: Asked
     key: str
+    fingerprint: bytes
+    """Of what is published, if there is a key."""
     namespace: str
     entries: list[str | Refused]
     """The answer to be, which changes if a publication cannot be delivered."""
@@ -69,7 +72,7 @@ class _Publishing(msgspec.Struct):
     """By place."""
     size_bytes: int
     repeated: list[Asked] = []
-    """Those who asked the same again, under the same key, while it stood in the line."""
+    """Requests with the same key and publications that came while this one was under way."""
 
 
 class _Changing(msgspec.Struct):
@@ -130,7 +133,7 @@ class Access:
         self._perform = perform
         self._on_failed = on_failed
         self._line: deque[_Step] = deque()
-        self._by_key: dict[str, _Publishing] = {}
+        self._by_key: dict[tuple[str, str], _Publishing] = {}
         """Requests with a key that are not answered yet."""
         self._waiting_publications = 0
         self._waiting_bytes = 0
@@ -181,6 +184,11 @@ class Access:
         """Publications in the line."""
         return self._waiting_publications
 
+    @property
+    def keys(self) -> RecentKeys:
+        """The idempotency keys that are remembered."""
+        return self._subscriptions.recent
+
     async def close(self) -> None:
         """Do all that stands in the line, then give everything back."""
         while self._task is not None:
@@ -195,14 +203,9 @@ class Access:
         check_publish(request)
         check_namespace(request.namespace)
         now_ms = self._clock.now_ms()
-        if request.key:
-            answer = self._subscriptions.recent.answer(request.key, now_ms)
-            if answer is not None:  # and durable before it leaves, like the first
-                self._perform(self._server.deliver(Deliver(NOTHING), [(asked, Published(answer))], now_ms))
-                return None
-            if request.key in self._by_key:
-                self._by_key[request.key].repeated.append(asked)
-                return None
+        fingerprint = fingerprint_of(request.publications) if request.key else b""
+        if request.key and self._is_repeated(asked, request, fingerprint, now_ms):
+            return None
         size_bytes = sum(map(len, request.publications))
         self._check_room(len(request.publications), size_bytes)
         self._engine.check_room(request.namespace)
@@ -218,10 +221,28 @@ class Access:
         self.on_arrived(len(accepted))
         self._waiting_publications += len(accepted)
         self._waiting_bytes += size_bytes
-        publishing = _Publishing(asked, request.key, request.namespace, entries, accepted, size_bytes)
+        publishing = _Publishing(asked, request.key, fingerprint, request.namespace, entries, accepted, size_bytes)
         if request.key:
-            self._by_key[request.key] = publishing
+            self._by_key[request.namespace, request.key] = publishing
         return publishing
+
+    def _is_repeated(self, asked: Asked, request: Publish, fingerprint: bytes, now_ms: int) -> bool:
+        """Whether a request with this key was answered or is under way; raises if that published something else."""
+        remembered = self._subscriptions.recent.find(request.namespace, request.key, now_ms)
+        if remembered is not None:
+            if not remembered.matches(fingerprint):
+                raise _conflict()
+            # The answer is durable before it leaves, like the first.
+            answer = Published(remembered.entries)
+            self._perform(self._server.deliver(Deliver(NOTHING), [(asked, answer)], now_ms))
+            return True
+        first = self._by_key.get((request.namespace, request.key))
+        if first is None:
+            return False
+        if first.fingerprint != fingerprint:
+            raise _conflict()
+        first.repeated.append(asked)
+        return True
 
     def _check_room(self, publications: int, size_bytes: int) -> None:
         """One request is always taken, however large, so that each can be done some time."""
@@ -382,7 +403,7 @@ class Access:
                 await self._in_thread(each.withdraw)
             for publishing in publishings:
                 self.refused += len(publishing.accepted)
-                self._by_key.pop(publishing.key, None)
+                self._by_key.pop((publishing.namespace, publishing.key), None)
                 for asked in (publishing.asked, *publishing.repeated):
                     self._answer(asked, refusal(error))
         else:
@@ -412,27 +433,40 @@ class Access:
             self._carry_out(NOTHING, publishings)
         except LavantError:
             for each in publishings:
-                self._by_key.pop(each.key, None)
+                self._by_key.pop((each.namespace, each.key), None)
                 each.key = ""
             self._carry_out(NOTHING, publishings)
 
     def _carry_out(
         self, spread: Spread, publishings: list[_Publishing], accepted: dict[str, int] | None = None
     ) -> None:
-        keys = {each.key: each.entries for each in publishings if each.key}
+        keyed = [each for each in publishings if each.key]
         answers: list[tuple[Asked, Answer]] = [
             (asked, Published(each.entries)) for each in publishings for asked in (each.asked, *each.repeated)
         ]
-        deliver = Deliver(spread, keys, {} if accepted is None else accepted)
+        deliver = Deliver(
+            spread,
+            accepted={} if accepted is None else accepted,
+            answered=[Answered(each.namespace, each.key, each.fingerprint, each.entries) for each in keyed],
+        )
         self._perform(self._server.deliver(deliver, answers, self._clock.now_ms()))
-        for key in keys:
-            self._by_key.pop(key, None)
+        for each in keyed:
+            self._by_key.pop((each.namespace, each.key), None)
 
     def _answer(self, asked: Asked, answer: Refused) -> None:
         self._perform([Reply(asked.client, asked.number, answer)])
 
     async def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def _conflict() -> IdempotencyConflict:
+    """The key itself is not quoted: here, those of principals are known by their hashes only."""
+    return IdempotencyConflict(
+        "the idempotency key of this request belongs to one with other publications, which came less than "
+        f"{REMEMBERED_MS // 60_000} minutes ago; nothing was published: give each request a key of its own, and use it "
+        "again only to repeat the very same request"
+    )
 
 
 def _size_class(publications: int) -> int:

@@ -74,6 +74,13 @@ class Metrics:
             _one("lavant_connections", "gauge", "Connections of the compact protocol.", len(service.connections)),
             _one("lavant_waiting_receives", "gauge", "Receives that wait for a message.", service.waiting_total),
             _one("lavant_access_waiting", "gauge", "Publications that wait to be matched.", service.access.waiting),
+            _one("lavant_idempotency_keys", "gauge", "Idempotency keys that are remembered.", len(service.access.keys)),
+            _one(
+                "lavant_idempotency_keys_evicted",
+                "counter",
+                "Idempotency keys forgotten before their time, because their namespace uses too many.",
+                service.access.keys.evicted,
+            ),
             _one("lavant_journal_records", "counter", "Records of changes, since the journal began.", store.position),
             _one("lavant_journal_staged_bytes", "gauge", "Not yet on its way to the disk.", store.staged_bytes),
             Family(

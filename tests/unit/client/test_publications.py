@@ -7,16 +7,21 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lavant import Key, NumericAttribute, Publication, Schema
 from lavant.broker.queues.commands import Refused
 from lavant.broker.subscriptions.commands import Publish, Published
+from lavant.broker.subscriptions.recent import fingerprint_of
 from lavant.client.asynchronous import AsyncClient
 from lavant.client.blocking import Client
 from lavant.client.connection.calls import Call
 from lavant.client.connection.retrying import NO_RETRIES, Retries
 from lavant.client.connection.settings import Settings
-from lavant.client.publications import AT_ONCE, AT_ONCE_BYTES, Requests, key_of_ids, only_id
+from lavant.client.encryption.sealing import Cipher
+from lavant.client.publications import AT_ONCE, AT_ONCE_BYTES, Requests, key_of_contents, only_id
+from lavant.client.publisher.records import encode_publication, encode_received, replay
 from lavant.core.errors import InvalidValue, Overloaded, PartlyRefused, QueueFull
 from lavant.core.ids import PublicationId
 
@@ -49,10 +54,52 @@ def test_every_request_has_a_key_of_its_own_which_a_repetition_keeps() -> None:
 def test_the_same_batch_has_the_same_key_in_another_process_and_another_batch_has_not() -> None:
     def keys(*ids: str) -> list[str]:
         batch = [Publication(attributes={}, id=PublicationId(id)) for id in ids]
-        return [request.key for request in requests_of(Requests(batch, None, key_of_ids))]
+        return [request.key for request in requests_of(Requests(batch, None, key_of_contents))]
 
     assert keys("a", "b") == keys("a", "b")
     assert len({*keys("a", "b"), *keys("b", "a"), *keys("a"), *keys("ab")}) == 4
+
+
+attributes = st.dictionaries(
+    st.text("abcé", min_size=1, max_size=3), st.one_of(st.text(max_size=4), st.floats(-1e9, 1e9), st.integers(-9, 9))
+)
+stored = st.lists(
+    st.builds(
+        Publication,
+        attributes=attributes,
+        id=st.text("abc", min_size=1, max_size=3).map(PublicationId),
+        time_ms=st.integers(0, 1 << 40),
+        payload=st.none() | st.binary(max_size=4),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(stored)
+def test_what_a_publisher_read_from_its_store_is_the_same_request(batch: list[Publication]) -> None:
+    """Its key and its bytes: the server compares both."""
+    records = [encode_received(ticket, encode_publication(each)) for ticket, each in enumerate(batch, start=1)]
+    again = list(replay(records)[0].values())
+    assert requests_of(Requests(again, None, key_of_contents)) == requests_of(Requests(batch, None, key_of_contents))
+
+
+def test_a_batch_with_the_same_ids_and_other_contents_has_another_key() -> None:
+    batches = [[Publication(attributes={"n": n}, id=PublicationId("a"))] for n in (1, 2)]
+    [one], [other] = (requests_of(Requests(batch, None, key_of_contents)) for batch in batches)
+    assert one.key != other.key
+
+
+def test_an_encrypted_batch_that_is_encoded_anew_counts_as_the_same() -> None:
+    cipher = Cipher(Key.generate(Schema.of(NumericAttribute("n", 0, 10, 1))), bytes(32))
+    batch = [Publication(attributes={"n": n}, id=PublicationId(f"i{n}")) for n in range(3)]
+    [one], [again], [other] = (
+        requests_of(Requests(each, cipher, key_of_contents)) for each in (batch, batch, batch[:2])
+    )
+    assert one.publications != again.publications
+    assert one.key == again.key != other.key
+    assert fingerprint_of(one.publications) == fingerprint_of(again.publications)
+    assert fingerprint_of(one.publications) != fingerprint_of(other.publications)
 
 
 def test_what_came_of_each_is_known_by_its_place() -> None:

@@ -429,3 +429,61 @@ async def test_plain_and_encrypted_live_side_by_side_and_the_first_decides_what_
     [body] = await hall.bodies("hidden")
     assert msgspec.json.decode(body)["@id"] == answer.entries[3]
     await hall.close()
+
+
+async def conflicts(hall: Hall, *requests: Publish) -> bool:
+    """Whether each is refused because its key belongs to another."""
+    answers = [await hall.ask(request) for request in requests]
+    return all(isinstance(answer, Refused) and answer.code == "IdempotencyConflict" for answer in answers)
+
+
+@in_loop
+async def test_a_key_with_other_publications_is_refused_and_nothing_is_published() -> None:
+    hall = Hall()
+    await hall.ask(Subscribe("a > 0", "s"))
+    first = await hall.ask(Publish(publications(1, 2), "key"))
+    others = (publications(2, 1), publications(1), publications(1, 2, 3), [b'{"a": 1}{', b'"a": 2}'])
+    assert await conflicts(hall, *(Publish(each, "key") for each in others))
+    assert await hall.ask(Publish(publications(1, 2), "key")) == first
+    assert await hall.values("s") == [b"1", b"2"]
+    await hall.close()
+
+
+@in_loop
+async def test_a_key_with_other_publications_is_refused_while_the_first_is_under_way() -> None:
+    engine = SlowEngine()
+    hall = Hall(engine)
+    await hall.ask(Subscribe("a > 0", "s"))
+    waiting = [hall.ask(Publish(publications(1), "key")) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert await conflicts(hall, Publish(publications(2), "key"))
+    assert not any(each.done() for each in waiting)
+    engine.may.release(2)
+    assert len({str(await each) for each in waiting}) == 1
+    assert await hall.values("s") == [b"1"]
+    await hall.close()
+
+
+@in_loop
+async def test_the_same_key_of_two_namespaces_is_two_keys() -> None:
+    engine = SlowEngine()
+    hall = Hall(engine)
+    engine.may.release(100)
+    for namespace in ("", "x", "y"):
+        await hall.ask(Subscribe("a > 0", "s", namespace=namespace))
+    asked = [hall.ask(Publish(publications(n), "key", ns)) for n, ns in enumerate(("", "x", "y"), start=1)]
+    answers = await asyncio.gather(*asked)  # the others come while the first is under way
+    again = [await hall.ask(Publish(publications(n), "key", ns)) for n, ns in enumerate(("", "x", "y"), start=1)]
+    assert again == answers
+    assert [await hall.values(queue) for queue in ("s", "x/s", "y/s")] == [[b"1"], [b"2"], [b"3"]]
+    await hall.close()
+
+
+@in_loop
+async def test_a_key_whose_request_was_refused_is_free() -> None:
+    hall = Hall()
+    hall.server.is_full = hall.store.is_full = True
+    await hall.ask(Publish(publications(1), "key"))
+    hall.server.is_full = hall.store.is_full = False
+    assert isinstance(await hall.ask(Publish(publications(2), "key")), Published)
+    await hall.close()

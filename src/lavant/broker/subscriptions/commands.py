@@ -93,8 +93,19 @@ class Publish(_Value, tag="publish", frozen=True):
     publications: list[bytes]
     """An object in JSON each: attributes, and `@id`, `@time_ms`, `@payload` (base64) or `@point` if it is encrypted."""
     key: str = ""
-    """A request with the same key within some minutes is taken for the first, and answered alike."""
+    """A request with the same key and the same publications within some minutes is taken for the first, and answered
+    alike. With other publications it is refused."""
     namespace: str = ""
+
+
+class Answered(_Value, frozen=True):
+    """What a request with a key was answered."""
+
+    namespace: str
+    key: str
+    fingerprint: bytes
+    """Of its publications."""
+    entries: list[str | Refused]
 
 
 class Deliver(_Value, tag="deliver", frozen=True):
@@ -102,11 +113,13 @@ class Deliver(_Value, tag="deliver", frozen=True):
 
     spread: Spread
     keys: dict[str, list[str | Refused]] = {}
-    """Of the requests that had one: what they were answered."""
+    """What requests with a key were answered, in journals of versions that had no `answered`."""
     accepted: dict[str, int] = {}
     """By lane: up to which offset the publications of its log count. What lies behind was never answered."""
     delivered: dict[str, int] = {}
     """By lane: up to which offset publications are in queues with this. Said together, it happens once."""
+    answered: list[Answered] = []
+    """Of the requests that had a key."""
 
 
 class DescribeSubscription(_Value, tag="describe-subscription", frozen=True):

@@ -1,51 +1,182 @@
-"""Requests to publish that came lately: one that comes once more, because its answer was lost, is not done twice."""
+"""Idempotency keys: a request to publish that is repeated with its key is answered as before, and not done twice.
+
+    namespace ──► key ──► when it was answered, a fingerprint of what was published, the answer
+
+Each namespace has its own keys and its own bound. A namespace that uses more of them than it may forgets its own oldest
+ones early, and no other namespace does. When all namespaces together hold too many, those with the most keys give way.
+
+The same key with other publications is a mistake of the publisher. It is told from a repetition by the fingerprint.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from lavant.broker.queues.commands import Refused
+from lavant.broker.subscriptions.commands import Answered
+from lavant.core.decoding import UNDECODABLE
+from lavant.core.publications import ID, POINT
 
 REMEMBERED_MS = 5 * 60_000
 KEYS_MAX = 200_000
-"""More within the time, and the oldest are forgotten early."""
+"""Of one namespace. With more of them within the time, its oldest are forgotten early."""
+KEYS_TOTAL_MAX = 1_000_000
+"""Of all namespaces. Beyond, the namespaces with the most keys are cut to the same number, the largest that fits."""
+FINGERPRINT_BYTES = 16
+
+_KEPT_OF_TOTAL = KEYS_TOTAL_MAX * 99 // 100
+"""What is left after a cut, so that the next one is not due at once."""
+_POINT_NAME = b'"' + POINT.encode() + b'"'
 
 Entries = list[str | Refused]
+
+
+class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a request with a key was answered."""
+
+    time_ms: int
+    fingerprint: bytes
+    """Empty if a version that kept none has written it: then every request matches."""
+    entries: Entries
+
+    def matches(self, fingerprint: bytes) -> bool:
+        return not self.fingerprint or self.fingerprint == fingerprint
 
 
 class RecentKeys:
     """What requests with a key were answered, for some minutes."""
 
-    __slots__ = ("_answers",)
+    __slots__ = ("_namespaces", "_total", "_unplaced", "evicted")
 
     def __init__(self) -> None:
-        self._answers: dict[str, tuple[int, Entries]] = {}
+        self.evicted = 0
+        """Keys that were forgotten before their time, since the process started."""
+        self._namespaces: dict[str, dict[str, Remembered]] = {}
+        """By namespace; the one that was used last is last. Keys are in the order of their times."""
+        self._unplaced: dict[str, Remembered] = {}
+        """Written by a version that did not say whose they are."""
+        self._total = 0
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return self._total + len(self._unplaced)
 
-    def answer(self, key: str, now_ms: int) -> Entries | None:
+    def counts(self) -> Mapping[str, int]:
+        """How many keys each namespace holds."""
+        return {namespace: len(keys) for namespace, keys in self._namespaces.items()}
+
+    def find(self, namespace: str, key: str, now_ms: int) -> Remembered | None:
         """What the request with this key was answered, if it came lately."""
-        found = self._answers.get(key)
-        return found[1] if found is not None and now_ms < found[0] + REMEMBERED_MS else None
+        keys = self._namespaces.get(namespace)
+        found = None if keys is None else keys.get(key)
+        if found is None:
+            found = self._unplaced.get(key)
+        return found if found is not None and now_ms < found.time_ms + REMEMBERED_MS else None
 
-    def remember(self, answers: Mapping[str, Entries], now_ms: int) -> None:
+    def remember(self, answers: Iterable[Answered], now_ms: int) -> None:
+        for each in answers:
+            keys = self._namespaces[each.namespace] = self._namespaces.pop(each.namespace, {})  # the last one now
+            self._total -= keys.pop(each.key, None) is not None
+            keys[each.key] = Remembered(now_ms, each.fingerprint, each.entries)
+            self._total += 1
+            self._forget(keys, now_ms)
+        self._tidy(now_ms)
+
+    def remember_unplaced(self, answers: Mapping[str, Entries], now_ms: int) -> None:
+        """From a journal of a version that said neither namespace nor fingerprint."""
         for key, entries in answers.items():
-            self._answers.pop(key, None)
-            self._answers[key] = (now_ms, entries)
-        if answers:
-            self._forget(now_ms)
+            self._unplaced.pop(key, None)
+            self._unplaced[key] = Remembered(now_ms, b"", entries)
+        self._tidy(now_ms)
 
-    def all(self) -> Iterable[tuple[str, int, Entries]]:
-        """The oldest first."""
-        return ((key, time_ms, entries) for key, (time_ms, entries) in self._answers.items())
+    def all(self) -> Iterator[tuple[str, str, Remembered]]:
+        """Namespace, key, answer; in the order that `restore` needs."""
+        return ((namespace, key, each) for namespace, keys in self._namespaces.items() for key, each in keys.items())
 
-    def restore(self, answers: Iterable[tuple[str, int, Entries]]) -> None:
-        self._answers = {key: (time_ms, entries) for key, time_ms, entries in answers}
+    def unplaced(self) -> Iterator[tuple[str, int, Entries]]:
+        return ((key, each.time_ms, each.entries) for key, each in self._unplaced.items())
 
-    def _forget(self, now_ms: int) -> None:
-        while self._answers:
-            key, (time_ms, _) = next(iter(self._answers.items()))
-            if len(self._answers) <= KEYS_MAX and now_ms < time_ms + REMEMBERED_MS:
+    def restore(
+        self, answers: Iterable[tuple[str, str, Remembered]], unplaced: Iterable[tuple[str, int, Entries]]
+    ) -> None:
+        """Into an empty one."""
+        for namespace, key, each in answers:
+            self._namespaces.setdefault(namespace, {})[key] = each
+            self._total += 1
+        self._unplaced = {key: Remembered(time_ms, b"", entries) for key, time_ms, entries in unplaced}
+
+    def _forget(self, keys: dict[str, Remembered], now_ms: int) -> None:
+        """The oldest of one namespace: those whose time is over, and those that are too many."""
+        while keys:
+            key, oldest = next(iter(keys.items()))
+            is_over = now_ms >= oldest.time_ms + REMEMBERED_MS
+            if not is_over and len(keys) <= KEYS_MAX:
                 return
-            del self._answers[key]
+            self.evicted += not is_over
+            del keys[key]
+            self._total -= 1
+
+    def _tidy(self, now_ms: int) -> None:
+        """Namespaces that are no longer used, what older versions wrote, and the bound of all together."""
+        while self._namespaces:
+            namespace, keys = next(iter(self._namespaces.items()))
+            if keys and now_ms < next(reversed(keys.values())).time_ms + REMEMBERED_MS:
+                break
+            self._total -= len(self._namespaces.pop(namespace))
+        while self._unplaced:
+            key, oldest = next(iter(self._unplaced.items()))
+            if now_ms < oldest.time_ms + REMEMBERED_MS and len(self._unplaced) <= KEYS_MAX:
+                break
+            del self._unplaced[key]
+        if self._total > KEYS_TOTAL_MAX:
+            self._cut()
+
+    def _cut(self) -> None:
+        """A namespace with fewer keys than the others is not touched."""
+        most = _level([len(keys) for keys in self._namespaces.values()], _KEPT_OF_TOTAL)
+        for keys in self._namespaces.values():
+            for key in list(keys)[: max(0, len(keys) - most)]:
+                del keys[key]
+                self.evicted += 1
+                self._total -= 1
+
+
+def fingerprint_of(publications: list[bytes]) -> bytes:
+    """Equal for the same publications, byte for byte. What is encrypted differs each time also if it says the same: of
+    such publications the ids are compared."""
+    joined = b"".join(publications)
+    if _POINT_NAME in joined:
+        publications = [_comparable(each) for each in publications]
+        joined = b"".join(publications)
+    digest = hashlib.blake2b(array("Q", map(len, publications)), digest_size=FINGERPRINT_BYTES)
+    digest.update(joined)
+    return digest.digest()
+
+
+def _comparable(publication: bytes) -> bytes:
+    try:
+        row = msgspec.json.decode(publication)
+    except UNDECODABLE:
+        return publication
+    if not isinstance(row, dict) or POINT not in row:
+        return publication
+    return _POINT_NAME + str(row.get(ID, "")).encode()
+
+
+def _level(sizes: list[int], total: int) -> int:
+    """The largest number such that sizes cut to it have at most this total.
+
+    >>> _level([100, 7, 50], 67), _level([100, 7, 50], 1000), _level([1, 1, 1], 2)
+    (30, 100, 0)
+    """
+    left = total
+    ordered = sorted(sizes)
+    for place, size in enumerate(ordered):
+        share = left // (len(ordered) - place)
+        if size > share:
+            return share
+        left -= size
+    return max(ordered, default=0)

@@ -247,9 +247,14 @@ class Subscriptions:
         self.lanes.check(request.accepted, request.delivered)
         answer = self._queues.handle(request.spread, now_ms)
         assert isinstance(answer, Done)
-        self.recent.remember(request.keys, now_ms)
+        if request.answered:
+            self.recent.remember(request.answered, now_ms)
+        if request.keys:
+            self.recent.remember_unplaced(request.keys, now_ms)
         self.lanes.advance(request.accepted, request.delivered)
-        self.changed = self._queues.changed or bool(request.keys or request.accepted or request.delivered)
+        self.changed = self._queues.changed or bool(
+            request.answered or request.keys or request.accepted or request.delivered
+        )
         return answer
 
     _HANDLERS: ClassVar[dict[type, Callable[[Subscriptions, Any, int], Answer]]] = {

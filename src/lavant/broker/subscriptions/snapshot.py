@@ -1,6 +1,8 @@
 """A registry of subscriptions as bytes, and back.
 
-Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | LanesPart … | End
+Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | AnsweredPart … | LanesPart … | End
+
+Format 2 had no `AnsweredPart`: its keys have neither namespace nor fingerprint.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.snapshot import by_count
 from lavant.broker.subscriptions.commands import AdvertisementState, SubscriptionState
 from lavant.broker.subscriptions.lanes import Lane
+from lavant.broker.subscriptions.recent import Remembered
 from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
 
-FORMAT = 2
+FORMAT = 3
+FORMATS_READ = (2, 3)
 CHUNK_ENTRIES = 1000
 
 
@@ -43,6 +47,10 @@ class KeysPart(_Part, tag="keys", frozen=True):
     keys: list[tuple[str, int, list[str | Refused]]]
 
 
+class AnsweredPart(_Part, tag="answered", frozen=True):
+    answered: list[tuple[str, str, Remembered]]
+
+
 class LanesPart(_Part, tag="lanes", frozen=True):
     lanes: list[tuple[str, Lane]]
 
@@ -51,7 +59,7 @@ class End(_Part, tag="end", frozen=True):
     subscriptions: int
 
 
-Part: TypeAlias = Head | SubscriptionsPart | AdvertisementsPart | KeysPart | LanesPart | End
+Part: TypeAlias = Head | SubscriptionsPart | AdvertisementsPart | KeysPart | AnsweredPart | LanesPart | End
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Part).decode
@@ -64,8 +72,10 @@ def encode(registry: Subscriptions) -> Iterator[bytes]:
         yield _encode(SubscriptionsPart(some))
     for announced in by_count(advertisements, CHUNK_ENTRIES):
         yield _encode(AdvertisementsPart(announced))
-    for keys in by_count(registry.recent.all(), CHUNK_ENTRIES):
+    for keys in by_count(registry.recent.unplaced(), CHUNK_ENTRIES):
         yield _encode(KeysPart(keys))
+    for answered in by_count(registry.recent.all(), CHUNK_ENTRIES):
+        yield _encode(AnsweredPart(answered))
     for lanes in by_count(registry.lanes.all(), CHUNK_ENTRIES):
         yield _encode(LanesPart(lanes))
     yield _encode(End(len(registry)))
@@ -77,14 +87,16 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
     head = next(parts, None)
     if not isinstance(head, Head):
         raise _corrupt("it does not begin with its head")
-    if head.format != FORMAT:
+    if head.format not in FORMATS_READ:
         raise CorruptSnapshot(
-            f"the snapshot of the subscriptions has format {head.format}, this version reads {FORMAT}; "
+            f"the snapshot of the subscriptions has format {head.format}, this version reads "
+            f"{' and '.join(map(str, FORMATS_READ))}; "
             "start the version that wrote it"
         )
     subscriptions: list[SubscriptionState] = []
     advertisements: list[AdvertisementState] = []
     keys: list[tuple[str, int, list[str | Refused]]] = []
+    answered: list[tuple[str, str, Remembered]] = []
     lanes: list[tuple[str, Lane]] = []
     for part in parts:
         if isinstance(part, SubscriptionsPart):
@@ -93,11 +105,13 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
             advertisements += part.advertisements
         elif isinstance(part, KeysPart):
             keys += part.keys
+        elif isinstance(part, AnsweredPart):
+            answered += part.answered
         elif isinstance(part, LanesPart):
             lanes += part.lanes
         elif isinstance(part, End) and part.subscriptions == len(subscriptions):
             registry.restore(head.number, subscriptions, advertisements)
-            registry.recent.restore(keys)
+            registry.recent.restore(answered, keys)
             registry.lanes.restore(lanes)
             return
         else:

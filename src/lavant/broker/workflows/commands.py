@@ -72,7 +72,8 @@ class SubmitJob(_Value, tag="submit-job", frozen=True):
     input: bytes = b""
     """Stored once, and given to the worker of each task."""
     name: str = ""
-    """A second job of this name, while the first is known, is taken for the first: so a submission can be repeated."""
+    """A second job of this name, type and input, while the first is known, is taken for the first: so a submission can
+    be repeated. One of another type or input is refused."""
 
 
 class LeaseTasks(_Value, tag="lease-tasks", frozen=True):
@@ -232,6 +233,8 @@ class JobView(_Value, tag="job", frozen=True):
     """Of the tasks behind which nothing comes."""
     input: bytes = b""
     """Of a job that failed or was cancelled, so that it can be submitted once more."""
+    input_digest: bytes = b""
+    """Of a job that was completed: tells a repeated submission from another one of the same name."""
 
 
 class JobSummary(_Value, frozen=True):

@@ -42,8 +42,8 @@ from lavant.broker.workflows.limits import (
 )
 from lavant.broker.workflows.requests import check_foreign, check_keeping, check_lease, check_result, check_submission
 from lavant.broker.workflows.topics import Topics
-from lavant.broker.workflows.views import view_of
-from lavant.core.errors import AttemptOver, UnknownJob
+from lavant.broker.workflows.views import is_same, view_of
+from lavant.core.errors import AttemptOver, IdempotencyConflict, UnknownJob
 
 _DONE = Done()
 
@@ -177,6 +177,11 @@ class Jobs(Queues):
         type_ = self._types[request.job_type]
         known = self._book.named(request.name)
         if known is not None:
+            if not is_same(self._book[known], request.job_type, request.input):
+                raise IdempotencyConflict(
+                    f"a job {request.name!r} with another type or input is known as job {known}; nothing was "
+                    "submitted: choose another name, or submit the very same again"
+                )
             return commands.Submitted(known, is_new=False)
         self._book.check_room(len(request.input), self.job_limits)
         self._book.number += 1

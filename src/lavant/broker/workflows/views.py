@@ -6,6 +6,7 @@ served by bytes: they do not change, and hold a job with its timeline in a few h
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from lavant.broker.workflows.commands import JobSummary, JobView, Result
 from lavant.broker.workflows.job import COMPLETED, RUNNING, Job
 
 TAG = "job"
+DIGEST_BYTES = 16
 _NO_RESULTS: dict[str, Result] = {}
 _encode = msgspec.msgpack.Encoder().encode
 decode_view = msgspec.msgpack.Decoder(JobView).decode
@@ -38,8 +40,25 @@ def encode_view(job: Job, state: str = RUNNING, reason: str = "", ended_ms: int 
             tasks,
             job.results(),
             job.input if state not in (RUNNING, COMPLETED) else b"",
+            input_digest(job.input) if state == COMPLETED else b"",
         )
     )
+
+
+def input_digest(input_: bytes) -> bytes:
+    return blake2b(input_, digest_size=DIGEST_BYTES).digest()
+
+
+def is_same(job: Job | bytes, job_type: str, input_: bytes) -> bool:
+    """Whether a job is what such a submission asks for; as far as it is known, if an older version has written it."""
+    if isinstance(job, Job):
+        return (job.type.name, job.input) == (job_type, input_)
+    view = decode_view(job)
+    if view.job_type != job_type:
+        return False
+    if view.state == COMPLETED:
+        return view.input_digest in (b"", input_digest(input_))
+    return view.input == input_
 
 
 def view_of(job: Job | bytes) -> JobView:

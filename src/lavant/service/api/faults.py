@@ -6,6 +6,7 @@
 | 401, 403 | no key that is known; a key without the scope or namespace |
 | 404, 409 | no such thing; another thing of that name, or somebody else has it by now |
 | 408, 413, 415 | a body that takes too long, is too large, or of a kind that is not understood |
+| 422 | an idempotency key that belongs to a request with other content |
 | 429 | too much: of this key, of this namespace, or altogether; Retry-After if time helps |
 | 503 | no room: on disk, or in a queue; Retry-After. Not 507, which clients and proxies do not try again |
 """
@@ -28,6 +29,7 @@ _STATUS = {
     "UnknownTopic": 404,
     "DuplicateSubscription": 409,
     "QueueExists": 409,
+    "IdempotencyConflict": 422,
     "StaleReceipt": 409,
     "NotInFlight": 409,
     "AccessDenied": 403,

@@ -55,7 +55,10 @@ OPERATIONS = (
         scope="publish",
         parameters=(
             Parameter(
-                publishing.KEY_HEADER, "header", "a request with the same key within 5 minutes is not done twice"
+                publishing.KEY_HEADER,
+                "header",
+                "a request with the same key and content within 5 minutes is not done twice; with other content it is "
+                "refused",
             ),
         ),
         bodies=(
@@ -74,6 +77,7 @@ OPERATIONS = (
             Outcome(400, "nothing was accepted"),
             Outcome(413, "the request, or each of its publications, is too large"),
             Outcome(415, "the content type is none of these"),
+            Outcome(422, "the idempotency key belongs to a request with other content; nothing was published"),
             Outcome(429, "too much at the moment, or for this key; see Retry-After"),
             Outcome(503, "there is no room on the disk, or in a queue of somebody who wants it; see Retry-After"),
         ),

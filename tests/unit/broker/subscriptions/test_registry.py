@@ -14,6 +14,7 @@ from lavant.broker.subscriptions.commands import (
     Advertise,
     Advertised,
     AdvertisementsListed,
+    Answered,
     Deliver,
     DescribeSubscription,
     EncryptedFilter,
@@ -27,7 +28,7 @@ from lavant.broker.subscriptions.commands import (
     Webhook,
 )
 from lavant.broker.subscriptions.limits import SubscriptionLimits
-from lavant.broker.subscriptions.recent import KEYS_MAX, REMEMBERED_MS, RecentKeys
+from lavant.broker.subscriptions.recent import Remembered
 from lavant.broker.subscriptions.registry import Added, Removed
 from lavant.core.errors import (
     CorruptSnapshot,
@@ -244,12 +245,12 @@ def test_what_was_delivered_is_in_the_queues_and_its_key_is_known() -> None:
     ask = Asked()
     ask.subscribe("a > 1", "s")
     one = (1).to_bytes(4, "little")
-    ask(Deliver(Spread([b"x"], one, one, bytes(4)), {"k": ["id"]}))
+    ask(Deliver(Spread([b"x"], one, one, bytes(4)), answered=[Answered("acme", "k", b"f", ["id"])]))
     assert ask.broker.changed
     peeked = ask(Peek("s"))
     assert isinstance(peeked, Peeked)
     assert [each.body for each in peeked.messages] == [b"x"]
-    assert ask.broker.subscriptions.recent.answer("k", 7) == ["id"]
+    assert ask.broker.subscriptions.recent.find("acme", "k", 7) == Remembered(7, b"f", ["id"])
     ask(Deliver(Spread([], b"", b"", b"")))
     assert not ask.broker.changed
 
@@ -263,6 +264,7 @@ def test_a_snapshot_has_everything() -> None:
     ask(Advertise("a > 1", "x"))
     ask(Send("s", [Entry(b"1")]))
     ask(Deliver(Spread([], b"", b"", b""), {"k": ["id", Refused("InvalidValue", "why")]}))
+    ask(Deliver(Spread([], b"", b"", b""), answered=[Answered("acme", "k", b"f", ["id"]), Answered("", "l", b"g", [])]))
     chunks = list(ask.broker.snapshot())
     again = Asked(Broker.restore(chunks))
     assert list(again.broker.snapshot()) == chunks
@@ -281,18 +283,6 @@ def test_half_a_snapshot_is_refused(cut: int) -> None:
         Broker.restore(chunks[:-cut])
     with pytest.raises(CorruptSnapshot):
         Broker.restore([*chunks, chunks[-1]])
-
-
-def test_requests_are_remembered_for_some_minutes_and_not_too_many() -> None:
-    recent = RecentKeys()
-    recent.remember({"old": ["1"]}, 0)
-    assert recent.answer("old", REMEMBERED_MS - 1) == ["1"]
-    assert recent.answer("old", REMEMBERED_MS) is None
-    recent.remember({"new": ["2"]}, REMEMBERED_MS)
-    assert len(recent) == 1
-    recent.remember({str(i): [] for i in range(KEYS_MAX)}, REMEMBERED_MS)
-    assert len(recent) == KEYS_MAX
-    assert recent.answer("new", REMEMBERED_MS) is None
 
 
 def test_removing_tells_which_subscription_it_was() -> None:

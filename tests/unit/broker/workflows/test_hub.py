@@ -40,7 +40,15 @@ from lavant.broker.workflows.commands import (
     ListJobTypes,
     RemoveJobType,
 )
-from lavant.core.errors import InvalidValue, LimitExceeded, QueueExists, StorageFull, UnknownJob, UnknownJobType
+from lavant.core.errors import (
+    IdempotencyConflict,
+    InvalidValue,
+    LimitExceeded,
+    QueueExists,
+    StorageFull,
+    UnknownJob,
+    UnknownJobType,
+)
 
 # ── job types ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -249,6 +257,30 @@ def test_ended_jobs_are_forgotten_by_number() -> None:
         hub.job(jobs[0])
     assert hub.submit("chain", name="n3") == jobs[3]
     assert hub.submit("chain", name="n0") > jobs[3]
+
+
+@pytest.mark.parametrize("end", ["running", "completed", "failed", "cancelled"])
+def test_a_name_with_another_type_or_input_is_refused(end: str) -> None:
+    hub = hub_with(CHAIN)
+    hub.define(DIAMOND)
+    job = hub.submit("chain", b"input", "n")
+    if end == "completed":
+        for topic in "ABD":
+            hub.complete(hub.lease(topic)[0])
+    elif end == "failed":
+        hub.fail(hub.lease("A")[0], is_final=True)
+    elif end == "cancelled":
+        hub.cancel(job)
+    assert hub.job(job).state == end
+    restored = Hub.restore(list(hub.snapshot()))
+    assert isinstance(restored, Hub)
+    for each in (hub, restored):
+        assert each.submit("chain", b"input", "n") == job
+        for job_type, input_ in (("chain", b"other"), ("chain", b""), ("diamond", b"input")):
+            with pytest.raises(IdempotencyConflict, match="another type or input"):
+                each.submit(job_type, input_, "n")
+        assert not each.changed
+        assert known(each) == [job]
 
 
 def test_a_shorter_memory_counts_at_once() -> None:

@@ -55,7 +55,7 @@ def test_a_restored_hub_is_the_same_and_goes_on_alike() -> None:
             for task in each.lease(topic, 3):
                 each.complete(task, score=1)
         each.advance(200_000)
-        assert each.submit("chain", name="name 3") == 4
+        assert each.submit("chain", b"input 3", name="name 3") == 4
     assert saved(other) == saved(hub)
 
 
