@@ -72,7 +72,7 @@ class _Publishing(msgspec.Struct):
     """By place."""
     size_bytes: int
     repeated: list[Asked] = []
-    """Requests with the same key and publications that came while this one was under way."""
+    """The same requests once more, by their key, that came while this one was under way."""
 
 
 class _Changing(msgspec.Struct):
@@ -237,12 +237,11 @@ class Access:
             self._perform(self._server.deliver(Deliver(NOTHING), [(asked, answer)], now_ms))
             return True
         first = self._by_key.get((request.namespace, request.key))
-        if first is None:
-            return False
-        if first.fingerprint != fingerprint:
-            raise _conflict()
-        first.repeated.append(asked)
-        return True
+        if first is not None:
+            if first.fingerprint != fingerprint:
+                raise _conflict()
+            first.repeated.append(asked)
+        return first is not None
 
     def _check_room(self, publications: int, size_bytes: int) -> None:
         """One request is always taken, however large, so that each can be done some time."""
