@@ -42,6 +42,17 @@ start = "load"
 tasks.load = { topic = "load", next = "draw", attempts = 3 }
 tasks.draw = { topic = "draw" }
 """
+WEIGHTS = {
+    "send": 9,
+    "receive": 9,
+    "settle": 8,
+    "purge": 0.5,
+    "deliver": 1,
+    "job": 0.5,
+    "work": 1.5,
+    "move": 1,
+    "pass": 3,
+}
 
 
 class Writer:
@@ -56,6 +67,7 @@ class Writer:
         self.answers: dict[int, Answer] = {}
         self.asked = 0
         self._perform(self.server.open(self.now_ms))
+        self._commit()
 
     def ask(self, request: Request) -> Any:
         self.asked += 1
@@ -134,9 +146,7 @@ def _set_up(writer: Writer) -> None:
 
 def _step(writer: Writer, chance: random.Random) -> None:
     queue = chance.choice(["fifo", "grouped", "plain"])
-    kind = chance.choices(
-        ["send", "receive", "settle", "purge", "deliver", "job", "work", "move", "pass"], [9, 9, 8, 0.5, 1, 0.5, 1.5, 1, 3]
-    )[0]
+    [kind] = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
     if kind == "send":
         is_fifo = queue != "plain"
         entries = [

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.data_directories import Writer, future_of, opened, state_of, unpack
 
 from lavant.broker.serving.broker import Broker
-from tests.integration.data_directories import Writer, future_of, opened, state_of, unpack
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 ARCHIVES = sorted(DATA.glob("*/*.tar.xz"))

@@ -19,6 +19,7 @@ from tests.unit.broker.queues.model import Model
 from lavant.broker.queues import Queues
 from lavant.broker.queues import commands as c
 from lavant.broker.queues.config import DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
+from lavant.broker.queues.rules import RULES
 from lavant.broker.queues.sorted_numbers import CHUNK, SortedNumbers
 from lavant.core.errors import LavantError
 
@@ -36,6 +37,7 @@ WEIGHTS = {
     "work": 5,
     "acknowledge": 5,
     "change_visibility": 5,
+    "release": 3,
     "create": 2,
     "configure": 3,
     "delete": 1,
@@ -130,7 +132,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Until when somebody has a message."""
         self.sent_ms: dict[int, int] = {}
         """When the messages were sent that nobody took away."""
-        self.ask(c.Open(1))
+        self.ask(c.Open(1, data.draw(st.sampled_from([RULES, RULES, 0]), "rules")))
         self.ask(c.CreateQueue(DEAD, data.draw(configs(order), "dead letters")))
         self.ask(c.CreateQueue(WORK, data.draw(configs(order, DEAD), "work")))
 
@@ -232,6 +234,13 @@ class QueueMachine(RuleBasedStateMachine):
             if answer is not None and place not in answer.refused:
                 self.leases[change.receipt.number] = self.now_ms + change.visibility_ms
 
+    def release(self, data: st.DataObject) -> None:
+        name, receipts = self.some_receipts(data)
+        answer = self.ask(c.Release(name, receipts))
+        for place, receipt in enumerate(receipts):
+            if answer is not None and place not in answer.refused:
+                self.leases[receipt.number] = self.now_ms
+
     def some_receipts(self, data: st.DataObject) -> tuple[str, list[c.Receipt]]:
         """Of the latest mostly; now and then for another queue, or such as were never given."""
         places = data.draw(st.lists(st.integers(0, min(8, len(self.receipts) - 1)), min_size=1, max_size=4))
@@ -268,7 +277,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.ask(request)
 
     def open(self, data: st.DataObject) -> None:
-        self.ask(c.Open(self.hub.epoch + data.draw(st.integers(-1, 2))))
+        self.ask(c.Open(self.hub.epoch + data.draw(st.integers(-1, 2)), data.draw(st.integers(0, RULES))))
 
     def start_move(self, data: st.DataObject) -> None:
         source = data.draw(st.sampled_from([DEAD, DEAD, WORK, "nobody"]))

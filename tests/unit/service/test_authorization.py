@@ -38,6 +38,7 @@ REQUESTS: list[tuple[Any, str]] = [
     (queues.Receive("q"), "subscribe"),
     (queues.Acknowledge("q", []), "subscribe"),
     (queues.ChangeVisibility("q", []), "subscribe"),
+    (queues.Release("q", []), "subscribe"),
     (queues.Peek("q"), "subscribe"),
     (jobs.LeaseTasks("t", "w"), "subscribe"),
     (jobs.CompleteTask(1, "t", 1), "subscribe"),

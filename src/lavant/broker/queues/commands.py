@@ -13,6 +13,7 @@ bytes in which it came.
     Receive                                                   Received
     Acknowledge                                               Acknowledged
     ChangeVisibility                                          VisibilityChanged
+    Release                                                   VisibilityChanged
     StartMove                                                 MoveStarted
     MoveSome                                                  Moved
     CancelMove                                                Moved
@@ -48,6 +49,8 @@ class Open(_Value, tag="open", frozen=True):
 
     epoch: int
     """One more than that of the start before."""
+    rules: int = 0
+    """The version of the behaviour from here on; see `lavant.broker.queues.rules`. Records of before it was said: 0."""
 
 
 class CreateQueue(_Value, tag="create", frozen=True):
@@ -141,6 +144,16 @@ class ChangeVisibility(_Value, tag="visibility", frozen=True):
     changes: list[VisibilityChange]
 
 
+class Release(_Value, tag="release", frozen=True):
+    """Messages that were leased and never seen, since their consumer was gone, are as if they had not been received.
+
+    They are visible at once, and the receive does not count towards `receives_max`.
+    """
+
+    queue: str
+    receipts: list[Receipt]
+
+
 class StartMove(_Value, tag="start-move", frozen=True):
     """Redrive: move the messages of a dead-letter queue back to where they came from, or elsewhere."""
 
@@ -206,6 +219,7 @@ Command: TypeAlias = (
     | Receive
     | Acknowledge
     | ChangeVisibility
+    | Release
     | StartMove
     | MoveSome
     | CancelMove

@@ -51,6 +51,11 @@ class Deduplication:
         else:
             self._windows.append((end_ms, [key]))
 
+    def clear(self) -> None:
+        """Forget all names, as if nothing had been sent."""
+        self._numbers.clear()
+        self._windows.clear()
+
     def forget(self, now_ms: int) -> None:
         """Names whose time is over."""
         while self._windows and self._windows[0][0] <= now_ms:

@@ -20,6 +20,8 @@ is needed, if it keeps these rules:
   any command after which `changed` is false, an empty receive above all. An empty receive after which `changed`
   is true has found only messages that were received too often, and has moved them to the dead-letter queue.
 * Replay with `UNLIMITED`; set `limits` afterwards.
+* A change of what a command does is a new version of the rules: `Open` says which one holds from there on, and a replay
+  follows those of each record's time. `lavant.broker.queues.rules` has the list, and how to add to it.
 
 **Time.** Callers whose clock may be set back should go on from `now_ms`: leases given at a time that is far ahead of
 the clock would not end until the clock is there.
@@ -40,8 +42,9 @@ from lavant.broker.queues.message import Message, state_of
 from lavant.broker.queues.moves import Moves
 from lavant.broker.queues.queue import Queue, size_of
 from lavant.broker.queues.receiving import receive
+from lavant.broker.queues.rules import PURGE_FORGETS_NAMES, check_rules
 from lavant.broker.queues.sending import send
-from lavant.broker.queues.settling import acknowledge, change_visibility
+from lavant.broker.queues.settling import acknowledge, change_visibility, release
 from lavant.broker.queues.spreading import carry_out, check_shares, shares_of
 from lavant.broker.queues.validation import check_batch, check_range, check_tags
 from lavant.broker.queues.wakes import Wakes
@@ -166,7 +169,8 @@ class Queues:
 
     def _open(self, request: commands.Open) -> Answer:
         check_range("epoch", request.epoch, self.epoch + 1, EPOCH_MAX)
-        self._counters.open(request.epoch)
+        check_rules(request.rules)
+        self._counters.open(request.epoch, request.rules)
         return self._done()
 
     def _create(self, request: commands.CreateQueue) -> Answer:
@@ -194,7 +198,10 @@ class Queues:
         return self._done()
 
     def _purge(self, request: commands.PurgeQueue) -> Answer:
-        self._directory[request.queue].purge()
+        queue = self._directory[request.queue]
+        queue.purge()
+        if self._counters.rules >= PURGE_FORGETS_NAMES:
+            queue.deduplication.clear()
         return self._done()
 
     def _describe(self, request: commands.DescribeQueue) -> Answer:
@@ -264,6 +271,14 @@ class Queues:
         check_batch(len(request.changes))
         refused = change_visibility(queue, request.changes, self.now_ms, self._counters.lease)
         if len(refused) < len(request.changes):
+            self._changed(queue)
+        return commands.VisibilityChanged(refused)
+
+    def _release(self, request: commands.Release) -> Answer:
+        queue = self._directory[request.queue]
+        check_batch(len(request.receipts))
+        refused = release(queue, request.receipts, self._counters.lease)
+        if len(refused) < len(request.receipts):
             self._changed(queue)
         return commands.VisibilityChanged(refused)
 
@@ -349,6 +364,7 @@ class Queues:
         commands.Receive: _receive,
         commands.Acknowledge: _acknowledge,
         commands.ChangeVisibility: _change_visibility,
+        commands.Release: _release,
         commands.StartMove: _start_move,
         commands.MoveSome: _move,
         commands.CancelMove: _cancel_move,

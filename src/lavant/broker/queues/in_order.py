@@ -2,18 +2,30 @@
 
 A group is blocked while one of its messages is in flight, though one receive may take several, in order. A message
 that returns takes its old place, ahead of later ones; so does one that comes back from a dead-letter queue. One that is
-delayed holds up those behind it. Of the groups that can go on, the one whose next message is oldest comes first.
+delayed holds up those behind it.
+
+Of the groups that can go on, the one whose next message is oldest comes first, as long as that message was never
+received. A group whose next message was received in vain goes behind all messages that were sent until now: else one
+message that nobody can handle would be received again and again, and no other group ever. So groups take turns:
+
+    fresh        by number                         the next message was never received
+    returned     by turn, each behind the fresh    the next message was received, and came back
+                 messages up to a number
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 import msgspec
 
+from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.hidden import STALE_MIN
 from lavant.broker.queues.message import Message
+from lavant.broker.queues.order import Turn
+from lavant.broker.queues.rules import GROUPS_TAKE_TURNS
 
 NONE = 0
 
@@ -31,7 +43,9 @@ class Group(msgspec.Struct, gc=False):
     """The others: a heap, or the only one. Where there are many groups, most have few messages."""
     in_flight: int = 0
     listed: int = NONE
-    """With which message it stands in the line of groups."""
+    """With which message it can be received from."""
+    turn: Turn | None = None
+    """If it stands among the returned with it."""
 
     def push(self, number: int) -> None:
         if self.first == NONE:
@@ -61,15 +75,18 @@ class Group(msgspec.Struct, gc=False):
 class InOrder:
     """Fulfils `Order`."""
 
-    __slots__ = ("_groups", "_line", "_messages")
+    __slots__ = ("_counters", "_fresh", "_groups", "_messages", "_returned")
 
-    def __init__(self, messages: Mapping[int, Message]) -> None:
+    def __init__(self, messages: Mapping[int, Message], counters: Counters) -> None:
         self._messages = messages
+        self._counters = counters
         # There can be as many groups as messages: one whose only message waits is only the number of that message, and
-        # stands in line with it unless it is delayed.
+        # stands among the fresh with it unless it is delayed.
         self._groups: dict[str, Group | int] = {}
         # A heap of the first messages of the groups that can go on. An entry is good if its group is listed with it.
-        self._line: list[int] = []
+        self._fresh: list[int] = []
+        # Groups whose first message came back. An entry is good if it is its group's turn: the very same object.
+        self._returned: deque[Turn] = deque()
 
     def enter(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -86,6 +103,9 @@ class InOrder:
         group.push(message.number)
         self._list(group)
 
+    def release(self, message: Message) -> None:
+        self.return_(message)
+
     def leave(self, messages: Sequence[Message]) -> None:
         for name in {message.group: None for message in messages}:
             group = self._groups[name]
@@ -101,28 +121,36 @@ class InOrder:
             self._list(group)
 
     def first(self) -> Message | None:
-        line = self._line
-        while line:
-            message = self._meant_by(line[0])
-            if message is not None:
-                return message
-            heappop(line)
-        return None
+        fresh, returned = self._first_fresh(), self._first_returned()
+        if returned is None or (fresh is not None and fresh.number <= self._returned[0].after):
+            return fresh
+        return returned
 
     def take(self, count: int, bytes_max: int) -> list[Message]:
         taken: list[Message] = []
         while len(taken) < count and (first := self.first()) is not None:
-            heappop(self._line)
             group = self._group(first.group)
-            group.listed = NONE
+            turn = group.turn
+            if turn is None:
+                heappop(self._fresh)
+            else:
+                self._returned.popleft()
+            group.listed, group.turn = NONE, None
             bytes_max = self._take_from(group, taken, count, bytes_max)
             if bytes_max < 0:
-                self._list(group)
+                if turn is not None and group.first == turn.number:  # it has not had its turn yet
+                    group.listed, group.turn = turn.number, turn
+                    self._returned.appendleft(turn)
+                else:
+                    self._list(group)
                 break
         return taken
 
     def line(self) -> list[int]:
-        return []  # numbers, groups and states of the messages tell it all
+        return []  # numbers, groups and states of the messages tell it all, but for the turns
+
+    def turns(self) -> list[Turn]:
+        return [turn for turn in self._returned if self._is_good(turn)]
 
     def restore(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -132,13 +160,42 @@ class InOrder:
             else:
                 group.push(message.number)
 
-    def restored(self, line: Iterable[Message]) -> None:
+    def restored(self, line: Iterable[Message], turns: Iterable[Turn]) -> None:
+        self._returned = deque(turns)
+        for turn in self._returned:
+            group = self._group(self._messages[turn.number].group)
+            group.listed, group.turn = turn.number, turn
         for name in list(self._groups):
-            self._list(self._group(name))
+            self._list(self._group(name), takes_turns=False)
 
     def tidy(self, depth: int) -> None:
-        if len(self._line) > 2 * len(self._groups) + STALE_MIN:
-            self._line = sorted({entry for entry in self._line if self._meant_by(entry) is not None})
+        if len(self._fresh) + len(self._returned) > 2 * len(self._groups) + STALE_MIN:
+            self._fresh = sorted({entry for entry in self._fresh if self._meant_by(entry) is not None})
+            self._returned = deque(self.turns())
+
+    def _first_fresh(self) -> Message | None:
+        fresh = self._fresh
+        while fresh:
+            message = self._meant_by(fresh[0])
+            if message is not None:
+                return message
+            heappop(fresh)
+        return None
+
+    def _first_returned(self) -> Message | None:
+        returned = self._returned
+        while returned:
+            if self._is_good(returned[0]):
+                return self._messages[returned[0].number]
+            returned.popleft()
+        return None
+
+    def _is_good(self, turn: Turn) -> bool:
+        message = self._messages.get(turn.number)
+        if message is None:
+            return False
+        group = self._groups[message.group]
+        return not isinstance(group, int) and group.turn is turn and group.listed == turn.number
 
     def _group_for(self, message: Message) -> Group:
         """That of a message which comes in; it may be its first."""
@@ -153,19 +210,19 @@ class InOrder:
         return group
 
     def _group(self, name: str) -> Group:
-        """One that is there, and does not stand in line: messages are taken from it, or were."""
+        """One that is there, and is not listed: messages are taken from it, or were."""
         group = self._groups[name]
         if isinstance(group, int):
             group = self._groups[name] = Group(name, group)
         return group
 
     def _meant_by(self, entry: int) -> Message | None:
-        """The message of an entry in line, if its group is listed with it."""
+        """The message of an entry among the fresh, if its group is listed with it there."""
         message = self._messages.get(entry)
         if message is None:
             return None
         group = self._groups[message.group]
-        return message if isinstance(group, int) or group.listed == entry else None
+        return message if isinstance(group, int) or (group.listed == entry and group.turn is None) else None
 
     def _take_from(self, group: Group, taken: list[Message], count: int, bytes_max: int) -> int:
         """Take what is visible at the group's front; the bytes that are left, negative if another would not fit."""
@@ -183,8 +240,8 @@ class InOrder:
             group.pop()
         return bytes_max
 
-    def _list(self, group: Group) -> None:
-        """After every change of a group: it stands in line with its first message, if that can be taken."""
+    def _list(self, group: Group, *, takes_turns: bool = True) -> None:
+        """After every change of a group: it is listed with its first message, if that can be taken."""
         if group.in_flight:
             return
         messages = self._messages
@@ -193,8 +250,13 @@ class InOrder:
         if group.first == NONE:
             del self._groups[group.name]
             return
-        if group.first != group.listed and not messages[group.first].visible_ms:
-            group.listed = group.first
-            heappush(self._line, group.listed)
-        if group.rest == NONE:
+        first = messages[group.first]
+        if group.first != group.listed and not first.visible_ms:
+            group.listed, group.turn = group.first, None
+            if first.receive_count and takes_turns and self._counters.rules >= GROUPS_TAKE_TURNS:
+                group.turn = Turn(group.first, self._counters.number)
+                self._returned.append(group.turn)
+            else:
+                heappush(self._fresh, group.listed)
+        if group.rest == NONE and group.turn is None:
             self._groups[group.name] = group.first

@@ -6,7 +6,7 @@ messages has such an index.
 
     enter ──► waiting ──take──► in flight ──finish──► gone
                │   ▲                │
-               │   └──── return_ ───┘
+               │   └ return_, release
                └──leave──► gone
 """
 
@@ -15,7 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from lavant.broker.queues.message import Message
+
+
+class Turn(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The place of a group among those whose next message came back."""
+
+    number: int
+    """That message."""
+    after: int
+    """Fresh messages up to this number come before it."""
 
 
 class Order(Protocol):
@@ -29,6 +40,9 @@ class Order(Protocol):
 
     def return_(self, message: Message) -> None:
         """A message that was in flight is visible again."""
+
+    def release(self, message: Message) -> None:
+        """The same, and nobody has seen it: it comes before all others, where the order leaves the choice."""
 
     def leave(self, messages: Sequence[Message]) -> None:
         """Messages that were waiting are no longer in the queue."""
@@ -45,11 +59,14 @@ class Order(Protocol):
     def line(self) -> list[int]:
         """The numbers of visible messages in order, as far as the messages themselves don't tell it."""
 
+    def turns(self) -> list[Turn]:
+        """The groups whose next message came back, in the order of their turns."""
+
     def restore(self, messages: Sequence[Message]) -> None:
         """Some of a queue's messages after a restart, in whatever state. When all are here, `restored` follows."""
 
-    def restored(self, line: Iterable[Message]) -> None:
-        """What `line` said before the restart."""
+    def restored(self, line: Iterable[Message], turns: Iterable[Turn]) -> None:
+        """What `line` and `turns` said before the restart."""
 
     def tidy(self, depth: int) -> None:
         """Throw out what means nothing any more, if it is the most. The queue has `depth` messages."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from lavant.broker.queues.hidden import STALE_MIN
 from lavant.broker.queues.message import GONE, Message
+from lavant.broker.queues.order import Turn
 
 
 class OutOfOrder:
@@ -25,6 +26,9 @@ class OutOfOrder:
 
     def return_(self, message: Message) -> None:
         self._line.append(message)
+
+    def release(self, message: Message) -> None:
+        self._line.appendleft(message)
 
     def leave(self, messages: Sequence[Message]) -> None:
         pass
@@ -56,10 +60,13 @@ class OutOfOrder:
     def line(self) -> list[int]:
         return [message.number for message in self._line if message.visible_ms != GONE]
 
+    def turns(self) -> list[Turn]:
+        return []
+
     def restore(self, messages: Sequence[Message]) -> None:
         pass
 
-    def restored(self, line: Iterable[Message]) -> None:
+    def restored(self, line: Iterable[Message], turns: Iterable[Turn]) -> None:
         self._line.extend(line)
 
     def tidy(self, depth: int) -> None:

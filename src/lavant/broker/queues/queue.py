@@ -28,7 +28,7 @@ from lavant.broker.queues.figures import Totals
 from lavant.broker.queues.hidden import STALE_MIN, Hidden
 from lavant.broker.queues.in_order import InOrder
 from lavant.broker.queues.message import GONE, Message
-from lavant.broker.queues.order import Order
+from lavant.broker.queues.order import Order, Turn
 from lavant.broker.queues.out_of_order import OutOfOrder
 from lavant.broker.queues.sorted_numbers import SortedNumbers
 
@@ -136,6 +136,17 @@ class Queue:
         self.totals.returned += 1
         self.order.return_(message)
 
+    def release(self, messages: Sequence[Message]) -> None:
+        """Messages in flight are visible again, as if they had not been received, and come before all others."""
+        for message in reversed(messages):
+            message.visible_ms = 0
+            message.receive_count -= 1
+            if not message.receive_count:
+                message.first_received_ms = 0
+            self.order.release(message)
+        self.in_flight -= len(messages)
+        self.totals.returned += len(messages)
+
     def remove(self, messages: Sequence[Message]) -> None:
         """Messages that were taken out of `messages` just now are gone, in whatever state they were."""
         in_flight = [message for message in messages if message.visible_ms and message.lease]
@@ -156,12 +167,12 @@ class Queue:
         self._went((message,))
 
     def purge(self) -> None:
-        """All messages are gone, whatever their state. The names of those sent lately are still remembered."""
+        """All messages are gone, whatever their state. Names for de-duplication are the hub's business."""
         self._counters.bytes -= self.bytes
         self.messages = {}
         self.bytes = self.in_flight = self.delayed = 0
         self.hidden = Hidden(self.messages)
-        self.order: Order = InOrder(self.messages) if self.is_in_order else OutOfOrder()
+        self.order: Order = InOrder(self.messages, self._counters) if self.is_in_order else OutOfOrder()
         self._arrivals: deque[Message] = deque()
         self._numbers = SortedNumbers()
 
@@ -181,24 +192,29 @@ class Queue:
         self.bytes += bytes_added
         self._counters.bytes += bytes_added
 
-    def restored(self, line: Iterable[Message]) -> None:
-        """All messages are here; in this line they stand."""
+    def restored(self, line: Iterable[Message], turns: Iterable[Turn]) -> None:
+        """All messages are here; in this order they are given out."""
         self._numbers = SortedNumbers(self.messages)
-        self.order.restored(line)
+        self.order.restored(line, turns)
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def advance(self, now_ms: int) -> None:
         """Let everything happen that happens by itself until now."""
         for message in self.hidden.due(now_ms):
-            if message.visible_ms >= self._expires_ms(message):
-                continue  # it was gone before it was due, and goes just below
+            self._expire(message.visible_ms)  # in the order of time: what goes lets others of its group have their turn
+            if message.visible_ms == GONE:
+                continue
             if message.lease:
                 self.give_back(message)
             else:
                 message.visible_ms = 0
                 self.delayed -= 1
                 self.order.appear(message)
+        self._expire(now_ms)
+
+    def _expire(self, now_ms: int) -> None:
+        """Messages whose retention is over are gone."""
         while (oldest := self.oldest()) is not None and self._expires_ms(oldest) <= now_ms:
             del self.messages[oldest.number]
             self.remove((oldest,))

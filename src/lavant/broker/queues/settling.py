@@ -56,6 +56,21 @@ def change_visibility(
     return refused
 
 
+def release(queue: Queue, receipts: Sequence[Receipt], lease_last: int) -> dict[int, Refused]:
+    """Which were refused. What was leased to somebody else since, or is gone, nobody has to give back."""
+    refused: dict[int, Refused] = {}
+    released: dict[int, Message] = {}
+    for place, receipt in enumerate(receipts):
+        message = queue.messages.get(receipt.number)
+        fault = _not_held(queue, message, receipt, lease_last)
+        if fault is not None:
+            refused[place] = fault
+        elif message is not None:
+            released[receipt.number] = message  # once, however often it is named
+    queue.release(list(released.values()))
+    return refused
+
+
 def _fault(queue: Queue, message: Message | None, change: VisibilityChange, lease_last: int) -> Refused | None:
     if change.visibility_ms < 0:
         return refusal(InvalidValue(f"visibility_ms must not be negative, got {change.visibility_ms}; 0 gives it back"))
@@ -66,13 +81,16 @@ def _fault(queue: Queue, message: Message | None, change: VisibilityChange, leas
                 "change it again before it has passed"
             )
         )
-    if change.receipt.lease > lease_last:
-        return _never_given(change.receipt)
+    return _not_held(queue, message, change.receipt, lease_last)
+
+
+def _not_held(queue: Queue, message: Message | None, receipt: Receipt, lease_last: int) -> Refused | None:
+    """Why a receipt is not that of a lease which somebody has now."""
+    if receipt.lease > lease_last:
+        return _never_given(receipt)
     if message is None:
         return refusal(
-            NotInFlight(
-                f"message {change.receipt.number} is not in queue {queue.name!r} any more; nothing is left to do"
-            )
+            NotInFlight(f"message {receipt.number} is not in queue {queue.name!r} any more; nothing is left to do")
         )
     if message.visible_ms == 0 or message.lease == 0:
         return refusal(
@@ -81,7 +99,7 @@ def _fault(queue: Queue, message: Message | None, change: VisibilityChange, leas
                 "receive it again, with a longer visibility_ms"
             )
         )
-    return None if change.receipt.lease == message.lease else _stale(queue, message)
+    return None if receipt.lease == message.lease else _stale(queue, message)
 
 
 def _stale(queue: Queue, message: Message) -> Refused:

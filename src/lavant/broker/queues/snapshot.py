@@ -1,6 +1,6 @@
 """A hub as bytes, and back: a sequence of parts, each in MessagePack.
 
-    Head | for each queue: QueuePart, MessagesPart …, LinePart …, NamesPart … | End
+    Head | for each queue: QueuePart, MessagesPart …, LinePart …, TurnsPart …, NamesPart … | End
 
 Equal hubs have equal snapshots. What can be made again from the messages is left out: heaps, groups, figures.
 """
@@ -20,7 +20,9 @@ from lavant.broker.queues.directory import Directory
 from lavant.broker.queues.figures import Totals
 from lavant.broker.queues.message import Message
 from lavant.broker.queues.moves import Moves
+from lavant.broker.queues.order import Turn
 from lavant.broker.queues.queue import Queue, size_of
+from lavant.broker.queues.rules import check_rules
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
 
@@ -46,6 +48,8 @@ class Head(_Part, tag="head", frozen=True):
     task: int
     serial: int
     moves: list[MoveState]
+    rules: int = 0
+    """Those that held when it was taken; see `rules`."""
 
 
 class QueuePart(_Part, tag="queue", frozen=True):
@@ -72,6 +76,12 @@ class LinePart(_Part, tag="line", frozen=True):
     numbers: list[int]
 
 
+class TurnsPart(_Part, tag="turns", frozen=True):
+    """Groups of an in-order queue whose next message came back, in the order of their turns."""
+
+    turns: list[Turn]
+
+
 class NamesPart(_Part, tag="names", frozen=True):
     """Names for de-duplication: until when, the group if it has names of its own, the name, whose it is."""
 
@@ -82,14 +92,15 @@ class End(_Part, tag="end", frozen=True):
     messages: int
 
 
-Part: TypeAlias = Head | QueuePart | MessagesPart | LinePart | NamesPart | End
+Part: TypeAlias = Head | QueuePart | MessagesPart | LinePart | TurnsPart | NamesPart | End
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Part).decode
 
 
 def encode(directory: Directory, moves: Moves, counters: Counters, now_ms: int) -> Iterator[bytes]:
-    yield _encode(Head(FORMAT, now_ms, counters.number, counters.lease, counters.task, counters.serial, moves.states()))
+    last = (counters.number, counters.lease, counters.task, counters.serial)
+    yield _encode(Head(FORMAT, now_ms, *last, moves.states(), counters.rules))
     messages = 0
     for queue in directory:
         queue.deduplication.forget(now_ms)
@@ -109,6 +120,8 @@ def decode(chunks: Iterable[bytes], directory: Directory, moves: Moves, counters
             f"the snapshot of the queues has format {head.format}, this version reads {FORMAT}; "
             "start the version that wrote it"
         )
+    check_rules(head.rules)
+    counters.rules = head.rules
     counters.number, counters.lease = head.number, head.lease
     counters.task, counters.serial = head.task, head.serial
     moves.restore(head.moves)
@@ -139,21 +152,26 @@ class _Filling:
         self._queue.changed_ms = part.changed_ms
         self._queue.totals = part.totals
         self._line: list[Message] = []
+        self._turns: list[Turn] = []
         directory.add(self._queue)
 
-    def add(self, part: MessagesPart | LinePart | NamesPart) -> None:
+    def add(self, part: MessagesPart | LinePart | TurnsPart | NamesPart) -> None:
         if isinstance(part, MessagesPart):
             _share_times(part.messages)
             self._queue.restore(part.messages)
         elif isinstance(part, LinePart):
             self._line += map(self._message, part.numbers)
+        elif isinstance(part, TurnsPart):
+            for turn in part.turns:
+                self._message(turn.number)
+            self._turns += part.turns
         else:
             for end_ms, group, name, number in part.names:
                 self._queue.deduplication.restore(name if group is None else (group, name), number, end_ms)
 
     def finish(self) -> int:
         """How many messages it has."""
-        self._queue.restored(self._line)
+        self._queue.restored(self._line, self._turns)
         return len(self._queue.messages)
 
     def _message(self, number: int) -> Message:
@@ -170,6 +188,8 @@ def _parts_of(queue: Queue) -> Iterator[Part]:
         yield MessagesPart(messages)
     for numbers in by_count(queue.order.line(), CHUNK_NUMBERS):
         yield LinePart(numbers)
+    for turns in by_count(queue.order.turns(), CHUNK_NUMBERS):
+        yield TurnsPart(turns)
     for names in by_count(queue.deduplication.remembered(), CHUNK_NAMES):
         yield NamesPart(
             [

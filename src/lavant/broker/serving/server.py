@@ -51,11 +51,13 @@ from lavant.broker.queues.commands import (
     PurgeQueue,
     Receive,
     Received,
+    Release,
     Send,
     StartMove,
     TagQueue,
 )
 from lavant.broker.queues.refusals import refusal
+from lavant.broker.queues.rules import RULES
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.queues.wakes import earliest
 from lavant.broker.serving.broker import Broker
@@ -167,7 +169,7 @@ class BrokerServer:
             StartMove: self._start_move,
             CancelMove: self._cancel_move,
             **dict.fromkeys((CreateQueue, ConfigureQueue, TagQueue), self._enlarge),
-            **dict.fromkeys((DeleteQueue, PurgeQueue, ChangeVisibility), self._command),
+            **dict.fromkeys((DeleteQueue, PurgeQueue, ChangeVisibility, Release), self._command),
             **dict.fromkeys((Subscribe, Advertise), self._announce),
             **dict.fromkeys((Unsubscribe, Unadvertise), self._withdraw),
             **dict.fromkeys((DefineJobs, SubmitJob), self._submit),
@@ -181,7 +183,7 @@ class BrokerServer:
     def open(self, now_ms: int) -> list[Effect]:
         """Before the first request: a new epoch of leases begins, and moves that were under way go on."""
         now_ms = self._begin(now_ms)
-        self._carry_out(Open(self.queues.epoch + 1), None, now_ms)
+        self._carry_out(Open(self.queues.epoch + 1, RULES), None, now_ms)
         # No lease is given out before that is durable: a start after a crash would begin the same epoch once more.
         self._number_durable = 0
         self._sends.append((self.queues.number, self._position))

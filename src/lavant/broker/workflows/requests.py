@@ -12,6 +12,7 @@ from lavant.broker.queues.commands import (
     DeleteQueue,
     PurgeQueue,
     Receive,
+    Release,
     Send,
     StartMove,
 )
@@ -36,7 +37,7 @@ from lavant.core.errors import InvalidValue, LimitExceeded
 
 _WITH_CONFIG = frozenset((CreateQueue, ConfigureQueue))
 _OF_LETTERS = frozenset((*_WITH_CONFIG, DeleteQueue, Send))
-_OF_TASKS = frozenset((*_OF_LETTERS, Receive, Acknowledge, ChangeVisibility, PurgeQueue))
+_OF_TASKS = frozenset((*_OF_LETTERS, Receive, Acknowledge, ChangeVisibility, Release, PurgeQueue))
 
 
 def check_submission(request: SubmitJob) -> None:

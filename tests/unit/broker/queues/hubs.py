@@ -32,6 +32,7 @@ from lavant.broker.queues.commands import (
     VisibilityChanged,
 )
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.rules import RULES
 
 Q = "orders"
 MINUTE_MS = 60_000
@@ -92,7 +93,7 @@ class Hub(Queues):
 def hub_with(queue: str = Q, **settings: Any) -> Hub:
     """A hub with one queue."""
     hub = Hub()
-    hub.handle(Open(1), 0)
+    hub.handle(Open(1, RULES), 0)
     hub.create(queue, **settings)
     return hub
 

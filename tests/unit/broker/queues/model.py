@@ -10,7 +10,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from tests.unit.broker.queues.model_values import ModelMessage, ModelQueue
+from tests.unit.broker.queues.model_values import ModelMessage, ModelQueue, ModelTurn
 
 from lavant.broker.queues import commands as c
 from lavant.broker.queues.config import DEDUPLICATION_MS, DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
@@ -39,7 +39,7 @@ class Model:
         self.now_ms = 0
         self.queues: dict[str, ModelQueue] = {}
         self.moves: list[c.MoveState] = []
-        self.number = self.lease = self.task = self.place = 0
+        self.number = self.lease = self.task = self.place = self.rules = 0
 
     def handle(self, request: c.Request, now_ms: int) -> c.Answer:
         self.advance(now_ms)
@@ -65,9 +65,21 @@ class Model:
         return min(times, default=None)
 
     def expire(self, queue: ModelQueue) -> None:
-        kept = [message for message in queue.messages if queue.expires_ms(message) > self.now_ms]
-        queue.totals["expired"] += len(queue.messages) - len(kept)
-        queue.messages = kept
+        for message in list(queue.messages):
+            if queue.expires_ms(message) <= self.now_ms:
+                queue.totals["expired"] += 1
+                queue.messages.remove(message)
+                self.take_turn(queue, message.entry.group)
+
+    def take_turn(self, queue: ModelQueue, name: str) -> None:
+        """After every change of a group: whether it can be received from, and since when with which message."""
+        group = sorted((m for m in queue.messages if m.entry.group == name), key=lambda message: message.number)
+        if not group or not group[0].is_visible or any(message.is_leased for message in group):
+            queue.turns.pop(name, None)
+        elif name not in queue.turns or queue.turns[name].head != group[0].number:
+            self.place += 1
+            is_returned = self.rules >= 1 and group[0].receive_count > 0
+            queue.turns[name] = ModelTurn(group[0].number, is_returned, self.number, self.place)
 
     def show(self, queue: ModelQueue, message: ModelMessage) -> None:
         queue.totals["returned"] += message.is_leased
@@ -75,6 +87,7 @@ class Model:
         message.is_leased = False
         self.place += 1
         message.place = self.place
+        self.take_turn(queue, message.entry.group)
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -87,6 +100,7 @@ class Model:
         if request.epoch <= self.lease >> 40:
             raise InvalidValue("epoch")
         self.lease = request.epoch << 40
+        self.rules = request.rules
         return c.Done()
 
     def on_createqueue(self, request: c.CreateQueue) -> c.Answer:
@@ -127,7 +141,11 @@ class Model:
         return c.Done()
 
     def on_purgequeue(self, request: c.PurgeQueue) -> c.Answer:
-        self.queue(request.queue).messages = []
+        queue = self.queue(request.queue)
+        queue.messages = []
+        queue.turns = {}
+        if self.rules >= 1:
+            queue.names = []
         return c.Done()
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -166,6 +184,7 @@ class Model:
             self.place += 1
             message.place = self.place
         queue.messages.append(message)
+        self.take_turn(queue, entry.group)
         queue.totals["sent"] += 1
         return c.SentEntry(self.number)
 
@@ -176,15 +195,19 @@ class Model:
         if not queue.is_in_order:
             visible = [message for message in queue.messages if message.is_visible]
             return sorted(visible, key=lambda message: message.place)[:count]
+        fresh = sorted((t.head, name) for name, t in queue.turns.items() if not t.is_returned)
+        returned = sorted((t.place, t.after, name) for name, t in queue.turns.items() if t.is_returned)
+        names: list[str] = []
+        while fresh or returned:
+            is_fresh = fresh and (not returned or fresh[0][0] <= returned[0][1])
+            names.append(fresh.pop(0)[-1] if is_fresh else returned.pop(0)[-1])
         chosen: list[ModelMessage] = []
-        for first in sorted(queue.messages, key=lambda message: message.number):
-            group = [message for message in queue.messages if message.entry.group == first.entry.group]
-            group.sort(key=lambda message: message.number)
-            if group[0] is first and not any(message.is_leased for message in group):
-                for message in group:
-                    if not message.is_visible:
-                        break
-                    chosen.append(message)
+        for name in names:
+            group = [message for message in queue.messages if message.entry.group == name]
+            for message in sorted(group, key=lambda message: message.number):
+                if not message.is_visible:
+                    break
+                chosen.append(message)
         return chosen[:count]
 
     def on_receive(self, request: c.Receive) -> c.Answer:
@@ -208,6 +231,7 @@ class Model:
                     message.receive_count += 1
                     if message.receive_count == 1:
                         message.first_received_ms = self.now_ms
+                    self.take_turn(queue, message.entry.group)
                     leased.append(message)
             if not dead:
                 break
@@ -260,15 +284,18 @@ class Model:
                 place=self.place,
             )
         )
+        self.take_turn(source, message.entry.group)
+        self.take_turn(target, message.entry.group)
 
     # ── settling ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def on_acknowledge(self, request: c.Acknowledge) -> c.Answer:
         queue = self.queue(request.queue)
         faults: dict[int, c.Refused] = {}
+        done: list[ModelMessage] = []
         for place, receipt in enumerate(request.receipts):
             message = queue.find(receipt.number)
-            if message is None:
+            if message is None or message in done:
                 continue
             is_superseded = receipt.lease < message.lease
             if is_superseded and (queue.is_in_order or message.is_leased):
@@ -276,9 +303,40 @@ class Model:
             elif receipt.lease > self.lease:
                 faults[place] = refused(InvalidValue)
             else:
+                done.append(message)
+        waiting = [message for message in done if not message.is_leased]
+        for message in waiting:
+            queue.messages.remove(message)
+        for message in waiting:
+            self.take_turn(queue, message.entry.group)
+        for message in done:
+            if message.is_leased:
                 queue.messages.remove(message)
-                queue.totals["acknowledged"] += 1
+                self.take_turn(queue, message.entry.group)
+        queue.totals["acknowledged"] += len(done)
         return c.Acknowledged(faults)
+
+    def on_release(self, request: c.Release) -> c.Answer:
+        queue = self.queue(request.queue)
+        faults: dict[int, c.Refused] = {}
+        chosen: list[ModelMessage] = []
+        for place, receipt in enumerate(request.receipts):
+            message = queue.find(receipt.number)
+            if receipt.lease > self.lease:
+                faults[place] = refused(InvalidValue)
+            elif message is None or not message.is_leased:
+                faults[place] = c.Refused("NotInFlight", "")
+            elif message.lease != receipt.lease:
+                faults[place] = c.Refused("StaleReceipt", "")
+            elif message not in chosen:
+                chosen.append(message)
+        for message in reversed(chosen):
+            message.receive_count -= 1
+            if message.receive_count == 0:
+                message.first_received_ms = 0
+            self.show(queue, message)
+            message.place = min(each.place for each in queue.messages) - 1
+        return c.VisibilityChanged(faults)
 
     def on_changevisibility(self, request: c.ChangeVisibility) -> c.Answer:
         queue = self.queue(request.queue)

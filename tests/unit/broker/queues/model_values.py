@@ -38,6 +38,16 @@ class ModelMessage:
 
 
 @dataclass
+class ModelTurn:
+    """Of a group of an in-order queue that can be received from."""
+
+    head: int
+    is_returned: bool
+    after: int
+    place: int
+
+
+@dataclass
 class ModelQueue:
     name: str
     config: QueueConfig
@@ -48,6 +58,7 @@ class ModelQueue:
     """In the order of their arrival."""
     names: list[tuple[int, object, int]] = field(default_factory=list)
     """When it was sent, the name, the number."""
+    turns: dict[str, ModelTurn] = field(default_factory=dict)
     totals: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
             ["sent", "received", "acknowledged", "expired", "returned", "dead_lettered", "deduplicated"], 0

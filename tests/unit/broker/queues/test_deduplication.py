@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.broker.queues.hubs import MINUTE_MS, Q, bodies, hub_with
 
 from lavant.broker.queues import HubLimits
-from lavant.broker.queues.commands import DescribeQueue, Entry, PurgeQueue
+from lavant.broker.queues.commands import DeleteQueue, DescribeQueue, Entry, MoveSome, Open, PurgeQueue, StartMove
 from lavant.broker.queues.config import DEDUPLICATION_MS
 from lavant.broker.queues.deduplication import name_of_content
 from lavant.core.errors import LimitExceeded
@@ -36,8 +38,45 @@ def test_a_name_is_remembered_when_its_message_is_gone() -> None:
     hub = hub_with(order="in-order", retention_ms=MINUTE_MS)
     hub.try_to_send(named("m"), named("n"))
     hub.acknowledge(hub.receive()[0].receipt)
-    hub.handle(PurgeQueue(Q), 0)
     assert hub.try_to_send(named("m"), named("n"), now_ms=2 * MINUTE_MS) == [1, 2]
+    assert hub.states() == (0, 0, 0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"deduplicate_within_group": True}, {"deduplicate_by_content": True}])
+@pytest.mark.parametrize("again", [[PurgeQueue(Q)], [DeleteQueue(Q)], [PurgeQueue(Q), PurgeQueue(Q)]])
+def test_a_purge_and_a_second_queue_of_the_name_forget_the_names(
+    again: list[PurgeQueue | DeleteQueue], settings: dict[str, Any]
+) -> None:
+    hub = hub_with(order="in-order", **settings)
+    hub.try_to_send(named("m", "g"), named("", "g", b"body"))
+    hub.receive()
+    for request in again:
+        hub.handle(request, 1)
+    if isinstance(again[0], DeleteQueue):
+        hub.create(Q, order="in-order", **settings)
+    assert hub.try_to_send(named("m", "g"), named("", "g", b"body"), now_ms=2) == [3, 4]
+    assert hub.states() == (2, 0, 0)
+    assert hub.try_to_send(named("m", "g"), now_ms=3) == [3], "and remember those of what is sent then"
+
+
+def test_by_the_old_rules_a_purge_remembers_the_names() -> None:
+    hub = hub_with(order="in-order")
+    hub.handle(Open(2, 0), 0)
+    hub.try_to_send(named("m"))
+    hub.handle(PurgeQueue(Q), 0)
+    assert hub.try_to_send(named("m")) == [1]
+
+
+def test_a_message_that_was_redriven_is_there_although_its_name_is_remembered() -> None:
+    hub = hub_with("dead", order="in-order")
+    hub.create(Q, order="in-order", dead_letters="dead", receives_max=1)
+    hub.try_to_send(named("m"))
+    hub.receive(visibility_ms=0)
+    assert hub.receive() == []
+    hub.handle(StartMove("dead"), 1)
+    hub.handle(MoveSome(1, 10), 1)
+    assert hub.try_to_send(named("m")) == [1]
+    assert [delivery.receipt.number for delivery in hub.receive()] == [1]
 
 
 def test_a_refused_message_is_not_remembered() -> None:

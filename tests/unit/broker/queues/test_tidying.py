@@ -26,7 +26,7 @@ def sizes(hub: Hub) -> list[int]:
         len(queue.hidden),
         len(queue._arrivals),
         len(queue._numbers),
-        len(queue.order._line),
+        len(queue.order._line if isinstance(queue.order, OutOfOrder) else queue.order._fresh),
         len(hub._wakes._heap),
     ]
 

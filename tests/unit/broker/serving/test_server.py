@@ -32,6 +32,7 @@ from lavant.broker.queues.commands import (
     VisibilityChange,
 )
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.rules import RULES
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Request
 from lavant.broker.serving.server import BrokerServer, Record
@@ -257,7 +258,7 @@ def test_a_clock_that_goes_back_is_written_as_the_time_inside() -> None:
 
 def test_each_start_is_a_new_epoch_of_leases() -> None:
     bench = bench_with_queue()
-    assert bench.commands()[0] == Open(1)
+    assert bench.commands()[0] == Open(1, RULES)
     again = BrokerServer(Broker(bench.replayed()), position=len(bench.records))
     again.open(0)
     assert again.queues.epoch == 2

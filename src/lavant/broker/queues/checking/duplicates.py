@@ -23,11 +23,12 @@ def check_duplicates(evidence: Evidence) -> Iterator[Violation]:
                 by_key[key][number].append(sending)
     for (queue, _, name), by_number in by_key.items():
         for one, other in pairwise(sorted(by_number)):
-            if _is_within_window(evidence, one, by_number[one], other, by_number[other]):
+            ones, others = by_number[one], by_number[other]
+            if _is_within_window(evidence, one, ones, other, others) and not _is_purged(evidence, queue, ones, others):
                 yield Violation(
                     DUPLICATE,
-                    f"{by_number[other][0].operation} sent {name!r} to {queue!r} as message {other}, "
-                    f"and {by_number[one][0].operation} as message {one} not long before",
+                    f"{others[0].operation} sent {name!r} to {queue!r} as message {other}, "
+                    f"and {ones[0].operation} as message {one} not long before",
                 )
 
 
@@ -41,6 +42,17 @@ def _is_within_window(evidence: Evidence, one: int, ones: list[Sending], other: 
     if end_ms is None or None in ends_ms:
         return False
     return end_ms - start_ms < evidence.at_least_ms(DEDUPLICATION_MS) and not evidence.restarted(start_ms, end_ms)
+
+
+def _is_purged(evidence: Evidence, queue: str, ones: list[Sending], others: list[Sending]) -> bool:
+    """Whether the queue may have been purged in between: that forgets the name."""
+    start_ms = min(sending.operation.start_ms for sending in ones)
+    ends_ms = [sending.operation.end_ms for sending in others]
+    return any(
+        (purge.end_ms is None or purge.end_ms >= start_ms)
+        and any(end_ms is None or purge.start_ms <= end_ms for end_ms in ends_ms)
+        for purge in evidence.purges.get(queue, ())
+    )
 
 
 def _sent_ms(evidence: Evidence, number: int) -> int | None:

@@ -19,6 +19,7 @@ from lavant.broker.queues.commands import (
     Receive,
     Received,
     Refused,
+    Release,
     Send,
     Sent,
     StartMove,
@@ -99,7 +100,7 @@ class Evidence:
                     self._add_send(operation, send)
                 case Receive() as receive:
                     self._add_receive(operation, receive)
-                case Acknowledge() | ChangeVisibility():
+                case Acknowledge() | ChangeVisibility() | Release():
                     self._add_attempts(operation)
                 case PurgeQueue() as purge if not isinstance(operation.answer, Refused):
                     self.purges[purge.queue].append(operation)
@@ -241,8 +242,8 @@ class Evidence:
 
 def _attempts(operation: Operation) -> Iterator[Attempt]:
     request, answer = operation.request, operation.answer
-    assert isinstance(request, Acknowledge | ChangeVisibility)
-    if isinstance(request, Acknowledge):
+    assert isinstance(request, Acknowledge | ChangeVisibility | Release)
+    if isinstance(request, Acknowledge | Release):
         wanted = [(receipt, 0) for receipt in request.receipts]
     else:
         wanted = [(change.receipt, change.visibility_ms) for change in request.changes]

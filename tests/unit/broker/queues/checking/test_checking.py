@@ -440,6 +440,16 @@ def test_a_name_stands_for_one_message_within_the_window(script: Script) -> None
     assert script.broken() == [DUPLICATE]
 
 
+@pytest.mark.parametrize(("start_ms", "end_ms", "is_explained"), [(12, 18, True), (25, None, True), (31, 40, False)])
+def test_a_purge_in_between_lets_a_name_be_used_again(
+    script: Script, start_ms: int, end_ms: int | None, is_explained: bool
+) -> None:
+    script.send(1, 0, 10, queue="line", name="n")
+    script.purge(start_ms, end_ms, queue="line")
+    script.send(2, 20, 30, queue="line", name="n")
+    assert (DUPLICATE not in script.broken()) == is_explained
+
+
 def test_a_duplicate_gets_the_number_of_the_first(script: Script) -> None:
     script.send(1, 0, 10, queue="line", name="n")
     script.send(1, 20, 30, queue="line", name="n", body=b"again")
