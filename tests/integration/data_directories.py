@@ -9,6 +9,7 @@ were noted in a file of JSON beside it. To add one for the code of today:
 from __future__ import annotations
 
 import json
+import lzma
 import random
 import sys
 import tarfile
@@ -231,7 +232,7 @@ def state_of(broker: Broker) -> Any:
             "last subscription": number,
             "subscriptions": list(subscriptions),
             "advertisements": list(advertisements),
-            "keys": list(broker.subscriptions.recent.all()),
+            "keys": _keys(broker),
             "jobs": [queues.handle(w.DescribeJob(each.number), queues.now_ms) for each in _jobs(broker)],
             "job types": [queues.handle(w.DescribeJobType("picture"), queues.now_ms)],
         }
@@ -261,7 +262,7 @@ def _queue(queue: Any, now_ms: int) -> Any:
         "times": [queue.created_ms, queue.changed_ms],
         "serial": queue.serial,
         "figures": queue.figures(),
-        "messages": [msgspec.to_builtins(each)[:12] for each in queue.messages.values()],
+        "messages": list(queue.messages.values()),
         "names": list(queue.deduplication.remembered()),
     }
 
@@ -271,8 +272,31 @@ def _jobs(broker: Broker) -> list[Any]:
     return list(listed.jobs)
 
 
+def _keys(broker: Broker) -> list[Any]:
+    """Of requests to publish that came lately: key, time, answer."""
+    recent = broker.subscriptions.recent
+    placed = [(key, each.time_ms, each.entries) for _, key, each in recent.all()]
+    return sorted([*recent.unplaced(), *placed])
+
+
 def _plain(value: Any) -> Any:
+    """With structs by the names of their fields: later versions may have more of them."""
+    if isinstance(value, msgspec.Struct):
+        return {field: _plain(getattr(value, field)) for field in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
     return json.loads(msgspec.json.encode(value))
+
+
+def contains(now: Any, then: Any) -> bool:
+    """Whether everything is as it was then, but for fields that did not exist."""
+    if isinstance(then, dict):
+        return isinstance(now, dict) and all(key in now and contains(now[key], each) for key, each in then.items())
+    if isinstance(then, list):
+        return isinstance(now, list) and len(now) == len(then) and all(map(contains, now, then))
+    return bool(now == then)
 
 
 def _pack(directory: Path, target: Path) -> None:
@@ -295,7 +319,7 @@ def main(target: Path) -> None:
             write(directory, steps=250, seed=9, snapshot=snapshot)
             _pack(directory, target / f"{name}.tar.xz")
             golden = {"state": state_of(opened(directory)), "future": future_of(opened(directory))}
-            (target / "state.json").write_text(json.dumps(golden) + "\n")  # the same for both
+            (target / "state.json.xz").write_bytes(lzma.compress(json.dumps(golden).encode()))  # the same for both
 
 
 if __name__ == "__main__":

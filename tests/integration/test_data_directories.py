@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.data_directories import Writer, future_of, opened, state_of, unpack
+from tests.integration.data_directories import Writer, contains, future_of, opened, state_of, unpack
 
 from lavant.broker.serving.broker import Broker
 
@@ -16,7 +17,7 @@ ARCHIVES = sorted(DATA.glob("*/*.tar.xz"))
 
 
 def noted(archive: Path) -> Any:
-    return json.loads((archive.parent / "state.json").read_text())
+    return json.loads(lzma.decompress((archive.parent / "state.json.xz").read_bytes()))
 
 
 def test_there_are_directories_to_open() -> None:
@@ -30,13 +31,13 @@ def test_there_are_directories_to_open() -> None:
 class TestAnOldDirectory:
     def test_replays_to_the_state_that_its_own_version_had(self, archive: Path, tmp_path: Path) -> None:
         unpack(archive, tmp_path)
-        assert state_of(opened(tmp_path)) == noted(archive)["state"]
-        assert future_of(opened(tmp_path)) == noted(archive)["future"]
+        assert contains(state_of(opened(tmp_path)), noted(archive)["state"])
+        assert contains(future_of(opened(tmp_path)), noted(archive)["future"])
 
     def test_has_the_same_state_in_a_snapshot_of_today(self, archive: Path, tmp_path: Path) -> None:
         broker = Broker.restore(list(opened(unpack(archive, tmp_path)).snapshot()))
-        assert state_of(broker) == noted(archive)["state"]
-        assert future_of(broker) == noted(archive)["future"]
+        assert contains(state_of(broker), noted(archive)["state"])
+        assert contains(future_of(broker), noted(archive)["future"])
 
     def test_goes_on_with_a_server_of_today(self, archive: Path, tmp_path: Path) -> None:
         writer = Writer(unpack(archive, tmp_path))

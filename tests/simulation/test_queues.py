@@ -117,11 +117,11 @@ def lease_that_is_never_extended(patch: pytest.MonkeyPatch) -> None:
 def group_that_is_not_blocked(patch: pytest.MonkeyPatch) -> None:
     list_ = InOrder._list
 
-    def list_anyway(self: InOrder, group: Group) -> None:
+    def list_anyway(self: InOrder, group: Group, *, takes_turns: bool = True) -> None:
         in_flight = group.in_flight
         if group.first != NONE and group.first in self._messages:
             group.in_flight = 0
-        list_(self, group)
+        list_(self, group, takes_turns=takes_turns)
         if in_flight:
             group.in_flight = in_flight
             self._groups[group.name] = group
