@@ -52,7 +52,7 @@ class World:
         self.lanes = broker.subscriptions.lanes
         self.server = BrokerServer(broker, position=len(self.durable))
         self.engine = SparkEngine(self._directory, self.lanes, slices=2, limits=self._limits)
-        clock = Clock(broker.queues.now_ms)
+        clock = Clock(broker.queues.now_ms if self.durable else None)
         self.access = Access(
             self.server, self.engine, clock, limits=LIMITS, perform=self.perform, on_failed=self.failures.append
         )

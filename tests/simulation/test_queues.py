@@ -24,9 +24,11 @@ from lavant.broker.queues.queue import Queue
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Request
 from lavant.broker.serving.server import BrokerServer, Effect, Reply
+from lavant.broker.serving.start_time import start_time
 from lavant.broker.serving.waiting import Asked
 from lavant.broker.workflows.commands import Leased
 from lavant.simulation.kernel import Outcome, Scenario, SimulatedDisk, Trace, run
+from lavant.simulation.queues import server
 from lavant.simulation.queues.server import MakeServer
 from lavant.simulation.scenarios import queues
 from lavant.simulation.scenarios.queues import QueueOptions
@@ -57,6 +59,21 @@ def test_a_server_that_dies_again_just_after_its_start_holds() -> None:
     for seed in range(1, 13):
         outcome = run(queues.SCENARIO, seed, minutes=MINUTES, options=DYING)
         assert outcome.violation is None, outcome.report()
+
+
+CLOCKS = QueueOptions(swarm=False, kills_per_min=40, power_losses_per_min=4, clock_jumps_per_min=60)
+
+
+def test_clocks_that_jump_while_the_server_is_down_end_nothing_early() -> None:
+    """No message expires and no lease ends before its time: `Ledger` looks at the server's time at each start, and
+    the history is held against what may have expired."""
+    figures: Counter[str] = Counter()
+    for seed in range(1, 7):
+        outcome = run(queues.SCENARIO, seed, minutes=MINUTES, options=CLOCKS)
+        assert outcome.violation is None, outcome.report()
+        figures.update(outcome.figures)
+    verdicts = ["counted", "held", "set back", "believed"]
+    assert [verdict for verdict in verdicts if not figures[f"journal time {verdict}"]] == []
 
 
 # ── mistakes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -172,6 +189,10 @@ def recovery_that_trusts_what_it_reads(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "open", open_without_sync)
 
 
+def clock_that_is_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(server, "start_time", partial(start_time, is_accepted=True))
+
+
 def in_the_server(server: Callable[..., BrokerServer]) -> Break:
     return lambda patch: lambda recovered, position: server(recovered, position=position)
 
@@ -190,6 +211,7 @@ MISTAKES: dict[str, Break] = {
     "a moved message is lost": moved_message_that_is_lost,
     "names of messages are not in snapshots": names_that_no_snapshot_has,
     "recovery takes for durable what it reads": recovery_that_trusts_what_it_reads,
+    "the wall clock is believed at each start": clock_that_is_believed,
 }
 
 

@@ -22,7 +22,7 @@ from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.workflows import JobLimits
 from lavant.core.errors import InvalidValue
-from lavant.service.clock import Clock
+from lavant.service.clock import TimeKeeper
 from lavant.service.engines.choosing import DIRECTORY, engine_of
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.side import SparkSide
@@ -30,7 +30,7 @@ from lavant.service.keys import KeyRing
 from lavant.service.metrics import FamiliesOf, figures_of, queue_names
 from lavant.service.port import Port
 from lavant.service.server import Service
-from lavant.service.settings import ServeSettings
+from lavant.service.settings import ACCEPT, ServeSettings
 from lavant.service.storage.stores import Store, open_store
 from lavant.service.telemetry import Telemetry, TelemetryFiles
 from lavant.service.tls import Tls
@@ -74,7 +74,8 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         broker = replay(store.recovered.chunks, store.recovered.records)
         found = _found(broker.queues, store)
         telemetry = _telemetry(settings, broker)
-        service = _service(settings, broker, store, stopped)
+        times = TimeKeeper(broker.queues.now_ms, settings.data, is_accepted=settings.clock_jump == ACCEPT)
+        service = _service(settings, broker, store, times, stopped)
     except BaseException:
         await store.close()
         raise
@@ -82,12 +83,17 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     spark = _spark_side(settings, service)
     resources = _resource_side(settings, broker, service)
     bridge = _bridge(settings, service, resources)
-    metrics: list[FamiliesOf] = [telemetry.families, *(each.families for each in (spark, bridge) if each is not None)]
+    metrics: list[FamiliesOf] = [
+        telemetry.families,
+        times.families,
+        *(each.families for each in (spark, bridge) if each is not None),
+    ]
     if resources is not None:
         metrics.append(resources.families)
     port = Port(settings, broker, store, service, keys, tls, health=lambda: _fault(service, spark), metrics=metrics)
     port.show_resources(None if resources is None else resources.view)
     telemetry.start()
+    times.begin()
     try:
         await service.access.load()
         if spark is not None:
@@ -108,11 +114,14 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
             await bridge.stop()
         if spark is not None:
             await spark.stop()
+        await times.stop()
         await service.stop()
         telemetry.stop()
 
 
-def _service(settings: ServeSettings, broker: Broker, store: Store, stopped: asyncio.Future[None]) -> Service:
+def _service(
+    settings: ServeSettings, broker: Broker, store: Store, times: TimeKeeper, stopped: asyncio.Future[None]
+) -> Service:
     broker.queues.limits, broker.queues.job_limits = HubLimits(), JobLimits()
     broker.subscriptions.limits = SubscriptionLimits()
     _tame_garbage_collector()
@@ -124,7 +133,7 @@ def _service(settings: ServeSettings, broker: Broker, store: Store, stopped: asy
             stopped.set_exception(error)
 
     engine = engine_of(settings.spark, settings.data, broker.subscriptions.lanes)
-    return Service(server, engine, store, Clock(broker.queues.now_ms), limits=settings.limits, on_failed=fail)
+    return Service(server, engine, store, times.clock, limits=settings.limits, on_failed=fail)
 
 
 def _spark_side(settings: ServeSettings, service: Service) -> SparkSide | None:

@@ -22,6 +22,9 @@ from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.storage.stores import Store
 from lavant.service.telemetry.events import Events
 
+TIMER_S_MAX = 10.0
+"""A timer of the loop stands still while the machine is suspended, and the server's time does not."""
+
 
 class Client(Hashable, Protocol):
     """Whoever asks."""
@@ -256,7 +259,8 @@ class Service:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = wakeup_ms
-        self._timer = self.loop.call_later(self._clock.seconds_until(wakeup_ms), self._tick)
+        delay_s = min(self._clock.seconds_until(wakeup_ms), TIMER_S_MAX)
+        self._timer = self.loop.call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

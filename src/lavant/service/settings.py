@@ -16,6 +16,8 @@ from lavant.service.sqs import SqsSettings
 from lavant.service.telemetry.files import KEEP
 from lavant.service.tls import TlsFiles
 
+HOLD, ACCEPT = "hold", "accept"
+
 
 class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a server is told when it starts."""
@@ -46,6 +48,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     sqs: SqsSettings = SqsSettings()
     """All but the salt, which belongs to what is stored."""
     limits: ServiceLimits = LIMITS
+    clock_jump: str = HOLD
+    """Whether the wall clock's time is taken even if it is not credible that so much has passed."""
 
     def __post_init__(self) -> None:
         is_open = self.keys_file is None or self.credentials is None

@@ -30,6 +30,7 @@ _AS_THEY_ARE = (
     "webhooks_to_private_networks",
     "telemetry",
     "resources",
+    "clock_jump",
 )
 """Options that are settings of the same name."""
 
@@ -37,6 +38,11 @@ _AS_THEY_ARE = (
 class Engine(StrEnum):
     LOCAL = "local"
     SPARK = "spark"
+
+
+class ClockJump(StrEnum):
+    HOLD = "hold"
+    ACCEPT = "accept"
 
 
 def serve(
@@ -107,6 +113,13 @@ def serve(
         Path | None,
         typer.Option(help="TOML file: workers of topics, and a goal; the server starts and stops workers by it"),
     ] = None,
+    clock_jump: Annotated[
+        ClockJump,
+        typer.Option(
+            help="a clock that is ahead by more than can have passed since the last run: hold goes on by the server's "
+            "own time, accept takes the clock's, and what is over by it expires",
+        ),
+    ] = ClockJump.HOLD,
     sqs_region: Annotated[str | None, typer.Option(help="in the ARNs of queues; us-east-1 if not given")] = None,
     sqs_account: Annotated[
         str | None, typer.Option(help="12 digits, in the URLs and ARNs of queues; zeros if not given")

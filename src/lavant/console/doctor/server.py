@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 import urllib.error
 import urllib.request
+from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
@@ -12,6 +14,8 @@ from lavant.console.doctor.findings import Finding, Verdict
 
 TIMEOUT_S = 3.0
 CLOCK_S_MAX = 5.0
+APART_S_MAX = 60.0
+"""As far as the server and its own clock may be apart without a word about it."""
 
 
 def http_address(url: str) -> str:
@@ -41,7 +45,26 @@ def server(url: str) -> list[Finding]:
     findings = [Finding(name, Verdict.OK, said)]
     if date is not None:
         findings.append(_clock(parsedate_to_datetime(date).timestamp()))
+    findings += _own_time(address)
     return findings
+
+
+def _own_time(address: str) -> list[Finding]:
+    """Whether the server's own time, by which leases end and messages expire, is that of its wall clock."""
+    try:
+        with urllib.request.urlopen(f"{address}/metrics", timeout=TIMEOUT_S) as response:
+            text = response.read().decode(errors="replace")
+    except (OSError, ValueError):
+        return []
+    found = re.search(r"^lavant_clock_ahead_seconds (-?[0-9.e+-]+)$", text, re.MULTILINE)
+    if found is None:
+        return []
+    ahead_s = float(found[1])
+    if abs(ahead_s) <= APART_S_MAX:
+        return [Finding("server's time", Verdict.OK, "agrees with its clock")]
+    said = f"{timedelta(seconds=round(abs(ahead_s)))} {'ahead of' if ahead_s > 0 else 'behind'} its clock"
+    remedy = "set the clock right" if ahead_s > 0 else "if its clock is right, start it with --clock-jump accept"
+    return [Finding("server's time", Verdict.NOTE, said, remedy)]
 
 
 def _clock(server_s: float) -> Finding:

@@ -15,7 +15,8 @@ CRASHES_MAX = 5
 SLOWNESS = (10, 100, 1000)
 DRIFTS_PPM = (-50_000, -200, 200, 50_000)
 PAUSE_US = LogUniform(1_000, 10_000_000)
-JUMP_US = LogUniform(1_000, 600_000_000)
+JUMP_US = LogUniform(1_000, 864_000_000_000)
+"""Up to ten days, which is longer than queues keep messages."""
 
 
 class Struck(NamedTuple):

@@ -67,6 +67,8 @@ class Host:
         self.clock = Clock()
         self.machine: Machine | None = None
         self.incarnation = 0
+        self.boots = 1
+        """A loss of power ends one, and the death of a process does not."""
         self._stage = stage
         self._network = network
         self._boot = boot
@@ -93,6 +95,16 @@ class Host:
         """The time that its machine is told."""
         return self.clock.now_ms(self._stage.calendar.now_us, without_us=self._unseen_us())
 
+    @property
+    def wall_ms(self) -> int:
+        """What its clock shows, whoever set it."""
+        return self.clock.now_ms(self._stage.calendar.now_us)
+
+    @property
+    def counted_ms(self) -> int:
+        """What it has counted by itself: no matter how its clock was set."""
+        return self.clock.now_ms(self._stage.calendar.now_us, without_us=self.clock.jumped_us)
+
     # ── up and down ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
@@ -116,6 +128,7 @@ class Host:
         self._stage.say(f"{self.name} {'loses power' if power else 'dies'}")
         self._stop()
         if power:
+            self.boots += 1
             self.disk.lose_power()
         else:
             self.disk.take_elapsed_us()

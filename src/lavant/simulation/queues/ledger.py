@@ -14,10 +14,14 @@ from typing import NoReturn
 from lavant.broker.queues.limits import UNLIMITED
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import handle_again
+from lavant.broker.serving.start_time import CORRECTION_MS_MAX, DOWN_MS_MAX
 from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
 from lavant.core.errors import LavantError
 from lavant.simulation.kernel import World
+from lavant.simulation.kernel.distributions import MS
+from lavant.simulation.kernel.fault_kinds import DRIFTS_PPM
 
+TIME = "the server's time does not run ahead of the world's"
 RECOVERED = "the recovered queues are those of the committed prefix"
 
 
@@ -31,6 +35,12 @@ class Ledger:
         """Behind the shadow."""
         self._shadow = Broker(Jobs(UNLIMITED, UNLIMITED_JOBS))
         self._shadow_position = 0
+        self._first: tuple[int, int] | None = None
+        """The server's time and the world's when the server was first started."""
+        self._boots = 1
+        self.excess_ms = 0
+        """By so much the server's time may have run ahead of the world's until now: each start takes corrections of
+        the clock, and a boot takes what the clock says of a short time."""
 
     def count(self, figure: str) -> None:
         """Something worth knowing happened to the journal."""
@@ -45,6 +55,17 @@ class Ledger:
     def unreadable(self, error: LavantError) -> NoReturn:
         """A start of the server could not do once more what had been done."""
         self._world.violated(RECOVERED, f"they cannot be recovered: {error}")
+
+    def started(self, time_ms: int, boots: int) -> None:
+        """A start of the server goes on at this time. Leases and messages end no earlier than they should."""
+        world_ms = self._world.now_us // MS
+        if self._first is None:
+            self._first = time_ms, world_ms
+        self.excess_ms += CORRECTION_MS_MAX + DOWN_MS_MAX * (boots - self._boots)
+        self._boots = boots
+        counted_ms, passed_ms = time_ms - self._first[0], world_ms - self._first[1]
+        if counted_ms > passed_ms * (1_000_000 + max(DRIFTS_PPM)) // 1_000_000 + self.excess_ms:
+            self._world.violated(TIME, f"it has counted {counted_ms} ms, and {passed_ms} have passed")
 
     def recovered(self, broker: Broker, position: int) -> None:
         """A start of the server has found so many records; what was staged behind them never happened."""

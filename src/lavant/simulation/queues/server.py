@@ -21,6 +21,7 @@ from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import fold, replay
 from lavant.broker.serving.server import BrokerServer, Record
 from lavant.broker.serving.server import Effect as ServerEffect
+from lavant.broker.serving.start_time import MARK_FILE, Mark, Reading, decode_mark, encode_mark, start_time
 from lavant.broker.workflows import JobLimits
 from lavant.core.errors import LavantError, StorageFull
 from lavant.simulation.kernel import (
@@ -46,7 +47,8 @@ from lavant.simulation.queues.protocol import Answered, Call, Hello, HungUp, Ses
 LEISURE_MS = 10
 FULL_RETRY_MS = 1_000
 FOLD_RETRY_MS = 5_000
-UPKEEP, FOLD = "upkeep", "fold"
+MARK_MS = 1_000
+UPKEEP, FOLD, MARK = "upkeep", "fold", "mark"
 
 MakeServer: TypeAlias = Callable[[Broker, int], BrokerServer]
 """From a recovered broker and the position of the last record."""
@@ -74,9 +76,17 @@ def boot(host: Host, config: JournalConfig, ledger: Ledger, make_server: MakeSer
         ledger.count("torn")
     broker.queues.limits, broker.queues.job_limits = HubLimits(), JobLimits()
     server = make_server(broker, journal.position)
-    # Like the service's clock: a wall clock that was set back must not let leases last longer.
-    ahead_ms = max(0, broker.queues.now_ms - host.now_ms)
+    mark = decode_mark(host.disk.read(MARK_FILE)) if MARK_FILE in host.disk.names() else None
+    start = start_time(broker.queues.now_ms, mark, _reading(host))
+    ledger.started(start.time_ms, host.boots)
+    ledger.count(f"time {start.verdict}")
+    ahead_ms = start.time_ms - host.now_ms
     return ServerMachine(server, journal, host, config, ledger, folded=recovered.position, ahead_ms=ahead_ms)
+
+
+def _reading(host: Host) -> Reading:
+    """Nobody keeps its clock right."""
+    return Reading(wall_ms=host.wall_ms, boot=f"{host.name}/{host.boots}", uptime_ms=host.counted_ms)
 
 
 class Stillborn:
@@ -108,6 +118,7 @@ class ServerMachine:
     ) -> None:
         self.server = server
         self._journal = journal
+        self._host = host
         self._disk: SimulatedDisk = host.disk
         self._start = host.incarnation
         self._config = config
@@ -128,6 +139,8 @@ class ServerMachine:
         self._fold_ms = 0
         """Not before this."""
         self._is_fold_wanted = False
+        self._mark_ms = 0
+        """When the next mark of the time is due."""
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
         now_ms += self._ahead_ms
@@ -144,6 +157,8 @@ class ServerMachine:
                 effects += self._written(now_ms)
             case WriteFailed(error=error):
                 return [*effects, Halt(error)]
+            case Finished(tag=tag) if tag == MARK:  # if it failed, the old one does as well
+                pass
             case Finished(tag=tag, result=result, error=error):
                 effects += (
                     self._finish_upkeep(error, now_ms) if tag == UPKEEP else self._finish_fold(result, error, now_ms)
@@ -215,6 +230,10 @@ class ServerMachine:
             upto = self._fold_upto = self._journal.durable
             self._is_fold_wanted = False
             effects.append(Background(lambda: compact(self._disk, upto, fold, self._config), FOLD))
+        if self._mark_ms <= now_ms:
+            self._mark_ms = now_ms + MARK_MS
+            mark = Mark(time_ms=now_ms, reading=_reading(self._host))
+            effects.append(Background(lambda: self._disk.replace(MARK_FILE, [encode_mark(mark)]), MARK))
         self.server.is_full, self.server.is_exhausted = self._journal.is_full, self._journal.is_exhausted
         return effects
 

@@ -26,7 +26,7 @@ from lavant.simulation.kernel import (
     swarmed_disk,
     swarmed_links,
 )
-from lavant.simulation.kernel.fault_kinds import DRIFTS_PPM, JUMP_US
+from lavant.simulation.kernel.fault_kinds import DRIFTS_PPM
 from lavant.simulation.queues.client import ClientMachine
 from lavant.simulation.queues.ledger import Ledger
 from lavant.simulation.queues.recorder import Recorder
@@ -68,19 +68,21 @@ def build(world: World, options: QueueOptions, make_server: MakeServer | None = 
     """The world of this scenario; tests put a server with a mistake into it."""
     world.links(swarmed_links(options, world.random("links")))
     recorder = Recorder(world, CONFIGS)
-    server = _add_server(world, options, recorder, make_server)
+    ledger = Ledger(world)
+    server = _add_server(world, options, recorder, ledger, make_server)
     clients = [_add_client(world, number, options, recorder) for number in range(1, options.clients + 1)]
     world.at_calm(lambda: _drain(world, clients))
-    world.at_end("clients were told the truth", lambda: _check_history(world, recorder, server))
+    world.at_end("clients were told the truth", lambda: _check_history(world, recorder, ledger, server))
     world.at_end("every message is received in the end", lambda: _check_drained(server))
     schedule_faults(world, options, [*[server] * len(clients), *clients])  # the server is hit by half of them
 
 
-def _add_server(world: World, options: QueueOptions, recorder: Recorder, make_server: MakeServer | None) -> Host:
+def _add_server(
+    world: World, options: QueueOptions, recorder: Recorder, ledger: Ledger, make_server: MakeServer | None
+) -> Host:
     random = world.random("journal")
     segment_bytes = random.choice(SEGMENT_BYTES)
     config = JournalConfig(segment_bytes=segment_bytes, block_bytes_max=4096, compaction_bytes_min=2 * segment_bytes)
-    ledger = Ledger(world)
 
     def make(broker: Broker, position: int) -> BrokerServer:
         return BrokerServer(broker, position=position, acknowledge_early=options.acknowledge_early)
@@ -113,12 +115,12 @@ def _drain(world: World, clients: list[Host]) -> None:
         client.stimulate(Asked(DRAIN))
 
 
-def _check_history(world: World, recorder: Recorder, server: Host) -> None:
+def _check_history(world: World, recorder: Recorder, ledger: Ledger, server: Host) -> None:
     left = {message.number: queue for queue, message in _left(server)}
     violations = recorder.violations(
         left,
         clock_ppm=max(DRIFTS_PPM),
-        clock_jumps_ms=JUMP_US.high_us // MS * len(recorder.restarts_ms),
+        clock_jumps_ms=ledger.excess_ms,
     )
     if violations:
         first, *others = violations
