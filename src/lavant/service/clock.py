@@ -249,7 +249,7 @@ def report(start: StartTime) -> str:
     """What an operator should know of a start's time; empty if all clocks agree.
 
     >>> day_ms = 86_400_000
-    >>> report(start_time(9 * day_ms, None, Reading(wall_ms=14 * day_ms)))[:89]
+    >>> report(start_time(9 * day_ms, None, Reading(wall_ms=14 * day_ms)))[:88]
     'the clock says 1970-01-15T00:00:00Z and the last recorded time is 1970-01-10T00:00:00Z: '
     """
     ahead_ms = start.ahead_ms
