@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from lavant import Client, connect
 from lavant.console.cli import commands
-from lavant.console.cli.secrets import read_credentials
 from lavant.core.errors import InvalidValue, LavantError, MissingComponent, UnknownQueue
 
 
@@ -185,28 +184,3 @@ def test_the_server_must_be_told_where_to_keep_messages(tmp_path: Path) -> None:
         result = CliRunner().invoke(commands, ["serve", *options])
         assert isinstance(result.exception, InvalidValue)
         assert "--data DIR" in str(result.exception)
-
-
-# ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_credentials_are_read_as_aws_writes_them(tmp_path: Path) -> None:
-    file = tmp_path / "credentials"
-    file.write_text(
-        "[default]\naws_access_key_id = AKIA1\naws_secret_access_key = a%b/c=\n\n"
-        "[other]\naws_access_key_id=AKIA2\naws_secret_access_key=secret\nregion = eu-central-1\n"
-    )
-    assert read_credentials(file) == {"AKIA1": "a%b/c=", "AKIA2": "secret"}
-
-
-@pytest.mark.parametrize("content", ["", "no ini", "[default]\naws_access_key_id = AKIA1\n", "[a]\n[a]\n"])
-def test_credentials_in_another_form_are_refused(tmp_path: Path, content: str) -> None:
-    file = tmp_path / "credentials"
-    file.write_text(content)
-    with pytest.raises(InvalidValue, match="credentials"):
-        read_credentials(file)
-
-
-def test_secrets_that_are_not_there_are_told(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="No such file"):
-        read_credentials(tmp_path / "none")

@@ -179,7 +179,7 @@ def test_a_head_that_does_not_end_is_refused(served: Served) -> None:
 def test_other_machines_are_not_served_without_proof_of_who_they_are(tmp_path: Path) -> None:
     command = [str(LAVANT), "serve", "--host", "0.0.0.0", "--port", "0", "--data", str(tmp_path)]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
-    assert (refused.returncode, "--keys-file and --credentials-file" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--keys-file, --credentials-file or both" in refused.stderr) == (2, True)
 
 
 def test_errors_of_clients_are_of_our_tree(served: Served) -> None:

@@ -1,6 +1,6 @@
-"""What a principal may ask, and where: a request is placed in the namespace of whoever asks, or denied.
+"""The door: every request of every protocol passes here, is placed in the namespace of its principal, or denied.
 
-    request ──place──► the same request, in the principal's namespace ──► broker
+    request ──authorize──► the same request, in the principal's namespace ──► broker ──shown──► answer
 
 | scope | lets |
 | --- | --- |
@@ -11,95 +11,73 @@
 Whoever has any of them may list and describe. An operator, who has no namespace and the scope admin, names queues of
 namespaces as `namespace/queue`; all others reach only their own. Jobs and topics belong to the server as a whole, so
 they are for keys without a namespace, for now. `lavant.service.showing` takes the namespace out of answers.
+
+`RULES` says of every request which scope it needs, how it is placed, and whether it is one of the many that carry data.
+A request without a rule cannot be imported, one of the server's own is denied to everybody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
+import msgspec
 from msgspec.structs import replace
 
 from lavant.broker.queues import commands as queues
 from lavant.broker.queues.config import NAMESPACE_END, QueueConfig
-from lavant.broker.serving.commands import Request
+from lavant.broker.queues.refusals import refusal
+from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.subscriptions import commands as subscriptions
 from lavant.broker.subscriptions.registry import in_namespace
 from lavant.broker.workflows import commands as jobs
-from lavant.core.errors import AccessDenied, Overloaded
+from lavant.core.errors import AccessDenied, LavantError, Overloaded
 from lavant.service.keys import Principal
+from lavant.service.showing import shown
 
+Execute: TypeAlias = Callable[[Request, Principal], Awaitable[Answer]]
+"""Has the broker carry out a request for a principal. A receive that waits ends when the principal is revoked."""
 _Place: TypeAlias = Callable[[Principal, Any], Any]
 
-_ANY = ""
-_SCOPES: dict[type, str] = {
-    **dict.fromkeys(
-        (subscriptions.Publish, subscriptions.Advertise, subscriptions.Unadvertise, queues.Send), "publish"
-    ),
-    **dict.fromkeys((jobs.SubmitJob, jobs.CancelJob), "publish"),
-    **dict.fromkeys((subscriptions.Subscribe, subscriptions.Unsubscribe), "subscribe"),
-    **dict.fromkeys((queues.Receive, queues.Acknowledge, queues.ChangeVisibility), "subscribe"),
-    **dict.fromkeys((queues.Release, queues.Peek), "subscribe"),
-    **dict.fromkeys((jobs.LeaseTasks, jobs.CompleteTask, jobs.FailTask, jobs.ExtendTask), "subscribe"),
-    **dict.fromkeys((queues.CreateQueue, queues.ConfigureQueue, queues.TagQueue), "admin"),
-    **dict.fromkeys((queues.DeleteQueue, queues.PurgeQueue, queues.StartMove, queues.CancelMove), "admin"),
-    **dict.fromkeys((jobs.DefineJobs, jobs.RemoveJobType, jobs.KeepJobs), "admin"),
-    **dict.fromkeys(
-        (subscriptions.DescribeSubscription, subscriptions.ListSubscriptions, subscriptions.ListAdvertisements), _ANY
-    ),
-    **dict.fromkeys((queues.DescribeQueue, queues.ListQueues, queues.ListSources, queues.ListMoves), _ANY),
-    **dict.fromkeys((jobs.DescribeJob, jobs.ListJobs, jobs.DescribeJobType, jobs.ListJobTypes), _ANY),
-}
-_BELONG_TO_SUBSCRIPTIONS = (
-    subscriptions.Publish,
-    subscriptions.Subscribe,
-    subscriptions.Unsubscribe,
-    subscriptions.Advertise,
-    subscriptions.Unadvertise,
-    subscriptions.DescribeSubscription,
-    subscriptions.ListSubscriptions,
-    subscriptions.ListAdvertisements,
-)
-OF_THE_SERVER = (
-    jobs.DefineJobs,
-    jobs.RemoveJobType,
-    jobs.KeepJobs,
-    jobs.SubmitJob,
-    jobs.LeaseTasks,
-    jobs.CompleteTask,
-    jobs.FailTask,
-    jobs.ExtendTask,
-    jobs.CancelJob,
-    jobs.DescribeJob,
-    jobs.ListJobs,
-    jobs.DescribeJobType,
-    jobs.ListJobTypes,
-    queues.CancelMove,
-)
-"""Named by numbers, or by names that are in no namespace."""
+ANY_SCOPE = ""
+
+
+async def carry_out(execute: Execute, principal: Principal, request: Request) -> Answer:
+    """The answer to a request, as the principal sees it; a refusal if it may not ask that."""
+    try:
+        placed = authorize(principal, request, time.monotonic())
+    except LavantError as error:
+        return refusal(error)
+    answer = await execute(placed, principal)
+    if principal.is_revoked:
+        return await _withheld(execute, principal, placed, answer)
+    return shown(principal, answer)
+
+
+def authorize(principal: Principal, request: Request, now_s: float) -> Request:
+    """The request in the principal's namespace; raises if it may not ask that, or not so often."""
+    if principal.is_revoked:
+        raise shut_out(principal)
+    placed = place(principal, request)
+    check_rate(principal, request, now_s)
+    return placed
 
 
 def place(principal: Principal, request: Request) -> Request:
     """The request in the principal's namespace; the very same one if nothing has to change. Raises `AccessDenied`."""
     kind = type(request)
-    scope = _SCOPES.get(kind)
-    if scope is None:
+    rule = RULES.get(kind)
+    if rule is None:
         raise AccessDenied(f"{kind.__name__} is for the server itself, not for its clients")
-    if scope != _ANY and scope not in principal.scopes:
+    if rule.scope != ANY_SCOPE and rule.scope not in principal.scopes:
         raise AccessDenied(
-            f"{kind.__name__} needs a key with the scope {scope}; key {principal.name!r} does not have it"
+            f"{kind.__name__} needs a key with the scope {rule.scope}; key {principal.name!r} does not have it"
         )
     if principal.is_operator:
         return request
-    if kind in OF_THE_SERVER:
-        if principal.namespace:
-            raise AccessDenied(
-                f"{kind.__name__} concerns the server as a whole, jobs are in the default namespace only; key "
-                f"{principal.name!r} is bound to the namespace {principal.namespace!r}, use one without"
-            )
-        return request
-    placed: Request = _PLACES[kind](principal, request)
+    placed: Request = rule.place(principal, request)
     return placed
 
 
@@ -113,6 +91,18 @@ def check_rate(principal: Principal, request: Request, now_s: float) -> None:
             f"key {principal.name!r} may publish {principal.bucket.rate_per_s:g} publications a second; "
             f"publish again in {wait_s:g} s"
         )
+
+
+def shut_out(principal: Principal) -> AccessDenied:
+    return AccessDenied(f"key {principal.name!r} was changed or removed")
+
+
+async def _withheld(execute: Execute, principal: Principal, placed: Request, answer: Answer) -> Answer:
+    """The key was revoked while the answer was on its way: no message leaves, and whatever was leased goes back."""
+    if isinstance(answer, queues.Received) and answer.deliveries and isinstance(placed, queues.Receive):
+        receipts = [each.receipt for each in answer.deliveries]
+        await execute(queues.Release(placed.queue, receipts), principal)
+    return refusal(shut_out(principal))
 
 
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,12 +140,19 @@ def _place_list(principal: Principal, request: queues.ListQueues) -> queues.List
         request,
         prefix=in_namespace(principal.namespace, request.prefix),
         after=in_namespace(principal.namespace, request.after),
+        is_outside=False,
     )
 
 
 def _place_move(principal: Principal, request: queues.StartMove) -> queues.StartMove:
     destination = None if request.destination is None else _queue(principal, request.destination)
-    return replace(request, source=_queue(principal, request.source), destination=destination)
+    source = _queue(principal, request.source)
+    return replace(request, source=source, destination=destination, namespace=principal.namespace)
+
+
+def _place_cancel(principal: Principal, request: queues.CancelMove) -> queues.CancelMove:
+    """A move is named by a number, which says nothing of its namespace: the broker looks at that."""
+    return replace(request, namespace=principal.namespace)
 
 
 def _place_source(principal: Principal, request: queues.ListMoves) -> queues.ListMoves:
@@ -189,29 +186,75 @@ def _place_publish(principal: Principal, request: subscriptions.Publish) -> subs
     )
 
 
-_PLACES: dict[type, _Place] = {
-    **dict.fromkeys(_BELONG_TO_SUBSCRIPTIONS, _place_namespace),
-    **dict.fromkeys(
-        (
-            queues.TagQueue,
-            queues.DeleteQueue,
-            queues.PurgeQueue,
-            queues.Send,
-            queues.Receive,
-            queues.Acknowledge,
-            queues.ChangeVisibility,
-            queues.Release,
-            queues.DescribeQueue,
-            queues.ListSources,
-            queues.Peek,
-        ),
-        _place_queue,
-    ),
-    queues.CreateQueue: _place_config,
-    queues.ConfigureQueue: _place_config,
-    queues.ListQueues: _place_list,
-    queues.StartMove: _place_move,
-    queues.ListMoves: _place_source,
-    subscriptions.Subscribe: _place_subscribe,
-    subscriptions.Publish: _place_publish,
+def _of_the_server(principal: Principal, request: Any) -> Any:
+    """Named by numbers, or by names that are in no namespace."""
+    if principal.namespace:
+        raise AccessDenied(
+            f"{type(request).__name__} concerns the server as a whole, jobs are in the default namespace only; key "
+            f"{principal.name!r} is bound to the namespace {principal.namespace!r}, use one without"
+        )
+    return request
+
+
+# ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Rule(msgspec.Struct, frozen=True):
+    scope: str
+    place: _Place
+    is_data: bool = False
+    """One of many: messages, publications, tasks, and questions. All others are administration."""
+
+
+RULES: dict[type, Rule] = {
+    subscriptions.Publish: Rule("publish", _place_publish, is_data=True),
+    subscriptions.Advertise: Rule("publish", _place_namespace),
+    subscriptions.Unadvertise: Rule("publish", _place_namespace),
+    subscriptions.Subscribe: Rule("subscribe", _place_subscribe),
+    subscriptions.Unsubscribe: Rule("subscribe", _place_namespace),
+    subscriptions.DescribeSubscription: Rule(ANY_SCOPE, _place_namespace, is_data=True),
+    subscriptions.ListSubscriptions: Rule(ANY_SCOPE, _place_namespace, is_data=True),
+    subscriptions.ListAdvertisements: Rule(ANY_SCOPE, _place_namespace, is_data=True),
+    queues.Send: Rule("publish", _place_queue, is_data=True),
+    queues.Receive: Rule("subscribe", _place_queue, is_data=True),
+    queues.Acknowledge: Rule("subscribe", _place_queue, is_data=True),
+    queues.ChangeVisibility: Rule("subscribe", _place_queue, is_data=True),
+    queues.Release: Rule("subscribe", _place_queue, is_data=True),
+    queues.Peek: Rule("subscribe", _place_queue),
+    queues.CreateQueue: Rule("admin", _place_config),
+    queues.ConfigureQueue: Rule("admin", _place_config),
+    queues.TagQueue: Rule("admin", _place_queue),
+    queues.DeleteQueue: Rule("admin", _place_queue),
+    queues.PurgeQueue: Rule("admin", _place_queue),
+    queues.StartMove: Rule("admin", _place_move),
+    queues.CancelMove: Rule("admin", _place_cancel),
+    queues.DescribeQueue: Rule(ANY_SCOPE, _place_queue, is_data=True),
+    queues.ListQueues: Rule(ANY_SCOPE, _place_list, is_data=True),
+    queues.ListSources: Rule(ANY_SCOPE, _place_queue, is_data=True),
+    queues.ListMoves: Rule(ANY_SCOPE, _place_source, is_data=True),
+    jobs.DefineJobs: Rule("admin", _of_the_server),
+    jobs.RemoveJobType: Rule("admin", _of_the_server),
+    jobs.KeepJobs: Rule("admin", _of_the_server),
+    jobs.SubmitJob: Rule("publish", _of_the_server, is_data=True),
+    jobs.CancelJob: Rule("publish", _of_the_server),
+    jobs.LeaseTasks: Rule("subscribe", _of_the_server, is_data=True),
+    jobs.CompleteTask: Rule("subscribe", _of_the_server, is_data=True),
+    jobs.FailTask: Rule("subscribe", _of_the_server, is_data=True),
+    jobs.ExtendTask: Rule("subscribe", _of_the_server, is_data=True),
+    jobs.DescribeJob: Rule(ANY_SCOPE, _of_the_server, is_data=True),
+    jobs.ListJobs: Rule(ANY_SCOPE, _of_the_server, is_data=True),
+    jobs.DescribeJobType: Rule(ANY_SCOPE, _of_the_server, is_data=True),
+    jobs.ListJobTypes: Rule(ANY_SCOPE, _of_the_server, is_data=True),
 }
+OWN = (queues.Open, queues.Spread, queues.MoveSome, subscriptions.Deliver)
+"""The server's own: in its journal, and for no client."""
+
+
+def _check_complete() -> None:
+    declared, decided = set(get_args(Request)), {*RULES, *OWN}
+    if declared != decided or len(decided) != len(RULES) + len(OWN):
+        names = sorted(kind.__name__ for kind in declared ^ decided)
+        raise TypeError(f"every request has one rule in RULES, or is in OWN; look at {', '.join(names)}")
+
+
+_check_complete()

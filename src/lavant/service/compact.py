@@ -30,7 +30,7 @@ from lavant.broker.serving.wire import (
 )
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import AccessDenied, InvalidValue, LavantError, LimitExceeded
-from lavant.service.authorization import check_rate, place
+from lavant.service.authorization import authorize, shut_out
 from lavant.service.keys import KeyRing, Principal
 from lavant.service.showing import shown
 
@@ -158,7 +158,8 @@ class CompactProtocol(asyncio.Protocol):
     def keys_changed(self) -> None:
         """Whoever was let in with a key that is no more, or means something else now, has to come anew."""
         if self._principal is not None and not self._keys.knows(self._principal):
-            self._hang_up(AccessDenied(f"key {self._principal.name!r} was changed or removed"), FAULT_NUMBER)
+            self._buffer.clear()  # answers of this turn, which have not left
+            self._hang_up(shut_out(self._principal), FAULT_NUMBER)
 
     def close(self) -> None:
         """Hang up when what was written has left."""
@@ -201,8 +202,7 @@ class CompactProtocol(asyncio.Protocol):
     def _request_as(self, principal: Principal, number: int, content: bytes) -> None:
         request = decode_request(content)
         try:
-            placed = place(principal, request)
-            check_rate(principal, request, time.monotonic())
+            placed = authorize(principal, request, time.monotonic())
         except LavantError as error:
             self.reply(number, refusal(error))
             return

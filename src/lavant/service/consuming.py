@@ -17,12 +17,13 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.queues.config import BATCH_ENTRIES_MAX
 from lavant.broker.serving.commands import Answer
+from lavant.service.keys import Principal
 from lavant.service.server import Service
 
 
-async def receive(service: Service, request: Receive) -> Answer:
-    """The answer to a receive. If this is cancelled, whatever was leased goes back at once."""
-    call = service.ask(request)
+async def receive(service: Service, request: Receive, principal: Principal | None = None) -> Answer:
+    """The answer to a receive. If it is cancelled, or the principal revoked, whatever was leased goes back at once."""
+    call = service.ask(request, principal)
     try:
         await asyncio.wait([call.answer])
     except asyncio.CancelledError:

@@ -10,6 +10,9 @@
 A secret is looked up by its SHA-256. That takes as long for a wrong one as for a right one, as far as it depends on the
 secret: to learn anything of a stored hash, one would have to find inputs with chosen hashes. Secrets are long and
 random, so a slow hash, as for passwords, would add nothing.
+
+`Ring` is what a file of keys and a file of SQS credentials have in common: its principals, and what happens to them
+when the file is read again. What a principal may ask is decided in `lavant.service.authorization`.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ import hashlib
 import re
 import secrets
 import tomllib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from lavant.broker.subscriptions.validation import check_namespace
 from lavant.core.errors import AccessDenied, InvalidValue
@@ -64,6 +68,32 @@ class KeyEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InvalidValue(f"publications_per_s of key {self.name!r} must be positive")
 
 
+class Revocation:
+    """Whether a principal was shut out, and who is told when it is: long polls and streams, which end then."""
+
+    __slots__ = ("_watchers", "is_revoked")
+
+    def __init__(self) -> None:
+        self.is_revoked = False
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Called once, at once if it is too late already."""
+        if self.is_revoked:
+            callback()
+        else:
+            self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        self._watchers.pop(callback, None)
+
+    def revoke(self) -> None:
+        self.is_revoked = True
+        watchers, self._watchers = self._watchers, {}
+        for callback in watchers:
+            callback()
+
+
 class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Who asks: one that showed a key, or anybody where no key is wanted."""
 
@@ -74,11 +104,18 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Shared by all who show the same key."""
     digest: bytes = b""
     """SHA-256 of the key."""
+    is_confined: bool = False
+    """Never reaches into namespaces, whatever its scopes: clients of SQS, whose protocol knows none."""
+    revocation: Revocation = msgspec.field(default_factory=Revocation)
 
     @property
     def is_operator(self) -> bool:
         """May reach the queues of all namespaces."""
-        return not self.namespace and "admin" in self.scopes
+        return not self.namespace and not self.is_confined and "admin" in self.scopes
+
+    @property
+    def is_revoked(self) -> bool:
+        return self.revocation.is_revoked
 
 
 ANYBODY = Principal(name="anybody", scopes=frozenset(SCOPES))
@@ -89,42 +126,72 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: list[KeyEntry] = []
 
 
-class KeyRing:
-    """The keys of a file, read again when it is told to. Without a file, anybody may come in."""
+class Ring:
+    """The principals of a file, read again when it is told to. Without a file anybody may come in, or, if it is closed,
+    nobody."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, *, is_closed: bool = False) -> None:
+        self.path = path
+        self._is_closed = is_closed
         self._principals: dict[bytes, Principal] = {}
         self.read()
 
     @property
     def is_open(self) -> bool:
-        return self._path is None
+        return self.path is None and not self._is_closed
+
+    @property
+    def is_closed(self) -> bool:
+        return self.path is None and self._is_closed
 
     def __len__(self) -> int:
         return len(self._principals)
 
-    def read(self) -> None:
-        """Take what the file says now. If it cannot be read that is raised, and all stays as it was."""
-        if self._path is None:
-            return
+    def read(self) -> list[Principal]:
+        """Take what the file says now. If it cannot be read that is raised, and all stays as it was.
+
+        Returns the principals that were shut out, because they were removed or have other rights now. Whatever was
+        under way for them has ended when this returns.
+        """
+        if self.path is None:
+            return []
+        before = self._principals
+        self._principals = {principal.digest: principal for principal in self._read(self.path)}
+        revoked = [each for each in before.values() if self._principals.get(each.digest) is not each]
+        for principal in revoked:
+            principal.revocation.revoke()
+        return revoked
+
+    def knows(self, principal: Principal) -> bool:
+        """Whether it may still come in, with the same rights."""
+        return self.is_open or self._principals.get(principal.digest) is principal
+
+    def _read(self, path: Path) -> Iterable[Principal]:
+        """The principals of the file; those of which nothing has changed are the same ones as before."""
+        raise NotImplementedError
+
+
+class KeyRing(Ring):
+    """The keys of a file, for Lavant's own clients and those of the HTTP interface."""
+
+    def __init__(self, path: Path | None = None, *, is_closed: bool = False) -> None:
+        super().__init__(path, is_closed=is_closed)
+
+    def _read(self, path: Path) -> list[Principal]:
         before = {principal.name: principal for principal in self._principals.values()}
-        now = [_principal(entry, before.get(entry.name)) for entry in read_keys(self._path)]
-        self._principals = {principal.digest: principal for principal in now}
+        return [_principal(entry, before.get(entry.name)) for entry in read_keys(path)]
 
     def principal(self, secret: bytes) -> Principal:
         """Who shows this secret; raises if nobody is known by it."""
-        if self._path is None:
+        if self.is_open:
             return ANYBODY
+        if self.is_closed:
+            raise AccessDenied("this server was started without --keys-file and takes signed SQS requests only")
         found = self._principals.get(hashlib.sha256(secret).digest())
         if found is None:
             said = "one that it does not know" if secret else "none"
             raise AccessDenied(f"this server wants a key, and got {said}; `lavant keys new` makes one")
         return found
-
-    def knows(self, principal: Principal) -> bool:
-        """Whether it may still come in, with the same rights."""
-        return self._path is None or self._principals.get(principal.digest) is principal
 
 
 def read_keys(path: Path) -> list[KeyEntry]:
@@ -188,7 +255,14 @@ def _principal(entry: KeyEntry, before: Principal | None) -> Principal:
         bucket=bucket,
         digest=bytes.fromhex(entry.sha256),
     )
-    return before if before is not None and asdict(before) == asdict(principal) else principal
+    return unless_changed(principal, before)
+
+
+def unless_changed(principal: Principal, before: Principal | None) -> Principal:
+    """The one that was there before, if this says nothing else."""
+    if before is None or asdict(before) != asdict(replace(principal, revocation=before.revocation)):
+        return principal
+    return before
 
 
 def _has_twins(values: list[str]) -> bool:

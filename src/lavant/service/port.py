@@ -12,7 +12,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -30,6 +30,7 @@ from lavant.service.server import Service
 from lavant.service.settings import ServeSettings
 from lavant.service.sniffing import SniffingProtocol
 from lavant.service.sqs import SqsApp
+from lavant.service.sqs.credentials import CredentialRing
 from lavant.service.storage.stores import Store
 from lavant.service.tls import HANDSHAKE_S_MAX, Tls
 from lavant.service.webhooks import Webhooks
@@ -42,6 +43,14 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
+class Files(NamedTuple):
+    """Those that are read again at SIGHUP: who may come in, and the certificate."""
+
+    keys: KeyRing
+    credentials: CredentialRing
+    tls: Tls | None = None
+
+
 class Port:
     """Opened when a server is ready, closed before it stops. `health` says what is wrong, if something is."""
 
@@ -51,8 +60,7 @@ class Port:
         broker: Broker,
         store: Store,
         service: Service,
-        keys: KeyRing,
-        tls: Tls | None,
+        files: Files,
         *,
         health: Callable[[], str | None],
         metrics: Iterable[FamiliesOf],
@@ -60,13 +68,13 @@ class Port:
         self._settings = settings
         self._broker = broker
         self._service = service
-        self._keys = keys
-        self._tls = tls
+        self._files = files
+        self._keys = files.keys
         meters = Meters()
-        self._desk = Desk(service, keys, meters)
-        to_private = keys.is_open or settings.webhooks_to_private_networks
+        self._desk = Desk(service, self._keys, meters)
+        to_private = settings.is_open or settings.webhooks_to_private_networks
         self._webhooks = Webhooks(service, meters, to_private=to_private)
-        sqs = SqsApp(service.execute, replace(settings.sqs, salt=store.identity), credentials=settings.credentials)
+        sqs = SqsApp(service.execute, replace(settings.sqs, salt=store.identity), credentials=files.credentials)
         application = HttpApplication(
             health=health,
             metrics=Metrics(broker.queues, store, service, (meters.families, *metrics)).text,
@@ -100,7 +108,7 @@ class Port:
         await self._http.stop(self._settings.limits.stop_s_max)
 
     async def _listen(self) -> asyncio.Server:
-        settings, tls = self._settings, self._tls
+        settings, tls = self._settings, self._files.tls
         try:
             return await self._service.loop.create_server(
                 lambda: SniffingProtocol(self._compact, self._http, settings.limits.greeting_s_max),
@@ -119,12 +127,18 @@ class Port:
         return CompactProtocol(self._service, self._keys)
 
     def _read_again(self) -> None:
-        """SIGHUP: take what the files of keys and certificates hold now; if that is of no use, go on as before."""
-        try:
-            self._keys.read()
-            if self._tls is not None:
-                self._tls.read()
-        except LavantError as error:
-            _logger.warning("%s; everything stays as it was", error)
+        """SIGHUP: take what each file holds now; what one holds that is of no use changes nothing.
+
+        When this returns, nothing is under way any more for a principal that was removed or has other rights.
+        """
+        for file in self._files:
+            if file is not None:
+                self._read_one(file)
         for connection in list(self._service.connections):
             connection.keys_changed()
+
+    def _read_one(self, file: KeyRing | CredentialRing | Tls) -> None:
+        try:
+            file.read()
+        except LavantError as error:
+            _logger.warning("%s; what it said before stays in force", error)

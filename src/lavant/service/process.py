@@ -28,9 +28,10 @@ from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.side import SparkSide
 from lavant.service.keys import KeyRing
 from lavant.service.metrics import FamiliesOf, figures_of, queue_names
-from lavant.service.port import Port
+from lavant.service.port import Files, Port
 from lavant.service.server import Service
 from lavant.service.settings import ACCEPT, ServeSettings
+from lavant.service.sqs.credentials import CredentialRing
 from lavant.service.storage.stores import Store, open_store
 from lavant.service.telemetry import Telemetry, TelemetryFiles
 from lavant.service.tls import Tls
@@ -68,7 +69,9 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     """Serve until SIGTERM or SIGINT, or until the disk fails; then that is raised."""
     stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     _allow_many_files()
-    keys, tls = KeyRing(settings.keys_file), None if settings.tls is None else Tls(settings.tls)
+    keys = KeyRing(settings.keys_file, is_closed=not settings.is_open)
+    credentials = CredentialRing(settings.credentials_file, is_closed=not settings.is_open)
+    tls = None if settings.tls is None else Tls(settings.tls)
     store = open_store(settings.data)
     try:
         broker = replay(store.recovered.chunks, store.recovered.records)
@@ -90,7 +93,15 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     ]
     if resources is not None:
         metrics.append(resources.families)
-    port = Port(settings, broker, store, service, keys, tls, health=lambda: _fault(service, spark), metrics=metrics)
+    port = Port(
+        settings,
+        broker,
+        store,
+        service,
+        Files(keys, credentials, tls),
+        health=lambda: _fault(service, spark),
+        metrics=metrics,
+    )
     port.show_resources(None if resources is None else resources.view)
     telemetry.start()
     times.begin()

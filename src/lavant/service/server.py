@@ -12,12 +12,13 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol
 
-from lavant.broker.queues.commands import DeleteQueue
+from lavant.broker.queues.commands import DeleteQueue, Receive, Received, Refused, Release
 from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.server import BrokerServer, Effect, Observer, Record
 from lavant.service.access import REQUESTS, Access
 from lavant.service.clock import Clock
 from lavant.service.engines.interface import Engine
+from lavant.service.keys import Principal
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.storage.stores import Store
 from lavant.service.telemetry.events import Events
@@ -58,6 +59,33 @@ class Call:
     def reply(self, number: int, answer: Answer) -> None:
         if not self.answer.done():
             self.answer.set_result(answer)
+
+    def over(self) -> None:
+        """It waits no more."""
+
+
+class ConsumerCall(Call):
+    """A receive for a principal. If that is revoked it ends at once, and what was leased for it goes back."""
+
+    def __init__(self, service: Service, request: Receive, principal: Principal) -> None:
+        super().__init__(service.loop.create_future())
+        self._service = service
+        self._queue = request.queue
+        self._revocation = principal.revocation
+        self._revocation.watch(self._revoke)
+
+    def reply(self, number: int, answer: Answer) -> None:
+        self.over()
+        if self._revocation.is_revoked and isinstance(answer, Received) and answer.deliveries:
+            self._service.ask(Release(self._queue, [each.receipt for each in answer.deliveries]))
+        super().reply(number, answer)
+
+    def over(self) -> None:
+        self._revocation.unwatch(self._revoke)
+
+    def _revoke(self) -> None:
+        self._service.withdraw(self)
+        super().reply(0, Refused("AccessDenied", "the key was changed or removed"))
 
 
 class Service:
@@ -133,9 +161,12 @@ class Service:
 
     # ── called by applications of this process ────────────────────────────────────────────────────────────────────────
 
-    def ask(self, request: Request) -> Call:
-        """Its answer comes later."""
-        call = Call(self.loop.create_future())
+    def ask(self, request: Request, principal: Principal | None = None) -> Call:
+        """Its answer comes later. A receive for a principal ends when that is revoked."""
+        if principal is not None and type(request) is Receive:
+            call: Call = ConsumerCall(self, request, principal)
+        else:
+            call = Call(self.loop.create_future())
         self.request(call, 0, request, None)
         self._open_turn()
         return call
@@ -143,10 +174,11 @@ class Service:
     def withdraw(self, call: Call) -> None:
         """If it is a receive that waits for a message, it gets none any more, and no answer."""
         self._server.gone(call)
+        call.over()
 
-    async def execute(self, request: Request) -> Answer:
+    async def execute(self, request: Request, principal: Principal | None = None) -> Answer:
         """Ask, and wait for the answer. If this is cancelled, a receive that waits is forgotten."""
-        call = self.ask(request)
+        call = self.ask(request, principal)
         try:
             return await call.answer
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -28,10 +27,10 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None = None
     """Where messages are kept; without, in memory only."""
     acknowledge_early: bool = False
-    credentials: Mapping[str, str] | None = None
-    """Of SQS clients: secrets by access key."""
+    credentials_file: Path | None = None
+    """Of SQS clients. With it alone, the other protocols are closed."""
     keys_file: Path | None = None
-    """Of Lavant's own clients and those of the HTTP interface."""
+    """Of Lavant's own clients and those of the HTTP interface. With it alone, SQS is closed."""
     tls: TlsFiles | None = None
     webhooks_to_private_networks: bool = False
     """Also where keys are wanted; where none are, webhooks may be anywhere."""
@@ -52,12 +51,16 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the wall clock's time is taken even if it is not credible that so much has passed."""
 
     def __post_init__(self) -> None:
-        is_open = self.keys_file is None or self.credentials is None
-        if is_open and not is_loopback(self.host):
+        if self.is_open and not is_loopback(self.host):
             raise InvalidValue(
-                f"the server would listen at {self.host}, where other machines reach it, and not everybody would have "
-                "to prove who they are; give --keys-file and --credentials-file, or stay with --host 127.0.0.1"
+                f"the server would listen at {self.host}, where other machines reach it, and nobody would have to "
+                "prove who they are; give --keys-file, --credentials-file or both, or stay with --host 127.0.0.1"
             )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody may do everything."""
+        return self.keys_file is None and self.credentials_file is None
 
 
 def is_loopback(host: str) -> bool:

@@ -1,41 +1,61 @@
-"""Answers as a principal sees them: the names of its queues and subscriptions without its namespace."""
+"""Answers as a principal sees them: names without its namespace, and nothing that belongs to others.
+
+An operator may make queues of two namespaces meet: by dead letters, or by a move. The others see no name from outside
+of their own namespace then: the field is empty, as if nothing were there.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
 from lavant.broker.queues import commands as queues
-from lavant.broker.queues.config import NAMESPACE_END
+from lavant.broker.queues.config import NAMESPACE_END, namespace_of
 from lavant.broker.serving.commands import Answer
 from lavant.broker.subscriptions import commands as subscriptions
+from lavant.core.errors import QueueExists
 from lavant.service.keys import Principal
+
+_FOREIGN = re.compile(rf"'[A-Za-z0-9_-]+{NAMESPACE_END}[A-Za-z0-9_.-]+'")
+_HIDDEN = "'…'"
 
 
 def shown(principal: Principal, answer: Answer) -> Answer:
     """The answer as the principal sees it."""
-    if not principal.namespace:
+    if principal.is_operator:
         return answer
     show = _SHOWS.get(type(answer))
     return answer if show is None else show(principal.namespace, answer)
 
 
 def _name(namespace: str, name: str) -> str:
-    return name.removeprefix(namespace + NAMESPACE_END)
+    return name.removeprefix(namespace + NAMESPACE_END) if namespace else name
 
 
 def _name_or_none(namespace: str, name: str | None) -> str | None:
-    return None if name is None else _name(namespace, name)
+    """None also if it is in another namespace."""
+    return None if name is None or namespace_of(name) != namespace else _name(namespace, name)
+
+
+def _text(namespace: str, text: str) -> str:
+    """Errors quote the names of queues."""
+    return text.replace(f"'{namespace}{NAMESPACE_END}", "'") if namespace else text
 
 
 def _show_refused(namespace: str, answer: queues.Refused) -> queues.Refused:
-    """Errors quote the names of queues."""
-    return replace(answer, reason=answer.reason.replace(f"'{namespace}{NAMESPACE_END}", "'"))
+    """Of all errors, this one alone tells how something is that somebody else may have set."""
+    reason = _text(namespace, answer.reason)
+    if answer.code == QueueExists.__name__:
+        reason = _FOREIGN.sub(_HIDDEN, reason)
+    return answer if reason == answer.reason else replace(answer, reason=reason)
 
 
 def _show_entries(namespace: str, answer: Any) -> Any:
+    if not any(isinstance(entry, queues.Refused) for entry in answer.entries):
+        return answer
     return replace(
         answer,
         entries=[_show_refused(namespace, e) if isinstance(e, queues.Refused) else e for e in answer.entries],
@@ -43,6 +63,8 @@ def _show_entries(namespace: str, answer: Any) -> Any:
 
 
 def _show_refusals(namespace: str, answer: Any) -> Any:
+    if not answer.refused:
+        return answer
     return replace(answer, refused={place: _show_refused(namespace, each) for place, each in answer.refused.items()})
 
 
@@ -61,22 +83,35 @@ def _show_origin(namespace: str, message: Any) -> Any:
 
 
 def _show_described(namespace: str, answer: queues.Described) -> queues.Described:
-    dead_letters = _name_or_none(namespace, answer.config.dead_letters)
-    return replace(answer, config=replace(answer.config, dead_letters=dead_letters))
+    config = answer.config
+    if config.dead_letters is None:
+        return answer
+    dead_letters = _name_or_none(namespace, config.dead_letters)
+    receives_max = None if dead_letters is None else config.receives_max  # they go together
+    return replace(answer, config=replace(config, dead_letters=dead_letters, receives_max=receives_max))
 
 
 def _show_listed(namespace: str, answer: queues.Listed) -> queues.Listed:
-    return replace(answer, queues=[_name(namespace, queue) for queue in answer.queues])
+    own = (queue for queue in answer.queues if namespace_of(queue) == namespace)
+    return replace(answer, queues=[_name(namespace, queue) for queue in own])
+
+
+def _show_move(namespace: str, move: queues.MoveState) -> queues.MoveState:
+    return replace(
+        move,
+        source=_name(namespace, move.source),
+        destination=_name_or_none(namespace, move.destination),
+        reason=_FOREIGN.sub(_HIDDEN, _text(namespace, move.reason)),
+        namespace=None,
+    )
+
+
+def _show_moved(namespace: str, answer: queues.Moved) -> queues.Moved:
+    return replace(answer, state=_show_move(namespace, answer.state))
 
 
 def _show_moves(namespace: str, answer: queues.Moves) -> queues.Moves:
-    return replace(
-        answer,
-        moves=[
-            replace(move, source=_name(namespace, move.source), destination=_name_or_none(namespace, move.destination))
-            for move in answer.moves
-        ],
-    )
+    return replace(answer, moves=[_show_move(namespace, move) for move in answer.moves])
 
 
 def _show_subscription(namespace: str, state: subscriptions.SubscriptionState) -> subscriptions.SubscriptionState:
@@ -111,6 +146,7 @@ _SHOWS: dict[type, Callable[[str, Any], Any]] = {
     queues.Peeked: _show_peeked,
     queues.Described: _show_described,
     queues.Listed: _show_listed,
+    queues.Moved: _show_moved,
     queues.Moves: _show_moves,
     subscriptions.Subscribed: _show_subscribed,
     subscriptions.SubscriptionsListed: _show_subscriptions,

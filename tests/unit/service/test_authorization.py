@@ -13,7 +13,8 @@ from lavant.broker.serving.commands import Request
 from lavant.broker.subscriptions import commands as subscriptions
 from lavant.broker.workflows import commands as jobs
 from lavant.core.errors import AccessDenied, Overloaded
-from lavant.service.authorization import OF_THE_SERVER, check_rate, place
+from lavant.service import authorization
+from lavant.service.authorization import OWN, RULES, authorize, check_rate, place
 from lavant.service.keys import SCOPES, Principal
 from lavant.service.rates import TokenBucket
 from lavant.service.showing import shown
@@ -22,6 +23,7 @@ ALL = frozenset(SCOPES)
 ACME = Principal(name="acme", scopes=ALL, namespace="acme")
 OPERATOR = Principal(name="operator", scopes=ALL)
 OUTSIDE = Principal(name="outside", scopes=ALL - {"admin"})
+CONFINED = Principal(name="sqs", scopes=ALL, is_confined=True)
 SPREAD = queues.Spread([], b"", b"", b"")
 INTERNAL: list[Any] = [queues.Open(1), SPREAD, queues.MoveSome(1, 1), subscriptions.Deliver(SPREAD)]
 DEAD = QueueConfig(dead_letters="dead", receives_max=2)
@@ -67,10 +69,27 @@ REQUESTS: list[tuple[Any, str]] = [
     (jobs.ListJobTypes(), ""),
 ]
 KINDS = {type(request): request for request, _ in REQUESTS}
+OF_THE_SERVER = tuple(kind for kind in KINDS if kind in get_args(jobs.JobRequest))
 
 
 def test_every_request_of_clients_is_decided_about() -> None:
     assert set(KINDS) == set(get_args(Request)) - set(map(type, INTERNAL))
+    assert set(OWN) == set(map(type, INTERNAL))
+    assert {kind: RULES[kind].scope for kind in KINDS} == {type(request): scope for request, scope in REQUESTS}
+
+
+def test_a_request_without_a_rule_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(RULES, queues.Peek)
+    with pytest.raises(TypeError, match="Peek"):
+        authorization._check_complete()
+
+
+def test_whoever_was_shut_out_is_denied_everything() -> None:
+    gone = Principal(name="gone", scopes=ALL)
+    gone.revocation.revoke()
+    for request in KINDS.values():
+        with pytest.raises(AccessDenied, match="changed or removed"):
+            authorize(gone, request, 0.0)
 
 
 @pytest.mark.parametrize("request_", INTERNAL, ids=lambda value: type(value).__name__)
@@ -115,7 +134,7 @@ def test_what_has_no_namespace_is_for_keys_without_one(kind: type) -> None:
     assert place(Principal(name="k", scopes=ALL), request) is request
 
 
-@pytest.mark.parametrize("principal", [ACME, OUTSIDE], ids=["acme", "outside"])
+@pytest.mark.parametrize("principal", [ACME, OUTSIDE, CONFINED], ids=["acme", "outside", "confined"])
 @pytest.mark.parametrize("name", ["other/q", "acme/q", "/q", "other/a/q"])
 @pytest.mark.parametrize(
     "request_",
@@ -131,7 +150,7 @@ def test_nobody_but_operators_names_a_queue_with_its_namespace(request_: Any, na
         place(principal, msgspec.structs.replace(request_, queue=name))
 
 
-@pytest.mark.parametrize("principal", [ACME, OUTSIDE], ids=["acme", "outside"])
+@pytest.mark.parametrize("principal", [ACME, OUTSIDE, CONFINED], ids=["acme", "outside", "confined"])
 @pytest.mark.parametrize(
     "request_",
     [
@@ -150,19 +169,33 @@ def test_no_way_round_leads_to_other_namespaces(request_: Any, principal: Princi
 
 
 @pytest.mark.parametrize(
-    "request_", [request for request in KINDS.values() if hasattr(request, "namespace")], ids=lambda v: type(v).__name__
+    "request_",
+    [request for request in KINDS.values() if type(request) in get_args(subscriptions.Request)],
+    ids=lambda v: type(v).__name__,
 )
 def test_no_request_about_subscriptions_leaves_its_namespace(request_: Any) -> None:
     placed = place(ACME, request_)
     assert placed.namespace == "acme"  # type: ignore[union-attr]
     assert place(ACME, msgspec.structs.replace(request_, namespace="acme")).namespace == "acme"  # type: ignore[union-attr]
-    for principal in (ACME, OUTSIDE):
+    for principal in (ACME, OUTSIDE, CONFINED):
         with pytest.raises(AccessDenied):
             place(principal, msgspec.structs.replace(request_, namespace="other"))
 
 
 def test_outside_of_namespaces_only_queues_outside_are_listed() -> None:
-    assert place(OUTSIDE, queues.ListQueues()) == queues.ListQueues(is_outside=True)
+    for principal in (OUTSIDE, CONFINED):
+        assert place(principal, queues.ListQueues()) == queues.ListQueues(is_outside=True)
+    assert place(ACME, queues.ListQueues("o", is_outside=True)) == queues.ListQueues("acme/o", "acme/")
+
+
+def test_moves_are_bound_to_the_namespace_whatever_the_request_says() -> None:
+    for principal in (ACME, CONFINED):
+        for said in (None, "", "other", principal.namespace):
+            started = place(principal, queues.StartMove("q", None, namespace=said))
+            cancelled = place(principal, queues.CancelMove(1, said))
+            assert isinstance(started, queues.StartMove)
+            assert isinstance(cancelled, queues.CancelMove)
+            assert started.namespace == cancelled.namespace == principal.namespace
 
 
 def test_the_keys_of_requests_of_two_namespaces_never_meet() -> None:
@@ -181,7 +214,7 @@ def test_answers_show_no_namespace() -> None:
     config = QueueConfig(dead_letters="acme/dead", receives_max=3)
     figures = queues.QueueFigures(0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, 0)
     refused = queues.Refused("UnknownQueue", "there is no queue 'acme/q'")
-    move = queues.MoveState(1, "acme/q", "acme/p", None, 0, 0, 0, "running", "")
+    move = queues.MoveState(1, "acme/q", "acme/p", None, 0, 0, 0, "failed", "there is no queue 'acme/o'", "acme")
     delivery = queues.Delivery(queues.Receipt(1, 1), b"", b"", 0, 0, 1, "", "", "acme/q")
     peeked = queues.PeekedMessage(1, "visible", 0, b"", b"", 0, 0, "", "acme/q")
     advertisement = subscriptions.AdvertisementState("adv", "acme", "a = 1", 0)
@@ -195,6 +228,7 @@ def test_answers_show_no_namespace() -> None:
         queues.Peeked([peeked]),
         queues.Described(config, {}, 0, 0, figures),
         queues.Listed(["acme/q"]),
+        queues.Moved(move),
         queues.Moves([move]),
         subscriptions.Subscribed(state, is_new=True),
         subscriptions.SubscriptionsListed([state]),
@@ -205,6 +239,33 @@ def test_answers_show_no_namespace() -> None:
         assert b"acme" in msgspec.msgpack.encode(answer)
         assert b"acme" not in msgspec.msgpack.encode(shown(ACME, answer)), answer
         assert shown(OPERATOR, answer) is answer
+
+
+def test_no_answer_shows_a_name_of_another_namespace() -> None:
+    """An operator may set dead letters, and start moves, across namespaces; the tenants learn nothing by it."""
+    for own, principal in (("acme/", ACME), ("", CONFINED), ("", OUTSIDE)):
+        config = QueueConfig(dead_letters="shop/dead", receives_max=3)
+        figures = queues.QueueFigures(0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, 0)
+        reason = "there is no queue 'shop/x' any more for message 1"
+        move = queues.MoveState(1, f"{own}q", "shop/p", None, 0, 0, 0, "failed", reason, "shop")
+        delivery = queues.Delivery(queues.Receipt(1, 1), b"", b"", 0, 0, 1, "", "", "shop/q")
+        exists = f"queue '{own}q' exists already with dead_letters 'shop/dead' instead of None"
+        answers: list[Any] = [
+            queues.Received([delivery]),
+            queues.Peeked([queues.PeekedMessage(1, "visible", 0, b"", b"", 0, 0, "", "shop/q")]),
+            queues.Described(config, {}, 0, 0, figures),
+            queues.Listed([f"{own}q", "shop/q"]),
+            queues.Moved(move),
+            queues.Moves([move]),
+            queues.Refused("QueueExists", exists),
+        ]
+        for answer in answers:
+            assert b"shop" not in msgspec.msgpack.encode(shown(principal, answer)), answer
+            assert shown(OPERATOR, answer) is answer
+        assert shown(principal, queues.Listed([f"{own}q", "shop/q"])) == queues.Listed(["q"])
+        described = shown(principal, queues.Described(config, {}, 0, 0, figures))
+        assert isinstance(described, queues.Described)
+        assert described.config.receives_max is None, "it goes with dead_letters"
 
 
 def test_publications_are_counted_one_by_one_against_the_rate() -> None:

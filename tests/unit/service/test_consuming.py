@@ -10,6 +10,7 @@ from tests.unit.service.wiring import Wiring, in_loop, turn
 from lavant.broker.queues.commands import Entry, Receipt, Receive, Received, Send
 from lavant.service.api.window import Window
 from lavant.service.consuming import acknowledge, receive
+from lavant.service.keys import ANYBODY
 from lavant.service.metrics import figures_of
 
 
@@ -57,7 +58,7 @@ async def test_a_window_that_is_closed_gives_everything_back_but_what_was_acknow
     await wiring.create()
     wiring.service.ask(Send("q", [Entry(b"%d" % n) for n in range(5)]))
     wiring.store.commit()
-    window = Window(wiring.service, "q", size=3, visibility_ms=60_000)
+    window = Window(wiring.service, "q", ANYBODY, size=3, visibility_ms=60_000)
     deliveries = await window.lease()
     assert len(deliveries) == 3
     acknowledging = asyncio.create_task(window.acknowledge([deliveries[0].receipt.number, 10**9]))
@@ -77,7 +78,7 @@ async def test_a_full_window_leases_nothing_until_there_is_room() -> None:
     await wiring.create()
     wiring.service.ask(Send("q", [Entry(b"%d" % n) for n in range(3)]))
     wiring.store.commit()
-    window = Window(wiring.service, "q", size=1, visibility_ms=60_000)
+    window = Window(wiring.service, "q", ANYBODY, size=1, visibility_ms=60_000)
     [first] = await window.lease()
     leasing = asyncio.create_task(window.lease())
     await turn()

@@ -12,6 +12,7 @@ import pytest
 from lavant.broker.queues.commands import Received, Send, Sent, SentEntry
 from lavant.broker.serving.commands import Answer, Request
 from lavant.service.http import HttpApplication, HttpProtocols
+from lavant.service.keys import Principal
 from lavant.service.limits import LIMITS
 from lavant.service.sqs import SqsApp, SqsSettings
 
@@ -28,7 +29,7 @@ class Hub:
         self.waiting = asyncio.Event()
         self.left = asyncio.Event()
 
-    async def execute(self, request: Request) -> Answer:
+    async def execute(self, request: Request, principal: Principal) -> Answer:
         if isinstance(request, Send):
             self.bodies += [draft.body for draft in request.entries]
             return Sent([SentEntry(number + 1) for number in range(len(request.entries))])

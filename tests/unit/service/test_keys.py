@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from lavant.console.cli import commands
 from lavant.core.errors import AccessDenied, InvalidValue
 from lavant.service.keys import ANYBODY, KeyEntry, KeyRing, new_secret, read_keys, sha256_of
+from lavant.service.sqs.credentials import read_credentials
 
 TILL = KeyEntry(name="till", sha256=sha256_of("till"), scopes=["publish"], namespace="shop", publications_per_s=2)
 
@@ -125,3 +126,33 @@ def test_the_command_prints_a_secret_once_and_writes_only_its_hash(tmp_path: Pat
 def test_secrets_are_long_and_never_the_same() -> None:
     assert len({new_secret() for _ in range(100)}) == 100
     assert len(new_secret()) > 40
+
+
+def test_the_command_makes_credentials_for_sqs(tmp_path: Path) -> None:
+    path = tmp_path / "credentials"
+    run = CliRunner().invoke
+    new = ["keys", "new", "till", "--sqs", "--file", str(path), "--scope", "publish", "--namespace", "shop"]
+    made = run(commands, new)
+    assert made.exit_code == 0, made
+    assert os.stat(path).st_mode & 0o077 == 0
+    [credential] = read_credentials(path)
+    assert (credential.name, credential.scopes, credential.namespace) == ("till", ("publish",), "shop")
+    assert made.stdout == (
+        f"aws_access_key_id = {credential.access_key}\naws_secret_access_key = {credential.secret}\n"
+    )
+    assert isinstance(run(commands, new).exception, InvalidValue), "the name is taken"
+    assert isinstance(run(commands, [*new, "--publications-per-s", "5"]).exception, InvalidValue)
+    assert run(commands, ["keys", "new", "two", *new[3:]]).exit_code == 0
+    listed = run(commands, ["keys", "ls", "--sqs", "--file", str(path)]).stdout
+    assert credential.access_key in listed
+    assert credential.secret not in listed
+    assert len(read_credentials(path)) == 2
+
+
+def test_a_closed_ring_lets_nobody_in() -> None:
+    ring = KeyRing(is_closed=True)
+    assert not ring.is_open
+    assert not ring.knows(ANYBODY)
+    for secret in (b"", b"x"):
+        with pytest.raises(AccessDenied, match="--keys-file"):
+            ring.principal(secret)

@@ -135,9 +135,14 @@ class Wiring:
     """A service, its store, and what made it fail."""
 
     def __init__(
-        self, limits: ServiceLimits = LIMITS, *, acknowledge_early: bool = False, engine: Engine | None = None
+        self,
+        limits: ServiceLimits = LIMITS,
+        *,
+        acknowledge_early: bool = False,
+        engine: Engine | None = None,
+        store: FakeStore | None = None,
     ) -> None:
-        self.store = FakeStore()
+        self.store = FakeStore() if store is None else store
         self.failures: list[Exception] = []
         self.broker = Broker()
         self.queues = self.broker.queues

@@ -160,6 +160,8 @@ class StartMove(_Value, tag="start-move", frozen=True):
     source: str
     destination: str | None = None
     rate_per_s: int | None = None
+    namespace: str | None = None
+    """Messages go back only to queues of this namespace (empty: of none), and all others stay; None sets no bound."""
 
 
 class MoveSome(_Value, tag="move", frozen=True):
@@ -171,6 +173,8 @@ class MoveSome(_Value, tag="move", frozen=True):
 
 class CancelMove(_Value, tag="cancel-move", frozen=True):
     task: int
+    namespace: str | None = None
+    """Only if its source is a queue of this namespace (empty: of none); None sets no bound."""
 
 
 # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -346,6 +350,8 @@ class MoveState(_Value, frozen=True):
     status: str
     """`running`, `completed`, `cancelled` or `failed`."""
     reason: str
+    namespace: str | None = None
+    """As in the request that started it."""
 
 
 class Moved(_Value, tag="moved", frozen=True):

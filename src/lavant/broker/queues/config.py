@@ -30,6 +30,15 @@ IDENTIFIER_CHARACTERS_MAX = 128
 """Of a group's or a deduplication's name."""
 
 
+def namespace_of(queue: str) -> str:
+    """The namespace in the full name of a queue; empty if it is in none.
+
+    >>> namespace_of("acme/orders"), namespace_of("orders")
+    ('acme', '')
+    """
+    return queue.rpartition(NAMESPACE_END)[0]
+
+
 class QueueConfig(msgspec.Struct, frozen=True, array_like=True):
     """The defaults are those of a new queue."""
 

@@ -311,7 +311,7 @@ class Queues:
 
     def _cancel_move(self, request: commands.CancelMove) -> Answer:
         before = self._moves.find(request.task)
-        state = self._moves.cancel(request.task)
+        state = self._moves.cancel(request)
         self.changed = state is not before
         return commands.Moved(state)
 

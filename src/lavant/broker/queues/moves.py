@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from lavant.broker.queues.commands import MoveState, StartMove
+from lavant.broker.queues.commands import CancelMove, MoveState, StartMove
+from lavant.broker.queues.config import namespace_of
 from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.directory import Directory
 from lavant.broker.queues.message import Message
@@ -46,7 +47,7 @@ class Moves:
     def find(self, task: int) -> MoveState:
         state = self._states.get(task)
         if state is None:
-            raise UnknownMove(f"there is no move {task}; list the moves of its source queue to see their numbers")
+            raise _unknown(task)
         return state
 
     def start(self, request: StartMove, now_ms: int, moves_max: int) -> MoveState:
@@ -73,6 +74,7 @@ class Moves:
             moved=0,
             status=RUNNING,
             reason="",
+            namespace=request.namespace,
         )
         self._forget_old(source.name)
         self._states[state.task] = state
@@ -104,11 +106,13 @@ class Moves:
         self._states[task] = state
         return state, list(touched.values())
 
-    def cancel(self, task: int) -> MoveState:
-        """One that is over stays as it is."""
-        state = self.find(task)
+    def cancel(self, request: CancelMove) -> MoveState:
+        """One that is over stays as it is; one of another namespace is unknown."""
+        state = self.find(request.task)
+        if request.namespace not in (None, namespace_of(state.source)):
+            raise _unknown(request.task)
         if state.status == RUNNING:
-            state = self._states[task] = replace(state, status="cancelled")
+            state = self._states[request.task] = replace(state, status="cancelled")
         return state
 
     def forget(self, source: str) -> None:
@@ -136,6 +140,8 @@ class Moves:
         name = message.origin if state.destination is None else state.destination
         if name is None:
             return f"message {message.number} is no dead letter: it was sent here; name a destination"
+        if state.destination is None and state.namespace not in (None, namespace_of(name)):
+            return f"message {message.number} came from a queue of another namespace; name a destination"
         target = self._directory.find(name)
         if target is None:
             return f"there is no queue {name!r} any more for message {message.number}; create it, or name a destination"
@@ -151,3 +157,7 @@ class Moves:
         """Make room for one more."""
         for state in self.of(source)[KEPT_MAX - 1 :]:
             del self._states[state.task]
+
+
+def _unknown(task: int) -> UnknownMove:
+    return UnknownMove(f"there is no move {task}; list the moves of its source queue to see their numbers")

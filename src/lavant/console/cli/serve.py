@@ -27,6 +27,7 @@ _AS_THEY_ARE = (
     "data",
     "acknowledge_early",
     "keys_file",
+    "credentials_file",
     "webhooks_to_private_networks",
     "telemetry",
     "resources",
@@ -71,10 +72,12 @@ def serve(
         ),
     ] = False,
     credentials_file: Annotated[
-        Path | None, typer.Option(help="keys that SQS clients must sign with, as in ~/.aws/credentials")
+        Path | None,
+        typer.Option(help="keys that SQS clients must sign with; without --keys-file, all others are shut out"),
     ] = None,
     keys_file: Annotated[
-        Path | None, typer.Option(help="keys that all other clients must show, as `lavant keys new` writes them")
+        Path | None,
+        typer.Option(help="keys that all other clients must show; without --credentials-file, SQS is closed"),
     ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="certificate in PEM, with its issuers' behind it")
@@ -144,11 +147,11 @@ def serve(
 
 def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> ServeSettings:
     """What the options, by their names, tell a server; raises what is wrong with them."""
-    from lavant.console.cli.secrets import read_credentials  # noqa: PLC0415
     from lavant.service.backends.settings import RabbitMQSettings  # noqa: PLC0415
     from lavant.service.limits import LIMITS  # noqa: PLC0415
     from lavant.service.settings import ServeSettings  # noqa: PLC0415
     from lavant.service.sqs import SqsSettings  # noqa: PLC0415
+    from lavant.service.sqs.credentials import read_credentials  # noqa: PLC0415
     from lavant.service.telemetry.files import KEEP  # noqa: PLC0415
     from lavant.service.tls import TlsFiles  # noqa: PLC0415
 
@@ -158,10 +161,11 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
     if (certificate is None) != (key is None):
         raise InvalidValue("give --tls-certificate and --tls-key together, or neither")
     sqs = {name: options[f"sqs_{name}"] for name in ("region", "account", "base_url")}
-    credentials, keep = options["credentials_file"], options["telemetry_keep"]
+    keep = options["telemetry_keep"]
+    if options["credentials_file"] is not None:
+        read_credentials(options["credentials_file"])
     return ServeSettings(
         **{name: options[name] for name in _AS_THEY_ARE},
-        credentials=None if credentials is None else read_credentials(credentials),
         tls=None if certificate is None else TlsFiles(certificate, key),
         spark=_spark(options["engine"], options["master"], options["hosts_max"]),
         telemetry_keep=KEEP if keep is None else keep,

@@ -66,6 +66,7 @@ def api_application(desk: Desk) -> ASGIApp:
             500: _on_bug,
         },
     )
+    application.router.redirect_slashes = False  # it would redirect to whatever the Host header says
     return _Counted(application, desk)
 
 

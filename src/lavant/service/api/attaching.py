@@ -21,6 +21,7 @@ from lavant.service.api.faults import bad_request
 from lavant.service.api.queries import integer
 from lavant.service.api.subscriptions import find
 from lavant.service.api.window import Window
+from lavant.service.authorization import place
 from lavant.service.keys import Principal
 from lavant.service.server import Service
 
@@ -54,7 +55,8 @@ async def attached(
     try:
         yield await _window(desk, principal, connection, state.queue, size)
     finally:
-        await asyncio.shield(desk.service.execute(desk.placed(principal, Unsubscribe(state.name))))
+        # Also for a principal that has been revoked since: its subscription must not stay.
+        await asyncio.shield(desk.service.execute(place(principal, Unsubscribe(state.name))))
 
 
 async def _window(desk: Desk, principal: Principal, connection: HTTPConnection, queue: str, size: int) -> Window:
@@ -68,7 +70,7 @@ async def _window(desk: Desk, principal: Principal, connection: HTTPConnection, 
     )
     placed = desk.placed(principal, Acknowledge(queue, []))  # whoever may not acknowledge may not receive either
     assert isinstance(placed, Acknowledge)
-    return Window(desk.service, placed.queue, size=size, visibility_ms=visibility_ms)
+    return Window(desk.service, placed.queue, principal, size=size, visibility_ms=visibility_ms)
 
 
 async def remove_ephemeral(broker: Broker, service: Service) -> int:

@@ -18,11 +18,10 @@ from lavant.broker.serving.commands import Answer, Request
 from lavant.core.errors import AccessDenied, LavantError
 from lavant.service.api.faults import ApiError, error_of
 from lavant.service.api.lately import Lately
-from lavant.service.authorization import check_rate, place
+from lavant.service.authorization import authorize, carry_out, shut_out
 from lavant.service.keys import KeyRing, Principal
 from lavant.service.meters import Meters
 from lavant.service.server import Service
-from lavant.service.showing import shown
 
 if TYPE_CHECKING:
     from lavant.service.resources.views import Resources
@@ -60,11 +59,9 @@ class Desk:
     def placed(self, principal: Principal, request: Request) -> Request:
         """The request in the principal's namespace; raises if it may not ask that, or so often."""
         try:
-            placed = place(principal, request)
-            check_rate(principal, request, time.monotonic())
+            return authorize(principal, request, time.monotonic())
         except LavantError as error:
             raise error_of(refusal(error)) from None
-        return placed
 
     async def ask(self, principal: Principal, request: Request, answer: type[_T]) -> _T:
         """The answer of the type that belongs to the request, as the principal sees it; a refusal is raised."""
@@ -77,7 +74,22 @@ class Desk:
 
     async def answer(self, principal: Principal, request: Request) -> Answer:
         """Whatever the answer is."""
-        return shown(principal, await self.service.execute(self.placed(principal, request)))
+        return await carry_out(self.service.execute, principal, request)
+
+    async def revoked(self, principal: Principal) -> None:
+        """Returns never; raises when the principal is shut out."""
+        told = asyncio.Event()
+        principal.revocation.watch(told.set)
+        try:
+            await told.wait()
+        finally:
+            principal.revocation.unwatch(told.set)
+        self.check(principal)
+
+    def check(self, principal: Principal) -> None:
+        """Raises if the principal was shut out."""
+        if principal.is_revoked:
+            raise error_of(refusal(shut_out(principal)))
 
     @contextmanager
     def stream(self, kind: str) -> Iterator[None]:

@@ -89,11 +89,18 @@ class _Stream:
 
     async def run(self) -> None:
         await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self._write(HEARTBEAT)
         try:
-            await first_of(self._feed(), self._settle(), self._gone(), self._desk.stopping.wait())
-        except ApiError as error:  # its queue was deleted
-            await self._write(b"event: end\ndata: " + error.code.encode() + b"\n\n")
+            await self._write(HEARTBEAT)
+            await first_of(
+                self._feed(),
+                self._settle(),
+                self._gone(),
+                self._desk.revoked(self._principal),
+                self._desk.stopping.wait(),
+            )
+        except ApiError as error:  # its queue was deleted, or its key revoked
+            if not self._principal.is_revoked:
+                await self._write(b"event: end\ndata: " + error.code.encode() + b"\n\n")
         except TimeoutError:
             self._connection.abort()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -108,7 +115,7 @@ class _Stream:
 
     async def _settle(self) -> None:
         """Acknowledge what has been there for long enough; keep the line busy."""
-        while self._desk.keys.knows(self._principal):
+        while True:
             await asyncio.sleep(self._limits.settle_s / 2)
             now_s = time.monotonic()
             if self._written and self._connection.unsent_bytes() == 0:
@@ -124,7 +131,8 @@ class _Stream:
             pass
 
     async def _write(self, data: bytes) -> None:
-        """Waits while the client does not read, but not for ever."""
+        """Waits while the client does not read, but not for ever. Nothing leaves for a key that is no more."""
+        self._desk.check(self._principal)
         async with asyncio.timeout(self._limits.unread_s_max):
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
         self._wrote_s = time.monotonic()

@@ -35,7 +35,7 @@ async def receive(desk: Desk, request: Request) -> Response:
     state = await find(desk, principal, request.path_params["name"])
     command = desk.placed(principal, Receive(state.queue, asked.count, asked.visibility_ms, asked.wait_ms))
     assert isinstance(command, Receive)
-    working = asyncio.ensure_future(consuming.receive(desk.service, command))
+    working = asyncio.ensure_future(consuming.receive(desk.service, command, principal))
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -48,8 +48,9 @@ async def receive(desk: Desk, request: Request) -> Response:
     if isinstance(answer, Refused):
         raise error_of(answer)
     assert isinstance(answer, Received)
-    if gone.done() and not gone.cancelled():
+    if principal.is_revoked or (gone.done() and not gone.cancelled()):
         await consuming.give_back(desk.service, command.queue, [each.receipt for each in answer.deliveries])
+        desk.check(principal)
         return Response(status_code=CLIENT_GONE)
     desk.meters.notifications[PULL] += len(answer.deliveries)
     return json_response(ReceiveAnswer(messages=list(map(_message, answer.deliveries))))

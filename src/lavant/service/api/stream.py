@@ -33,8 +33,6 @@ from lavant.service.keys import Principal
 from lavant.service.meters import WEBSOCKET
 
 PREFETCH = 100
-KEYS_S = 1.0
-"""How soon a key that is no more ends its streams."""
 BAD_FRAME, GOING_AWAY, POLICY = 1007, 1001, 1008
 
 _decode = msgspec.json.Decoder(StreamReply).decode
@@ -77,7 +75,9 @@ class _Stream:
     async def run(self) -> None:
         code, reason = GOING_AWAY, "the server stops"
         try:
-            await first_of(self._feed(), self._listen(), self._watch_key(), self._desk.stopping.wait())
+            await first_of(
+                self._feed(), self._listen(), self._desk.revoked(self._principal), self._desk.stopping.wait()
+            )
         except WebSocketDisconnect:
             return
         except UNDECODABLE as error:
@@ -110,18 +110,15 @@ class _Stream:
                 raise WebSocketDisconnect(message.get("code", 1005))
             text, data = message.get("text"), message.get("bytes")
             reply = _decode(text if text is not None else data if data is not None else b"")
+            self._desk.check(self._principal)
             refused = await self._window.acknowledge(reply.ack)
             await self._window.give_back(reply.nack)
             if reply.ack:
                 await self._write(_confirmation(reply.ack, refused))
 
-    async def _watch_key(self) -> None:
-        while self._desk.keys.knows(self._principal):
-            await asyncio.sleep(KEYS_S)
-        raise ApiError(403, "AccessDenied", "the key was changed or removed")
-
     async def _write(self, value: object) -> None:
-        """Waits while the client does not read, but not for ever."""
+        """Waits while the client does not read, but not for ever. Nothing leaves for a key that is no more."""
+        self._desk.check(self._principal)
         async with asyncio.timeout(self._desk.limits.unread_s_max):
             await self._socket.send({"type": "websocket.send", "text": _encode(value).decode()})
 

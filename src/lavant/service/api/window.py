@@ -26,6 +26,7 @@ from lavant.broker.queues.config import WAIT_MS_MAX
 from lavant.core.errors import TooManyInFlight
 from lavant.service.api.faults import error_of
 from lavant.service.consuming import acknowledge, give_back, receive
+from lavant.service.keys import Principal
 from lavant.service.server import Service
 
 RECEIVE_COUNT_MAX = 100
@@ -37,11 +38,12 @@ CROWDED_S = 1.0
 class Window:
     """Of one stream on one queue."""
 
-    def __init__(self, service: Service, queue: str, *, size: int, visibility_ms: int) -> None:
+    def __init__(self, service: Service, queue: str, principal: Principal, *, size: int, visibility_ms: int) -> None:
         self.queue = queue
         self.unacknowledged: OrderedDict[int, Receipt] = OrderedDict()
         """By number, in the order in which they were leased."""
         self._service = service
+        self._principal = principal
         self._size = size
         self._visibility_ms = visibility_ms
         self._expire_s: OrderedDict[int, float] = OrderedDict()
@@ -56,7 +58,7 @@ class Window:
         room = await self._room()
         request = Receive(self.queue, min(room, RECEIVE_COUNT_MAX), self._visibility_ms, WAIT_MS_MAX)
         leased_s = time.monotonic()
-        answer = await receive(self._service, request)
+        answer = await receive(self._service, request, self._principal)
         if isinstance(answer, Refused):
             if answer.code != TooManyInFlight.__name__:
                 raise error_of(answer)

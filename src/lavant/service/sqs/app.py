@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from lavant.service.sqs.desk import Call, ClientGone, Desk, Execute
+from lavant.service.authorization import Execute
+from lavant.service.keys import KEYS_MAX, Principal
+from lavant.service.sqs.credentials import CredentialRing
+from lavant.service.sqs.desk import Call, ClientGone, Desk
 from lavant.service.sqs.faults import SqsError
 from lavant.service.sqs.http import HttpRequest, HttpResponse, Receive, Scope, Send, disconnected, read_request
 from lavant.service.sqs.protocols import WireProtocol, protocol_of
 from lavant.service.sqs.settings import SqsSettings
-from lavant.service.sqs.signature import SignatureChecker
 
 _log = logging.getLogger(__name__)
 _HOST = re.compile(r"[A-Za-z0-9._~\[\]:-]{1,260}")
@@ -23,8 +26,8 @@ _HOST = re.compile(r"[A-Za-z0-9._~\[\]:-]{1,260}")
 class SqsApp:
     """Answers requests; and is an ASGI 3 application for `http` scopes.
 
-    `execute` carries out the hub's commands. Without credentials (access key to secret), everybody may do everything,
-    whatever the signature; an empty mapping of them lets nobody in.
+    `execute` has the broker carry out requests that have passed the door. Without credentials everybody may do
+    everything outside of namespaces, whatever the signature.
     """
 
     def __init__(
@@ -32,12 +35,14 @@ class SqsApp:
         execute: Execute,
         settings: SqsSettings | None = None,
         *,
-        credentials: Mapping[str, str] | None = None,
+        credentials: CredentialRing | None = None,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._settings = SqsSettings() if settings is None else settings
-        self._desk = Desk(execute, self._settings)
-        self._checker = None if credentials is None else SignatureChecker(credentials)
+        self._execute = execute
+        self._credentials = CredentialRing() if credentials is None else credentials
+        self._changing = asyncio.Lock()
+        self._desks: dict[Principal, Desk] = {}
         self._clock_s = clock_s
         # Request ids are for people who compare logs: to be unique is enough, and counting is cheap.
         self._id_prefix = str(uuid.uuid4())[:24]
@@ -71,11 +76,10 @@ class SqsApp:
         request_id = self._next_id()
         protocol = protocol_of(http.headers)
         try:
-            if self._checker is not None:
-                self._checker.check(http, self._clock_s())
+            desk = self._desk(self._credentials.principal(http, self._clock_s()))
             call = self._call(http.headers, scheme, gone)
             action, request = protocol.decode(http)
-            result = await action.perform(self._desk, call, request)
+            result = await action.perform(desk, call, request)
             body = protocol.encode_result(action, result, request_id)
         except ClientGone:
             raise
@@ -83,6 +87,14 @@ class SqsApp:
             error = raised if isinstance(raised, SqsError) else _internal(raised, request_id)
             return _refused(protocol, error, request_id)
         return HttpResponse(200, _headers(protocol, request_id), body)
+
+    def _desk(self, principal: Principal) -> Desk:
+        desk = self._desks.get(principal)
+        if desk is None:
+            if len(self._desks) >= KEYS_MAX:  # of principals that are no more, most of them
+                self._desks.clear()
+            desk = self._desks[principal] = Desk(self._execute, principal, self._settings, self._changing)
+        return desk
 
     def _next_id(self) -> str:
         self._requests = (self._requests + 1) & 0xFFFF_FFFF_FFFF

@@ -1,19 +1,18 @@
-"""What every action works with: the hub behind it, names and handles; and the call that it answers."""
+"""What every action works with: the door to the broker, names and handles; and the call that it answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.commands import Answer, Request
+from lavant.service.authorization import Execute, carry_out
+from lavant.service.keys import Principal
 from lavant.service.sqs.faults import refusal
 from lavant.service.sqs.seals import Seals
 from lavant.service.sqs.settings import SqsSettings
-
-Execute: TypeAlias = Callable[[Request], Awaitable[Answer]]
-"""A command goes in, its answer comes out. It is cancelled if the client of a receive that waits is gone."""
 
 _T = TypeVar("_T")
 
@@ -23,17 +22,22 @@ class ClientGone(Exception):
 
 
 class Desk:
-    """Lasts as long as the server."""
+    """Of one principal: its requests are placed in its namespace, and its handles are good there only."""
 
-    __slots__ = ("_arn_prefix", "changing", "execute", "seals", "settings")
+    __slots__ = ("_arn_prefix", "_execute", "_principal", "changing", "seals", "settings")
 
-    def __init__(self, execute: Execute, settings: SqsSettings) -> None:
-        self.execute = execute
+    def __init__(self, execute: Execute, principal: Principal, settings: SqsSettings, changing: asyncio.Lock) -> None:
         self.settings = settings
-        self.seals = Seals(settings.salt)
-        self.changing = asyncio.Lock()
+        self.seals = Seals(settings.salt, principal.namespace)
+        self.changing = changing
         """Held while a queue's settings or tags are read and written again, so that no change is lost between."""
+        self._execute = execute
+        self._principal = principal
         self._arn_prefix = f"arn:aws:sqs:{settings.region}:{settings.account}:"
+
+    async def execute(self, request: Request) -> Answer:
+        """A command goes in, its answer comes out. It is cancelled if the client of a receive that waits is gone."""
+        return await carry_out(self._execute, self._principal, request)
 
     async def ask(self, request: Request, answer: type[_T]) -> _T:
         """The hub's answer of the type that belongs to the request; a refusal is raised in the protocol's words."""

@@ -50,6 +50,7 @@ FAULTS = {
     "TooManyEntriesInBatchRequest": _own("TooManyEntriesInBatchRequest", _SIMPLE + "TooManyEntriesInBatchRequest"),
     "UnsupportedOperation": _own("UnsupportedOperation", _SIMPLE + "UnsupportedOperation"),
     # Common to all services, so not in the model of this one.
+    "AccessDenied": Fault(_CORAL + "AccessDeniedException", "AccessDenied", 403),
     "IncompleteSignature": Fault(_CORAL + "IncompleteSignatureException", "IncompleteSignature"),
     "InternalFailure": Fault(_CORAL + "InternalFailure", "InternalFailure", 500, is_senders=False),
     "InvalidAction": Fault(_CORAL + "UnknownOperationException", "InvalidAction"),
@@ -89,6 +90,7 @@ def bad_value(parameter: str, value: object, reason: str) -> SqsError:
 
 
 _REFUSALS = {
+    "AccessDenied": "AccessDenied",
     "InvalidValue": "InvalidParameterValue",
     "LimitExceeded": "OverLimit",
     "MoveRunning": "InvalidParameterValue",

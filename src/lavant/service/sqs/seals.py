@@ -5,8 +5,8 @@
     task handle       base64url(task | check)
     page token        base64url(check | name)
 
-A handle that was not given out here, or for another queue, does not pass its check. The check finds mistakes; who may
-do what is decided by signatures.
+A handle that was not given out here, or for another queue or namespace, does not pass its check. The check finds
+mistakes; who may do what is decided by the door (`lavant.service.authorization`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 
 from lavant.broker.queues.commands import Receipt
+from lavant.broker.subscriptions.registry import in_namespace
 from lavant.service.sqs.faults import SqsError, bad_value
 
 _CHECK_BYTES = 8
@@ -36,7 +37,8 @@ class Seals:
     Receipt(number=7, lease=1099511627776)
     """
 
-    def __init__(self, salt: bytes) -> None:
+    def __init__(self, salt: bytes, namespace: str = "") -> None:
+        self._namespace = namespace
         self._message = blake2b(digest_size=16, key=salt, person=b"message")
         self._receipt = blake2b(digest_size=_CHECK_BYTES, key=salt, person=b"receipt")
         self._task = blake2b(digest_size=_CHECK_BYTES, key=salt, person=b"task")
@@ -52,7 +54,7 @@ class Seals:
 
     def receipt_handle(self, queue: str, receipt: Receipt) -> str:
         content = _RECEIPT.pack(receipt.number, receipt.lease)
-        return urlsafe_b64encode(content + self._check_of(self._receipt, content, queue)).decode()
+        return urlsafe_b64encode(content + self._check_of(self._receipt, content, self._full(queue))).decode()
 
     def receipt(self, queue: str, handle: str) -> Receipt:
         try:
@@ -61,13 +63,13 @@ class Seals:
             number, lease = _RECEIPT.unpack(content)
         except (ValueError, struct.error):
             raise _invalid_receipt() from None
-        if raw[_RECEIPT.size :] != self._check_of(self._receipt, content, queue):
+        if raw[_RECEIPT.size :] != self._check_of(self._receipt, content, self._full(queue)):
             raise _invalid_receipt()
         return Receipt(number, lease)
 
     def task_handle(self, task: int) -> str:
         content = _TASK.pack(task)
-        return urlsafe_b64encode(content + self._check_of(self._task, content)).decode()
+        return urlsafe_b64encode(content + self._check_of(self._task, content, self._full(""))).decode()
 
     def task(self, handle: str) -> int:
         try:
@@ -76,13 +78,13 @@ class Seals:
             task: int = _TASK.unpack(content)[0]
         except (ValueError, struct.error):
             raise _invalid_task() from None
-        if raw[_TASK.size :] != self._check_of(self._task, content):
+        if raw[_TASK.size :] != self._check_of(self._task, content, self._full("")):
             raise _invalid_task()
         return task
 
     def page_token(self, name: str) -> str:
         content = name.encode()
-        return urlsafe_b64encode(self._check_of(self._page, content) + content).decode()
+        return urlsafe_b64encode(self._check_of(self._page, content, self._full("")) + content).decode()
 
     def page(self, token: str) -> str:
         """The name behind which the page starts."""
@@ -91,9 +93,12 @@ class Seals:
             name = raw[_CHECK_BYTES:].decode()
         except ValueError:
             raise _invalid_page(token) from None
-        if raw[:_CHECK_BYTES] != self._check_of(self._page, raw[_CHECK_BYTES:]):
+        if raw[:_CHECK_BYTES] != self._check_of(self._page, raw[_CHECK_BYTES:], self._full("")):
             raise _invalid_page(token)
         return name
+
+    def _full(self, queue: str) -> str:
+        return in_namespace(self._namespace, queue)
 
     @staticmethod
     def _check_of(kind: blake2b, content: bytes, queue: str = "") -> bytes:

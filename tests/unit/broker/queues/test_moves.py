@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from tests.unit.broker.queues.hubs import MINUTE_MS, Hub, Q, bodies, hub_with, receipts
 
@@ -267,3 +268,17 @@ def test_a_step_has_a_size() -> None:
     for count, error in [(0, InvalidValue), (1001, LimitExceeded)]:
         with pytest.raises(error):
             step(hub, task, count)
+
+
+# ── namespaces ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_written_before_moves_had_a_namespace_means_what_it_did() -> None:
+    state = msgspec.msgpack.encode([7, "dead", None, None, 0, 3, 1, "running", ""])
+    assert msgspec.msgpack.decode(state, type=MoveState).namespace is None
+    for content, expected in (
+        (["start-move", "dead", None, 5], StartMove("dead", None, 5)),
+        (["cancel-move", 7], CancelMove(7)),
+    ):
+        decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(content), type=StartMove | CancelMove)
+        assert (decoded, decoded.namespace) == (expected, None)

@@ -20,6 +20,7 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.commands import Answer, Request
+from lavant.service.keys import Principal
 from lavant.service.sqs import SqsApp, SqsSettings
 
 SETTINGS = SqsSettings(salt=b"salt")
@@ -34,7 +35,7 @@ class Script:
         self._answers = list(answers)
         self.asked: list[Request] = []
 
-    async def execute(self, request: Request) -> Answer:
+    async def execute(self, request: Request, principal: Principal | None = None) -> Answer:
         self.asked.append(request)
         assert self._answers, f"nothing was prepared for {request}"
         answer = self._answers.pop(0)

@@ -23,6 +23,7 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.serving.commands import Answer, Request
 from lavant.core.errors import InvalidValue
+from lavant.service.keys import Principal
 from lavant.service.sqs import SqsApp, SqsSettings
 from lavant.service.sqs.actions import ACTIONS
 
@@ -202,7 +203,7 @@ def test_a_client_that_hangs_up_in_the_middle_of_its_request_gets_no_answer() ->
 def test_a_fault_of_the_server_is_logged_and_answered_without_its_details(
     is_json: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def execute(request_: Request) -> Answer:
+    async def execute(request_: Request, principal: Principal) -> Answer:
         raise InvalidValue("the secret inside")
 
     options: Any = {"body": b"Action=ListQueues"}
@@ -238,7 +239,7 @@ JSON_VALUES = st.recursive(
 MEMBERS = sorted({name for action in ACTIONS.values() for name in action.request.__struct_encode_fields__})
 
 
-async def refusing(request_: Request) -> Answer:
+async def refusing(request_: Request, principal: Principal) -> Answer:
     return Refused("UnknownQueue", "nothing is here")
 
 
@@ -298,7 +299,7 @@ def test_bad_settings_are_refused(bad: dict[str, Any]) -> None:
 def test_changes_of_one_queue_at_the_same_time_are_done_one_after_the_other() -> None:
     tags: dict[str, str] = {}
 
-    async def execute(request_: Any) -> Answer:
+    async def execute(request_: Any, principal: Principal) -> Answer:
         await asyncio.sleep(0)  # others get their turn between reading and writing
         if hasattr(request_, "tags"):
             tags.clear()

@@ -36,14 +36,14 @@ def test_a_move_goes_back_to_the_sources_by_default() -> None:
     hub = Script(described(), Listed(["orders"]), MoveStarted(7))
     response = ask(hub, "StartMessageMoveTask", SourceArn=ARN + "dead")
     assert response.json == {"TaskHandle": SEALS.task_handle(7)}
-    assert hub.asked == [DescribeQueue("dead"), ListSources("dead"), StartMove("dead")]
+    assert hub.asked == [DescribeQueue("dead"), ListSources("dead"), StartMove("dead", namespace="")]
 
 
 def test_a_move_may_go_elsewhere_and_slowly() -> None:
     hub = Script(described(), Listed(["orders"]), described(), MoveStarted(7))
     members = {"SourceArn": ARN + "dead", "DestinationArn": ARN + "else", "MaxNumberOfMessagesPerSecond": 500}
     assert ask(hub, "StartMessageMoveTask", **members).status == 200
-    assert hub.asked[3] == StartMove("dead", "else", 500)
+    assert hub.asked[3] == StartMove("dead", "else", 500, namespace="")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_move_is_cancelled_by_its_handle() -> None:
     hub = Script(Moved(state(7, "cancelled", moved=3)))
     response = ask(hub, "CancelMessageMoveTask", TaskHandle=SEALS.task_handle(7))
     assert response.json == {"ApproximateNumberOfMessagesMoved": 3}
-    assert hub.asked == [CancelMove(7)]
+    assert hub.asked == [CancelMove(7, namespace="")]
     assert ask(Script(), "CancelMessageMoveTask", TaskHandle="x").code == "InvalidParameterValue"
     unknown = Script(Refused("UnknownMove", "no such move"))
     assert ask(unknown, "CancelMessageMoveTask", TaskHandle=SEALS.task_handle(7)).code == "ResourceNotFoundException"

@@ -315,4 +315,4 @@ def test_a_queue_has_at_most_fifty_tags() -> None:
 def test_permissions_are_not_supported_and_say_why(action: str) -> None:
     response = ask(Script(), action, QueueUrl=QUEUE_URL, Label="x", AWSAccountIds=["1"], Actions=["*"])
     assert response.code == "AWS.SimpleQueueService.UnsupportedOperation"
-    assert "access keys" in response.json["message"]
+    assert "credentials file" in response.json["message"]

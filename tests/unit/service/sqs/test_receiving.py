@@ -18,6 +18,7 @@ from lavant.broker.queues.commands import (
     Refused,
 )
 from lavant.broker.serving.commands import Answer, Request
+from lavant.service.keys import Principal
 from lavant.service.sqs import SqsApp
 from lavant.service.sqs.message_attributes import Attribute, Extras, encode_extras, md5_of
 from lavant.service.sqs.seals import Seals
@@ -177,7 +178,7 @@ def test_a_receive_that_waits_is_cancelled_when_its_client_is_gone() -> None:
     cancelled: list[Request] = []
     waiting = asyncio.Event()
 
-    async def execute(request: Request) -> Answer:
+    async def execute(request: Request, principal: Principal) -> Answer:
         if isinstance(request, Receive) and request.wait_ms == 0:
             return EMPTY
         waiting.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -14,10 +15,12 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.service.key_rings import credential_ring
 from tests.unit.service.sqs.talking import Script, request
 
 from lavant.broker.queues.commands import Listed
 from lavant.service.sqs import SqsApp
+from lavant.service.sqs.credentials import CredentialRing
 from lavant.service.sqs.faults import SqsError
 from lavant.service.sqs.http import HttpRequest
 from lavant.service.sqs.signature import SignatureChecker
@@ -269,23 +272,28 @@ def test_only_so_many_keys_are_kept() -> None:
     assert len(checker._keys) <= 1000
 
 
-def test_the_application_lets_nobody_in_without_a_signature_if_it_has_keys() -> None:
+def test_the_application_lets_nobody_in_without_a_signature_if_it_has_keys(tmp_path: Path) -> None:
     body = b"Action=ListQueues"
-    for credentials, status in ((KEYS, 403), ({}, 403), (None, 200)):
+    for credentials, status in (
+        (credential_ring(tmp_path, KEYS), 403),
+        (CredentialRing(is_closed=True), 403),
+        (CredentialRing(), 200),
+        (None, 200),
+    ):
         hub = Script(Listed([]))
         response = asyncio.run(request(SqsApp(hub.execute, credentials=credentials), body=body))
         assert response.status == status
         assert (not hub.asked) == (status == 403)
 
 
-def test_the_application_tells_a_wrong_signature_in_both_protocols() -> None:
+def test_the_application_tells_a_wrong_signature_in_both_protocols(tmp_path: Path) -> None:
     wrong = Credentials("AKIDEXAMPLE", "wrong")
     for headers, body in (
         ({"X-Amz-Target": "AmazonSQS.ListQueues"}, b"{}"),
         ({"Content-Type": "application/x-www-form-urlencoded"}, b"Action=ListQueues"),
     ):
         http = signed(wrong, url="http://queues.test/", body=body, headers=headers)
-        app = SqsApp(Script().execute, credentials=KEYS)
+        app = SqsApp(Script().execute, credentials=credential_ring(tmp_path, KEYS))
         sent = {name.decode(): value.decode() for name, value in http.headers.items()}
         response = asyncio.run(request(app, headers=sent, body=body))
         assert (response.status, response.code) == (403, "SignatureDoesNotMatch")

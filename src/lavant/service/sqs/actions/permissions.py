@@ -10,6 +10,6 @@ from lavant.service.sqs.faults import SqsError
 async def unsupported(desk: Desk, call: Call, request: requests.Permission) -> None:
     raise SqsError(
         "UnsupportedOperation",
-        "This server has no permissions for single queues: whoever has one of its access keys may do everything. "
-        "Run a second server for queues that others must not reach.",
+        "This server has no permissions for single queues: what an access key may do is said in the server's "
+        "credentials file, by scopes and a namespace.",
     )

@@ -53,7 +53,8 @@ async def create_queue(desk: Desk, call: Call, request: requests.CreateQueue) ->
 
 
 async def get_queue_url(desk: Desk, call: Call, request: requests.GetQueueUrl) -> results.QueueUrlResult:
-    await desk.ask(DescribeQueue(request.queue_name), Described)
+    if not isinstance(await desk.execute(DescribeQueue(request.queue_name)), Described):
+        raise SqsError("QueueDoesNotExist", "The specified queue does not exist.")
     return results.QueueUrlResult(call.queue_url(request.queue_name))
 
 
