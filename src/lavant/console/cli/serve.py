@@ -73,11 +73,11 @@ def serve(
     ] = False,
     credentials_file: Annotated[
         Path | None,
-        typer.Option(help="keys that SQS clients must sign with; without --keys-file, all others are shut out"),
+        typer.Option(help="keys that SQS clients must sign with; without --keys-file, others are shut out"),
     ] = None,
     keys_file: Annotated[
         Path | None,
-        typer.Option(help="keys that all other clients must show; without --credentials-file, SQS is closed"),
+        typer.Option(help="keys that other clients must show; without --credentials-file, SQS is closed"),
     ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="certificate in PEM, with its issuers' behind it")
