@@ -6,15 +6,18 @@ Means are over four seeds; the 95 % confidence interval of each is at most 2.5 %
 from __future__ import annotations
 
 from functools import cache
+from statistics import fmean
 
 import msgspec
 import pytest
 
+from lavant.simulation.kernel.distributions import S
 from lavant.simulation.publisher.config import SystemConfig
 from lavant.simulation.publisher.congestion import SHORT_OF_CAPACITY, SLOW_SUBSCRIBER, Congested, congest
 from lavant.simulation.publisher.latency import AS_IN_THE_PAPER, Latency, best, measure, tuned
-from lavant.simulation.publisher.load import PAPER_LOADS_PER_S
+from lavant.simulation.publisher.load import PAPER_LOADS_PER_S, Step
 from lavant.simulation.publisher.steps import StepResponse, respond
+from lavant.simulation.publisher.system import PublisherSystem
 
 SEEDS = range(101, 105)
 PUBLICATIONS = 2000
@@ -130,3 +133,27 @@ def test_the_default_batches_more_when_the_broker_is_short_of_capacity() -> None
     for controller, batch_size in (("fixed", 15), ("aimd", 1)):
         other = congest(tuned(config, controller, batch_size=batch_size), SHORT_OF_CAPACITY, load_per_s=55, seeds=seeds)
         assert other.mean_ms > 10_000
+
+
+CHANGE_S, RECOVERED_S, END_S = 20, 80, 120
+
+
+@cache
+def latency_after_change(transfer_size_max: int, load_per_s: float, before_ms: int, after_ms: int, seed: int) -> float:
+    """Mean latency from a minute after the round trip has changed: until then, what has gathered is worked off."""
+    base = msgspec.structs.replace(AS_IN_THE_PAPER, workers_reserved=3, transfer_size_max=transfer_size_max)
+    system = SystemConfig(rtt_ms=before_ms, rtt_changes=((CHANGE_S, after_ms),))
+    run = PublisherSystem(tuned(base, "eager"), (Step(load_per_s, END_S),), system=system, seed=seed)
+    run.run()
+    return fmean(taken.latency_us / 1000 for taken in run.taken if taken.received_us >= RECOVERED_S * S)
+
+
+@pytest.mark.parametrize(("before_ms", "after_ms"), [(140, 400), (140, 800), (20, 140), (400, 140)])
+@pytest.mark.parametrize(("transfer_size_max", "load_per_s"), [(1, 17.5), (5, 35.0), (500, 100.0)])
+def test_the_default_learns_another_round_trip_while_it_runs(
+    transfer_size_max: int, load_per_s: float, before_ms: int, after_ms: int
+) -> None:
+    """As if it had been so from the start. Transfers of one publication, as in the paper, are the hardest: they cannot make
+    up for a low limit by being larger."""
+    changed = latency_after_change(transfer_size_max, load_per_s, before_ms, after_ms, seed=601)
+    assert changed <= 1.15 * latency_after_change(transfer_size_max, load_per_s, after_ms, after_ms, seed=601)

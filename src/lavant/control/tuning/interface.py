@@ -40,6 +40,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """On their way to the broker."""
     silence_ms: int
     """How long transfers are on their way without any of them ending."""
+    transfer_size: int = 1
+    """Publications of a transfer on its way, on average."""
 
     def decision(self, action: str, reason: str, settings: Settings, **figures: float) -> Decision:
         """With these figures, and the settings that are decided."""

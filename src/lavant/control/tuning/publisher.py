@@ -277,6 +277,7 @@ class PublisherMachine:
             waiting=self.waiting,
             transfers=len(self._transfers),
             silence_ms=self._transfers.silence_ms(now_ms),
+            transfer_size=self._transfers.size_mean,
         )
 
     def _decide(self, decision: Decision | None, effects: list[Effect]) -> None:

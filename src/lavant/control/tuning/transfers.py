@@ -50,6 +50,11 @@ class Transfers:
         return len(self._under_way)
 
     @property
+    def size_mean(self) -> int:
+        """Publications of a transfer under way, on average; at least 1."""
+        return max(1, self.publications_under_way // max(1, len(self._under_way)))
+
+    @property
     def ready(self) -> int:
         """Publications that could go."""
         return len(self._fresh) + self._failed_publications

@@ -40,6 +40,8 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     rtt_ms: int = 140
     """From the publisher to the broker and back."""
+    rtt_changes: tuple[tuple[float, int], ...] = ()
+    """Later round trips: from so many seconds on, so many milliseconds; in the order of time."""
     work_ms: int = 5
     """Of a worker on one publication, before it is stored and again before it is handed over."""
     write_ms: int = 1
@@ -51,6 +53,16 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True):
     broker: BrokerConfig = BrokerConfig()
 
     def __post_init__(self) -> None:
+        if any(rtt_ms < 0 for _, rtt_ms in self.rtt_changes) or list(self.rtt_changes) != sorted(self.rtt_changes):
+            raise InvalidValue(f"rtt_changes must be in the order of time and 0 ms or more, got {self.rtt_changes}")
         for name in ("rtt_ms", "work_ms", "write_ms", "read_ms", "read_each_ms"):
             if getattr(self, name) < 0:
                 raise InvalidValue(f"{name} of the simulated system must be 0 or more, got {getattr(self, name)}")
+
+    def rtt_ms_at(self, now_s: float) -> int:
+        """
+        >>> system = SystemConfig(rtt_changes=((60, 400), (120, 200)))
+        >>> [system.rtt_ms_at(now_s) for now_s in (0, 60, 119, 121)]
+        [140, 400, 400, 200]
+        """
+        return next((rtt_ms for since_s, rtt_ms in reversed(self.rtt_changes) if now_s >= since_s), self.rtt_ms)

@@ -112,7 +112,8 @@ class PublisherSystem:
         self.taken.append(Taken(received_us, self._calendar.now_us - received_us))
 
     def _acknowledge(self, transfer: int) -> None:
-        self._after(self._system.rtt_ms - self._system.rtt_ms // 2, self._handle, Published(transfer))
+        rtt_ms = self._rtt_ms()
+        self._after(rtt_ms - rtt_ms // 2, self._handle, Published(transfer))
 
     def _wake(self, wakeup_ms: int) -> None:
         if self._wakeup_ms == wakeup_ms:  # else another time has been set since
@@ -129,7 +130,7 @@ class PublisherSystem:
                 case Fetch(size_max):
                     self._store.fetch(size_max)
                 case Publish(transfer, tickets):
-                    delay_ms = self._system.work_ms * len(tickets) + self._system.rtt_ms // 2
+                    delay_ms = self._system.work_ms * len(tickets) + self._rtt_ms() // 2
                     self._after(delay_ms, self._broker.offer, transfer, tickets)
                 case Dropped(ticket):
                     self.dropped += 1
@@ -144,6 +145,9 @@ class PublisherSystem:
             time_us = max(wakeup_ms * MS, self._calendar.now_us)
             self._calendar.enter(time_us, self._wake, wakeup_ms)
         self._wakeup_ms = wakeup_ms
+
+    def _rtt_ms(self) -> int:
+        return self._system.rtt_ms_at(self._calendar.now_us / S)
 
     def _after(self, delay_ms: int, action: Callable[..., None], *arguments: object) -> None:
         self._calendar.enter(self._calendar.now_us + delay_ms * MS, action, *arguments)

@@ -6,7 +6,12 @@ from lavant.control.tuning import Figures
 
 
 def figures(
-    *, now_ms: int = 0, load_per_s: float = 0.0, capacity_per_s: float | None = None, silence_ms: int = 0
+    *,
+    now_ms: int = 0,
+    load_per_s: float = 0.0,
+    capacity_per_s: float | None = None,
+    silence_ms: int = 0,
+    transfer_size: int = 1,
 ) -> Figures:
     return Figures(
         now_ms=now_ms,
@@ -15,4 +20,5 @@ def figures(
         waiting=7,
         transfers=1,
         silence_ms=silence_ms,
+        transfer_size=transfer_size,
     )

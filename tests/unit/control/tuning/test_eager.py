@@ -7,7 +7,7 @@ from random import Random
 from tests.unit.control.tuning.figures import figures
 
 from lavant.control.tuning import PublisherConfig
-from lavant.control.tuning.eager import TRANSFERS_MIN, EagerController
+from lavant.control.tuning.eager import PROBE_AFTER, PROBE_TRANSFERS, TRANSFERS_MIN, EagerController
 from lavant.control.tuning.interface import Ended
 
 MAX = 17
@@ -139,3 +139,67 @@ def test_it_never_leaves_its_bounds() -> None:
     assert eager.settings.transfers_max == 1
     end(eager, 100, times=50, was_held=True)
     assert eager.settings.transfers_max == 1
+
+
+def probing() -> tuple[EagerController, int]:
+    """One that knows a quick broker, sees a slow one, and begins to look why."""
+    eager = controller()
+    now_ms = end(eager, 100, times=20, rivals=0)
+    while eager.settings.transfers_max > TRANSFERS_MIN:
+        now_ms = end(eager, 200, start_ms=now_ms, was_held=True)
+    return eager, now_ms
+
+
+def test_under_lasting_strain_a_probe_finds_that_the_way_is_longer() -> None:
+    eager, now_ms = probing()
+    end(eager, 200, times=PROBE_TRANSFERS - 1, start_ms=now_ms, rivals=1, was_held=True)
+    assert eager.settings.transfers_max == TRANSFERS_MIN
+    decision = eager.published(figures(now_ms=now_ms + 9000), Ended(1, 200, 0, was_held=True))
+    assert decision is not None
+    assert decision.action == f"transfers {TRANSFERS_MIN} → {MAX}"
+    assert decision.reason == "the way to the broker takes 100 ms longer than it did"
+    end(eager, 200, times=500, start_ms=now_ms + 9000, was_held=True)
+    assert eager.settings.transfers_max == MAX
+
+
+def test_a_probe_that_finds_a_quick_broker_goes_on_as_before_and_waits_longer_for_the_next() -> None:
+    eager, now_ms = probing()
+    for _ in range(3):
+        now_ms = end(eager, 200, times=PROBE_TRANSFERS - 1, start_ms=now_ms, rivals=1, was_held=True)
+        now_ms = end(eager, 100, start_ms=now_ms, rivals=1, was_held=True)  # one of them was let in at once
+        limits = []
+        for _ in range(2 * PROBE_AFTER):
+            now_ms = end(eager, 200, start_ms=now_ms, was_held=True)
+            limits.append(eager.settings.transfers_max)
+        assert max(limits) < MAX
+
+
+def test_transfers_that_began_before_a_probe_say_nothing_in_it() -> None:
+    eager, now_ms = probing()
+    end(eager, 900, times=3 * PROBE_TRANSFERS, start_ms=now_ms, rivals=TRANSFERS_MIN, was_held=True)
+    assert eager.settings.transfers_max == TRANSFERS_MIN
+
+
+def test_a_failure_ends_a_probe() -> None:
+    eager, now_ms = probing()
+    eager.failed(figures(now_ms=now_ms))
+    halved = eager.settings.transfers_max
+    end(eager, 200, times=PROBE_TRANSFERS, start_ms=now_ms, rivals=0)
+    assert eager.settings.transfers_max == halved < MAX
+
+
+def test_a_silence_is_measured_by_the_size_of_what_is_under_way() -> None:
+    eager, now_ms = controller(), 0
+    for size in (1, 101) * 200:
+        now_ms = end(eager, 100 + 5 * (size - 1), start_ms=now_ms, rivals=0, size=size)
+    assert eager.wants_to_send(figures(silence_ms=1700, transfer_size=101)) is None
+    assert eager.wants_to_send(figures(silence_ms=1700)) is not None
+
+
+def test_a_shorter_way_is_learnt_from_transfers_that_are_not_alone() -> None:
+    """Or else congestion would show only when transfers take longer than they did on the longer way."""
+    eager = controller()
+    now_ms = end(eager, 400, times=20, rivals=0)
+    now_ms = end(eager, 100, times=300, start_ms=now_ms)
+    end(eager, 200, times=300, start_ms=now_ms)
+    assert eager.settings.transfers_max == TRANSFERS_MIN
