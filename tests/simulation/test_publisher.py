@@ -153,7 +153,7 @@ def latency_after_change(transfer_size_max: int, load_per_s: float, before_ms: i
 def test_the_default_learns_another_round_trip_while_it_runs(
     transfer_size_max: int, load_per_s: float, before_ms: int, after_ms: int
 ) -> None:
-    """As if it had been so from the start. Transfers of one publication, as in the paper, are the hardest: they cannot make
-    up for a low limit by being larger."""
+    """As if it had been so from the start. Transfers of one publication, as in the paper, are the hardest: they cannot
+    make up for a low limit by being larger."""
     changed = latency_after_change(transfer_size_max, load_per_s, before_ms, after_ms, seed=601)
     assert changed <= 1.15 * latency_after_change(transfer_size_max, load_per_s, after_ms, after_ms, seed=601)
