@@ -37,22 +37,59 @@ KEEP_ALIVE_S = 75
 FRAME_BYTES_MAX = 1 << 20
 """Of what clients send over a WebSocket."""
 DATE_S = 1.0
+PLAIN_TEXT = "text/plain; charset=utf-8"
+OPERATIONS_PATHS = frozenset({"/healthz", "/metrics"})
 
 
-class HttpApplication:
-    """`/healthz` and `/metrics`; what begins with one of `api_paths` is the HTTP interface's; the rest is SQS."""
+class Operations:
+    """`/healthz` and `/metrics`, for operators and their programs. `may_see` says who may see the metrics."""
 
     def __init__(
         self,
         *,
         health: Callable[[], str | None],
-        metrics: Callable[[], str],
+        metrics: Callable[[], Awaitable[bytes]],
+        may_see: Callable[[str], bool] = lambda secret: True,
+    ) -> None:
+        self._health = health
+        self._metrics = metrics
+        self._may_see = may_see
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] not in OPERATIONS_PATHS:
+            await _respond(scope, send, 404, PLAIN_TEXT, b"here are /metrics and /healthz only\n")
+        elif scope["method"] not in {"GET", "HEAD"}:
+            await _respond(scope, send, 405, PLAIN_TEXT, b"only GET and HEAD\n")
+        elif scope["path"] == "/metrics":
+            await self._show_metrics(scope, send)
+        else:
+            fault = self._health()
+            status, text = (200, "ok\n") if fault is None else (503, f"{fault}\n")
+            await _respond(scope, send, status, PLAIN_TEXT, text.encode())
+
+    async def _show_metrics(self, scope: Scope, send: Send) -> None:
+        if self._may_see(_bearer(scope)):
+            await _respond(scope, send, 200, CONTENT_TYPE, await self._metrics())
+        else:
+            said = b"metrics need a key: that of --metrics-key or an operator's, as `Authorization: Bearer KEY`\n"
+            await _respond(scope, send, 401, PLAIN_TEXT, said, (b"www-authenticate", b"Bearer"))
+
+
+class HttpApplication:
+    """What begins with one of `api_paths` is the HTTP interface's; `paths` are those of the operators that are on this
+    port; the rest is SQS."""
+
+    def __init__(
+        self,
+        *,
+        operations: Application,
+        paths: frozenset[str] = OPERATIONS_PATHS,
         api: Application,
         api_paths: frozenset[str],
         sqs: Application,
     ) -> None:
-        self._health = health
-        self._metrics = metrics
+        self._operations = operations
+        self._paths = paths
         self._api = api
         self._api_paths = api_paths
         self._sqs = sqs
@@ -69,20 +106,22 @@ class HttpApplication:
             return self._sqs
         if path == "/" and b"Action=" not in scope["query_string"]:
             return self._api
-        return self._show if path in {"/healthz", "/metrics"} else self._sqs
-
-    async def _show(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == "/metrics":
-            await _respond(scope, send, 200, CONTENT_TYPE, self._metrics())
-            return
-        fault = self._health()
-        status, text = (200, "ok\n") if fault is None else (503, f"{fault}\n")
-        await _respond(scope, send, status, "text/plain; charset=utf-8", text)
+        return self._operations if path in self._paths else self._sqs
 
 
-async def _respond(scope: Scope, send: Send, status: int, content_type: str, text: str) -> None:
-    body = text.encode()
-    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
+def _bearer(scope: Scope) -> str:
+    """The secret that a request shows, if it shows one."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, secret = value.decode("latin-1").partition(" ")
+            return secret.strip() if scheme.lower() == "bearer" else ""
+    return ""
+
+
+async def _respond(
+    scope: Scope, send: Send, status: int, content_type: str, body: bytes, *more: tuple[bytes, bytes]
+) -> None:
+    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
@@ -94,7 +133,7 @@ class _Protocol(HttpToolsProtocol):
     _arriving: Exchange | None = None
     """One whose body is not yet complete."""
 
-    def __init__(self, config: Config, state: ServerState, heads: dict[_Protocol, float], sqs: SqsApp) -> None:
+    def __init__(self, config: Config, state: ServerState, heads: dict[_Protocol, float], sqs: SqsApp | None) -> None:
         super().__init__(config, state, {CONNECTION: self})
         self._heads = heads
         """Those whose head has not arrived yet, and since when."""
@@ -151,7 +190,8 @@ class _Protocol(HttpToolsProtocol):
         """A call of SQS like most; whatever is special about others, uvicorn and the application see to it."""
         length = headers.get(b"content-length", b"")
         return (
-            b"x-amz-target" in headers
+            self._sqs is not None
+            and b"x-amz-target" in headers
             and self.parser.get_http_version() == "1.1"
             and len(length) < 10
             and length.isdigit()
@@ -163,6 +203,7 @@ class _Protocol(HttpToolsProtocol):
         )
 
     async def _answer(self, exchange: Exchange) -> None:
+        assert self._sqs is not None
         try:
             response = await self._sqs.answer(exchange.request(), cast(str, self.scheme), exchange.gone)
         except ClientGone:
@@ -210,9 +251,10 @@ class _WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 class HttpProtocols:
-    """Makes a protocol for each connection that speaks HTTP, and ends them all."""
+    """Makes a protocol for each connection that speaks HTTP, and ends them all. Without `sqs`, nothing takes the short
+    way there."""
 
-    def __init__(self, application: Application, sqs: SqsApp, limits: ServiceLimits) -> None:
+    def __init__(self, application: Application, sqs: SqsApp | None, limits: ServiceLimits) -> None:
         self._config = Config(
             application,
             loop="none",

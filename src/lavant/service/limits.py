@@ -6,6 +6,10 @@ import msgspec
 
 from lavant.broker.serving.wire import FRAME_BYTES_MAX
 
+QUEUES_SHOWN_MAX = 1000
+"""Queues with series of their own at `/metrics`, and namespaces with sums, if `--metrics-queues-max` does not say
+otherwise."""
+
 
 class ServiceLimits(msgspec.Struct, frozen=True):
     """The defaults are those of `lavant serve`."""

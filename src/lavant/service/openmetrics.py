@@ -14,6 +14,8 @@ from lavant.service.histograms import Histogram
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
+END = "# EOF\n"
+
 
 class Family(msgspec.Struct, frozen=True):
     """Samples of one meaning, told apart by their labels."""
@@ -37,14 +39,29 @@ def openmetrics(families: Iterable[Family]) -> str:
     # EOF
     <BLANKLINE>
     """
-    return "".join(line + "\n" for family in families for line in _lines(family)) + "# EOF\n"
+    return "".join(map(family_text, families)) + END
+
+
+def family_text(family: Family) -> str:
+    return head(family.name, family.kind, family.help, family.unit) + "".join(f"{line}\n" for line in _lines(family))
+
+
+def head(name: str, kind: str, help: str, unit: str = "") -> str:
+    """What comes before the samples of a family."""
+    said = f"# UNIT {name} {unit}\n" if unit else ""
+    return f"# TYPE {name} {kind}\n{said}# HELP {name} {escaped(help)}\n"
+
+
+def column(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
+    """Samples of one family, for many at once: labels are text already, in braces and with the blank behind it.
+
+    >>> column("cups", ['{kind="a"} ', '{kind="b"} '], [1, 2.5])
+    'cups{kind="a"} 1\\ncups{kind="b"} 2.5\\n'
+    """
+    return "".join([f"{name}{label}{value}\n" for label, value in zip(labels, values, strict=True)])
 
 
 def _lines(family: Family) -> Iterable[str]:
-    yield f"# TYPE {family.name} {family.kind}"
-    if family.unit:
-        yield f"# UNIT {family.name} {family.unit}"
-    yield f"# HELP {family.name} {_escaped(family.help)}"
     suffix = {"counter": "_total", "info": "_info"}.get(family.kind, "")
     for labels, value in family.samples:
         if isinstance(value, Histogram):
@@ -62,9 +79,9 @@ def _histogram_lines(name: str, labels: Mapping[str, str], histogram: Histogram)
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    said = ",".join(f'{label}="{escaped(text)}"' for label, text in labels.items())
     return f"{name}{f'{{{said}}}' if said else ''} {value}"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -53,6 +53,8 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     port: int = 0
     is_tls: bool = False
+    metrics_at: tuple[str, int] | None = None
+    """Host and port of the metrics, if they have their own."""
     queues: int
     messages: int
     records: int
@@ -69,9 +71,7 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     """Serve until SIGTERM or SIGINT, or until the disk fails; then that is raised."""
     stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     _allow_many_files()
-    keys = KeyRing(settings.keys_file, is_closed=not settings.is_open)
-    credentials = CredentialRing(settings.credentials_file, is_closed=not settings.is_open)
-    tls = None if settings.tls is None else Tls(settings.tls)
+    files = _files(settings)
     store = open_store(settings.data)
     try:
         broker = replay(store.recovered.chunks, store.recovered.records)
@@ -98,7 +98,7 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         broker,
         store,
         service,
-        Files(keys, credentials, tls),
+        files,
         health=lambda: _fault(service, spark),
         metrics=metrics,
     )
@@ -114,8 +114,9 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
             bridge.start()
         _stop_at_signals(stopped)
         if resources is not None:
-            await resources.start(_url(host, number, is_tls=tls is not None))
-        on_started(msgspec.structs.replace(found, host=host, port=number, is_tls=tls is not None))
+            await resources.start(_url(host, number, is_tls=files.tls is not None))
+        listening = {"host": host, "port": number, "is_tls": files.tls is not None, "metrics_at": port.metrics_at}
+        on_started(msgspec.structs.replace(found, **listening))
         await stopped
     finally:
         if resources is not None:
@@ -128,6 +129,14 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         await times.stop()
         await service.stop()
         telemetry.stop()
+
+
+def _files(settings: ServeSettings) -> Files:
+    return Files(
+        KeyRing(settings.keys_file, is_closed=not settings.is_open),
+        CredentialRing(settings.credentials_file, is_closed=not settings.is_open),
+        None if settings.tls is None else Tls(settings.tls),
+    )
 
 
 def _service(

@@ -10,12 +10,32 @@ import msgspec
 from lavant.core.errors import InvalidValue
 from lavant.service.backends.settings import RabbitMQSettings
 from lavant.service.engines.spark.settings import SparkSettings
-from lavant.service.limits import LIMITS, ServiceLimits
+from lavant.service.limits import LIMITS, QUEUES_SHOWN_MAX, ServiceLimits
 from lavant.service.sqs import SqsSettings
 from lavant.service.telemetry.files import KEEP
 from lavant.service.tls import TlsFiles
 
 HOLD, ACCEPT = "hold", "accept"
+
+
+class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sees what at `/metrics`, and where."""
+
+    key: str = ""
+    """That scrapers must show; without, everybody sees the metrics who reaches the port."""
+    port: int | None = None
+    """One of their own, 0 takes one that is free; without, they are on the server's port."""
+    host: str = "127.0.0.1"
+    """Where that port is."""
+    queues_max: int = QUEUES_SHOWN_MAX
+    """Queues with series of their own."""
+
+    def __post_init__(self) -> None:
+        if self.port is not None and not self.key and not is_loopback(self.host):
+            raise InvalidValue(
+                f"metrics would be shown at {self.host}, where other machines reach them, to everybody; give "
+                "--metrics-key, or stay with --metrics-host 127.0.0.1"
+            )
 
 
 class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +64,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """With them workers get the tasks of jobs through RabbitMQ, without from this server."""
     resources: Path | None = None
     """The file of the resource manager; without, workers are started by others."""
+    metrics: MetricsSettings = MetricsSettings()
     sqs: SqsSettings = SqsSettings()
     """All but the salt, which belongs to what is stored."""
     limits: ServiceLimits = LIMITS

@@ -48,7 +48,7 @@ def serving(scenario: Callable[[Hub, Connect], Awaitable[None]], connections: in
     async def run() -> None:
         hub = Hub()
         app = SqsApp(hub.execute, SqsSettings(salt=b"salt", body_bytes_max=BODY_BYTES_MAX))
-        application = HttpApplication(health=lambda: None, metrics=lambda: "", api=app, api_paths=frozenset(), sqs=app)
+        application = HttpApplication(operations=app, api=app, api_paths=frozenset(), sqs=app)
         limits = type(LIMITS)(connections_max=connections)
         protocols = HttpProtocols(application, app, limits)
         server = await asyncio.get_running_loop().create_server(protocols, "127.0.0.1", 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lavant.service.http import Application, HttpApplication
+from lavant.service.http import OPERATIONS_PATHS, Application, HttpApplication, Operations
 from lavant.service.openmetrics import Family, openmetrics
 
 SQS, API = 299, 298
@@ -22,7 +22,14 @@ def answering(status: int) -> Application:
     return answer
 
 
-def ask(method: str, path: str, *, fault: str | None = None) -> tuple[int, dict[bytes, bytes], bytes]:
+async def metrics() -> bytes:
+    return b"# EOF\n"
+
+
+def ask(
+    method: str, path: str, *, fault: str | None = None, key: str = "", shown: str = "", is_apart: bool = False
+) -> tuple[int, dict[bytes, bytes], bytes]:
+    """`key` is wanted, `shown` is shown; the metrics may be on a port apart."""
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(event: MutableMapping[str, Any]) -> None:
@@ -32,14 +39,15 @@ def ask(method: str, path: str, *, fault: str | None = None) -> tuple[int, dict[
         raise AssertionError("there is no body to be read")
 
     application = HttpApplication(
-        health=lambda: fault,
-        metrics=lambda: "# EOF\n",
+        operations=Operations(health=lambda: fault, metrics=metrics, may_see=lambda secret: secret == key),
+        paths=frozenset({"/healthz"}) if is_apart else OPERATIONS_PATHS,
         api=answering(API),
         api_paths=frozenset({"/publish", "/subscriptions"}),
         sqs=answering(SQS),
     )
     path, _, query = path.partition("?")
     scope = {"type": "http", "method": method, "path": path, "query_string": query.encode()}
+    scope["headers"] = [(b"authorization", b"Bearer " + shown.encode())] if shown else []
     asyncio.run(application(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
@@ -104,3 +112,33 @@ def test_openmetrics_text_is_as_the_standard_wants_it() -> None:
         'b_bytes{queue="y"} 0\n'
         "# EOF\n"
     )
+
+
+def test_metrics_with_a_key_are_for_those_who_show_it() -> None:
+    assert ask("GET", "/metrics", key="k", shown="k")[0] == 200
+    for shown in ("", "other", "k "):
+        status, headers, body = ask("GET", "/metrics", key="k", shown=shown and shown + "x")
+        assert status == 401
+        assert headers[b"www-authenticate"] == b"Bearer"
+        assert b"--metrics-key" in body
+    assert ask("GET", "/healthz", key="k")[0] == 200
+
+
+def test_metrics_on_a_port_of_their_own_are_not_on_the_others() -> None:
+    assert ask("GET", "/metrics", is_apart=True)[0] == SQS
+    assert ask("GET", "/healthz", is_apart=True)[0] == 200
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/metrics", 200), ("GET", "/publish", 404)])
+def test_the_port_of_the_metrics_has_nothing_else(method: str, path: str, status: int) -> None:
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(event: MutableMapping[str, Any]) -> None:
+        sent.append(event)
+
+    async def receive() -> MutableMapping[str, Any]:
+        raise AssertionError("there is no body to be read")
+
+    scope = {"type": "http", "method": method, "path": path, "headers": []}
+    asyncio.run(Operations(health=lambda: None, metrics=metrics)(scope, receive, send))
+    assert sent[0]["status"] == status

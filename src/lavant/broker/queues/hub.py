@@ -133,6 +133,10 @@ class Queues:
         found = map(self._directory.numbered, serials)
         return [queue.name for queue in found if queue is not None]
 
+    def all(self) -> list[Queue]:
+        """In the order of their creation; to be read only. For figures of many queues at once."""
+        return list(self._directory)
+
     @property
     def number(self) -> int:
         """The last that was given to a message."""

@@ -13,6 +13,7 @@ from lavant.core.errors import InvalidValue
 
 config = typer.Typer(help="The configuration of `lavant serve`.", no_args_is_help=True)
 
+_SECRET = ("metrics_key",)
 _SOURCES = {"DEFAULT": "default", "DEFAULT_MAP": "file", "ENVIRONMENT": "environment", "COMMANDLINE": "command line"}
 
 
@@ -64,7 +65,11 @@ def effective(file: Path | None) -> list[tuple[str, Any, str]]:
     if file is not None:
         settings_of(values, limits)
     rows = [
-        (name, _shown(value), _SOURCES[context.get_parameter_source(name).name])
+        (
+            name,
+            "(hidden)" if name in _SECRET and value else _shown(value),
+            _SOURCES[context.get_parameter_source(name).name],
+        )
         for name, value in sorted(values.items())
     ]
     set_limits = {} if file is None else read_config(file).get(LIMITS, {})

@@ -104,6 +104,23 @@ def serve(
     telemetry_keep: Annotated[
         int | None, typer.Option(min=1, help="telemetry files at most, the oldest are deleted; 1000 if not given")
     ] = None,
+    metrics_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="LAVANT_METRICS_KEY",
+            metavar="KEY",
+            help="key that scrapers of /metrics must show; better in the environment, where others do not see it",
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="serve /metrics on a port of their own, and not on the server's"),
+    ] = None,
+    metrics_host: Annotated[str | None, typer.Option(help="address of --metrics-port; 127.0.0.1 if not given")] = None,
+    metrics_queues_max: Annotated[
+        int | None,
+        typer.Option(min=0, help="queues with series of their own at /metrics, those with the most messages; 1000"),
+    ] = None,
     rabbitmq: Annotated[
         str | None,
         typer.Option(
@@ -149,7 +166,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
     """What the options, by their names, tell a server; raises what is wrong with them."""
     from lavant.service.backends.settings import RabbitMQSettings  # noqa: PLC0415
     from lavant.service.limits import LIMITS  # noqa: PLC0415
-    from lavant.service.settings import ServeSettings  # noqa: PLC0415
+    from lavant.service.settings import MetricsSettings, ServeSettings  # noqa: PLC0415
     from lavant.service.sqs import SqsSettings  # noqa: PLC0415
     from lavant.service.sqs.credentials import read_credentials  # noqa: PLC0415
     from lavant.service.telemetry.files import KEEP  # noqa: PLC0415
@@ -164,12 +181,16 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
     keep = options["telemetry_keep"]
     if options["credentials_file"] is not None:
         read_credentials(options["credentials_file"])
+    metrics = {name: options[f"metrics_{name}"] for name in ("key", "port", "host", "queues_max")}
+    if metrics["host"] is not None and metrics["port"] is None:
+        raise InvalidValue("--metrics-host is where --metrics-port is; give that, too")
     return ServeSettings(
         **{name: options[name] for name in _AS_THEY_ARE},
         tls=None if certificate is None else TlsFiles(certificate, key),
         spark=_spark(options["engine"], options["master"], options["hosts_max"]),
         telemetry_keep=KEEP if keep is None else keep,
         rabbitmq=None if options["rabbitmq"] is None else RabbitMQSettings(url=options["rabbitmq"]),
+        metrics=MetricsSettings(**{name: value for name, value in metrics.items() if value is not None}),
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
         limits=LIMITS if limits is None else limits,
     )
@@ -188,13 +209,17 @@ def _spark(engine: Engine, master: str | None, hosts_max: int | None) -> SparkSe
 
 
 def _line(started: Started, data: Path | None) -> str:
-    host = f"[{started.host}]" if ":" in started.host else started.host
+    metrics = "" if started.metrics_at is None else f" metrics at {_address(*started.metrics_at)};"
     place = "in memory only" if data is None else f"in {data}"
-    at, secure = f"{host}:{started.port}", "s" if started.is_tls else ""
+    at, secure = _address(started.host, started.port), "s" if started.is_tls else ""
     return (
-        f"listening at http{secure}://{at} and lavant{secure}://{at}; {place}: "
+        f"listening at http{secure}://{at} and lavant{secure}://{at};{metrics} {place}: "
         f"{_counted(started.queues, 'queue')} with {_counted(started.messages, 'message')}"
     )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _counted(count: int, what: str) -> str:

@@ -52,5 +52,5 @@ def screen(url: str, before: Sample, after: Sample) -> Group:
     for row in shown:
         queue, *numbers = row.values()
         table.add_row(str(queue), *(f"{number:,.0f}" for number in numbers if not isinstance(number, str)))
-    more = len(after.queues()) - len(shown)
+    more = len(after.queues()) - len(shown) + int(after.get("lavant_queues_omitted"))
     return Group(head, Text(), table, Text(f"… and {more} more" if more > 0 else ""))
