@@ -19,7 +19,7 @@ from lavant.broker.serving.commands import Answer, Request
 from lavant.service.api import Desk, api_application
 from lavant.service.api.application import PATHS
 from lavant.service.api.connections import STATE
-from lavant.service.http import HttpApplication
+from lavant.service.http import HttpApplication, Operations
 from lavant.service.keys import KeyEntry, KeyRing, sha256_of
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.meters import Meters
@@ -77,6 +77,10 @@ class _Connection:
         raise AssertionError("the client reads")
 
 
+async def _no_metrics() -> bytes:
+    return b"# EOF\n"
+
+
 class _EagerStore(FakeStore):
     """Commits as soon as somebody waits for it, unless it is held."""
 
@@ -109,8 +113,7 @@ class FrontEnds:
         self.desk = Desk(self.service, self.keys, Meters())
         self.sqs_app = SqsApp(self.service.execute, SqsSettings(salt=b"salt"), credentials=self.credentials)
         self.application = HttpApplication(
-            health=lambda: None,
-            metrics=lambda: "# EOF\n",
+            operations=Operations(health=lambda: None, metrics=_no_metrics),
             api=api_application(self.desk),
             api_paths=PATHS,
             sqs=self.sqs_app,
