@@ -28,7 +28,7 @@ from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.replay import fold, replay
-from lavant.broker.serving.server import BrokerServer, Effect, Record
+from lavant.broker.serving.server import BrokerServer, Effect, Record, Reply
 from lavant.broker.serving.wire import encoder
 from lavant.broker.subscriptions import commands as s
 from lavant.broker.workflows import commands as w
@@ -101,7 +101,7 @@ class Writer:
         for effect in effects:
             if isinstance(effect, Record):
                 self.journal.stage(effect.data)
-            else:
+            elif isinstance(effect, Reply):
                 self.answers[effect.number] = effect.answer
 
     def _commit(self) -> None:

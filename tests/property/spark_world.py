@@ -14,7 +14,7 @@ from lavant.broker.matching import Matches
 from lavant.broker.matching.merging import merge
 from lavant.broker.queues.commands import Done, Peek, Peeked
 from lavant.broker.serving.replay import replay
-from lavant.broker.serving.server import BrokerServer, Effect, Record
+from lavant.broker.serving.server import BrokerServer, Effect, Mistake, Record
 from lavant.broker.slices import SliceReader
 from lavant.broker.subscriptions.handover import Found, Stretch
 from lavant.core.batches import PublicationBatch
@@ -64,6 +64,8 @@ class World:
         for effect in effects:
             if isinstance(effect, Record):
                 self.staged.append(effect.data)
+            elif isinstance(effect, Mistake):
+                raise effect.error
             else:
                 effect.client.reply(effect.number, effect.answer)
 

@@ -35,6 +35,7 @@ LavantError
 ├── UnknownJobType          no job type has that name                                    (also a KeyError)
 ├── UnknownJob              no job has that number, or it is forgotten                   (also a KeyError)
 ├── AttemptOver             somebody reports an attempt at a task that has ended otherwise
+├── InternalError           the server made a mistake at a question; nothing was changed, and its log says more
 ├── PermanentFailure        raised by a task's function: it is of no use to try again
 └── WorkerStuck             a task's function does not end, so its worker does
 """
@@ -228,6 +229,10 @@ class UnknownJob(LavantError, KeyError):
 
 class AttemptOver(LavantError):
     """An attempt at a task that has ended otherwise than is reported, or was given to nobody."""
+
+
+class InternalError(LavantError):
+    """The server made a mistake when it answered a question: nothing was changed, and its log says more."""
 
 
 class PermanentFailure(LavantError):

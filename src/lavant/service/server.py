@@ -9,12 +9,13 @@ leave do so, one write for each connection, and what somebody waits for is commi
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol
 
 from lavant.broker.queues.commands import DeleteQueue, Receive, Received, Refused, Release
 from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.serving.server import BrokerServer, Effect, Observer, Record
+from lavant.broker.serving.server import BrokerServer, Effect, Observer, Record, Reply
 from lavant.service.access import REQUESTS, Access
 from lavant.service.clock import Clock
 from lavant.service.engines.interface import Engine
@@ -23,6 +24,7 @@ from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.storage.stores import Store
 from lavant.service.telemetry.events import Events
 
+_logger = logging.getLogger(__name__)
 TIMER_S_MAX = 10.0
 """A timer of the loop stands still while the machine is suspended, and the server's time does not."""
 
@@ -237,8 +239,10 @@ class Service:
             if isinstance(effect, Record):
                 position = self._store.stage(effect.data, hurry=False)
                 assert position == effect.position, "the journal and the queues count differently"
-            else:
+            elif isinstance(effect, Reply):
                 effect.client.reply(effect.number, effect.answer)
+            else:
+                _logger.error("mistake when answering %.300r", effect.request, exc_info=effect.error)
 
     def _perform_later(self, effects: list[Effect]) -> None:
         """Effects that come in a turn of their own."""

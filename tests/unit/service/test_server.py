@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
+import pytest
 from tests.unit.service.wiring import FakeClient, Wiring, in_loop, turn, until
 
 from lavant.broker.queues.commands import (
     CreateQueue,
     Done,
     Entry,
+    Listed,
+    ListQueues,
     PurgeQueue,
     Receive,
     Received,
@@ -20,7 +26,12 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.server import Effect
+from lavant.broker.workflows.hub import Jobs
+from lavant.client.connection.refusals import error_of
+from lavant.core.errors import InternalError
+from lavant.service.api.faults import status_of
 from lavant.service.limits import LIMITS
+from lavant.service.sqs.faults import refusal as sqs_refusal
 from lavant.service.telemetry.events import SENT_FIELDS, Events
 
 
@@ -214,3 +225,42 @@ async def test_positions_that_differ_are_noticed() -> None:
     client.ask((1, CreateQueue("q", QueueConfig())))
     await turn()
     assert [type(failure) for failure in wiring.failures] == [AssertionError]
+
+
+@in_loop
+async def test_a_mistake_in_a_query_is_logged_with_its_trace_and_the_server_goes_on() -> None:
+    wiring = Wiring()
+    await wiring.create()
+
+    def fail(hub: object, request: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    with pytest.MonkeyPatch.context() as patch, logged("lavant.service.server") as records:
+        patch.setitem(Jobs._ANSWERS, ListQueues, fail)
+        answer = await wiring.service.execute(ListQueues())
+    assert isinstance(answer, Refused)
+    assert answer.code == "InternalError"
+    assert status_of(answer.code) == 500
+    assert sqs_refusal(answer).kind == "InternalFailure"
+    assert type(error_of(answer)) is InternalError
+    [record] = records
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ZeroDivisionError)
+    assert "ListQueues" in record.getMessage()
+    assert not wiring.failures
+    assert await wiring.service.execute(ListQueues()) == Listed(["q"])
+
+
+@contextmanager
+def logged(name: str) -> Iterator[list[logging.LogRecord]]:
+    records: list[logging.LogRecord] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        records.append(record)
+        return False
+
+    logging.getLogger(name).addFilter(keep)
+    try:
+        yield records
+    finally:
+        logging.getLogger(name).removeFilter(keep)

@@ -9,12 +9,13 @@ and order is created again, it takes the dead letters from then on.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 
 from msgspec.structs import asdict
 
-from lavant.broker.queues.config import NAMESPACE_END, QueueConfig
+from lavant.broker.queues.commands import CreateQueue
+from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig
 from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.queue import Queue
 from lavant.broker.queues.validation import check_config, check_name, check_tags
@@ -47,27 +48,41 @@ class Directory:
     def __getitem__(self, name: str) -> Queue:
         queue = self._queues.get(name)
         if queue is None:
-            raise UnknownQueue(f"there is no queue {name!r}; create it first, or list the queues to see their names")
+            shown = name[:NAME_CHARACTERS_MAX]
+            raise UnknownQueue(f"there is no queue {shown!r}; create it first, or list the queues to see their names")
         return queue
 
-    def create(
-        self, name: str, config: QueueConfig, tags: dict[str, str], now_ms: int, queues_max: int
-    ) -> Queue | None:
-        """The new queue, or None if it exists with these very settings."""
-        check_name(name)
-        check_tags(tags)
-        check_config(config)
-        existing = self._queues.get(name)
-        if existing is not None:
-            if existing.config == config:
-                return None
-            raise QueueExists(
-                f"queue {name!r} exists already with {_difference(existing.config, config)}; "
-                "configure it, or choose another name"
+    def check_new(self, creates: Iterable[CreateQueue], queues_max: int, *, is_replay: bool) -> list[CreateQueue]:
+        """Those that there are not yet: all the others exist with these very settings.
+
+        Raises unless all can be created one after the other, later ones with earlier ones as their dead-letter queues.
+        """
+        new: dict[str, CreateQueue] = {}
+        for each in creates:
+            if not is_replay:
+                check_name(each.queue)
+                check_tags(each.tags)
+                check_config(each.config)
+            existing = self._config_of(each.queue, new)
+            if existing is None:
+                self._check_dead_letters(each.queue, each.config, new)
+                new[each.queue] = each
+            elif existing != each.config:
+                raise QueueExists(
+                    f"queue {each.queue!r} exists already with {_difference(existing, each.config)}; "
+                    "configure it, or choose another name"
+                )
+        if new and len(self._queues) + len(new) > queues_max:
+            raise LimitExceeded(
+                f"there are {len(self._queues)} queues, which is the limit; delete some"
+                if len(new) == 1
+                else f"there are {len(self._queues)} queues, {len(new)} more would be over the limit of {queues_max}; "
+                "delete some"
             )
-        self._check_dead_letters(name, config)
-        if len(self._queues) >= queues_max:
-            raise LimitExceeded(f"there are {len(self._queues)} queues, which is the limit; delete some")
+        return list(new.values())
+
+    def create(self, name: str, config: QueueConfig, tags: dict[str, str], now_ms: int) -> Queue:
+        """One that `check_new` has found to be new."""
         self._counters.serial += 1
         return self.add(Queue(name, config, tags, self._counters, created_ms=now_ms, serial=self._counters.serial))
 
@@ -77,27 +92,25 @@ class Directory:
         insort(self._names, queue.name)
         return queue
 
-    def configure(self, name: str, config: QueueConfig, now_ms: int) -> Queue:
+    def check_configure(self, name: str, config: QueueConfig, *, is_replay: bool) -> Queue:
+        """The queue, if it can be set so."""
         queue = self[name]
-        check_config(config)
+        if not is_replay:
+            check_config(config)
         if config.order != queue.config.order:
             raise InvalidValue(
                 f"queue {name!r} is {queue.config.order} and cannot become {config.order}; create another queue"
             )
         # A dead-letter queue that was deleted since does not stand in the way of other settings.
         if config.dead_letters != queue.config.dead_letters:
-            self._check_dead_letters(name, config)
-        queue.config = config
-        queue.changed_ms = now_ms
+            self._check_dead_letters(name, config, {})
         return queue
 
-    def delete(self, name: str) -> Queue:
-        queue = self[name]
+    def delete(self, queue: Queue) -> None:
         queue.purge()
-        del self._queues[name]
+        del self._queues[queue.name]
         del self._by_serial[queue.serial]
-        del self._names[bisect_left(self._names, name)]
-        return queue
+        del self._names[bisect_left(self._names, queue.name)]
 
     def names(self, prefix: str, after: str, count: int, *, is_outside: bool = False) -> list[str]:
         """Sorted; those that start with `prefix`, come behind `after`, and perhaps only those in no namespace."""
@@ -118,18 +131,25 @@ class Directory:
         target = self._queues.get(queue.config.dead_letters)
         return target if target is not None and target.config.order == queue.config.order else None
 
-    def _check_dead_letters(self, name: str, config: QueueConfig) -> None:
+    def _config_of(self, name: str, planned: Mapping[str, CreateQueue]) -> QueueConfig | None:
+        """Of a queue that is there, or will be."""
+        queue = self._queues.get(name)
+        if queue is not None:
+            return queue.config
+        return planned[name].config if name in planned else None
+
+    def _check_dead_letters(self, name: str, config: QueueConfig, planned: Mapping[str, CreateQueue]) -> None:
         if config.dead_letters is None:
             return
         if config.dead_letters == name:
             raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue; create another one for that")
-        target = self._queues.get(config.dead_letters)
+        target = self._config_of(config.dead_letters, planned)
         if target is None:
             raise InvalidValue(f"there is no queue {config.dead_letters!r} for dead letters; create it first")
-        if target.config.order != config.order:
+        if target.order != config.order:
             raise InvalidValue(
                 f"queue {name!r} is {config.order}, but {config.dead_letters!r}, which is to take its dead letters, is "
-                f"{target.config.order}; both must be the same"
+                f"{target.order}; both must be the same"
             )
 
 

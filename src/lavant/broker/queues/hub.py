@@ -19,9 +19,12 @@ is needed, if it keeps these rules:
 * What raises an error, and a query, has changed nothing but the time, and need not be recorded. The same holds for
   any command after which `changed` is false, an empty receive above all. An empty receive after which `changed`
   is true has found only messages that were received too often, and has moved them to the dead-letter queue.
-* Replay with `UNLIMITED`; set `limits` afterwards.
+* Replay with `is_replay` and `UNLIMITED`: what was accepted once is not refused later, whatever the limits are by then.
 * A change of what a command does is a new version of the rules: `Open` says which one holds from there on, and a replay
   follows those of each record's time. `lavant.broker.queues.rules` has the list, and how to add to it.
+
+**Check, then apply.** A command is checked as a whole before it changes anything; `planning` says how. `handle` is
+`plan`, which may raise a `LavantError`, and then the plan, which may not.
 
 **Time.** Callers whose clock may be set back should go on from `now_ms`: leases given at a time that is far ahead of
 the clock would not end until the clock is there.
@@ -29,26 +32,27 @@ the clock would not end until the clock is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from lavant.broker.queues import commands, snapshot
 from lavant.broker.queues.commands import Answer, Request
-from lavant.broker.queues.config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX, QueueConfig
+from lavant.broker.queues.config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, QueueConfig
 from lavant.broker.queues.counters import EPOCH_MAX, Counters
 from lavant.broker.queues.directory import Directory
 from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
 from lavant.broker.queues.message import Message, state_of
-from lavant.broker.queues.moves import Moves
+from lavant.broker.queues.moves import STEP_MAX, Moves
+from lavant.broker.queues.planning import Plan, half_applied
 from lavant.broker.queues.queue import Queue, size_of
-from lavant.broker.queues.receiving import receive
+from lavant.broker.queues.receiving import receive, room_for
 from lavant.broker.queues.rules import PURGE_FORGETS_NAMES, check_rules
 from lavant.broker.queues.sending import send
 from lavant.broker.queues.settling import acknowledge, change_visibility, release
 from lavant.broker.queues.spreading import carry_out, check_shares, shares_of
-from lavant.broker.queues.validation import check_batch, check_range, check_tags
+from lavant.broker.queues.validation import check_batch, check_part_of_name, check_range, check_receive, check_tags
 from lavant.broker.queues.wakes import Wakes
-from lavant.core.errors import InvalidValue, LimitExceeded, StorageFull
+from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, StorageFull
 
 LISTED_MAX = 1000
 NEVER = 1 << 62
@@ -78,6 +82,10 @@ class Queues:
         """The latest time seen."""
         self.changed = False
         """Whether the last `handle` did something that a replay must do too."""
+        self.is_replay = False
+        """Commands were accepted before: they are checked only for what they need to be carried out."""
+        self._reserved: set[str] = set()
+        """Queues that only whoever extends this hub may touch."""
         self._counters = Counters()
         self._directory = Directory(self._counters)
         self._moves = Moves(self._directory, self._counters)
@@ -88,10 +96,42 @@ class Queues:
         self.changed = False
         if now_ms > self.now_ms:
             self.advance(now_ms)
-        handler = self._HANDLERS.get(type(request))
-        if handler is None:
+        if type(request) in self._ANSWERS:
+            return self.answer(request)  # type: ignore[no-any-return]
+        plan = self.plan(request)
+        try:
+            answer: Answer = plan()
+        except LavantError as error:
+            raise half_applied(error) from error
+        return answer
+
+    def plan(self, request: Any) -> Plan:
+        """Check a command, and return what is to be applied before anything else happens to the hub."""
+        if self._reserved:
+            self._check_reserved(request)
+        planner = self._PLANNERS.get(type(request))
+        if planner is None:
             raise InvalidValue(f"{type(request).__name__} is no request; see lavant.broker.queues.commands")
-        return handler(self, request)
+        return planner(self, request)
+
+    def answer(self, request: Any) -> Any:
+        """To a query, which changes nothing."""
+        return self._ANSWERS[type(request)](self, request)
+
+    def plan_queues(self, creates: Sequence[commands.CreateQueue]) -> Plan:
+        """Several queues that are created together, or none of them."""
+        if self._reserved:
+            for each in creates:
+                self._check_reserved(each)
+        new = self._directory.check_new(creates, self.limits.queues_max, is_replay=self.is_replay)
+
+        def apply() -> Answer:
+            for each in new:
+                self._directory.create(each.queue, each.config, each.tags, self.now_ms)
+            self.changed = bool(new)
+            return commands.Created(is_new=self.changed)
+
+        return apply
 
     def advance(self, now_ms: int) -> list[str]:
         """Let time pass: whatever happens by itself until now, happens. A time that is over changes nothing.
@@ -171,42 +211,66 @@ class Queues:
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, request: commands.Open) -> Answer:
+    def _open(self, request: commands.Open) -> Plan:
         check_range("epoch", request.epoch, self.epoch + 1, EPOCH_MAX)
         check_rules(request.rules)
-        self._counters.open(request.epoch, request.rules)
-        return self._done()
 
-    def _create(self, request: commands.CreateQueue) -> Answer:
-        queue = self._directory.create(
-            request.queue, request.config, request.tags, self.now_ms, queues_max=self.limits.queues_max
-        )
-        self.changed = queue is not None
-        return commands.Created(is_new=self.changed)
+        def apply() -> Answer:
+            self._counters.open(request.epoch, request.rules)
+            return self._done()
 
-    def _configure(self, request: commands.ConfigureQueue) -> Answer:
-        queue = self._directory.configure(request.queue, request.config, self.now_ms)
-        queue.advance(self.now_ms)  # a shorter retention may be over for some
-        self._changed(queue)
-        return self._done()
+        return apply
 
-    def _tag(self, request: commands.TagQueue) -> Answer:
+    def _check_reserved(self, request: Any) -> None:
+        """Raise if it is for a queue that such requests are not for."""
+
+    def _create(self, request: commands.CreateQueue) -> Plan:
+        return self.plan_queues([request])
+
+    def _configure(self, request: commands.ConfigureQueue) -> Plan:
+        queue = self._directory.check_configure(request.queue, request.config, is_replay=self.is_replay)
+
+        def apply() -> Answer:
+            queue.config = request.config
+            queue.changed_ms = self.now_ms
+            queue.advance(self.now_ms)  # a shorter retention may be over for some
+            self._changed(queue)
+            return self._done()
+
+        return apply
+
+    def _tag(self, request: commands.TagQueue) -> Plan:
         queue = self._directory[request.queue]
-        check_tags(request.tags)
-        queue.tags = request.tags
-        return self._done()
+        if not self.is_replay:
+            check_tags(request.tags)
 
-    def _delete(self, request: commands.DeleteQueue) -> Answer:
-        self._wakes.forget(self._directory.delete(request.queue))
-        self._moves.forget(request.queue)
-        return self._done()
+        def apply() -> Answer:
+            queue.tags = request.tags
+            return self._done()
 
-    def _purge(self, request: commands.PurgeQueue) -> Answer:
+        return apply
+
+    def _delete(self, request: commands.DeleteQueue) -> Plan:
         queue = self._directory[request.queue]
-        queue.purge()
-        if self._counters.rules >= PURGE_FORGETS_NAMES:
-            queue.deduplication.clear()
-        return self._done()
+
+        def apply() -> Answer:
+            self._directory.delete(queue)
+            self._wakes.forget(queue)
+            self._moves.forget(queue.name)
+            return self._done()
+
+        return apply
+
+    def _purge(self, request: commands.PurgeQueue) -> Plan:
+        queue = self._directory[request.queue]
+
+        def apply() -> Answer:
+            queue.purge()
+            if self._counters.rules >= PURGE_FORGETS_NAMES:
+                queue.deduplication.clear()
+            return self._done()
+
+        return apply
 
     def _describe(self, request: commands.DescribeQueue) -> Answer:
         queue = self._directory[request.queue]
@@ -215,6 +279,8 @@ class Queues:
 
     def _list(self, request: commands.ListQueues) -> Answer:
         check_range("count", request.count, 1, LISTED_MAX)
+        check_part_of_name("prefix", request.prefix)
+        check_part_of_name("after", request.after)
         return commands.Listed(
             self._directory.names(request.prefix, request.after, request.count, is_outside=request.is_outside)
         )
@@ -224,67 +290,92 @@ class Queues:
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _send(self, request: commands.Send) -> Answer:
+    def _send(self, request: commands.Send) -> Plan:
         queue, entries = self._directory[request.queue], request.entries
         sizes = [len(entry.body) + len(entry.attributes) for entry in entries]
-        bytes_sent = sum(sizes)
-        check_batch(len(entries), bytes_sent)
-        self._check_room(queue, len(entries), bytes_sent)
-        answers = send(queue, entries, sizes, self.now_ms, self._counters)
-        if any(type(answer) is commands.SentEntry for answer in answers):
-            self._changed(queue, self._next_of_sent(queue))
-        return commands.Sent(answers)
+        if not self.is_replay:
+            bytes_sent = sum(sizes)
+            check_batch(len(entries), bytes_sent)
+            self._check_room(queue, len(entries), bytes_sent)
 
-    def _spread(self, request: commands.Spread) -> Answer:
+        def apply() -> Answer:
+            answers = send(queue, entries, sizes, self.now_ms, self._counters)
+            if any(type(answer) is commands.SentEntry for answer in answers):
+                self._changed(queue, self._next_of_sent(queue))
+            return commands.Sent(answers)
+
+        return apply
+
+    def _spread(self, request: commands.Spread) -> Plan:
         shares = shares_of(request, self._directory)
         check_shares(shares, [len(body) for body in request.bodies])
         self._check_bytes(sum(share.size_bytes for share in shares))
-        carry_out(shares, request.bodies, self.now_ms, self._counters)
-        for share in shares:
-            self._changed(share.queue, self._next_of_sent(share.queue))
-        return _DONE
 
-    def _receive(self, request: commands.Receive) -> Answer:
-        queue = self._directory[request.queue]
-        check_range("count", request.count, 1, BATCH_ENTRIES_MAX)
-        visibility_ms = queue.config.visibility_ms
-        if request.visibility_ms is not None:
-            visibility_ms = request.visibility_ms
-            check_range("visibility_ms", visibility_ms, 0, VISIBILITY_MS_MAX)
-        if request.wait_ms is not None:
-            check_range("wait_ms", request.wait_ms, 0, WAIT_MS_MAX)
-        dead_letters = self._directory.dead_letters_of(queue)
-        deliveries, buried = receive(queue, request.count, visibility_ms, self.now_ms, dead_letters)
-        if deliveries or buried:
-            self._changed(queue, self.now_ms + visibility_ms)
-        if buried and dead_letters is not None:
-            self._changed(dead_letters)
-        return commands.Received(deliveries)
+        def apply() -> Answer:
+            carry_out(shares, request.bodies, self.now_ms, self._counters)
+            for share in shares:
+                self._changed(share.queue, self._next_of_sent(share.queue))
+            return _DONE
 
-    def _acknowledge(self, request: commands.Acknowledge) -> Answer:
-        queue = self._directory[request.queue]
-        check_batch(len(request.receipts))
-        depth = len(queue.messages)
-        refused = acknowledge(queue, request.receipts, self._counters.lease)
-        if len(queue.messages) < depth:
-            self._changed(queue, NEVER)
-        return commands.Acknowledged(refused)
+        return apply
 
-    def _change_visibility(self, request: commands.ChangeVisibility) -> Answer:
+    def _receive(self, request: commands.Receive) -> Plan:
         queue = self._directory[request.queue]
-        check_batch(len(request.changes))
-        refused = change_visibility(queue, request.changes, self.now_ms, self._counters.lease)
-        if len(refused) < len(request.changes):
-            self._changed(queue)
-        return commands.VisibilityChanged(refused)
+        if not self.is_replay:
+            check_receive(request)
+        count = min(request.count, room_for(queue))
+        visibility_ms = queue.config.visibility_ms if request.visibility_ms is None else request.visibility_ms
 
-    def _release(self, request: commands.Release) -> Answer:
+        def apply() -> Answer:
+            dead_letters = self._directory.dead_letters_of(queue)
+            deliveries, buried = receive(queue, count, visibility_ms, self.now_ms, dead_letters)
+            if deliveries or buried:
+                self._changed(queue, self.now_ms + visibility_ms)
+            if buried and dead_letters is not None:
+                self._changed(dead_letters)
+            return commands.Received(deliveries)
+
+        return apply
+
+    def _acknowledge(self, request: commands.Acknowledge) -> Plan:
         queue = self._directory[request.queue]
-        check_batch(len(request.receipts))
-        refused = release(queue, request.receipts, self._counters.lease)
-        if len(refused) < len(request.receipts):
-            self._changed(queue)
-        return commands.VisibilityChanged(refused)
+        if not self.is_replay:
+            check_batch(len(request.receipts))
+
+        def apply() -> Answer:
+            depth = len(queue.messages)
+            refused = acknowledge(queue, request.receipts, self._counters.lease)
+            if len(queue.messages) < depth:
+                self._changed(queue, NEVER)
+            return commands.Acknowledged(refused)
+
+        return apply
+
+    def _change_visibility(self, request: commands.ChangeVisibility) -> Plan:
+        queue = self._directory[request.queue]
+        if not self.is_replay:
+            check_batch(len(request.changes))
+
+        def apply() -> Answer:
+            refused = change_visibility(queue, request.changes, self.now_ms, self._counters.lease)
+            if len(refused) < len(request.changes):
+                self._changed(queue)
+            return commands.VisibilityChanged(refused)
+
+        return apply
+
+    def _release(self, request: commands.Release) -> Plan:
+        queue = self._directory[request.queue]
+        if not self.is_replay:
+            check_batch(len(request.receipts))
+
+        def apply() -> Answer:
+            refused = release(queue, request.receipts, self._counters.lease)
+            if len(refused) < len(request.receipts):
+                self._changed(queue)
+            return commands.VisibilityChanged(refused)
+
+        return apply
 
     def _peek(self, request: commands.Peek) -> Answer:
         queue = self._directory[request.queue]
@@ -300,24 +391,38 @@ class Queues:
 
     # ── moves ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _start_move(self, request: commands.StartMove) -> Answer:
-        state = self._moves.start(request, self.now_ms, self.limits.moves_max)
-        self.changed = True
-        return commands.MoveStarted(state.task)
+    def _start_move(self, request: commands.StartMove) -> Plan:
+        source = self._moves.check_start(request, self.limits.moves_max, is_replay=self.is_replay)
 
-    def _move(self, request: commands.MoveSome) -> Answer:
-        before = self._moves.find(request.task)
-        state, queues = self._moves.step(request.task, request.count, self.now_ms)
-        for queue in queues:
-            self._changed(queue)
-        self.changed = state is not before
-        return commands.Moved(state)
+        def apply() -> Answer:
+            self.changed = True
+            return commands.MoveStarted(self._moves.start(request, source, self.now_ms).task)
 
-    def _cancel_move(self, request: commands.CancelMove) -> Answer:
+        return apply
+
+    def _move(self, request: commands.MoveSome) -> Plan:
         before = self._moves.find(request.task)
-        state = self._moves.cancel(request)
-        self.changed = state is not before
-        return commands.Moved(state)
+        if not self.is_replay:
+            check_range("count", request.count, 1, STEP_MAX)
+
+        def apply() -> Answer:
+            state, queues = self._moves.step(before, request.count, self.now_ms)
+            for queue in queues:
+                self._changed(queue)
+            self.changed = state is not before
+            return commands.Moved(state)
+
+        return apply
+
+    def _cancel_move(self, request: commands.CancelMove) -> Plan:
+        before = self._moves.check_cancel(request)
+
+        def apply() -> Answer:
+            state = self._moves.cancel(before)
+            self.changed = state is not before
+            return commands.Moved(state)
+
+        return apply
 
     def _list_moves(self, request: commands.ListMoves) -> Answer:
         return commands.Moves(self._moves.of(self._directory[request.source].name))
@@ -356,7 +461,7 @@ class Queues:
                 f"{self.limits.bytes_max}; send again when some were acknowledged, or raise the limit"
             )
 
-    _HANDLERS: ClassVar[dict[type, Callable[[Queues, Any], Answer]]] = {
+    _PLANNERS: ClassVar[dict[type, Callable[[Any, Any], Plan]]] = {
         commands.Open: _open,
         commands.CreateQueue: _create,
         commands.ConfigureQueue: _configure,
@@ -372,6 +477,8 @@ class Queues:
         commands.StartMove: _start_move,
         commands.MoveSome: _move,
         commands.CancelMove: _cancel_move,
+    }
+    _ANSWERS: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {
         commands.DescribeQueue: _describe,
         commands.ListQueues: _list,
         commands.ListSources: _sources,

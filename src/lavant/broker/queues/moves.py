@@ -50,11 +50,12 @@ class Moves:
             raise _unknown(task)
         return state
 
-    def start(self, request: StartMove, now_ms: int, moves_max: int) -> MoveState:
+    def check_start(self, request: StartMove, moves_max: int, *, is_replay: bool) -> Queue:
+        """The queue whose messages go, if they may."""
         source = self._directory[request.source]
         if request.destination is not None:
             self._check_destination(source, self._directory[request.destination])
-        if request.rate_per_s is not None:
+        if request.rate_per_s is not None and not is_replay:
             check_range("rate_per_s", request.rate_per_s, 1, RATE_PER_S_MAX)
         running = self.running()
         for state in running:
@@ -62,6 +63,9 @@ class Moves:
                 raise MoveRunning(f"move {state.task} from queue {source.name!r} is running; wait for it or cancel it")
         if len(running) >= moves_max:
             raise LimitExceeded(f"{len(running)} moves are running, which is the limit; wait for one or cancel it")
+        return source
+
+    def start(self, request: StartMove, source: Queue, now_ms: int) -> MoveState:
         self._counters.task += 1
         figures = source.figures()
         state = MoveState(
@@ -80,10 +84,8 @@ class Moves:
         self._states[state.task] = state
         return state
 
-    def step(self, task: int, count: int, now_ms: int) -> tuple[MoveState, list[Queue]]:
+    def step(self, state: MoveState, count: int, now_ms: int) -> tuple[MoveState, list[Queue]]:
         """Move up to `count` messages: how far the move is now, and the queues that changed."""
-        state = self.find(task)
-        check_range("count", count, 1, STEP_MAX)
         touched: dict[str, Queue] = {}
         while state.status == RUNNING and count > 0:
             source = self._directory[state.source]
@@ -103,16 +105,20 @@ class Moves:
             count -= 1
         if state.status == RUNNING and state.moved == state.total:
             state = replace(state, status="completed")
-        self._states[task] = state
+        self._states[state.task] = state
         return state, list(touched.values())
 
-    def cancel(self, request: CancelMove) -> MoveState:
-        """One that is over stays as it is; one of another namespace is unknown."""
+    def check_cancel(self, request: CancelMove) -> MoveState:
+        """The move, if it is of that namespace; one of another is unknown."""
         state = self.find(request.task)
         if request.namespace not in (None, namespace_of(state.source)):
             raise _unknown(request.task)
+        return state
+
+    def cancel(self, state: MoveState) -> MoveState:
+        """One that is over stays as it is."""
         if state.status == RUNNING:
-            state = self._states[request.task] = replace(state, status="cancelled")
+            state = self._states[state.task] = replace(state, status="cancelled")
         return state
 
     def forget(self, source: str) -> None:

@@ -17,9 +17,10 @@ def receive(
 ) -> tuple[list[Delivery], int]:
     """What is delivered, and how many messages went to the dead-letter queue, which must be of the same order.
 
+    At most `count`, of which `room_for` says how many there may be.
+
     A dead-letter queue that is missing or full takes nothing: its messages are delivered once more, never lost.
     """
-    count = min(count, _room(queue))
     bytes_left = BATCH_BYTES_MAX
     leased: list[Message] = []
     buried = 0
@@ -52,8 +53,8 @@ def receive(
     return deliveries, buried
 
 
-def _room(queue: Queue) -> int:
-    """How many more may be in flight."""
+def room_for(queue: Queue) -> int:
+    """How many more may be in flight; raises if there are messages, and none of them may."""
     room = queue.config.in_flight_max - queue.in_flight
     if room <= 0 and queue.order.first() is not None:
         raise TooManyInFlight(

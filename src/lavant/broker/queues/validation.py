@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from lavant.broker.queues.commands import Receive
 from lavant.broker.queues.config import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
@@ -28,6 +29,7 @@ from lavant.core.errors import InvalidValue, LimitExceeded
 
 _NAME = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
 """Perhaps in a namespace."""
+_PART = re.compile(r"[A-Za-z0-9_./-]*")
 _ORDERS = ("out-of-order", "in-order")
 _RANGES = {
     "visibility_ms": (0, VISIBILITY_MS_MAX),
@@ -61,6 +63,19 @@ def check_name(name: str) -> None:
         raise InvalidValue(f"a queue's name consists of letters, digits and any of _ - . (not {name!r})")
 
 
+def check_part_of_name(what: str, part: str) -> None:
+    """The beginning of queues' names, or a name behind which others are wanted; it may be empty.
+
+    >>> check_part_of_name("prefix", "a b")
+    Traceback (most recent call last):
+    lavant.core.errors.InvalidValue: prefix is part of a name, which has letters, digits and any of _ - . / (not 'a b')
+    """
+    if len(part) > NAME_CHARACTERS_MAX:
+        raise LimitExceeded(f"{what} has {len(part)} characters, but no name has more than {NAME_CHARACTERS_MAX}")
+    if _PART.fullmatch(part) is None:
+        raise InvalidValue(f"{what} is part of a name, which has letters, digits and any of _ - . / (not {part!r})")
+
+
 def check_tags(tags: dict[str, str]) -> None:
     if len(tags) > TAGS_MAX:
         raise LimitExceeded(f"a queue has at most {TAGS_MAX} tags, got {len(tags)}; remove some")
@@ -81,6 +96,15 @@ def check_config(config: QueueConfig) -> None:
     characters = sum(len(key) + len(value) for key, value in config.labels.items())
     check_range("the number of a queue's labels", len(config.labels), 0, LABELS_MAX)
     check_range("the length of a queue's labels", characters, 0, LABEL_CHARACTERS_MAX)
+
+
+def check_receive(request: Receive) -> None:
+    if not 1 <= request.count <= BATCH_ENTRIES_MAX:  # asked here too, since a call costs more
+        check_range("count", request.count, 1, BATCH_ENTRIES_MAX)
+    if request.visibility_ms is not None:
+        check_range("visibility_ms", request.visibility_ms, 0, VISIBILITY_MS_MAX)
+    if request.wait_ms is not None:
+        check_range("wait_ms", request.wait_ms, 0, WAIT_MS_MAX)
 
 
 def check_batch(count: int, bytes_sent: int = 0) -> None:

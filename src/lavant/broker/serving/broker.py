@@ -14,15 +14,18 @@ from typing import get_args
 from lavant.broker.queues.commands import DeleteQueue
 from lavant.broker.queues.commands import Request as QueueRequest
 from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
-from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.queues.planning import Plan, half_applied
+from lavant.broker.serving.commands import QUERIES, Answer, Request
 from lavant.broker.subscriptions import snapshot
 from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.broker.workflows.commands import JobRequest
 from lavant.broker.workflows.hub import Jobs
-from lavant.core.errors import CorruptSnapshot
+from lavant.core.errors import CorruptSnapshot, LavantError
 
 _QUEUES, _SUBSCRIPTIONS = b"q", b"s"
 _OF_QUEUES = frozenset((*get_args(QueueRequest), *get_args(JobRequest)))
+_OF_QUEUES_ALONE = _OF_QUEUES - {DeleteQueue}
+"""Mean nothing to subscriptions."""
 
 
 class Broker:
@@ -36,17 +39,42 @@ class Broker:
 
     def handle(self, request: Request, now_ms: int) -> Answer:
         """Carry out a command or answer a query. Raises a `LavantError` if it can't be done, and has not begun then."""
-        self.changed = False
-        if type(request) in _OF_QUEUES:
-            answer: Answer = self.queues.handle(request, now_ms)  # type: ignore[arg-type]
-            self.changed = self.queues.changed
-            if type(request) is DeleteQueue:
-                self.subscriptions.queue_deleted(request.queue)
-        else:
-            self.queues.advance(now_ms)
-            answer = self.subscriptions.handle(request, self.queues.now_ms)  # type: ignore[arg-type]
-            self.changed = self.subscriptions.changed
+        queues = self.queues
+        self.changed = queues.changed = False
+        if now_ms > queues.now_ms:
+            queues.advance(now_ms)
+        kind = type(request)
+        if kind in QUERIES:
+            return self.answer(request)
+        plan = queues.plan(request) if kind in _OF_QUEUES_ALONE else self.plan(request)
+        try:
+            answer: Answer = plan()
+        except LavantError as error:
+            raise half_applied(error) from error
+        self.changed = queues.changed
         return answer
+
+    def plan(self, request: Request) -> Plan:
+        """Check a command, and return what is to be applied before anything else happens to the broker."""
+        if type(request) not in _OF_QUEUES:
+            return self.subscriptions.plan(request)  # type: ignore[arg-type]
+        plan = self.queues.plan(request)
+        return self._plan_delete(request.queue, plan) if type(request) is DeleteQueue else plan
+
+    def answer(self, request: Request) -> Answer:
+        """To a query, which changes nothing; not even the time."""
+        answer: Answer = (self.queues if type(request) in _OF_QUEUES else self.subscriptions).answer(request)
+        return answer
+
+    def _plan_delete(self, queue: str, delete: Plan) -> Plan:
+        """Subscriptions that went to the queue end with it."""
+
+        def apply() -> Answer:
+            answer: Answer = delete()
+            self.subscriptions.queue_deleted(queue)
+            return answer
+
+        return apply
 
     def snapshot(self) -> Iterator[bytes]:
         """All that `restore` needs, in chunks of about a megabyte. Nothing may be changed until the last is taken."""

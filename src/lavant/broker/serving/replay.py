@@ -15,10 +15,12 @@ from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
 def replay(chunks: Iterable[bytes] | None, records: Iterable[bytes], limits: HubLimits = UNLIMITED) -> Broker:
     """The broker as it was when the last of these records was written."""
     broker = Broker(Jobs(limits)) if chunks is None else Broker.restore(chunks, limits)
+    broker.queues.is_replay = True
     broker.queues.job_limits = UNLIMITED_JOBS
     broker.subscriptions.limits = subscriptions.UNLIMITED
     for record in records:
         handle_again(broker, record)
+    broker.queues.is_replay = False
     return broker
 
 

@@ -14,6 +14,10 @@ An answer leaves when everything it rests on is durable:
     a query, a refusal                                  all that the hub had been told before
     an acknowledgement with `acknowledge_early`         nothing
 
+A mistake in a query, any exception that is no `LavantError`, is answered with an internal error and told as a
+`Mistake`: a query changes nothing, so the server goes on. A mistake in anything else leaves `request` and the others:
+what the broker holds may be half changed, and must not be used. Time that passes before a query is not part of it.
+
 A lease of tasks is a command like any other: its own record comes first.
 
 A receive that finds nothing changes nothing and is not recorded. If it may wait, it waits in the waiting room and is
@@ -39,15 +43,10 @@ from lavant.broker.queues.commands import (
     ConfigureQueue,
     CreateQueue,
     DeleteQueue,
-    DescribeQueue,
-    ListMoves,
-    ListQueues,
-    ListSources,
     Moved,
     MoveSome,
     MoveStarted,
     Open,
-    Peek,
     PurgeQueue,
     Receive,
     Received,
@@ -61,15 +60,12 @@ from lavant.broker.queues.rules import RULES
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.queues.wakes import earliest
 from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import Answer, Command, Request
+from lavant.broker.serving.commands import QUERIES, Answer, Command, Query, Request
 from lavant.broker.serving.pacing import MovePaces
 from lavant.broker.serving.waiting import WAITING_MAX, Asked, Waiting, WaitingRoom, nothing_for
 from lavant.broker.subscriptions.commands import (
     Advertise,
     Deliver,
-    DescribeSubscription,
-    ListAdvertisements,
-    ListSubscriptions,
     Subscribe,
     Unadvertise,
     Unsubscribe,
@@ -79,35 +75,17 @@ from lavant.broker.workflows.commands import (
     CancelJob,
     CompleteTask,
     DefineJobs,
-    DescribeJob,
-    DescribeJobType,
     ExtendTask,
     FailTask,
     KeepJobs,
     Leased,
     LeaseTasks,
-    ListJobs,
-    ListJobTypes,
     RemoveJobType,
     SubmitJob,
 )
-from lavant.core.errors import InvalidValue, LavantError, StorageFull, UnknownQueue
+from lavant.core.errors import InternalError, InvalidValue, LavantError, StorageFull, UnknownQueue
 
 TIME_BYTES = 8
-_QUERIES = (
-    DescribeQueue,
-    ListQueues,
-    ListSources,
-    Peek,
-    ListMoves,
-    DescribeSubscription,
-    ListSubscriptions,
-    ListAdvertisements,
-    DescribeJob,
-    ListJobs,
-    DescribeJobType,
-    ListJobTypes,
-)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -128,7 +106,14 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     answer: Answer
 
 
-Effect: TypeAlias = Record | Reply
+class Mistake(msgspec.Struct, frozen=True, gc=False):
+    """To be written to the log: a query could not be answered because of a mistake in the server."""
+
+    request: Query
+    error: Exception
+
+
+Effect: TypeAlias = Record | Reply | Mistake
 Observer: TypeAlias = Callable[[Any, Any], None]
 
 
@@ -175,7 +160,7 @@ class BrokerServer:
             **dict.fromkeys((DefineJobs, SubmitJob), self._submit),
             **dict.fromkeys((RemoveJobType, KeepJobs, CompleteTask, FailTask, ExtendTask, CancelJob), self._report),
             LeaseTasks: self._receive,
-            **dict.fromkeys(_QUERIES, self._query),
+            **dict.fromkeys(QUERIES, self._query),
         }
 
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -361,8 +346,19 @@ class BrokerServer:
         self._paces.follow(answer.state, now_ms)
         self._reply(asked, answer, self._position)
 
-    def _query(self, request: Any, asked: Asked, now_ms: int) -> None:
-        self._reply(asked, self.broker.handle(request, now_ms), self._position)
+    def _query(self, request: Query, asked: Asked, now_ms: int) -> None:
+        """What happens by itself until now may change something, so a mistake in that is none of the query's."""
+        self.queues.advance(now_ms)
+        try:
+            answer = self.broker.answer(request)
+        except LavantError as error:
+            answer = refusal(error)
+        except Exception as error:
+            self._effects.append(Mistake(request, error))
+            kind = type(request).__name__
+            mistake = InternalError(f"the server failed at this {kind}; nothing was changed, and its log says why")
+            answer = refusal(mistake)
+        self._reply(asked, answer, self._position)
 
     def _refuse(self, request: Request, asked: Asked, now_ms: int) -> None:
         raise InvalidValue(f"{type(request).__name__} is for the server itself, not for its clients")

@@ -4,7 +4,8 @@
     Deliver   ──► notifications in queues
 
 What it is depends only on the commands it has carried out, like the hub of queues that it works on. It knows nothing of
-matching: whoever matches takes the `changes`, and gives back what was found as `Deliver`.
+matching: whoever matches takes the `changes`, and gives back what was found as `Deliver`. Whether a command did
+something that a replay must do too is said by `changed` of the hub.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from lavant.broker.queues.commands import CreateQueue, DeleteQueue, Done
-from lavant.broker.queues.config import NAMESPACE_END, QueueConfig
+from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig
 from lavant.broker.queues.hub import Queues
-from lavant.broker.queues.validation import check_range
+from lavant.broker.queues.planning import Plan, unchanged
 from lavant.broker.subscriptions import validation
 from lavant.broker.subscriptions.commands import (
     Advertise,
@@ -38,7 +39,6 @@ from lavant.broker.subscriptions.commands import (
     SubscriptionState,
     Unadvertise,
     Unsubscribe,
-    Webhook,
 )
 from lavant.broker.subscriptions.lanes import Lanes
 from lavant.broker.subscriptions.limits import DEFAULT_LIMITS, SubscriptionLimits
@@ -52,7 +52,6 @@ from lavant.core.errors import (
 )
 from lavant.core.ids import SUBSCRIPTION_ID_MAX
 
-LISTED_MAX = 1000
 NAME_PREFIX = "sub"
 DEAD_LETTERS_SUFFIX = "-dead"
 
@@ -79,8 +78,6 @@ class Subscriptions:
 
     def __init__(self, queues: Queues, limits: SubscriptionLimits = DEFAULT_LIMITS) -> None:
         self.limits = limits
-        self.changed = False
-        """Whether the last `handle` did something that a replay must do too."""
         self.changes: list[Change] = []
         """What matchers have not been told yet; whoever tells them empties it."""
         self._queues = queues
@@ -98,13 +95,16 @@ class Subscriptions:
     def __iter__(self) -> Iterator[SubscriptionState]:
         return iter(self._subscriptions.values())
 
-    def handle(self, request: Request, now_ms: int) -> Answer:
-        """Carry out a command or answer a query. Raises a `LavantError` if it can't be done, and has not begun then."""
-        self.changed = False
-        handler = self._HANDLERS.get(type(request))
-        if handler is None:
+    def plan(self, request: Request) -> Plan:
+        """Check a command, and return what is to be applied before anything else happens."""
+        planner = self._PLANNERS.get(type(request))
+        if planner is None:
             raise InvalidValue(f"{type(request).__name__} is no request about subscriptions")
-        return handler(self, request, now_ms)
+        return planner(self, request)
+
+    def answer(self, request: Any) -> Answer:
+        """To a query, which changes nothing."""
+        return self._ANSWERS[type(request)](self, request)
 
     def queue_deleted(self, queue: str) -> None:
         """Subscriptions that went there end: a second queue of that name is not theirs."""
@@ -113,24 +113,37 @@ class Subscriptions:
 
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _subscribe(self, request: Subscribe, now_ms: int) -> Answer:
-        validation.check_subscribe(request)
+    def _subscribe(self, request: Subscribe) -> Plan:
+        if not self._queues.is_replay:
+            validation.check_subscribe(request)
         number = self._number + 1
         name = request.name if request.name else f"{NAME_PREFIX}-{number}"
-        key = (request.namespace, name)
-        existing = self._subscriptions.get(key)
+        existing = self._subscriptions.get((request.namespace, name))
         if existing is not None:
-            return Subscribed(_same(existing, request), is_new=False)
+            return unchanged(Subscribed(_same(existing, request), is_new=False))
         self._check_room(request.namespace, number)
         queue = in_namespace(request.namespace, request.queue if request.queue else name)
-        owns_queue = self._provide_queue(queue, request, now_ms)
-        state = SubscriptionState(
-            number, name, request.namespace, request.filter, queue, owns_queue, request.webhook, now_ms
-        )
-        self._number = number
-        self._remember(state)
-        self.changed = True
-        return Subscribed(state, is_new=True)
+        creates = self._queues_for(queue, request)
+        create_queues = self._queues.plan_queues(creates)
+
+        def apply() -> Answer:
+            create_queues()
+            state = SubscriptionState(
+                number,
+                name,
+                request.namespace,
+                request.filter,
+                queue,
+                bool(creates),
+                request.webhook,
+                self._queues.now_ms,
+            )
+            self._number = number
+            self._remember(state)
+            self._queues.changed = True
+            return Subscribed(state, is_new=True)
+
+        return apply
 
     def _check_room(self, namespace: str, number: int) -> None:
         if len(self._subscriptions) >= self.limits.subscriptions_max or number > SUBSCRIPTION_ID_MAX:
@@ -143,42 +156,51 @@ class Subscriptions:
                 f"there are {stop - start} subscriptions in namespace {namespace!r}, which is the limit; remove some"
             )
 
-    def _provide_queue(self, queue: str, request: Subscribe, now_ms: int) -> bool:
-        """Whether it had to be created. One that is there is taken as it is."""
+    def _queues_for(self, queue: str, request: Subscribe) -> list[CreateQueue]:
+        """Those that have to be created. One that is there is taken as it is."""
         if self._queues.exists(queue):
             if not request.queue:
                 raise DuplicateSubscription(
                     f"there is a queue {queue!r} already, which the subscription would have as its own; "
                     "name it as the subscription's queue, or give the subscription another name"
                 )
-            return False
+            return []
         config = request.config
-        if request.webhook is not None and config.dead_letters is None:
-            config = self._with_dead_letters(queue, config, request.webhook, now_ms)
-        self._queues.handle(CreateQueue(queue, config), now_ms)
-        return True
-
-    def _with_dead_letters(self, queue: str, config: QueueConfig, webhook: Webhook, now_ms: int) -> QueueConfig:
+        if request.webhook is None or config.dead_letters is not None:
+            return [CreateQueue(queue, config)]
         dead_letters = queue + DEAD_LETTERS_SUFFIX
-        if not self._queues.exists(dead_letters):
-            self._queues.handle(CreateQueue(dead_letters, QueueConfig(order=config.order)), now_ms)
-        return msgspec.structs.replace(config, dead_letters=dead_letters, receives_max=webhook.attempts_max)
+        config = msgspec.structs.replace(config, dead_letters=dead_letters, receives_max=request.webhook.attempts_max)
+        if self._queues.exists(dead_letters):
+            return [CreateQueue(queue, config)]
+        return [CreateQueue(dead_letters, QueueConfig(order=config.order)), CreateQueue(queue, config)]
 
-    def _unsubscribe(self, request: Unsubscribe, now_ms: int) -> Answer:
+    def _unsubscribe(self, request: Unsubscribe) -> Plan:
         state = self._find(request.namespace, request.name)
-        self._forget((state.namespace, state.name))
+        key = (state.namespace, state.name)
         # A queue that others have joined since stays theirs.
-        if state.owns_queue and not self._by_queue.get(state.queue) and self._queues.exists(state.queue):
-            self._queues.handle(DeleteQueue(state.queue), now_ms)
-        self.changed = True
-        return Done()
+        is_last = list(self._by_queue[state.queue]) == [key]
+        delete_queue = None
+        if state.owns_queue and is_last and self._queues.exists(state.queue):
+            delete_queue = self._queues.plan(DeleteQueue(state.queue))
 
-    def _describe(self, request: DescribeSubscription, now_ms: int) -> Answer:
+        def apply() -> Answer:
+            self._forget(key)
+            if delete_queue is not None:
+                delete_queue()
+            self._queues.changed = True
+            return Done()
+
+        return apply
+
+    def _describe(self, request: DescribeSubscription) -> Answer:
         return Subscribed(self._find(request.namespace, request.name), is_new=False)
 
-    def _list(self, request: ListSubscriptions, now_ms: int) -> Answer:
-        check_range("count", request.count, 1, LISTED_MAX)
-        start = bisect_right(self._sorted, (request.namespace, max(request.after, _before(request.prefix))))
+    def _list(self, request: ListSubscriptions) -> Answer:
+        validation.check_listing(request)
+        start = max(
+            bisect_left(self._sorted, (request.namespace, request.prefix)),
+            bisect_right(self._sorted, (request.namespace, request.after)),
+        )
         page: list[SubscriptionState] = []
         for key in self._sorted[start : start + request.count]:
             if key[0] != request.namespace or not key[1].startswith(request.prefix):
@@ -189,7 +211,8 @@ class Subscriptions:
     def _find(self, namespace: str, name: str) -> SubscriptionState:
         state = self._subscriptions.get((namespace, name))
         if state is None:
-            raise UnknownSubscription(f"there is no subscription {name!r}; list the subscriptions to see their names")
+            shown = name[:NAME_CHARACTERS_MAX]
+            raise UnknownSubscription(f"there is no subscription {shown!r}; list the subscriptions to see their names")
         return state
 
     def _remember(self, state: SubscriptionState) -> None:
@@ -210,62 +233,79 @@ class Subscriptions:
 
     # ── advertisements ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _advertise(self, request: Advertise, now_ms: int) -> Answer:
-        validation.check_advertise(request)
+    def _advertise(self, request: Advertise) -> Plan:
+        if not self._queues.is_replay:
+            validation.check_advertise(request)
         name = request.name if request.name else f"adv-{self._number + 1}"
         key = (request.namespace, name)
         existing = self._advertisements.get(key)
         if existing is not None and existing.filter == request.filter:
-            return Advertised(existing, is_new=False)
+            return unchanged(Advertised(existing, is_new=False))
         if existing is None and len(self._advertisements) >= self.limits.advertisements_max:
             raise QuotaExceeded(
                 f"there are {len(self._advertisements)} advertisements, which is the limit; remove some"
             )
-        state = AdvertisementState(name, request.namespace, request.filter, now_ms)
-        self._number += 1
-        self._advertisements[key] = state
-        self.changed = True
-        return Advertised(state, is_new=existing is None)
 
-    def _unadvertise(self, request: Unadvertise, now_ms: int) -> Answer:
-        if self._advertisements.pop((request.namespace, request.name), None) is None:
+        def apply() -> Answer:
+            state = AdvertisementState(name, request.namespace, request.filter, self._queues.now_ms)
+            self._number += 1
+            self._advertisements[key] = state
+            self._queues.changed = True
+            return Advertised(state, is_new=existing is None)
+
+        return apply
+
+    def _unadvertise(self, request: Unadvertise) -> Plan:
+        key = (request.namespace, request.name)
+        if key not in self._advertisements:
+            shown = request.name[:NAME_CHARACTERS_MAX]
             raise UnknownAdvertisement(
-                f"there is no advertisement {request.name!r}; list the advertisements to see their names"
+                f"there is no advertisement {shown!r}; list the advertisements to see their names"
             )
-        self.changed = True
-        return Done()
 
-    def _list_advertisements(self, request: ListAdvertisements, now_ms: int) -> Answer:
-        check_range("count", request.count, 1, LISTED_MAX)
+        def apply() -> Answer:
+            del self._advertisements[key]
+            self._queues.changed = True
+            return Done()
+
+        return apply
+
+    def _list_advertisements(self, request: ListAdvertisements) -> Answer:
+        validation.check_listing(request)
         names = sorted(name for namespace, name in self._advertisements if namespace == request.namespace)
         page = [name for name in names if name > request.after][: request.count]
         return AdvertisementsListed([self._advertisements[request.namespace, name] for name in page])
 
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _deliver(self, request: Deliver, now_ms: int) -> Answer:
+    def _deliver(self, request: Deliver) -> Plan:
         self.lanes.check(request.accepted, request.delivered)
-        answer = self._queues.handle(request.spread, now_ms)
-        assert isinstance(answer, Done)
-        if request.answered:
-            self.recent.remember(request.answered, now_ms)
-        if request.keys:
-            self.recent.remember_unplaced(request.keys, now_ms)
-        self.lanes.advance(request.accepted, request.delivered)
-        self.changed = self._queues.changed or bool(
-            request.answered or request.keys or request.accepted or request.delivered
-        )
-        return answer
+        spread = self._queues.plan(request.spread)
 
-    _HANDLERS: ClassVar[dict[type, Callable[[Subscriptions, Any, int], Answer]]] = {
+        def apply() -> Answer:
+            answer: Answer = spread()
+            if request.answered:
+                self.recent.remember(request.answered, self._queues.now_ms)
+            if request.keys:
+                self.recent.remember_unplaced(request.keys, self._queues.now_ms)
+            self.lanes.advance(request.accepted, request.delivered)
+            if request.answered or request.keys or request.accepted or request.delivered:
+                self._queues.changed = True
+            return answer
+
+        return apply
+
+    _PLANNERS: ClassVar[dict[type, Callable[[Subscriptions, Any], Plan]]] = {
         Subscribe: _subscribe,
         Unsubscribe: _unsubscribe,
-        DescribeSubscription: _describe,
-        ListSubscriptions: _list,
         Advertise: _advertise,
         Unadvertise: _unadvertise,
-        ListAdvertisements: _list_advertisements,
         Deliver: _deliver,
+    }
+    _ANSWERS: ClassVar[dict[type, Callable[[Subscriptions, Any], Answer]]] = {
+        DescribeSubscription: _describe,
+        ListSubscriptions: _list,
+        ListAdvertisements: _list_advertisements,
     }
 
     # ── snapshots ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -294,11 +334,6 @@ def in_namespace(namespace: str, queue: str) -> str:
     ('acme/orders', 'orders')
     """
     return f"{namespace}{NAMESPACE_END}{queue}" if namespace else queue
-
-
-def _before(prefix: str) -> str:
-    """The largest text that is smaller than every text with this prefix, as far as names go."""
-    return prefix[:-1] + chr(ord(prefix[-1]) - 1) + "\U0010ffff" if prefix else ""
 
 
 def _same(existing: SubscriptionState, request: Subscribe) -> SubscriptionState:

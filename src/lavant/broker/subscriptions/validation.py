@@ -10,7 +10,15 @@ from lavant.broker.filters import parse
 from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.queues.config import NAME_CHARACTERS_MAX
 from lavant.broker.queues.validation import check_name, check_range
-from lavant.broker.subscriptions.commands import Advertise, EncryptedFilter, Publish, Subscribe, Webhook
+from lavant.broker.subscriptions.commands import (
+    Advertise,
+    EncryptedFilter,
+    ListAdvertisements,
+    ListSubscriptions,
+    Publish,
+    Subscribe,
+    Webhook,
+)
 from lavant.broker.subscriptions.limits import (
     KEY_CHARACTERS_MAX,
     NAMESPACE_CHARACTERS_MAX,
@@ -23,6 +31,7 @@ from lavant.broker.subscriptions.limits import (
 )
 from lavant.core.errors import InvalidValue, LimitExceeded
 
+LISTED_MAX = 1000
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]*")
 _NAME = re.compile(r"[A-Za-z0-9_.-]*")
 _URL = re.compile(r"https?://[^\s/?#]+[^\s]*")
@@ -59,6 +68,14 @@ def check_subscribe(request: Subscribe) -> None:
 def check_advertise(request: Advertise) -> None:
     check_namespace(request.namespace)
     _check_short("advertisement", request.name)
+
+
+def check_listing(request: ListSubscriptions | ListAdvertisements) -> None:
+    check_namespace(request.namespace)
+    check_range("count", request.count, 1, LISTED_MAX)
+    _check_short("subscription" if isinstance(request, ListSubscriptions) else "advertisement", request.after)
+    if isinstance(request, ListSubscriptions):
+        _check_short("subscription", request.prefix)
 
 
 def check_namespace(namespace: str) -> None:

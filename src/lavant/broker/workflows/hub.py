@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from lavant.broker.queues.commands import Done
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
+from lavant.broker.queues.planning import Plan, unchanged
 from lavant.broker.queues.queue import Queue
 from lavant.broker.queues.validation import check_range
 from lavant.broker.queues.wakes import earliest
@@ -40,6 +41,7 @@ from lavant.broker.workflows.limits import (
     REASON_CHARACTERS_MAX,
     JobLimits,
 )
+from lavant.broker.workflows.mapping import JobType
 from lavant.broker.workflows.requests import check_foreign, check_keeping, check_lease, check_result, check_submission
 from lavant.broker.workflows.topics import Topics
 from lavant.broker.workflows.views import is_same, view_of
@@ -80,12 +82,11 @@ class Jobs(Queues):
         self._book = Book()
         self._types = JobTypes()
         self._topics = Topics(self._directory, self._counters, self._moved)
+        self._reserved = self._topics.queues
         self._course = Course(self._book, self._types, self._topics)
 
     def handle(self, request: Request, now_ms: int) -> Any:
         """Carry out a command or answer a query, with an `Answer`. Raises a `LavantError` if it can't be done."""
-        if self._topics.queues:
-            check_foreign(request, self._topics)
         return super().handle(request, now_ms)  # type: ignore[arg-type]
 
     def advance(self, now_ms: int) -> list[str]:
@@ -132,28 +133,48 @@ class Jobs(Queues):
         snapshot.fill(saved, hub._book, hub._types, hub._topics, hub._course)
         return hub
 
+    def _check_reserved(self, request: Any) -> None:
+        check_foreign(request, self._topics)
+
     # ── job types ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _define(self, request: commands.DefineJobs) -> Done:
-        check(request.workflows)
-        topics = self._topics.check_new(request.workflows.topics, self.limits.queues_max)
-        self._types.check_room(request.workflows.jobs)
-        self._topics.add(topics, self.now_ms)
-        defined = [self._types.define(definition) for definition in request.workflows.jobs]
-        self.changed = bool(topics) or any(defined)
-        return _DONE
+    def _define(self, request: commands.DefineJobs) -> Plan:
+        if not self.is_replay:
+            check(request.workflows)
+            self._types.check_room(request.workflows.jobs)
+        topics = self._topics.check_new(request.workflows.topics, self.limits.queues_max, is_replay=self.is_replay)
+        types = [JobType(each) for each in request.workflows.jobs if not self._types.has(each)]
 
-    def _remove_type(self, request: commands.RemoveJobType) -> Done:
-        self._types.remove(request.job_type)
-        self.changed = True
-        return _DONE
+        def apply() -> Done:
+            self._topics.add(topics, self.now_ms)
+            for type_ in types:
+                self._types.define(type_)
+            self.changed = bool(topics or types)
+            return _DONE
 
-    def _keep(self, request: commands.KeepJobs) -> Done:
-        check_keeping(request)
-        self._book.archive.keep = request
-        self._book.forget(self.now_ms)
-        self.changed = True
-        return _DONE
+        return apply
+
+    def _remove_type(self, request: commands.RemoveJobType) -> Plan:
+        type_ = self._types[request.job_type]
+
+        def apply() -> Done:
+            self._types.remove(type_)
+            self.changed = True
+            return _DONE
+
+        return apply
+
+    def _keep(self, request: commands.KeepJobs) -> Plan:
+        if not self.is_replay:
+            check_keeping(request)
+
+        def apply() -> Done:
+            self._book.archive.keep = request
+            self._book.forget(self.now_ms)
+            self.changed = True
+            return _DONE
+
+        return apply
 
     def _describe_type(self, request: commands.DescribeJobType) -> commands.JobTypeView:
         type_ = self._types[request.job_type]
@@ -172,8 +193,9 @@ class Jobs(Queues):
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _submit(self, request: commands.SubmitJob) -> commands.Submitted:
-        check_submission(request)
+    def _submit(self, request: commands.SubmitJob) -> Plan:
+        if not self.is_replay:
+            check_submission(request)
         type_ = self._types[request.job_type]
         known = self._book.named(request.name)
         if known is not None:
@@ -182,27 +204,35 @@ class Jobs(Queues):
                     f"a job {request.name!r} with another type or input is known as job {known}; nothing was "
                     "submitted: choose another name, or submit the very same again"
                 )
-            return commands.Submitted(known, is_new=False)
+            return unchanged(commands.Submitted(known, is_new=False))
         self._book.check_room(len(request.input), self.job_limits)
-        self._book.number += 1
-        job = Job(
-            self._book.number,
-            type_,
-            name=request.name,
-            input_=request.input,
-            submitted_ms=self.now_ms,
-            deadline_ms=self.now_ms + type_.definition.timeout_ms,
-        )
-        self._course.begin(job, self.now_ms)
-        self.changed = True
-        return commands.Submitted(job.number, is_new=True)
 
-    def _cancel(self, request: commands.CancelJob) -> commands.Cancelled:
-        job = self._book[request.job]
-        if isinstance(job, Job):
-            self._course.end(job, CANCELLED, "somebody cancelled it", self.now_ms)
+        def apply() -> commands.Submitted:
+            self._book.number += 1
+            job = Job(
+                self._book.number,
+                type_,
+                name=request.name,
+                input_=request.input,
+                submitted_ms=self.now_ms,
+                deadline_ms=self.now_ms + type_.definition.timeout_ms,
+            )
+            self._course.begin(job, self.now_ms)
             self.changed = True
-        return commands.Cancelled(is_new=self.changed, job_state=self._book.state_of(request.job))
+            return commands.Submitted(job.number, is_new=True)
+
+        return apply
+
+    def _cancel(self, request: commands.CancelJob) -> Plan:
+        job = self._book[request.job]
+
+        def apply() -> commands.Cancelled:
+            if isinstance(job, Job):
+                self._course.end(job, CANCELLED, "somebody cancelled it", self.now_ms)
+                self.changed = True
+            return commands.Cancelled(is_new=self.changed, job_state=self._book.state_of(request.job))
+
+        return apply
 
     def _describe_job(self, request: commands.DescribeJob) -> commands.JobView:
         return view_of(self._book[request.job])
@@ -213,44 +243,64 @@ class Jobs(Queues):
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _lease(self, request: commands.LeaseTasks) -> commands.Leased:
-        check_lease(request)
+    def _lease(self, request: commands.LeaseTasks) -> Plan:
+        if not self.is_replay:
+            check_lease(request)
         queue = self._topics[request.topic]
-        assignments: list[commands.Assignment] = []
-        bytes_left = LEASED_BYTES_MAX
-        while len(assignments) < request.count and bytes_left > 0:
-            message = self._topics.take(queue)
-            if message is None:
-                break
-            self.changed = True
-            assignment = self._course.start(queue, message, request.worker, self.now_ms, lease_ms=request.lease_ms)
-            if assignment is not None:
-                assignments.append(assignment)
-                bytes_left -= len(assignment.input) + sum(map(size_of, assignment.results.values()))
-        return commands.Leased(assignments)
 
-    def _complete(self, request: commands.CompleteTask) -> commands.Reported:
-        check_result(request.result)
+        def apply() -> commands.Leased:
+            assignments: list[commands.Assignment] = []
+            bytes_left = LEASED_BYTES_MAX
+            while len(assignments) < request.count and bytes_left > 0:
+                message = self._topics.take(queue)
+                if message is None:
+                    break
+                self.changed = True
+                assignment = self._course.start(queue, message, request.worker, self.now_ms, lease_ms=request.lease_ms)
+                if assignment is not None:
+                    assignments.append(assignment)
+                    bytes_left -= len(assignment.input) + sum(map(size_of, assignment.results.values()))
+            return commands.Leased(assignments)
+
+        return apply
+
+    def _complete(self, request: commands.CompleteTask) -> Plan:
+        if not self.is_replay:
+            check_result(request.result)
         job, index = self._reported(request, COMPLETED)
-        if job is not None:
-            self._course.complete(job, index, request.result, self.now_ms)
-        return self._report(job, request.job)
 
-    def _fail(self, request: commands.FailTask) -> commands.Reported:
-        check_range("the length of a reason", len(request.reason), 0, REASON_CHARACTERS_MAX)
+        def apply() -> commands.Reported:
+            if job is not None:
+                self._course.complete(job, index, request.result, self.now_ms)
+            return self._report(job, request.job)
+
+        return apply
+
+    def _fail(self, request: commands.FailTask) -> Plan:
+        if not self.is_replay:
+            check_range("the length of a reason", len(request.reason), 0, REASON_CHARACTERS_MAX)
         job, index = self._reported(request, FAILED)
-        if job is not None:
-            self._course.give_up(job, index, FAILED, request.reason, self.now_ms, is_final=request.is_final)
-        return self._report(job, request.job)
 
-    def _extend(self, request: commands.ExtendTask) -> commands.Reported:
-        check_range("timeout_ms", request.timeout_ms, 1, TASK_TIMEOUT_MS_MAX)
+        def apply() -> commands.Reported:
+            if job is not None:
+                self._course.give_up(job, index, FAILED, request.reason, self.now_ms, is_final=request.is_final)
+            return self._report(job, request.job)
+
+        return apply
+
+    def _extend(self, request: commands.ExtendTask) -> Plan:
+        if not self.is_replay:
+            check_range("timeout_ms", request.timeout_ms, 1, TASK_TIMEOUT_MS_MAX)
         job, index = self._reported(request, RUNNING)
         assert job is not None, "no attempt ends like this"
-        deadline_ms = self.now_ms + request.timeout_ms
-        self._course.extend(job, index, deadline_ms)
-        self.changed = True
-        return commands.Reported(is_new=True, job_state=RUNNING, deadline_ms=deadline_ms)
+
+        def apply() -> commands.Reported:
+            deadline_ms = self.now_ms + request.timeout_ms
+            self._course.extend(job, index, deadline_ms)
+            self.changed = True
+            return commands.Reported(is_new=True, job_state=RUNNING, deadline_ms=deadline_ms)
+
+        return apply
 
     def _reported(
         self, report: commands.CompleteTask | commands.FailTask | commands.ExtendTask, outcome: str
@@ -280,8 +330,8 @@ class Jobs(Queues):
         queue.tidy()
         self._wakes.schedule(queue)
 
-    _HANDLERS: ClassVar[dict[type, Callable[..., Any]]] = {
-        **Queues._HANDLERS,
+    _PLANNERS: ClassVar[dict[type, Callable[[Any, Any], Plan]]] = {
+        **Queues._PLANNERS,
         commands.DefineJobs: _define,
         commands.RemoveJobType: _remove_type,
         commands.KeepJobs: _keep,
@@ -291,6 +341,9 @@ class Jobs(Queues):
         commands.CompleteTask: _complete,
         commands.FailTask: _fail,
         commands.ExtendTask: _extend,
+    }
+    _ANSWERS: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {
+        **Queues._ANSWERS,
         commands.DescribeJob: _describe_job,
         commands.ListJobs: _list_jobs,
         commands.DescribeJobType: _describe_type,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from lavant.broker.workflows.definitions import JOB_TYPES_MAX, JobDefinition
+from lavant.broker.workflows.definitions import JOB_TYPES_MAX, NAME_CHARACTERS_MAX, JobDefinition
 from lavant.broker.workflows.mapping import JobType
 from lavant.core.errors import LimitExceeded, UnknownJobType
 
@@ -39,8 +39,9 @@ class JobTypes:
     def __getitem__(self, name: str) -> JobType:
         found = self._types.get(name)
         if found is None:
+            shown = name[:NAME_CHARACTERS_MAX]
             raise UnknownJobType(
-                f"there is no job type {name!r}; define it first, or list the job types to see their names"
+                f"there is no job type {shown!r}; define it first, or list the job types to see their names"
             )
         return found
 
@@ -49,21 +50,21 @@ class JobTypes:
         if len(names) > JOB_TYPES_MAX:
             raise LimitExceeded(f"these would be {len(names)} job types, at most {JOB_TYPES_MAX} are allowed")
 
-    def define(self, definition: JobDefinition) -> bool:
-        """False if it is there already, just so."""
+    def has(self, definition: JobDefinition) -> bool:
+        """Whether it is there already, just so."""
         known = self._types.get(definition.name)
-        if known is not None and known.definition == definition:
-            return False
-        self.restore(JobType(definition), self._totals.get(definition.name, Totals()))
-        return True
+        return known is not None and known.definition == definition
+
+    def define(self, type_: JobType) -> None:
+        self.restore(type_, self._totals.get(type_.name, Totals()))
 
     def restore(self, type_: JobType, totals: Totals) -> None:
         self._types[type_.name] = type_
         self._totals[type_.name] = totals
 
-    def remove(self, name: str) -> None:
-        del self._types[self[name].name]
-        del self._totals[name]
+    def remove(self, type_: JobType) -> None:
+        del self._types[type_.name]
+        del self._totals[type_.name]
 
     def totals(self, name: str) -> Totals:
         return self._totals[name]

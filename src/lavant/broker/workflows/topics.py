@@ -15,7 +15,6 @@ from lavant.broker.queues.commands import Entry, SentEntry
 from lavant.broker.queues.config import BATCH_BYTES_MAX, DEPTH_MAX, RETENTION_MS_MAX, QueueConfig
 from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.directory import Directory
-from lavant.broker.queues.limits import UNLIMITED
 from lavant.broker.queues.message import Message
 from lavant.broker.queues.queue import Queue
 from lavant.broker.queues.sending import send
@@ -43,10 +42,10 @@ class Topics:
     def names(self) -> list[str]:
         return list(self._tasks)
 
-    def check_new(self, topics: Iterable[str], queues_max: int) -> list[str]:
+    def check_new(self, topics: Iterable[str], queues_max: int, *, is_replay: bool) -> list[str]:
         """Those that there are not yet; raises if they cannot be added."""
         new = [topic for topic in topics if topic not in self._tasks]
-        if len(self._tasks) + len(new) > TOPICS_MAX:
+        if len(self._tasks) + len(new) > TOPICS_MAX and not is_replay:
             raise LimitExceeded(f"there are {len(self._tasks)} topics, {len(new)} more would be over {TOPICS_MAX}")
         if len(self._directory) + 2 * len(new) > queues_max:
             raise LimitExceeded(
@@ -63,7 +62,7 @@ class Topics:
         """Those that `check_new` has returned."""
         for topic in topics:
             for name, config in ((queue_of(topic), TASKS), (letters_of(topic), LETTERS)):
-                self._directory.create(name, config, {}, now_ms, queues_max=UNLIMITED.queues_max)
+                self._directory.create(name, config, {}, now_ms)
         self.restore(topics)
 
     def restore(self, topics: Iterable[str]) -> None:

@@ -8,6 +8,7 @@
 | 408, 413, 415 | a body that takes too long, is too large, or of a kind that is not understood |
 | 422 | an idempotency key that belongs to a request with other content |
 | 429 | too much: of this key, of this namespace, or altogether; Retry-After if time helps |
+| 500 | the server made a mistake; its log says more |
 | 503 | no room: on disk, or in a queue; Retry-After. Not 507, which clients and proxies do not try again |
 """
 
@@ -39,6 +40,7 @@ _STATUS = {
     "StorageFull": 503,
     "QueueFull": 503,
     "StorageFailed": 500,
+    "InternalError": 500,
 }
 _RETRY_AFTER_S = {"Overloaded": 1.0, "TooManyInFlight": 1.0, "StorageFull": 10.0, "QueueFull": 5.0}
 

@@ -19,7 +19,7 @@ from lavant.broker.journal import Journal, JournalConfig, Upkeep, Write, carry_o
 from lavant.broker.queues.limits import HubLimits
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import fold, replay
-from lavant.broker.serving.server import BrokerServer, Record
+from lavant.broker.serving.server import BrokerServer, Mistake, Record
 from lavant.broker.serving.server import Effect as ServerEffect
 from lavant.broker.serving.start_time import MARK_FILE, Mark, Reading, decode_mark, encode_mark, start_time
 from lavant.broker.workflows import JobLimits
@@ -211,6 +211,8 @@ class ServerMachine:
                 self._ledger.staged(effect.data)
                 if self._leisure_ms is None:
                     self._leisure_ms = now_ms + LEISURE_MS
+            elif isinstance(effect, Mistake):
+                raise effect.error
             else:
                 client = effect.client
                 assert isinstance(client, Client)

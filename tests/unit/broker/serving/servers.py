@@ -12,7 +12,7 @@ from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.replay import handle_again
-from lavant.broker.serving.server import TIME_BYTES, BrokerServer, Effect, Record
+from lavant.broker.serving.server import TIME_BYTES, BrokerServer, Effect, Mistake, Record
 from lavant.broker.serving.wire import decode_request
 from lavant.broker.workflows import Jobs
 
@@ -31,6 +31,7 @@ class Bench:
         self.records: list[bytes] = []
         self.durable = 0
         self.heard: dict[tuple[Hashable, int], Answer] = {}
+        self.mistakes: list[Mistake] = []
         self.numbers = 0
         self.perform(self.server.open(now_ms))
 
@@ -41,6 +42,8 @@ class Bench:
             if isinstance(effect, Record):
                 self.records.append(effect.data)
                 assert effect.position == len(self.records)
+            elif isinstance(effect, Mistake):
+                self.mistakes.append(effect)
             else:
                 assert (effect.client, effect.number) not in self.heard, "nobody is answered twice"
                 self.heard[effect.client, effect.number] = effect.answer

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from lavant.broker.queues.commands import CreateQueue, DeleteQueue, Done, Entry, Peek, Peeked, Refused, Send, Spread
 from lavant.broker.queues.config import QueueConfig
+from lavant.broker.queues.limits import HubLimits
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.replay import replay
+from lavant.broker.serving.server import TIME_BYTES
 from lavant.broker.subscriptions.commands import (
     Advertise,
     Advertised,
@@ -292,3 +296,51 @@ def test_removing_tells_which_subscription_it_was() -> None:
     assert ask.broker.subscriptions.changes == [Added(state, 1), Removed(state)]
     with pytest.raises(UnknownQueue):
         ask(Peek("s"))
+
+
+# ── what is refused ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_webhook_whose_queue_is_refused_leaves_no_queue_for_dead_letters() -> None:
+    ask = Asked()
+    with pytest.raises(InvalidValue, match="visibility_ms"):
+        ask.subscribe(name="hook", config=QueueConfig(visibility_ms=-5), webhook=Webhook("http://example.com"))
+    assert not ask.broker.changed
+    assert not ask.broker.queues.exists("hook-dead")
+    assert ask.subscribe(name="next").subscription.number == 1
+    assert ask.broker.queues.serial("next") == 1
+
+
+@pytest.mark.parametrize(("queues_max", "is_refused"), [(1, True), (2, False)])
+def test_both_queues_of_a_webhook_count_against_the_limit_before_one_is_created(
+    queues_max: int, is_refused: bool
+) -> None:
+    ask = Asked()
+    ask.broker.queues.limits = HubLimits(queues_max=queues_max)
+    try:
+        ask.subscribe(name="hook", webhook=Webhook("http://example.com"))
+    except LimitExceeded as error:
+        found = str(error)
+    else:
+        found = ""
+    assert ("2 more would be over the limit of 1" in found) == is_refused
+    assert ask.broker.queues.exists("hook") == ask.broker.queues.exists("hook-dead") == (not is_refused)
+
+
+def test_a_journal_that_was_written_under_other_limits_is_replayed() -> None:
+    """Limits of admission may be lowered from version to version; what was accepted is there nevertheless."""
+    beyond = QueueConfig(visibility_ms=10**9, depth_max=10**12, message_bytes_max=1 << 40, labels={"k": "v" * 100_000})
+    commands: list[Request] = [
+        CreateQueue("x" * 500, beyond, {"tag": "v" * 1000}),
+        Subscribe("a > 1", "y" * 300, namespace="n" * 100, webhook=Webhook("http://example.com", attempts_max=10**6)),
+        Send("x" * 500, [Entry(b"one")] * 2000),
+    ]
+    for command in commands:
+        with pytest.raises(LimitExceeded if isinstance(command, CreateQueue) else (InvalidValue, UnknownQueue)):
+            Asked()(command)
+    records = [(7).to_bytes(TIME_BYTES, "big") + msgspec.msgpack.encode(command) for command in commands]
+    broker = replay(None, records)
+    assert broker.queues.number == 2000
+    assert len(broker.subscriptions) == 1
+    with pytest.raises(InvalidValue):
+        broker.handle(CreateQueue("z" * 500, beyond), 8)
