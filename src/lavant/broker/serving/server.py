@@ -70,7 +70,7 @@ from lavant.broker.subscriptions.commands import (
     Unadvertise,
     Unsubscribe,
 )
-from lavant.broker.subscriptions.validation import check_filter
+from lavant.broker.subscriptions.validation import check_address, check_filter
 from lavant.broker.workflows.commands import (
     CancelJob,
     CompleteTask,
@@ -315,6 +315,8 @@ class BrokerServer:
         self._check_room()
         if isinstance(request, Advertise):  # a subscription's filter was looked at by whoever matches
             check_filter(request.filter)
+        elif request.webhook is not None:
+            check_address(request.webhook.url)
         self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
 
     def _withdraw(self, request: Unsubscribe | Unadvertise, asked: Asked, now_ms: int) -> None:

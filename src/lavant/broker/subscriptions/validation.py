@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 import numpy as np
@@ -35,6 +36,14 @@ LISTED_MAX = 1000
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]*")
 _NAME = re.compile(r"[A-Za-z0-9_.-]*")
 _URL = re.compile(r"https?://[^\s/?#]+[^\s]*")
+_URL_PARTS = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<target>[^#]*)(?P<fragment>#.*)?"
+)
+_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>.*))?")
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_TARGET = re.compile(r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
+_HOST_CHARACTERS_MAX = 253
+_PORT_MAX = 65535
 
 
 def check_filter(filter: str | EncryptedFilter) -> None:
@@ -93,6 +102,38 @@ def check_publish(request: Publish) -> None:
     check_range("the number of publications", len(request.publications), 1, PUBLICATIONS_MAX)
     if len(request.key) > KEY_CHARACTERS_MAX:
         raise LimitExceeded(f"a request's key has {len(request.key)} characters, at most {KEY_CHARACTERS_MAX} may be")
+
+
+def check_address(url: str) -> None:
+    """Whether a webhook's address can be called. Not again in a replay: what was accepted once stays."""
+    parts = _URL_PARTS.fullmatch(url)
+    if parts is None or parts["scheme"].lower() not in ("http", "https"):
+        raise InvalidValue(f"a webhook's address must begin with http:// or https://, got {url[:80]!r}")
+    if len(url) > URL_CHARACTERS_MAX:
+        raise LimitExceeded(f"a webhook's address has {len(url)} characters, at most {URL_CHARACTERS_MAX} may be")
+    if "@" in parts["authority"]:
+        raise InvalidValue("a webhook's address has a user or password in it; use a secret, which signs each request")
+    if parts["fragment"] is not None:
+        raise InvalidValue(f"a webhook's address has a fragment, {parts['fragment'][:40]!r}; leave it out")
+    if _TARGET.fullmatch(parts["target"]) is None:
+        raise InvalidValue(f"the path of a webhook's address must be percent-encoded, got {parts['target'][:80]!r}")
+    host = _HOST.fullmatch(parts["authority"])
+    if host is None or not _is_host(host["host"]):
+        raise InvalidValue(f"the host of a webhook's address is no name or address: {parts['authority'][:80]!r}")
+    port = host["port"]
+    if port is not None and not (port.isascii() and port.isdecimal() and 1 <= int(port[:9]) <= _PORT_MAX):
+        raise InvalidValue(f"the port of a webhook's address must be between 1 and {_PORT_MAX}, got {port[:20]!r}")
+
+
+def _is_host(host: str) -> bool:
+    if host.startswith("["):
+        try:
+            ipaddress.IPv6Address(host[1:-1])
+        except ValueError:
+            return False
+        return True
+    labels = host.removesuffix(".").split(".")
+    return len(host) <= _HOST_CHARACTERS_MAX and all(_LABEL.fullmatch(label) is not None for label in labels)
 
 
 def _check_short(what: str, name: str) -> None:
