@@ -4,8 +4,8 @@ Names are resolved here, checked, and the connection goes to the very address th
 elsewhere the next time it is asked for is of no use.
 
 An address is public if it is unicast, in no range of the IANA registries of special-purpose addresses, and if the same
-holds for the IPv4 address that it may stand for: mapped, translated (NAT64) or 6to4. The registries grow, and what Python
-knows of them depends on its version, so the ranges are written down here, and Python must agree.
+holds for the IPv4 address that it may stand for: mapped, translated (NAT64) or 6to4. The registries grow, and what
+Python knows of them depends on its version, so the ranges are written down here, and Python must agree.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from lavant.broker.queues.commands import (
     Refused,
 )
 from lavant.broker.queues.config import QueueConfig
+from lavant.core.errors import AccessDenied
 from lavant.service.sqs import limits, requests, results
 from lavant.service.sqs.actions.tags import check_tags
 from lavant.service.sqs.desk import Call, Desk
@@ -48,6 +49,8 @@ async def create_queue(desk: Desk, call: Call, request: requests.CreateQueue) ->
         await _check_dead_letters(desk, queue, config)
     answer = await desk.execute(CreateQueue(queue, config, tags))
     if isinstance(answer, Refused):
+        if answer.code == AccessDenied.__name__:
+            raise refusal(answer)
         await _check_same(desk, queue, attributes, config, refused=answer)
     return results.QueueUrlResult(call.queue_url(queue))
 
