@@ -14,7 +14,7 @@ a transfer ended, and the strain is above 1.3                                   
 no transfer has ended for three times as long as one should take                 2, and a probe
 a transfer failed                                                                / 2, and the publisher pauses
 the limit has held transfers back for 32 of them, and the strain stays           a probe: 2 for 8 transfers
-a probe is over                                                                  as before; all, if the way is longer now
+a probe is over                                                                  as before; all if the way is longer
 
 The strain is how much longer transfers take than one that is alone, see `transfer_times`. The rule is that of TCP
 Vegas: time, unlike loss, shows congestion before something breaks.
