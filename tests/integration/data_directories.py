@@ -27,8 +27,9 @@ from lavant.broker.queues.config import QueueConfig
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.effects import Effect, Record, Reply
 from lavant.broker.serving.replay import fold, replay
-from lavant.broker.serving.server import BrokerServer, Effect, Record, Reply
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.wire import encoder
 from lavant.broker.subscriptions import commands as s
 from lavant.broker.workflows import commands as w

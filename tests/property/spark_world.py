@@ -13,8 +13,9 @@ from lavant.broker.log import LogReader
 from lavant.broker.matching import Matches
 from lavant.broker.matching.merging import merge
 from lavant.broker.queues.commands import Done, Peek, Peeked
+from lavant.broker.serving.effects import Effect, Mistake, Record
 from lavant.broker.serving.replay import replay
-from lavant.broker.serving.server import BrokerServer, Effect, Mistake, Record
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.slices import SliceReader
 from lavant.broker.subscriptions.handover import Found, Stretch
 from lavant.core.batches import PublicationBatch

@@ -17,8 +17,8 @@ from tests.property.broker_commands import GENERATORS, Commands
 from lavant.broker.queues.limits import HubLimits
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import QUERIES, Command, Request
+from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.replay import replay
-from lavant.broker.serving.server import TIME_BYTES
 from lavant.broker.subscriptions.commands import Publish
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.workflows import JobLimits

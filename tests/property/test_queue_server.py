@@ -29,7 +29,7 @@ from lavant.broker.queues.commands import (
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Request
-from lavant.broker.serving.server import TIME_BYTES
+from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.wire import decode_request
 
 CONFIGS = {

@@ -23,7 +23,8 @@ from lavant.broker.queues.message import Message
 from lavant.broker.queues.queue import Queue
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Request
-from lavant.broker.serving.server import BrokerServer, Effect, Reply
+from lavant.broker.serving.effects import Effect, Reply
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.start_time import start_time
 from lavant.broker.serving.waiting import Asked
 from lavant.broker.workflows.commands import Leased

@@ -13,7 +13,8 @@ from tests.simulation.repetition import check_repetition
 
 from lavant.broker.queues.hub import Queues
 from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.server import BrokerServer, Reply
+from lavant.broker.serving.effects import Reply
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.waiting import Asked
 from lavant.broker.workflows import Jobs
 from lavant.broker.workflows.book import Book

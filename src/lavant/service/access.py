@@ -31,7 +31,8 @@ from lavant.broker.queues.commands import Refused, Spread
 from lavant.broker.queues.refusals import refusal
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.serving.commands import Answer
-from lavant.broker.serving.server import BrokerServer, Effect, Reply
+from lavant.broker.serving.effects import Effect, Reply
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.waiting import Asked
 from lavant.broker.subscriptions.accepting import Accepted, accept
 from lavant.broker.subscriptions.commands import Answered, Deliver, Publish, Published, Subscribe, Unsubscribe
@@ -139,8 +140,7 @@ class Access:
         self._waiting_bytes = 0
         self._counter = count(1)
         self._costs_s = [1.0] * (_size_class(PUBLICATIONS_AT_ONCE) + 1)
-        """The processor's time for a batch of late, by the bits of its size. Not the time that it took: that is longer
-        in a thread that has to share the processor, and would keep batches there once they are."""
+        """The processor's time for a batch, by the bits of its size. Elapsed time would keep batches in the thread."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._task: asyncio.Task[None] | None = None
 

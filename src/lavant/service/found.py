@@ -14,7 +14,8 @@ from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.refusals import refusal
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.serving.commands import Answer
-from lavant.broker.serving.server import BrokerServer, Effect, Reply
+from lavant.broker.serving.effects import Effect, Reply
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.waiting import Asked
 from lavant.broker.subscriptions.commands import Deliver
 from lavant.broker.subscriptions.handover import Found

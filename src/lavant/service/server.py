@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from lavant.broker.queues.commands import DeleteQueue, Receive, Received, Refused, Release
 from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.serving.server import BrokerServer, Effect, Observer, Record, Reply
+from lavant.broker.serving.effects import Effect, Observer, Record, Reply
+from lavant.broker.serving.server import BrokerServer
 from lavant.service.access import REQUESTS, Access
 from lavant.service.clock import Clock
 from lavant.service.engines.interface import Engine

@@ -25,7 +25,7 @@ from lavant.broker.queues.commands import (
     Sent,
 )
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.server import Effect
+from lavant.broker.serving.effects import Effect
 from lavant.broker.workflows.hub import Jobs
 from lavant.client.connection.refusals import error_of
 from lavant.core.errors import InternalError

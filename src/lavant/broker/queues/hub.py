@@ -170,11 +170,10 @@ class Queues:
 
     def names_of(self, serials: Iterable[int]) -> list[str]:
         """Of the queues with these numbers that are still there."""
-        found = map(self._directory.numbered, serials)
-        return [queue.name for queue in found if queue is not None]
+        return [queue.name for queue in map(self._directory.numbered, serials) if queue is not None]
 
     def all(self) -> list[Queue]:
-        """In the order of their creation; to be read only. For figures of many queues at once."""
+        """In the order of their creation; to be read only."""
         return list(self._directory)
 
     @property

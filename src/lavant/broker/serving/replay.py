@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from lavant.broker.queues.limits import UNLIMITED, HubLimits
 from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.server import TIME_BYTES
+from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.wire import decode_request
 from lavant.broker.subscriptions import limits as subscriptions
 from lavant.broker.workflows import UNLIMITED_JOBS, Jobs

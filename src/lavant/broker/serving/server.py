@@ -31,7 +31,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Hashable
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -61,6 +61,7 @@ from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.queues.wakes import earliest
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import QUERIES, Answer, Command, Query, Request
+from lavant.broker.serving.effects import TIME_BYTES, Effect, Mistake, Observer, Record, Reply
 from lavant.broker.serving.pacing import MovePaces
 from lavant.broker.serving.waiting import WAITING_MAX, Asked, Waiting, WaitingRoom, nothing_for
 from lavant.broker.subscriptions.commands import (
@@ -85,36 +86,7 @@ from lavant.broker.workflows.commands import (
 )
 from lavant.core.errors import InternalError, InvalidValue, LavantError, StorageFull, UnknownQueue
 
-TIME_BYTES = 8
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """To be appended to the journal: 8 bytes of the time in milliseconds, and the command in MessagePack as it came."""
-
-    position: int
-    """Counts up by one from record to record."""
-    data: bytes
-
-
-class Reply(msgspec.Struct, frozen=True, gc=False):
-    """To be sent to a client."""
-
-    client: Any
-    """Whatever the world gave as the client."""
-    number: int
-    answer: Answer
-
-
-class Mistake(msgspec.Struct, frozen=True, gc=False):
-    """To be written to the log: a query could not be answered because of a mistake in the server."""
-
-    request: Query
-    error: Exception
-
-
-Effect: TypeAlias = Record | Reply | Mistake
-Observer: TypeAlias = Callable[[Any, Any], None]
 
 
 class BrokerServer:

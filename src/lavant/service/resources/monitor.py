@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from lavant.broker.serving.server import Observer
+from lavant.broker.serving.effects import Observer
 from lavant.broker.workflows.commands import CompleteTask, FailTask, LeaseTasks, SubmitJob
 from lavant.core.estimation import WindowEstimate
 from lavant.service.resources.panes import PANES_MAX, Pane, Panes, figures

@@ -28,7 +28,7 @@ from lavant.broker.queues.commands import (
     SentEntry,
 )
 from lavant.broker.queues.hub import Queues
-from lavant.broker.serving.server import Observer
+from lavant.broker.serving.effects import Observer
 from lavant.broker.subscriptions.commands import Deliver
 from lavant.broker.workflows.commands import CompleteTask, FailTask, LeaseTasks, SubmitJob
 

@@ -18,9 +18,10 @@ import msgspec
 from lavant.broker.journal import Journal, JournalConfig, Upkeep, Write, carry_out, compact
 from lavant.broker.queues.limits import HubLimits
 from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.effects import Effect as ServerEffect
+from lavant.broker.serving.effects import Mistake, Record
 from lavant.broker.serving.replay import fold, replay
-from lavant.broker.serving.server import BrokerServer, Mistake, Record
-from lavant.broker.serving.server import Effect as ServerEffect
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.start_time import MARK_FILE, Mark, Reading, decode_mark, encode_mark, start_time
 from lavant.broker.workflows import JobLimits
 from lavant.core.errors import LavantError, StorageFull

@@ -11,8 +11,9 @@ from lavant.broker.queues.commands import CreateQueue, Entry, Receipt, Receive, 
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.effects import TIME_BYTES, Effect, Mistake, Record
 from lavant.broker.serving.replay import handle_again
-from lavant.broker.serving.server import TIME_BYTES, BrokerServer, Effect, Mistake, Record
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.wire import decode_request
 from lavant.broker.workflows import Jobs
 

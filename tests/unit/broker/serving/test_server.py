@@ -35,7 +35,8 @@ from lavant.broker.queues.config import QueueConfig
 from lavant.broker.queues.rules import RULES
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Request
-from lavant.broker.serving.server import BrokerServer, Record
+from lavant.broker.serving.effects import Record
+from lavant.broker.serving.server import BrokerServer
 
 # ── answers and the disk ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -9,7 +9,8 @@ from tests.unit.broker.workflows.hubs import CHAIN, saved
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.server import BrokerServer, Record
+from lavant.broker.serving.effects import Record
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.workflows.commands import (
     Assignment,
     CompleteTask,

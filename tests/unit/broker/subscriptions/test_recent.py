@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lavant.broker.queues.commands import Spread
 from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.replay import fold, replay
-from lavant.broker.serving.server import TIME_BYTES
 from lavant.broker.subscriptions import recent as module
 from lavant.broker.subscriptions.commands import Answered, Deliver
 from lavant.broker.subscriptions.recent import KEYS_MAX, REMEMBERED_MS, RecentKeys, Remembered, fingerprint_of

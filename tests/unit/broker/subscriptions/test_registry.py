@@ -12,8 +12,8 @@ from lavant.broker.queues.config import QueueConfig
 from lavant.broker.queues.limits import HubLimits
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.replay import replay
-from lavant.broker.serving.server import TIME_BYTES
 from lavant.broker.subscriptions.commands import (
     Advertise,
     Advertised,

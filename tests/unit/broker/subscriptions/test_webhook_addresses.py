@@ -6,7 +6,8 @@ import pytest
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.server import BrokerServer, Reply
+from lavant.broker.serving.effects import Reply
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.commands import Subscribe, Subscribed, Webhook
 from lavant.broker.subscriptions.limits import URL_CHARACTERS_MAX
 from lavant.broker.subscriptions.validation import check_address

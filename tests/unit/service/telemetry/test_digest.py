@@ -30,7 +30,8 @@ from lavant.broker.queues.commands import (
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.server import BrokerServer, Reply
+from lavant.broker.serving.effects import Reply
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.commands import Deliver, Subscribe
 from lavant.broker.workflows.commands import (
     Assignment,
