@@ -77,6 +77,11 @@ def impure_names(source: str) -> list[str]:
     return [f"{line}: {name}" for line, name in names_used(ast.parse(source)) if IMPURE.match(name)]
 
 
+def test_no_struct_takes_its_tag_from_the_name_of_its_class() -> None:
+    """A tag is part of a format: it must stay when the class is renamed."""
+    assert lines_matching(re.compile(r"\btag=Tru[e]\b"), MODULES) == []
+
+
 def test_every_package_and_module_says_what_it_is_for() -> None:
     assert [name_of(path) for path in MODULES if ast.get_docstring(ast.parse(text_of(path))) is None] == []
 

@@ -40,14 +40,14 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         return found is not self.negated
 
 
-class Numbers(msgspec.Struct, frozen=True, tag=True):
+class Numbers(msgspec.Struct, frozen=True, tag="Numbers"):
     intervals: Intervals[float] = EVERYTHING
 
     def holds(self, value: AttributeValue | None) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and contains(self.intervals, float(value))
 
 
-class Strings(msgspec.Struct, frozen=True, tag=True):
+class Strings(msgspec.Struct, frozen=True, tag="Strings"):
     """`patterns` are sorted and without duplicates."""
 
     intervals: Intervals[str] = EVERYTHING
@@ -61,7 +61,7 @@ class Strings(msgspec.Struct, frozen=True, tag=True):
         )
 
 
-class Booleans(msgspec.Struct, frozen=True, tag=True):
+class Booleans(msgspec.Struct, frozen=True, tag="Booleans"):
     """`allowed` is sorted: (False,), (True,) or (False, True)."""
 
     allowed: tuple[bool, ...]
@@ -70,12 +70,12 @@ class Booleans(msgspec.Struct, frozen=True, tag=True):
         return isinstance(value, bool) and value in self.allowed
 
 
-class Present(msgspec.Struct, frozen=True, tag=True):
+class Present(msgspec.Struct, frozen=True, tag="Present"):
     def holds(self, value: AttributeValue | None) -> bool:
         return value is not None
 
 
-class Absent(msgspec.Struct, frozen=True, tag=True):
+class Absent(msgspec.Struct, frozen=True, tag="Absent"):
     def holds(self, value: AttributeValue | None) -> bool:
         return value is None
 

@@ -31,20 +31,20 @@ WAITING_MAX = 100_000
 """Moves that wait for others: as many as there may be slices."""
 
 
-class Relocate(msgspec.Struct, frozen=True, tag=True):
+class Relocate(msgspec.Struct, frozen=True, tag="Relocate"):
     """Move a slice; where it is then counts, should it be moving already. Nothing happens if it is there."""
 
     slice: SliceId
     destination: HostId
 
 
-class Join(msgspec.Struct, frozen=True, tag=True):
+class Join(msgspec.Struct, frozen=True, tag="Join"):
     """A host has started."""
 
     host: HostId
 
 
-class Leave(msgspec.Struct, frozen=True, tag=True):
+class Leave(msgspec.Struct, frozen=True, tag="Leave"):
     """A host that has no slices and gets none is gone for good."""
 
     host: HostId

@@ -18,14 +18,14 @@ import msgspec
 from lavant.core.ids import HostId, SliceId
 
 
-class Message(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Encoded with its kind, so that bytes say what they are."""
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """Encoded with its tag, so that bytes say what they are. Tags are the wire's and stay when a class is renamed."""
 
 
 # ── links ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Data(Message, frozen=True):
+class Data(Message, frozen=True, tag="Data"):
     """Number `sequence` on the link from slice `upstream` to slice `to`; the content is that of `wire.encode`."""
 
     upstream: SliceId
@@ -34,7 +34,7 @@ class Data(Message, frozen=True):
     content: bytes
 
 
-class Ack(Message, frozen=True):
+class Ack(Message, frozen=True, tag="Ack"):
     """Slice `to` has processed everything up to `sequence` on the link from `upstream`."""
 
     upstream: SliceId
@@ -45,19 +45,19 @@ class Ack(Message, frozen=True):
 # ── migration ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Create(Message, frozen=True):
+class Create(Message, frozen=True, tag="Create"):
     """Make an empty slice that processes nothing and keeps what comes."""
 
     migration: int
     slice: SliceId
 
 
-class Created(Message, frozen=True):
+class Created(Message, frozen=True, tag="Created"):
     migration: int
     slice: SliceId
 
 
-class Route(Message, frozen=True):
+class Route(Message, frozen=True, tag="Route"):
     """Send what is for this slice to these hosts, unless a higher version has said otherwise."""
 
     version: int
@@ -65,7 +65,7 @@ class Route(Message, frozen=True):
     hosts: tuple[HostId, ...]
 
 
-class Routed(Message, frozen=True):
+class Routed(Message, frozen=True, tag="Routed"):
     """From now on it is so. `sent` has the last number on the links from slices of this host: later ones go there."""
 
     version: int
@@ -73,7 +73,7 @@ class Routed(Message, frozen=True):
     sent: dict[SliceId, int]
 
 
-class Stop(Message, frozen=True):
+class Stop(Message, frozen=True, tag="Stop"):
     """Process up to this vector, so that what follows waits at the destination already; then stop, and send the state
     there."""
 
@@ -83,12 +83,12 @@ class Stop(Message, frozen=True):
     after: dict[SliceId, int]
 
 
-class Stopped(Message, frozen=True):
+class Stopped(Message, frozen=True, tag="Stopped"):
     migration: int
     slice: SliceId
 
 
-class State(Message, frozen=True):
+class State(Message, frozen=True, tag="State"):
     """A stopped slice with its timestamp vector, and what it sent and nobody acknowledged."""
 
     migration: int
@@ -96,7 +96,7 @@ class State(Message, frozen=True):
     state: bytes
 
 
-class Copied(Message, frozen=True):
+class Copied(Message, frozen=True, tag="Copied"):
     """The destination has the state for good."""
 
     migration: int
@@ -104,7 +104,7 @@ class Copied(Message, frozen=True):
     size_bytes: int
 
 
-class Settle(Message, frozen=True):
+class Settle(Message, frozen=True, tag="Settle"):
     """The migration is decided: the slice is at its destination from now on, or stays where it was."""
 
     migration: int
@@ -112,7 +112,7 @@ class Settle(Message, frozen=True):
     is_moved: bool
 
 
-class Settled(Message, frozen=True):
+class Settled(Message, frozen=True, tag="Settled"):
     migration: int
     slice: SliceId
 
@@ -124,14 +124,14 @@ AnyMessage: TypeAlias = Data | Ack | State | Command | Answer
 # ── the stimuli and effects of hosts and managers ─────────────────────────────────────────────────────────────────────
 
 
-class Received(msgspec.Struct, frozen=True, gc=False, tag=True):
+class Received(msgspec.Struct, frozen=True, gc=False, tag="Received"):
     """A message came."""
 
     source: HostId
     message: AnyMessage
 
 
-class Due(msgspec.Struct, frozen=True, gc=False, tag=True):
+class Due(msgspec.Struct, frozen=True, gc=False, tag="Due"):
     """It is the time that `wakeup_ms` said, or later."""
 
 

@@ -36,10 +36,20 @@ Arrays = dict[str, NDArray[Any]]
 
 FILTERS: dict[str, Any] = {"plain": FilterTable, "encrypted": EncryptedFilters}
 
+_KINDS: dict[type, str] = {
+    Subscribe: "Subscribe",
+    Unsubscribe: "Unsubscribe",
+    Publish: "Publish",
+    Publications: "Publications",
+    Matched: "Matched",
+    Notification: "Notification",
+}
+"""What bytes call each type; part of the format, whatever the types are called."""
+
 
 def encode(content: Content) -> bytes:
     """Bytes that `decode` takes."""
-    meta: Meta = {"kind": type(content).__name__}
+    meta: Meta = {"kind": _KINDS[type(content)]}
     arrays: Arrays = {}
     match content:
         case Subscribe(scheme=scheme, ids=ids, filters=filters):

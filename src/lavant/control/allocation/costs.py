@@ -15,7 +15,7 @@ import msgspec
 from lavant.core.errors import InvalidValue
 
 
-class Linear(msgspec.Struct, frozen=True, tag=True):
+class Linear(msgspec.Struct, frozen=True, tag="Linear"):
     """The same price for each consumer."""
 
     price: float = 1.0
@@ -28,7 +28,7 @@ class Linear(msgspec.Struct, frozen=True, tag=True):
         return self.price * consumers
 
 
-class Power(msgspec.Struct, frozen=True, tag=True):
+class Power(msgspec.Struct, frozen=True, tag="Power"):
     """`price` · m to the power of `exponent`: each consumer dearer than the one before it."""
 
     price: float
@@ -43,7 +43,7 @@ class Power(msgspec.Struct, frozen=True, tag=True):
         return float(self.price * consumers**self.exponent)
 
 
-class Prices(msgspec.Struct, frozen=True, tag=True):
+class Prices(msgspec.Struct, frozen=True, tag="Prices"):
     """A price for each consumer, one by one; further ones cost what the last does. Any convex function is of this kind.
 
     >>> Prices((1.0, 1.0, 2.5)).of(5)

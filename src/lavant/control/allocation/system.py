@@ -30,7 +30,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Budget(msgspec.Struct, frozen=True, kw_only=True, tag="Budget"):
     """Least response time for a cost of so much more than the least allocation (the paper's M, as it is used)."""
 
     additional: float
@@ -40,7 +40,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             raise InvalidValue(f"a budget is a number from 0 on, got {self.additional}")
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Target(msgspec.Struct, frozen=True, kw_only=True, tag="Target"):
     """Least cost for a response time: the mean, or that within which a fraction of jobs is done; of one type or all."""
 
     response_s: float
