@@ -29,7 +29,8 @@ from lavant.broker.serving.wire import (
     frame,
 )
 from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import AccessDenied, InvalidValue, LavantError, LimitExceeded
+from lavant.core.errors import AccessDenied, InvalidValue, LavantError
+from lavant.service.admission import Ticket
 from lavant.service.authorization import authorize, shut_out
 from lavant.service.keys import KeyRing, Principal
 from lavant.service.showing import shown
@@ -53,14 +54,15 @@ class Pause(Enum):
 class CompactProtocol(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, service: Service, keys: KeyRing) -> None:
+    def __init__(self, service: Service, keys: KeyRing, ticket: Ticket) -> None:
         self.ended = asyncio.Event()
         self._service = service
         self._limits = service.limits
         self._keys = keys
+        self._ticket = ticket
         self._principal: Principal | None = None
         """Whose requests are placed in a namespace; None if they are taken as they are."""
-        self._frames = Frames(self._limits.frame_bytes_max)
+        self._frames = Frames(self._limits.hello_bytes_max)
         self._buffer = bytearray()
         self._outstanding = 0
         self._is_greeted = False
@@ -78,17 +80,12 @@ class CompactProtocol(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.unread_bytes_high)
         self._abort_after(self._limits.greeting_s_max)
-        if len(self._service.connections) >= self._limits.connections_max:
-            fault = LimitExceeded(
-                f"{self._limits.connections_max} clients are connected, which is the limit; come later"
-            )
-            self._hang_up(fault, FAULT_NUMBER)
-        else:
-            self._service.opened(self)
+        self._service.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._abort_after(None)
         self._leave()
+        self._ticket.leave()
         self.ended.set()
 
     def data_received(self, data: bytes) -> None:
@@ -96,12 +93,14 @@ class CompactProtocol(asyncio.Protocol):
             self._take(self._frames.feed(data))
 
     def pause_writing(self) -> None:
-        self.pause(Pause.UNREAD)
-        self._abort_after(self._limits.unread_s_max)
+        if not self._is_closed:  # a closed one has its deadline already
+            self.pause(Pause.UNREAD)
+            self._abort_after(self._limits.unread_s_max)
 
     def resume_writing(self) -> None:
-        self._abort_after(None)
-        self.resume(Pause.UNREAD)
+        if not self._is_closed:
+            self._abort_after(None)
+            self.resume(Pause.UNREAD)
 
     # ── called by the service ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -218,6 +217,8 @@ class CompactProtocol(asyncio.Protocol):
             except AccessDenied as error:
                 return self._hang_up(error, GREETING_NUMBER)
         self._is_greeted = True
+        self._ticket.authenticated()
+        self._frames.bytes_max = self._limits.frame_bytes_max
         self._abort_after(None)
         self._transport.write(frame(GREETING_NUMBER, Done()))
         return None

@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
+from lavant.service.admission import Ticket
 from lavant.service.api.connections import STATE as CONNECTION
 from lavant.service.exchange import Exchange, encode_response
 from lavant.service.limits import ServiceLimits
@@ -133,12 +134,14 @@ class _Protocol(HttpToolsProtocol):
     _arriving: Exchange | None = None
     """One whose body is not yet complete."""
 
-    def __init__(self, config: Config, state: ServerState, heads: dict[_Protocol, float], sqs: SqsApp | None) -> None:
+    def __init__(
+        self, config: Config, state: ServerState, heads: dict[_Protocol, float], sqs: SqsApp | None, ticket: Ticket
+    ) -> None:
         super().__init__(config, state, {CONNECTION: self})
+        self.ticket = ticket
         self._heads = heads
         """Those whose head has not arrived yet, and since when."""
         self._sqs = sqs
-        self._limit = cast(int, config.limit_concurrency)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -146,6 +149,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._heads.pop(self, None)
+        self.ticket.leave()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -199,7 +203,6 @@ class _Protocol(HttpToolsProtocol):
             and not self.expect_100_continue
             and not self.parser.should_upgrade()
             and (self.cycle is None or self.cycle.response_complete)
-            and max(len(self.connections), len(self.tasks)) < self._limit
         )
 
     async def _answer(self, exchange: Exchange) -> None:
@@ -235,6 +238,9 @@ class _Protocol(HttpToolsProtocol):
     def abort(self) -> None:
         self.transport.abort()
 
+    def authenticated(self) -> None:
+        self.ticket.authenticated()
+
     def _count(self, size_bytes: int) -> None:
         self._head_bytes += size_bytes
         if self._head_bytes > HEAD_BYTES_MAX:
@@ -243,6 +249,10 @@ class _Protocol(HttpToolsProtocol):
 
 class _WebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's own takes an answer in place of a WebSocket for a mistake, and says so in the log."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.app_state[CONNECTION].ticket.leave()
+        super().connection_lost(exc)
 
     async def send(self, message: Any) -> None:
         await super().send(message)
@@ -270,7 +280,6 @@ class HttpProtocols:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=limits.connections_max,
             timeout_keep_alive=KEEP_ALIVE_S,
         )
         self._config.load()
@@ -287,8 +296,8 @@ class HttpProtocols:
     def requests(self) -> int:
         return self._state.total_requests
 
-    def __call__(self) -> asyncio.Protocol:
-        return _Protocol(self._config, self._state, self._heads, self._sqs)
+    def __call__(self, ticket: Ticket) -> asyncio.Protocol:
+        return _Protocol(self._config, self._state, self._heads, self._sqs, ticket)
 
     def _each_second(self) -> None:
         """The date is in the head of every answer; and heads that do not end are waited for no longer."""

@@ -15,9 +15,20 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     """The defaults are those of `lavant serve`."""
 
     connections_max: int = 10_000
+    """Of all protocols; fewer if the system does not let the process open so many files. More are closed at once."""
+    unauthenticated_max: int = 1000
+    """Connections that have not shown a key or signed anything yet, at most half of all; then the oldest is closed."""
+    files_reserved: int = 128
+    """Descriptors that are kept for the journal, its snapshots and compaction, for logs and the pipes of processes.
+    Those of webhooks and of the metrics' own port are kept beside these."""
+    metrics_connections_max: int = 64
+    """On the metrics' own port."""
     greeting_s_max: float = 10.0
     """How long a new connection may take to say which protocol it speaks, and who it is."""
+    hello_bytes_max: int = 4096
+    """Of the first frame of a connection, which shows the key. Nothing else is read before it was accepted."""
     frame_bytes_max: int = FRAME_BYTES_MAX
+    """Of all other frames."""
     outstanding_max: int = 1024
     """Requests of a connection without an answer, receives that wait for a message not counted; then its requests stay
     unread until some are answered."""
@@ -51,6 +62,8 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     webhook_requests_max: int = 8
     """To one webhook at the same time."""
     webhook_requests_total_max: int = 256
+    webhook_idle_max: int = 64
+    """Connections to all webhooks that are kept for the next request; then the oldest is closed."""
     webhook_answer_bytes_max: int = 64 << 10
     """Of a webhook's answer, of which nothing but the head is of interest."""
     webhook_backoff_s: float = 1.0

@@ -20,24 +20,27 @@ from msgspec.structs import replace
 
 from lavant.broker.serving.broker import Broker
 from lavant.core.errors import AccessDenied, LavantError, MissingComponent
+from lavant.service.admission import Admission, Ticket
 from lavant.service.api import Desk, api_application
 from lavant.service.api.application import PATHS
 from lavant.service.api.attaching import remove_ephemeral
 from lavant.service.compact import CompactProtocol
+from lavant.service.descriptors import connections_allowed
+from lavant.service.engines.spark.settings import LIMITS as SPARK_LIMITS
 from lavant.service.http import OPERATIONS_PATHS, HttpApplication, HttpProtocols, Operations
 from lavant.service.keys import KeyRing
+from lavant.service.listener import Listener
 from lavant.service.meters import Meters
 from lavant.service.metrics import FamiliesOf, Metrics
+from lavant.service.openmetrics import Family
 from lavant.service.server import Service
 from lavant.service.settings import ServeSettings, is_loopback
 from lavant.service.sniffing import SniffingProtocol
 from lavant.service.sqs import SqsApp
 from lavant.service.sqs.credentials import CredentialRing
 from lavant.service.storage.stores import Store
-from lavant.service.tls import HANDSHAKE_S_MAX, Tls
+from lavant.service.tls import Tls
 from lavant.service.webhooks import Webhooks
-
-BACKLOG = 1024
 
 if TYPE_CHECKING:
     from lavant.service.resources.views import Resources
@@ -77,9 +80,8 @@ class Port:
         to_private = settings.is_open or settings.webhooks_to_private_networks
         self._webhooks = Webhooks(service, meters, to_private=to_private)
         sqs = SqsApp(service.execute, replace(settings.sqs, salt=store.identity), credentials=files.credentials)
-        shown = Metrics(
-            broker.queues, store, service, (meters.families, *metrics), queues_max=settings.metrics.queues_max
-        )
+        families = (meters.families, self._families, *metrics)
+        shown = Metrics(broker.queues, store, service, families, queues_max=settings.metrics.queues_max)
         may_see = partial(_may_see_metrics, settings.metrics.key, self._keys)
         operations = Operations(health=health, metrics=shown.text, may_see=may_see)
         application = HttpApplication(
@@ -91,7 +93,8 @@ class Port:
         )
         self._http = HttpProtocols(application, sqs, settings.limits)
         self._operations = HttpProtocols(operations, None, settings.limits)
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
+        self._admissions: list[Admission] = []
         self.metrics_at: tuple[str, int] | None = None
         """Host and port of the metrics, if they have their own."""
 
@@ -105,12 +108,15 @@ class Port:
         self._webhooks.start(self._broker.subscriptions)
         settings = self._settings
         protocol = partial(SniffingProtocol, self._compact, self._http, settings.limits.greeting_s_max)
-        host, number = await self._listen(protocol, settings.host, settings.port, "--port", self._files.tls)
+        listener = Listener(protocol, self._admission(), self._files.tls)
+        host, number = await self._listen(listener, settings.host, settings.port, "--port")
         metrics = settings.metrics
         if metrics.port is not None:
             # Scrapers on the same machine need no certificate for it.
             tls = None if is_loopback(metrics.host) else self._files.tls
-            self.metrics_at = await self._listen(self._operations, metrics.host, metrics.port, "--metrics-port", tls)
+            few = settings.limits.metrics_connections_max
+            scrapers = Listener(self._operations, Admission(connections_max=few, unauthenticated_max=few), tls)
+            self.metrics_at = await self._listen(scrapers, metrics.host, metrics.port, "--metrics-port")
         self._service.loop.add_signal_handler(signal.SIGHUP, self._read_again)
         return host, number
 
@@ -124,28 +130,36 @@ class Port:
         await self._http.stop(self._settings.limits.stop_s_max)
         await self._operations.stop(self._settings.limits.stop_s_max)
 
-    async def _listen(
-        self, protocol: Callable[[], asyncio.Protocol], host: str, port: int, option: str, tls: Tls | None
-    ) -> tuple[str, int]:
-        try:
-            listener = await self._service.loop.create_server(
-                protocol,
-                host,
-                port,
-                backlog=BACKLOG,
-                ssl=None if tls is None else tls.context,
-                ssl_handshake_timeout=None if tls is None else HANDSHAKE_S_MAX,
+    def _admission(self) -> Admission:
+        limits, spark = self._settings.limits, self._settings.spark
+        allowed = connections_allowed(limits, lanes_max=0 if spark is None else SPARK_LIMITS.lanes_max)
+        if allowed < limits.connections_max:
+            _logger.warning(
+                "at most %d connections, and not %d: the system lets this process open no more files (ulimit -n)",
+                allowed,
+                limits.connections_max,
             )
+        admission = Admission(
+            connections_max=allowed, unauthenticated_max=min(limits.unauthenticated_max, max(1, allowed // 2))
+        )
+        self._admissions.append(admission)
+        return admission
+
+    def _families(self) -> list[Family]:
+        return [family for admission in self._admissions for family in admission.families()]
+
+    async def _listen(self, listener: Listener, host: str, port: int, option: str) -> tuple[str, int]:
+        try:
+            place = await listener.open(host, port)
         except OSError as error:
             raise MissingComponent(
                 f"cannot listen at {host}:{port}: {error.strerror or error}; choose another {option}"
             ) from None
         self._listeners.append(listener)
-        host, number = listener.sockets[0].getsockname()[:2]
-        return host, number
+        return place
 
-    def _compact(self) -> asyncio.Protocol:
-        return CompactProtocol(self._service, self._keys)
+    def _compact(self, ticket: Ticket) -> asyncio.Protocol:
+        return CompactProtocol(self._service, self._keys, ticket)
 
     def _read_again(self) -> None:
         """SIGHUP: take what each file holds now; what one holds that is of no use changes nothing.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import resource
 import signal
 import sys
 import time
@@ -23,6 +21,7 @@ from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.workflows import JobLimits
 from lavant.core.errors import InvalidValue
 from lavant.service.clock import TimeKeeper
+from lavant.service.descriptors import raise_limit
 from lavant.service.engines.choosing import DIRECTORY, engine_of
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.side import SparkSide
@@ -70,7 +69,7 @@ def run(settings: ServeSettings, on_started: Callable[[Started], None]) -> None:
 async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) -> None:
     """Serve until SIGTERM or SIGINT, or until the disk fails; then that is raised."""
     stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    _allow_many_files()
+    raise_limit()
     files = _files(settings)
     store = open_store(settings.data)
     try:
@@ -229,13 +228,6 @@ def _tame_garbage_collector() -> None:
     gc.collect()
     gc.freeze()  # what was recovered is there to stay: it need not be looked at again and again
     gc.set_threshold(GARBAGE_THRESHOLD)
-
-
-def _allow_many_files() -> None:
-    """As many connections as the system lets us have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TypeAlias, cast
 
 from lavant.broker.serving.wire import PREFACE
+from lavant.service.admission import Ticket
+
+Speak: TypeAlias = Callable[[Ticket], asyncio.Protocol]
 
 
 class SniffingProtocol(asyncio.Protocol):
     """Reads the first bytes and hands the connection on: the preface of the compact protocol, or else HTTP."""
 
-    def __init__(
-        self, compact: Callable[[], asyncio.Protocol], http: Callable[[], asyncio.Protocol], seconds_max: float
-    ) -> None:
+    def __init__(self, compact: Speak, http: Speak, seconds_max: float, ticket: Ticket) -> None:
+        self._ticket = ticket
         self._compact = compact
         self._http = http
         self._seconds_max = seconds_max
@@ -24,17 +26,19 @@ class SniffingProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._ticket.hang_up = self._transport.abort
         self._timer = asyncio.get_running_loop().call_later(self._seconds_max, self._transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
+        self._ticket.leave()
 
     def data_received(self, data: bytes) -> None:
         self._data += data
         if self._data.startswith(PREFACE):
-            self._hand_on(self._compact(), self._data[len(PREFACE) :])
+            self._hand_on(self._compact(self._ticket), self._data[len(PREFACE) :])
         elif not PREFACE.startswith(self._data):
-            self._hand_on(self._http(), self._data)
+            self._hand_on(self._http(self._ticket), self._data)
 
     def _hand_on(self, protocol: asyncio.Protocol, data: bytes) -> None:
         self._timer.cancel()

@@ -73,6 +73,9 @@ class _Connection:
     def unsent_bytes(self) -> int:
         return 0
 
+    def authenticated(self) -> None:
+        pass
+
     def abort(self) -> None:
         raise AssertionError("the client reads")
 

@@ -146,13 +146,22 @@ async def test_who_says_nothing_is_disconnected() -> None:
 
 
 @in_loop
-async def test_one_client_too_many_is_told_so() -> None:
-    wiring = Wiring(msgspec.structs.replace(LIMITS, connections_max=2))
-    clients = [FakeClient(wiring.service).greet() for _ in range(3)]
-    assert [client.transport.is_closed for client in clients] == [False, False, True]
-    assert refused(clients[2].answers()[FAULT_NUMBER]) == "LimitExceeded"
-    clients[0].protocol.connection_lost(None)
-    assert FakeClient(wiring.service).greet().answers() == {0: Done()}
+async def test_before_the_greeting_only_small_frames_are_taken() -> None:
+    wiring = Wiring()
+    for size_bytes in (LIMITS.hello_bytes_max + 1, 45 << 20, LIMITS.frame_bytes_max):
+        client = FakeClient(wiring.service)
+        client.protocol.data_received(struct.pack(">II", size_bytes, 0) + b"x" * 100)
+        assert refused(client.answers()[FAULT_NUMBER]) == "LimitExceeded"
+        assert client.transport.is_closed
+    client = FakeClient(wiring.service)
+    client.protocol.data_received(bytes(frame(0, Hello(b"k" * 4000))))
+    assert client.answers() == {0: Done()}
+    large = bytes(frame(1, Send("none", [Entry(bytes(1 << 20))])))
+    client.protocol.data_received(large[: 1 << 19])
+    client.protocol.data_received(large[1 << 19 :])
+    await turn()
+    wiring.store.commit()
+    assert refused(client.answers()[1]) == "UnknownQueue"
 
 
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -259,6 +268,17 @@ async def test_a_closed_connection_that_nobody_reads_is_cut_in_the_end() -> None
     client = FakeClient(wiring.service).greet()
     client.transport.is_stuck = True
     client.protocol.data_received(struct.pack(">II", 0, 7))
+    await until(lambda: client.transport.is_aborted)
+
+
+@in_loop
+async def test_a_closed_connection_that_is_read_a_little_is_cut_all_the_same() -> None:
+    wiring = Wiring(msgspec.structs.replace(LIMITS, stop_s_max=0.01))
+    client = FakeClient(wiring.service).greet()
+    client.transport.is_stuck = True
+    client.protocol.pause_writing()
+    client.protocol.close()
+    client.protocol.resume_writing()
     await until(lambda: client.transport.is_aborted)
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from lavant.broker.queues.commands import Received, Send, Sent, SentEntry
 from lavant.broker.serving.commands import Answer, Request
+from lavant.service.admission import Admission
 from lavant.service.http import HttpApplication, HttpProtocols
 from lavant.service.keys import Principal
 from lavant.service.limits import LIMITS
+from lavant.service.listener import Listener
 from lavant.service.sqs import SqsApp, SqsSettings
 
 BODY_BYTES_MAX = 300_000
@@ -42,17 +44,16 @@ class Hub:
         return Received([])
 
 
-def serving(scenario: Callable[[Hub, Connect], Awaitable[None]], connections: int = 9) -> None:
+def serving(scenario: Callable[[Hub, Connect], Awaitable[None]]) -> None:
     """A port with nothing but SQS behind it."""
 
     async def run() -> None:
         hub = Hub()
         app = SqsApp(hub.execute, SqsSettings(salt=b"salt", body_bytes_max=BODY_BYTES_MAX))
         application = HttpApplication(operations=app, api=app, api_paths=frozenset(), sqs=app)
-        limits = type(LIMITS)(connections_max=connections)
-        protocols = HttpProtocols(application, app, limits)
-        server = await asyncio.get_running_loop().create_server(protocols, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+        protocols = HttpProtocols(application, app, LIMITS)
+        listener = Listener(protocols, Admission(connections_max=9, unauthenticated_max=9))
+        _, port = await listener.open("127.0.0.1", 0)
         writers: list[asyncio.StreamWriter] = []
 
         async def connect() -> Streams:
@@ -63,7 +64,7 @@ def serving(scenario: Callable[[Hub, Connect], Awaitable[None]], connections: in
         try:
             await asyncio.wait_for(scenario(hub, connect), 30)
         finally:
-            server.close()
+            listener.close()
             for writer in writers:
                 writer.close()
             await protocols.stop(0.1)
@@ -224,14 +225,3 @@ def test_what_comes_while_a_receive_waits_is_answered_after_it() -> None:
         assert hub.bodies == [b"now"]
 
     serving(scenario)
-
-
-def test_too_many_connections_are_told_so() -> None:
-    async def scenario(hub: Hub, connect: Connect) -> None:
-        await connect()
-        reader, writer = await connect()
-        writer.write(send("one too many"))
-        assert b" 503 " in await reader.readuntil(b"\r\n\r\n")
-        assert not hub.bodies
-
-    serving(scenario, connections=2)

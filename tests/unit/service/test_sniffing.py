@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.service.wiring import FakeTransport, until
+from tests.unit.service.wiring import FakeTransport, ticket, until
 
 from lavant.broker.serving.wire import PREFACE
+from lavant.service.admission import Ticket
 from lavant.service.sniffing import SniffingProtocol
 
 
@@ -24,12 +25,16 @@ class Noting(asyncio.Protocol):
         self.data += data
 
 
+def noting(_: Ticket) -> Noting:
+    return Noting()
+
+
 def sniff(*pieces: bytes) -> tuple[str, bytes]:
     """Who got the connection, and what it was told."""
 
     async def run() -> tuple[str, bytes]:
         transport, compact, http = FakeTransport(), Noting(), Noting()
-        sniffing = SniffingProtocol(lambda: compact, lambda: http, seconds_max=60)
+        sniffing = SniffingProtocol(lambda _: compact, lambda _: http, 60, ticket())
         sniffing.connection_made(transport)
         for piece in pieces:
             (transport.protocol if isinstance(transport.protocol, Noting) else sniffing).data_received(piece)
@@ -58,7 +63,7 @@ def test_what_came_before_the_decision_is_handed_on() -> None:
 def test_who_says_nothing_is_disconnected() -> None:
     async def run() -> None:
         transport = FakeTransport()
-        sniffing = SniffingProtocol(Noting, Noting, seconds_max=0.01)
+        sniffing = SniffingProtocol(noting, noting, 0.01, ticket())
         sniffing.connection_made(transport)
         sniffing.data_received(b"LAV")
         await until(lambda: transport.is_aborted)
@@ -70,7 +75,7 @@ def test_who_hung_up_or_was_handed_on_is_left_alone() -> None:
     async def run() -> None:
         gone, handed_on = FakeTransport(), FakeTransport()
         for transport in (gone, handed_on):
-            sniffing = SniffingProtocol(Noting, Noting, seconds_max=0.01)
+            sniffing = SniffingProtocol(noting, noting, 0.01, ticket())
             sniffing.connection_made(transport)
             if transport is gone:
                 sniffing.connection_lost(None)

@@ -16,6 +16,7 @@ from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.wire import GREETING_NUMBER, Frames, Hello, decode_answer, frame
 from lavant.core.errors import StorageFailed
+from lavant.service.admission import Admission, Ticket
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
 from lavant.service.engines.interface import Engine
@@ -101,8 +102,18 @@ class FakeTransport(asyncio.Transport):
         self.is_aborted = True
         asyncio.get_running_loop().call_soon(self.on_close)
 
+    def is_closing(self) -> bool:
+        return self.is_closed or self.is_aborted
+
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = protocol
+
+
+def ticket() -> Ticket:
+    """A place that nobody else wants."""
+    admitted = Admission(connections_max=1, unauthenticated_max=1).admit()
+    assert admitted is not None
+    return admitted
 
 
 class FakeClient:
@@ -110,7 +121,7 @@ class FakeClient:
 
     def __init__(self, service: Service, keys: KeyRing | None = None) -> None:
         self.transport = FakeTransport()
-        self.protocol = CompactProtocol(service, KeyRing() if keys is None else keys)
+        self.protocol = CompactProtocol(service, KeyRing() if keys is None else keys, ticket())
         self.transport.on_close = lambda: self.protocol.connection_lost(None)
         self.protocol.connection_made(self.transport)
         self._frames = Frames()

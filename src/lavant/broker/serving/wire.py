@@ -78,10 +78,11 @@ class Frames:
     ([1], [2])
     """
 
-    __slots__ = ("_bytes_max", "_rest", "_wanted")
+    __slots__ = ("_rest", "_wanted", "bytes_max")
 
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
+        """Of a frame. It may change between two frames."""
         self._rest = bytearray()
         self._wanted = HEADER.size
 
@@ -97,7 +98,7 @@ class Frames:
         self._wanted = HEADER.size
         while end - position >= HEADER.size:
             length, number = HEADER.unpack_from(data, position)
-            if not _NUMBER_BYTES < length <= self._bytes_max:
+            if not _NUMBER_BYTES < length <= self.bytes_max:
                 raise self._fault(length)
             stop = position + _LENGTH_BYTES + length
             if stop > end:
@@ -109,9 +110,9 @@ class Frames:
             self._rest += memoryview(data)[position:]
 
     def _fault(self, length: int) -> InvalidValue:
-        if length > self._bytes_max:
+        if length > self.bytes_max:
             return LimitExceeded(
-                f"a frame says that {length} bytes follow, at most {self._bytes_max} are allowed; send smaller batches"
+                f"a frame says that {length} bytes follow, at most {self.bytes_max} are allowed; send smaller batches"
             )
         return InvalidValue(
             f"a frame says that {length} bytes follow, but its number and content have at least 5; "

@@ -15,6 +15,10 @@ class Connection(Protocol):
         """What was written, and the other machine has not confirmed."""
         ...
 
+    def authenticated(self) -> None:
+        """It is known who asks."""
+        ...
+
     def abort(self) -> None:
         """Hang up without waiting for what is unsent."""
         ...

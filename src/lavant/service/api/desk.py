@@ -16,6 +16,7 @@ from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.refusals import refusal
 from lavant.broker.serving.commands import Answer, Request
 from lavant.core.errors import AccessDenied, LavantError
+from lavant.service.api.connections import connection_of
 from lavant.service.api.faults import ApiError, error_of
 from lavant.service.api.lately import Lately
 from lavant.service.authorization import authorize, carry_out, shut_out
@@ -47,7 +48,7 @@ class Desk:
         """Who asks; raises if a key is wanted, and this is none."""
         scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
         try:
-            return self.keys.principal(secret.strip().encode() if scheme.lower() == "bearer" else b"")
+            principal = self.keys.principal(secret.strip().encode() if scheme.lower() == "bearer" else b"")
         except AccessDenied as error:
             raise ApiError(
                 401,
@@ -55,6 +56,8 @@ class Desk:
                 f"{error}; show it in the header `Authorization: Bearer KEY`",
                 headers={"WWW-Authenticate": "Bearer"},
             ) from None
+        connection_of(connection.scope).authenticated()
+        return principal
 
     def placed(self, principal: Principal, request: Request) -> Request:
         """The request in the principal's namespace; raises if it may not ask that, or so often."""

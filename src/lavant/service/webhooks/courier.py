@@ -30,7 +30,7 @@ from lavant.service.limits import ServiceLimits
 from lavant.service.meters import WEBHOOK, Meters
 from lavant.service.server import Service
 from lavant.service.webhooks.addresses import WebhookFault
-from lavant.service.webhooks.posting import Posted, Poster
+from lavant.service.webhooks.posting import Idle, Posted, Poster
 from lavant.service.webhooks.signing import signature
 
 USER_AGENT = f"lavant/{version('lavant')}"
@@ -43,7 +43,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Courier:
-    """Of one subscription. `turns` bounds the requests of all couriers together."""
+    """Of one subscription. `turns` bounds the requests of all couriers together, `idle` the connections they keep."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Courier:
         service: Service,
         meters: Meters,
         turns: asyncio.Semaphore,
+        idle: Idle,
         *,
         to_private: bool,
         context: ssl.SSLContext,
@@ -65,6 +66,7 @@ class Courier:
         self._turns = turns
         self._poster = Poster(
             self._webhook.url,
+            idle,
             to_private=to_private,
             context=context,
             answer_bytes_max=service.limits.webhook_answer_bytes_max,

@@ -13,6 +13,7 @@ from lavant.core.errors import LavantError
 from lavant.service.meters import Meters
 from lavant.service.server import Service
 from lavant.service.webhooks.courier import Courier
+from lavant.service.webhooks.posting import Idle
 
 _logger = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ class Webhooks:
         self._to_private = to_private
         self._context = ssl.create_default_context()
         self._turns = asyncio.Semaphore(service.limits.webhook_requests_total_max)
+        self._idle = Idle(service.limits.webhook_idle_max)
         self._couriers: dict[int, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -64,6 +66,7 @@ class Webhooks:
                 self._service,
                 self._meters,
                 self._turns,
+                self._idle,
                 to_private=self._to_private,
                 context=self._context,
             )

@@ -35,14 +35,39 @@ class Posted(msgspec.Struct, frozen=True):
         return 200 <= self.status < 300
 
 
-class Poster:
-    """Posts to one address."""
+class Idle:
+    """Connections of all posters that are kept for the next request: at most so many, the oldest goes first."""
 
-    def __init__(self, url: str, *, to_private: bool, context: ssl.SSLContext, answer_bytes_max: int) -> None:
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        self._lists: dict[_Connection, list[_Connection]] = {}
+        """Which poster's list each is in; oldest first."""
+
+    def put(self, connection: _Connection, own: list[_Connection]) -> None:
+        own.append(connection)
+        self._lists[connection] = own
+        if len(self._lists) > self._size_max:
+            oldest = next(iter(self._lists))
+            self._lists.pop(oldest).remove(oldest)
+            oldest.close()
+
+    def take(self, own: list[_Connection]) -> _Connection:
+        connection = own.pop()
+        del self._lists[connection]
+        return connection
+
+
+class Poster:
+    """Posts to one address. `idle` bounds the connections that it and others keep."""
+
+    def __init__(
+        self, url: str, idle: Idle, *, to_private: bool, context: ssl.SSLContext, answer_bytes_max: int
+    ) -> None:
         self._to_private = to_private
         self._context = context
         self._answer_bytes_max = answer_bytes_max
         self._url = _parts(url)
+        self._all_idle = idle
         self._idle: list[_Connection] = []
 
     async def post(self, headers: Mapping[str, str], body: bytes, timeout_s: float) -> Posted:
@@ -59,11 +84,11 @@ class Poster:
     def tidy(self) -> None:
         """Keep no connection."""
         while self._idle:
-            self._idle.pop().close()
+            self._all_idle.take(self._idle).close()
 
     async def _exchange(self, request: bytes) -> Posted:
         while self._idle:
-            connection = self._idle.pop()
+            connection = self._all_idle.take(self._idle)
             if connection.is_stale:
                 connection.close()
                 continue
@@ -79,7 +104,7 @@ class Poster:
             posted, can_stay = await connection.exchange(request, self._answer_bytes_max)
         finally:
             if can_stay:
-                self._idle.append(connection)
+                self._all_idle.put(connection, self._idle)
             else:
                 connection.close()
         return posted

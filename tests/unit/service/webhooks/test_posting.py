@@ -11,7 +11,7 @@ import pytest
 
 from lavant.service.webhooks import posting
 from lavant.service.webhooks.addresses import WebhookFault, is_public, resolve
-from lavant.service.webhooks.posting import Posted, Poster
+from lavant.service.webhooks.posting import Idle, Posted, Poster
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -53,8 +53,9 @@ def saying(*answers: bytes) -> Serve:
     return serve
 
 
-def poster(url: str, answer_bytes_max: int = 1000) -> Poster:
-    return Poster(url, to_private=True, context=ssl.create_default_context(), answer_bytes_max=answer_bytes_max)
+def poster(url: str, answer_bytes_max: int = 1000, idle: Idle | None = None) -> Poster:
+    kept = Idle(8) if idle is None else idle
+    return Poster(url, kept, to_private=True, context=ssl.create_default_context(), answer_bytes_max=answer_bytes_max)
 
 
 def post(serve: Serve, times: int = 1, timeout_s: float = 5.0) -> tuple[list[Posted | WebhookFault], int]:
@@ -195,5 +196,23 @@ def test_a_name_that_leads_home_is_refused_unless_allowed() -> None:
             await resolve("0x7f.1", 80, to_private=False)
         with pytest.raises(WebhookFault, match="resolved"):
             await resolve("no-such-name.invalid", 80, to_private=True)
+
+    asyncio.run(work())
+
+
+def test_few_connections_are_kept_however_many_webhooks_there_are() -> None:
+    async def work() -> None:
+        idle = Idle(2)
+        async with receiver(saying(OK, OK)) as (url, connections):
+            clients = [poster(url, idle=idle) for _ in range(5)]
+            for client in clients:
+                assert await client.post({}, b"", 5.0) == Posted(200)
+            assert [len(client._idle) for client in clients] == [0, 0, 0, 1, 1]
+            assert await clients[4].post({}, b"", 5.0) == Posted(200)
+            assert await clients[0].post({}, b"", 5.0) == Posted(200)
+            assert len(connections) == 6, "only that of the last was kept for the next request"
+            for client in clients:
+                client.tidy()
+            assert not idle._lists
 
     asyncio.run(work())

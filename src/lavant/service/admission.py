@@ -1,0 +1,120 @@
+"""Admission control: how many connections there may be, and how many of them may be unauthenticated.
+
+    accepted ──► unauthenticated ──key or signature──► authenticated ──► gone
+       │               └── one too many of these: the oldest is closed
+       └── one too many of all: it is closed at once
+
+A connection counts from the moment it was accepted, before its TLS handshake, until it is gone. It is authenticated
+when its first request was: whoever holds connections open and never shows a key only pushes out others like itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from lavant.service.openmetrics import Family
+
+COMPLAINT_S = 10.0
+"""Between two lines in the log."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Ticket:
+    """The place of one connection. `hang_up` ends it at once; whoever has the connection keeps that up to date."""
+
+    __slots__ = ("_admission", "hang_up")
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.hang_up: Callable[[], object] = _nothing
+
+    def authenticated(self) -> None:
+        """It is known who this is."""
+        self._admission.unauthenticated.pop(self, None)
+
+    def leave(self) -> None:
+        """The connection is gone. To say it twice does no harm."""
+        self._admission.left(self)
+
+
+class Admission:
+    """Of one or several ports.
+
+    >>> admission = Admission(connections_max=3, unauthenticated_max=2)
+    >>> first, second = admission.admit(), admission.admit()
+    >>> first.authenticated()
+    >>> third = admission.admit()
+    >>> admission.admit() is None, len(admission), len(admission.unauthenticated)
+    (True, 3, 2)
+    """
+
+    def __init__(self, *, connections_max: int, unauthenticated_max: int) -> None:
+        self.unauthenticated: dict[Ticket, None] = {}
+        """Oldest first."""
+        self._connections_max = connections_max
+        self._unauthenticated_max = unauthenticated_max
+        self._tickets: set[Ticket] = set()
+        self._refused = _Complaint(f"{connections_max} connections are open, which is the limit: %d more were refused")
+        self._evicted = _Complaint(
+            f"{unauthenticated_max} connections had not shown a key, which is the limit: the %d oldest were closed"
+        )
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def admit(self) -> Ticket | None:
+        """A place for a connection that was accepted; None if there is none, and it has to be closed."""
+        if len(self._tickets) >= self._connections_max:
+            self._refused.add()
+            return None
+        if len(self.unauthenticated) >= self._unauthenticated_max:
+            self._evicted.add()
+            oldest = next(iter(self.unauthenticated))
+            del self.unauthenticated[oldest]  # it leaves when its connection is gone
+            oldest.hang_up()
+        ticket = Ticket(self)
+        self._tickets.add(ticket)
+        self.unauthenticated[ticket] = None
+        return ticket
+
+    def left(self, ticket: Ticket) -> None:
+        self._tickets.discard(ticket)
+        self.unauthenticated.pop(ticket, None)
+
+    def families(self) -> list[Family]:
+        closed = [({"reason": "limit"}, self._refused.total), ({"reason": "unauthenticated"}, self._evicted.total)]
+        return [
+            Family("lavant_open_connections", "gauge", "Connections of all protocols.", [({}, len(self._tickets))]),
+            Family(
+                "lavant_unauthenticated_connections",
+                "gauge",
+                "Connections that have not shown a key yet.",
+                [({}, len(self.unauthenticated))],
+            ),
+            Family("lavant_connections_closed", "counter", "Connections that a limit has ended.", closed),
+        ]
+
+
+class _Complaint:
+    """A line in the log about what happens often: one in a while, with how often it has happened since the last."""
+
+    def __init__(self, text: str) -> None:
+        self.total = 0
+        self._text = text
+        self._told = 0
+        self._next_s = 0.0
+
+    def add(self) -> None:
+        self.total += 1
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + COMPLAINT_S
+            _logger.warning(self._text, self.total - self._told)
+            self._told = self.total
+
+
+def _nothing() -> None:
+    pass
