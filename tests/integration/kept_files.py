@@ -31,7 +31,7 @@ from lavant.client.publisher.records import encode_publication
 from lavant.client.publisher.store import PublicationStore
 from lavant.control.placement import Enforcer, HostProbe, PlacementConfig, Probes, SliceProbe
 from lavant.core.batches import PublicationBatch
-from lavant.core.ids import HostId, SliceId
+from lavant.core.ids import HostId, PublicationId, SliceId
 from lavant.core.publications import Publication
 
 QUOTES = [{"symbol": "IBM", "price": 121.5, "volume": 4000}, {"symbol": "YHOO", "price": 18.25, "halted": True}]
@@ -112,7 +112,7 @@ def _matches(path: Path, batch: Any) -> list[list[int]]:
 
 
 def _write_publisher(path: Path) -> None:
-    kept = [Publication(attributes={"n": n}, id=f"p{n}", payload=b"x" * n) for n in range(1, 6)]
+    kept = [Publication(attributes={"n": n}, id=PublicationId(f"p{n}"), payload=b"x" * n) for n in range(1, 6)]
     disk = FileDisk(path)
     store = PublicationStore(disk, new_id=1, unpublished=lambda: list(enumerate(kept, start=1)))
     for ticket, publication in enumerate(kept, start=1):
