@@ -6,31 +6,30 @@ With BYTES, the journal's segments are so large, and two of them are folded.
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from lavant.broker.journal import JournalConfig
-from lavant.service import process
 from lavant.service.limits import ServiceLimits
 from lavant.service.process import Started, run
 from lavant.service.settings import ServeSettings
-from lavant.service.storage.stores import open_store
 
 
 def main() -> None:
     limits = msgspec.convert(msgspec.json.decode(sys.argv[1]), ServiceLimits)
     data = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    settings = ServeSettings(port=0, data=data, limits=limits)
     if len(sys.argv) > 3:
         segment_bytes = int(sys.argv[3])
         config = JournalConfig(segment_bytes=segment_bytes, compaction_bytes_min=2 * segment_bytes)
-        process.open_store = partial(open_store, config=config)  # type: ignore[assignment]
+        settings = replace(settings, journal=config)
 
     def on_started(started: Started) -> None:
         print(f"listening at lavant://{started.host}:{started.port};", flush=True)
 
-    run(ServeSettings(port=0, data=data, limits=limits), on_started)
+    run(settings, on_started)
 
 
 if __name__ == "__main__":

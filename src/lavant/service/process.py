@@ -71,7 +71,7 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     raise_limit()
     files = _files(settings)
-    store = open_store(settings.data)
+    store = open_store(settings.data, settings.journal)
     try:
         broker = replay(store.recovered.chunks, store.recovered.records)
         found = _found(broker.queues, store)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from lavant.broker.journal import JournalConfig
 from lavant.core.errors import InvalidValue
 from lavant.service.backends.settings import RabbitMQSettings
 from lavant.service.engines.spark.settings import SparkSettings
@@ -46,6 +47,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     data: Path | None = None
     """Where messages are kept; without, in memory only."""
+    journal: JournalConfig = JournalConfig()
+    """How large its segments are, and when they are folded."""
     acknowledge_early: bool = False
     credentials_file: Path | None = None
     """Of SQS clients. With it alone, the other protocols are closed."""
