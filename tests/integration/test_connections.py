@@ -93,7 +93,7 @@ def test_who_has_shown_no_key_cannot_fill_the_memory(tmp_path: Path) -> None:
                 for _ in range(45):
                     connection.sendall(bytes(MIB))
         answered = [decode_answer(content) for _, content in Frames().feed(refusal(served))]
-        assert [answer.code for answer in answered] == ["LimitExceeded"]  # type: ignore[union-attr]
+        assert [answer.code for answer in answered] == ["LimitExceeded"]
         with connect(served.url, key="secret") as client:
             client.create_queue("q").send(b"one")
         assert served.memory_kb_max() - before_kb < 100_000
