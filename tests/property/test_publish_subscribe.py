@@ -32,6 +32,7 @@ from lavant.broker.subscriptions.accepting import Accepted, accept
 from lavant.broker.subscriptions.commands import Deliver, Subscribe, Unsubscribe
 from lavant.broker.subscriptions.registry import Added
 from lavant.core.errors import LavantError
+from lavant.service.engines.filters import steps_of
 from lavant.service.engines.interface import Batch
 from lavant.service.engines.local import LocalEngine
 
@@ -84,7 +85,7 @@ class PublishSubscribe(RuleBasedStateMachine):
             self.journal.append(msgspec.msgpack.encode(request))
         changes = list(self.broker.subscriptions.changes)
         self.broker.subscriptions.changes.clear()
-        self.engine.change(changes, {})
+        self.engine.change(list(steps_of(changes, {})))
         return answer
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,7 +174,8 @@ class PublishSubscribe(RuleBasedStateMachine):
         self.engine.close()
         self.engine = LocalEngine(slices=2)
         serial = self.broker.queues.serial
-        self.engine.change([Added(each, serial(each.queue)) for each in self.broker.subscriptions], {})
+        added = [Added(each, serial(each.queue)) for each in self.broker.subscriptions]
+        self.engine.change(list(steps_of(added, {})))
 
     # ── what holds ────────────────────────────────────────────────────────────────────────────────────────────────────
 

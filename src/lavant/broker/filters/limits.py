@@ -36,3 +36,6 @@ CANONICAL_LIMITS = FilterLimits(
 )
 """For what `str(filter)` and `filter.triples()` printed: expansion makes the text of an accepted filter longer, and it
 must be readable again wherever it was stored or sent."""
+
+NO_LIMITS = FilterLimits(**dict.fromkeys(FilterLimits.__struct_fields__, 1 << 62))
+"""For filters that were accepted before, maybe by a version with other limits: they are read again as they are."""

@@ -165,6 +165,11 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         """Raise if filters cannot live beside those that are there (of another dimension, say)."""
         return filters
 
+    @classmethod
+    def _fit(cls, parts: Sequence[FiltersT]) -> bool:
+        """Whether filters can be one segment's; what cannot stays in several."""
+        return True
+
     # ---- changing ---------------------------------------------------------------------------------------------------
 
     def add(self, ids: Sequence[int] | NDArray[Any], filters: FiltersT) -> None:
@@ -209,9 +214,11 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         What it returns is for the writer to call: then matches visit that one, unless something has changed since.
         """
         before = self._state
-        if len(before.segments) < 2:
+        groups = self._groups(before.segments)
+        if len(groups) == len(before.segments):
             return None
-        after = State(before.version, (self._join(before.segments),))
+        joined = [self._join(group) if len(group) > 1 else group[0] for group in groups]
+        after = State(before.version, tuple(joined))
 
         def take_effect() -> None:
             if self._state is before:
@@ -241,14 +248,34 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
 
     def _merge(self, segments: list[Placed[FiltersT, BatchT]]) -> list[Placed[FiltersT, BatchT]]:
         """Join the segments of a tier as soon as it is full, the lowest first: a join may fill the next."""
-        while True:
-            tiers = [_tier(placed.alive) for placed in segments]
-            full = [tier for tier in tiers if tiers.count(tier) >= TIER_WIDTH]
-            if not full:
-                return sorted(segments, key=lambda placed: -placed.alive)
-            same = [placed for placed, tier in zip(segments, tiers, strict=True) if tier == min(full)]
-            rest = [placed for placed, tier in zip(segments, tiers, strict=True) if tier != min(full)]
-            segments = [*rest, self._join(same)]
+        while full := self._full_tier(segments):
+            gone = {id(placed) for placed in full}
+            segments = [*(placed for placed in segments if id(placed) not in gone), self._join(full)]
+        return sorted(segments, key=lambda placed: -placed.alive)
+
+    def _full_tier(self, segments: Sequence[Placed[FiltersT, BatchT]]) -> list[Placed[FiltersT, BatchT]]:
+        """Those of the lowest tier that is full and that can be one; nothing if there is none."""
+        tiers = [_tier(placed.alive) for placed in segments]
+        for tier in sorted({tier for tier in tiers if tiers.count(tier) >= TIER_WIDTH}):
+            same = [placed for placed, its_tier in zip(segments, tiers, strict=True) if its_tier == tier]
+            for group in self._groups(same):
+                if len(group) >= TIER_WIDTH:
+                    return group
+        return []
+
+    def _groups(self, segments: Sequence[Placed[FiltersT, BatchT]]) -> list[list[Placed[FiltersT, BatchT]]]:
+        """Those that can be one segment: all of them, unless their filters are too different."""
+        if self._fit([placed.filters for placed in segments]):
+            return [list(segments)] if segments else []
+        groups: list[list[Placed[FiltersT, BatchT]]] = []
+        for placed in segments:
+            for group in groups:
+                if self._fit([*(other.filters for other in group), placed.filters]):
+                    group.append(placed)
+                    break
+            else:
+                groups.append([placed])
+        return groups
 
     def _compact(self, segments: list[Placed[FiltersT, BatchT]]) -> list[Placed[FiltersT, BatchT]]:
         worn = [s for s in segments if s.alive and len(s.removed) * 4 >= len(s.ids)]

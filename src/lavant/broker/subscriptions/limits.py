@@ -13,10 +13,12 @@ class SubscriptionLimits(msgspec.Struct, frozen=True):
     namespace_subscriptions_max: int = 100_000
     """Of one namespace with a name; those without have the whole server's limit only."""
     advertisements_max: int = 10_000
+    namespace_attributes_max: int = 4096
+    """Attributes, each with a type, that the plain filters of one namespace compare; see `admission`."""
 
 
 DEFAULT_LIMITS = SubscriptionLimits()
-UNLIMITED = SubscriptionLimits(*[1 << 62] * 3)
+UNLIMITED = SubscriptionLimits(*[1 << 62] * len(SubscriptionLimits.__struct_fields__))
 """For a replay: what was accepted once is not refused later."""
 
 URL_CHARACTERS_MAX = 2048

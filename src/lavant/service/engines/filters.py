@@ -1,19 +1,35 @@
-"""Filters of subscriptions as matchers take them, for all engines."""
+"""Changes of subscriptions as engines take them: by lane, in order, with filters as matchers take them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypeVar
 
+from lavant.broker.filters import Filter
+from lavant.broker.filters.limits import NO_LIMITS
 from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.matching.plain.encode import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
+from lavant.broker.subscriptions.admission import Filters, Lane
 from lavant.broker.subscriptions.commands import EncryptedFilter
-from lavant.broker.subscriptions.registry import Change
+from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.validation import tests_of
+from lavant.core.errors import LimitExceeded
 
-Filters: TypeAlias = FilterTable | EncryptedFilters
+_T = TypeVar("_T")
+
+
+class Step(NamedTuple):
+    """Subscriptions that come to a lane, or leave it, together: one by one would cost far more."""
+
+    lane: Lane
+    numbers: list[int]
+    filters: Filters
+    serials: list[int] | None
+    """Of the queues that they go to; none if they leave."""
 
 
 def scheme_of(filter: str | EncryptedFilter) -> str:
@@ -21,16 +37,51 @@ def scheme_of(filter: str | EncryptedFilter) -> str:
 
 
 def prepared_filter(filter: str | EncryptedFilter) -> Filters:
+    """A filter as matchers take it. Raises if it cannot be matched."""
     return encode_filters([filter]) if isinstance(filter, str) else tests_of(filter)
 
 
-def filters_of(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Filters:
-    """Of one scheme: those that were prepared, or all made now, as after a restart."""
-    ready = [prepared.get(change.subscription.number) for change in changes]
+def steps_of(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Iterator[Step]:
+    """What is to be done, by lane. Filters that were prepared are given by number, the others are made here; no limit
+    is applied to those: they were accepted once, maybe by a version with other limits."""
+    by_lane: dict[Lane, list[Change]] = defaultdict(list)
+    for change in changes:
+        by_lane[Lane(change.subscription.namespace, scheme_of(change.subscription.filter))].append(change)
+    for lane, own in by_lane.items():
+        for kind, run in groupby(own, key=type):
+            alike = list(run)
+            done = 0
+            for filters in _tables(alike, prepared):
+                part = alike[done : done + len(filters)]
+                done += len(filters)
+                serials = [change.serial for change in part if isinstance(change, Added)] if kind is Added else None
+                yield Step(lane, [change.subscription.number for change in part], filters, serials)
+
+
+def _tables(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Iterator[Filters]:
+    """Of one scheme, one after the other; more than one if they compare more than a table holds."""
     filters = [change.subscription.filter for change in changes]
     if isinstance(filters[0], EncryptedFilter):
-        return EncryptedFilters.concatenate([tests_of(each) for each in filters if isinstance(each, EncryptedFilter)])
+        yield EncryptedFilters.concatenate([tests_of(each) for each in filters if isinstance(each, EncryptedFilter)])
+        return
+    ready = [prepared.get(change.subscription.number) for change in changes]
     tables = [table for table in ready if isinstance(table, FilterTable)]
     if len(tables) == len(changes):
-        return FilterTable.concatenate(tables)
-    return encode_filters([each for each in filters if isinstance(each, str)])
+        yield from _in_parts(FilterTable.concatenate, tables)
+    else:
+        parsed = [Filter.parse(each, NO_LIMITS) for each in filters if isinstance(each, str)]
+        yield from _in_parts(encode_filters, parsed)
+
+
+def _in_parts(make: Callable[[Sequence[_T]], FilterTable], values: Sequence[_T]) -> Iterator[FilterTable]:
+    """One table of all if that can be, else of each half."""
+    try:
+        table = make(values)
+    except LimitExceeded:
+        if len(values) == 1:
+            raise
+        middle = len(values) // 2
+        yield from _in_parts(make, values[:middle])
+        yield from _in_parts(make, values[middle:])
+    else:
+        yield table

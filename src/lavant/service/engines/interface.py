@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
 from lavant.broker.subscriptions.accepting import Accepted
-from lavant.broker.subscriptions.commands import EncryptedFilter
-from lavant.broker.subscriptions.registry import Change
 from lavant.broker.subscriptions.routing import Piece
+from lavant.service.engines.filters import Step
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,12 +49,11 @@ class Engine(Protocol):
     waits: bool
     """Whether `publish` waits for a disk or the like; else it only computes, and may be called in the event loop."""
 
-    def prepare(self, namespace: str, filter: str | EncryptedFilter) -> Any:
-        """A filter as `change` takes it. Raises if it cannot be matched, or not together with those that are there."""
-        ...
+    lanes_max: int | None
+    """How many namespaces and schemes may have subscriptions; any number without."""
 
-    def change(self, changes: Sequence[Change], prepared: Mapping[int, Any]) -> None:
-        """Every batch that comes later is matched with these. Filters that were prepared are given by number."""
+    def change(self, steps: Sequence[Step]) -> None:
+        """Every batch that comes later is matched with these. Whatever was accepted is taken."""
         ...
 
     def check_room(self, namespace: str) -> None:

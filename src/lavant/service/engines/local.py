@@ -11,17 +11,14 @@ encrypted ones it has little to do.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.interface import Ids, Matches
-from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.slices import (
     SINK,
     Delivery,
@@ -37,13 +34,11 @@ from lavant.broker.slices import (
 )
 from lavant.broker.slices.values import Content
 from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
-from lavant.broker.subscriptions.commands import EncryptedFilter
-from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.routing import Piece, Routes
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import SliceId
 from lavant.core.row_batches import RowBatch
-from lavant.service.engines.filters import Filters, filters_of, prepared_filter, scheme_of
+from lavant.service.engines.filters import Step
 from lavant.service.engines.interface import Batch
 from lavant.service.engines.upkeep import QUIET_S, TakeEffect, Upkeep
 
@@ -57,6 +52,7 @@ class LocalEngine:
     """Matches in this process."""
 
     waits = False
+    lanes_max: int | None = None
 
     def __init__(self, slices: int | None = None, *, quiet_s: float = QUIET_S) -> None:
         self._layouts = _layouts(os.cpu_count() or 1) if slices is None else _layouts(slices, loop=0)
@@ -65,17 +61,9 @@ class LocalEngine:
         self._namespaces: dict[str, _Namespace] = {}
         self._upkeep = Upkeep(self._joining, quiet_s=quiet_s)
 
-    def prepare(self, namespace: str, filter: str | EncryptedFilter) -> Filters:
-        filters = prepared_filter(filter)
-        self._namespace(namespace).check(filters)
-        return filters
-
-    def change(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
-        by_namespace: dict[str, list[Change]] = defaultdict(list)
-        for change in changes:
-            by_namespace[change.subscription.namespace].append(change)
-        for namespace, own in by_namespace.items():
-            self._namespace(namespace).change(own, prepared)
+    def change(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self._namespace(step.lane.namespace).change(step)
         self._upkeep.changed()
 
     def check_room(self, namespace: str) -> None:
@@ -131,13 +119,16 @@ class _Namespace:
         self.routes = Routes()
         self._slices = {scheme: _Slices(scheme, layout, threads) for scheme, layout in layouts.items()}
 
-    def check(self, filters: Filters) -> None:
-        self._slices[PLAIN if isinstance(filters, FilterTable) else ENCRYPTED].check(filters)
-
-    def change(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
-        """Runs of additions and of removals go to the slices together: one by one would cost far more."""
-        for _, run in groupby(changes, key=type):
-            self._change_alike(list(run), prepared)
+    def change(self, step: Step) -> None:
+        scheme, numbers = step.lane.scheme, np.array(step.numbers, np.uint32)
+        if step.serials is None:
+            self._slices[scheme].send(Unsubscribe(scheme, numbers))
+            for number in step.numbers:
+                self.routes.remove(number)
+        else:
+            self.add(scheme, numbers, step.filters)
+            for number, serial in zip(step.numbers, step.serials, strict=True):
+                self.routes.add(number, serial)
 
     def joining(self) -> Iterator[TakeEffect]:
         for slices in self._slices.values():
@@ -153,22 +144,6 @@ class _Namespace:
     def add(self, scheme: str, numbers: Ids, filters: Any) -> None:
         self._slices[scheme].send(Subscribe(scheme, numbers, filters))
 
-    def _change_alike(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
-        by_scheme: dict[str, list[Change]] = defaultdict(list)
-        for change in changes:
-            by_scheme[scheme_of(change.subscription.filter)].append(change)
-        for scheme, own in by_scheme.items():
-            numbers = np.array([change.subscription.number for change in own], np.uint32)
-            if isinstance(own[0], Added):
-                self.add(scheme, numbers, filters_of(own, prepared))
-            else:
-                self._slices[scheme].send(Unsubscribe(scheme, numbers))
-        for change in changes:
-            if isinstance(change, Added):
-                self.routes.add(change.subscription.number, change.serial)
-            else:
-                self.routes.remove(change.subscription.number)
-
 
 class _Slices:
     """Those of one scheme, joined by calls."""
@@ -179,10 +154,6 @@ class _Slices:
         self._threads = threads
         self._slices = make_slices(layout)
         self._sent = 0
-
-    def check(self, filters: Filters) -> None:
-        for slice in self._match_slices():
-            slice.check(self._scheme, filters)
 
     def joining(self) -> Iterator[TakeEffect]:
         for slice in self._match_slices():

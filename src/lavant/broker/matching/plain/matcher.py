@@ -12,7 +12,7 @@ from lavant.broker.matching import container
 from lavant.broker.matching.interface import Ids
 from lavant.broker.matching.plain.encode import encode_filters
 from lavant.broker.matching.plain.segment import PlainSegment
-from lavant.broker.matching.plain.table import FilterTable, check_dimensions
+from lavant.broker.matching.plain.table import FilterTable, fit_together
 from lavant.broker.matching.segmented import SegmentedMatcher
 from lavant.core.batches import PublicationBatch
 
@@ -34,11 +34,9 @@ class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
         """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
         super().add(ids, filters if isinstance(filters, FilterTable) else encode_filters(filters))
 
-    def _check(self, filters: FilterTable) -> FilterTable:
-        """Refuse here what a later merge could not hold."""
-        known = {dimension for placed in self._state.segments for dimension in placed.filters.dimensions}
-        check_dimensions(len(known.union(filters.dimensions)))
-        return filters
+    @classmethod
+    def _fit(cls, parts: Sequence[FilterTable]) -> bool:
+        return fit_together(parts)
 
     @classmethod
     def _build(cls, ids: Ids, filters: FilterTable) -> PlainSegment:

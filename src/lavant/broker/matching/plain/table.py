@@ -30,6 +30,7 @@ from lavant.broker.matching.plain.strings import StringTable, high_entries, low_
 from lavant.core.errors import LimitExceeded
 
 DIMENSIONS_MAX = 4096
+"""Of one table: a search makes a column for each. A matcher holds what compares more in several segments."""
 
 
 class Kind(enum.IntEnum):
@@ -64,6 +65,16 @@ class FilterTable:
     @property
     def rows(self) -> int:
         return len(self.row_filter)
+
+    def dimension_counts(self) -> dict[Dimension, int]:
+        """By dimension, how many of the filters compare it."""
+        if self.count == 1:
+            return dict.fromkeys(self.dimensions, 1)
+        filter_of = np.repeat(self.row_filter, np.diff(self.row_start)).astype(np.uint64)
+        width = np.uint64(max(1, len(self.dimensions)))
+        pairs = np.unique(filter_of * width + self.dimension)
+        counts = np.bincount((pairs % width).astype(np.int64), minlength=len(self.dimensions))
+        return dict(zip(self.dimensions, counts.tolist(), strict=True))
 
     def take(self, indices: NDArray[np.intp]) -> FilterTable:
         """The filters with these numbers, in this order."""
@@ -141,11 +152,16 @@ class FilterTable:
         )
 
 
+def fit_together(parts: Sequence[FilterTable]) -> bool:
+    """Whether `concatenate` can make one table of them."""
+    return len({dimension for part in parts for dimension in part.dimensions}) <= DIMENSIONS_MAX
+
+
 def check_dimensions(count: int) -> None:
     if count > DIMENSIONS_MAX:
         raise LimitExceeded(
-            f"the filters of one matcher compare {count} attributes, at most {DIMENSIONS_MAX} are allowed; "
-            "use fewer attribute names"
+            f"filters that are encoded together compare {count} attributes, at most {DIMENSIONS_MAX} are allowed; "
+            "use fewer attribute names, or fewer filters at once"
         )
 
 

@@ -8,19 +8,15 @@ Nothing here talks to Spark: `link` hands `work` over and takes in what was foun
 from __future__ import annotations
 
 import errno
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
-from lavant.broker.subscriptions.commands import EncryptedFilter
 from lavant.broker.subscriptions.handover import Found, Stretch
 from lavant.broker.subscriptions.lanes import Lanes
-from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.routing import Piece
-from lavant.core.errors import LimitExceeded, Overloaded, StorageFull
-from lavant.service.engines.filters import Filters, filters_of, prepared_filter, scheme_of
+from lavant.core.errors import Overloaded, StorageFull
+from lavant.service.engines.filters import Step
 from lavant.service.engines.interface import Batch
 from lavant.service.engines.spark.lane import SparkLane
 from lavant.service.engines.spark.settings import LIMITS, SparkLimits
@@ -38,6 +34,7 @@ class SparkEngine:
         self._offsets = offsets
         self._slices = slices
         self._limits = limits
+        self.lanes_max: int | None = limits.lanes_max
         self._lanes: dict[str, SparkLane] = {}
         self._turn = 0
         for name, lane in offsets.all():
@@ -51,33 +48,14 @@ class SparkEngine:
 
     # ── as every engine ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def prepare(self, namespace: str, filter: str | EncryptedFilter) -> Filters:
-        filters = prepared_filter(filter)
-        lane = self._lanes.get(lane_name(namespace, scheme_of(filter)))
-        if lane is not None:
-            lane.check(filters)
-        elif len(self._lanes) >= self._limits.lanes_max:
-            raise LimitExceeded(
-                f"there are subscriptions in {len(self._lanes)} namespaces and schemes, which is the Spark engine's "
-                "limit; use fewer namespaces, or another server"
-            )
-        return filters
-
-    def change(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
-        """Runs of additions and of removals go to a lane together: each makes a version of its subscriptions."""
-        by_lane: dict[str, list[Change]] = defaultdict(list)
-        for change in changes:
-            by_lane[_lane_of(change)].append(change)
-        for name, own in by_lane.items():
-            lane = self._lane(name)
-            for kind, run in groupby(own, key=type):
-                alike = list(run)
-                numbers = [change.subscription.number for change in alike]
-                if kind is Added:
-                    serials = [change.serial for change in alike if isinstance(change, Added)]
-                    lane.add(numbers, filters_of(alike, prepared), serials)
-                else:
-                    lane.remove(numbers)
+    def change(self, steps: Sequence[Step]) -> None:
+        """Each makes a version of its lane's subscriptions."""
+        for step in steps:
+            lane = self._lane(lane_name(*step.lane))
+            if step.serials is None:
+                lane.remove(step.numbers)
+            else:
+                lane.add(step.numbers, step.filters, step.serials)
 
     def check_room(self, namespace: str) -> None:
         limits = self._limits
@@ -187,7 +165,3 @@ def lane_name(namespace: str, scheme: str) -> str:
     ('plain', 'encrypted-acme')
     """
     return f"{scheme}-{namespace}" if namespace else scheme
-
-
-def _lane_of(change: Change) -> str:
-    return lane_name(change.subscription.namespace, scheme_of(change.subscription.filter))

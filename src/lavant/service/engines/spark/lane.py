@@ -20,13 +20,13 @@ from lavant.broker.log.blocks import files_of, scan_blocks
 from lavant.broker.matching.interface import Matches
 from lavant.broker.slices import SliceStore
 from lavant.broker.subscriptions.accepting import ENCRYPTED, Accepted
+from lavant.broker.subscriptions.admission import Filters
 from lavant.broker.subscriptions.handover import Found, Stretch
 from lavant.broker.subscriptions.lanes import Lane
 from lavant.broker.subscriptions.routing import Routes
 from lavant.core.batches import PublicationBatch
 from lavant.core.errors import InvalidValue
 from lavant.core.publications import PAYLOAD, POINT
-from lavant.service.engines.filters import Filters
 from lavant.service.engines.spark.settings import SparkLimits
 from lavant.service.found import Part
 
@@ -61,9 +61,6 @@ class SparkLane:
         return len(self._store)
 
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def check(self, filters: Filters) -> None:
-        self._store.check(filters)
 
     def add(self, numbers: Sequence[int], filters: Filters, serials: Sequence[int]) -> None:
         self._store.add(numbers, filters)

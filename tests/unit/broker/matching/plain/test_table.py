@@ -78,16 +78,18 @@ def test_a_matcher_forgets_the_strings_of_those_who_left() -> None:
     assert dimensions <= 3
 
 
-def test_too_many_attributes_are_refused_when_they_come_and_not_in_a_later_merge(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_compares_more_attributes_than_a_segment_holds_stays_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "DIMENSIONS_MAX", 10)
     matcher = PlainMatcher()
-    matcher.add(range(6), [f"a{i} = 1" for i in range(6)])
-    matcher.add(range(6, 10), [f"a{i} = 1" for i in range(6, 10)])
-    with pytest.raises(LimitExceeded, match="compare 11 attributes, at most 10 are allowed; use fewer attribute names"):
-        matcher.add([10], ["a10 = 1"])
-    matcher.add([10], ["a9 = 1"])
-    assert matched(matcher, [{"a9": 1, "a10": 1}]) == [[9, 10]]
+    for i in range(40):
+        matcher.add([i], [f"a{i} = 1"])
+    take_effect = matcher.joining()
+    if take_effect is not None:
+        take_effect()
+    assert 4 <= matcher.statistics().segments <= 10
+    assert matcher.joining() is None, "what cannot be joined is left alone"
+    matcher.add([40], ["a9 = 1"])
+    matcher.remove(range(10, 40))
+    assert matched(matcher, [{"a9": 1, "a10": 1}, {"a0": 1}]) == [[9, 40], [0]]
     with pytest.raises(LimitExceeded, match="compare 11 attributes"):
         encode_filters([f"b{i} = 1" for i in range(11)])
