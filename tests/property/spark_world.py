@@ -41,8 +41,9 @@ class Asking:
 class World:
     """A service on a directory; `crash` ends it, and what the disk does not have is gone."""
 
-    def __init__(self, directory: Path, limits: SparkLimits = SMALL) -> None:
+    def __init__(self, directory: Path, limits: SparkLimits = SMALL, slices: int = 2) -> None:
         self._directory = directory
+        self.slices = slices
         self._limits = limits
         self.durable: list[bytes] = []
         self.staged: list[bytes] = []
@@ -52,14 +53,18 @@ class World:
         broker = replay(None, self.durable)
         self.lanes = broker.subscriptions.lanes
         self.server = BrokerServer(broker, position=len(self.durable))
-        self.engine = SparkEngine(self._directory, self.lanes, slices=2, limits=self._limits)
+        self.engine = self.make_engine()
         clock = Clock(broker.queues.now_ms if self.durable else None)
         self.access = Access(
             self.server, self.engine, clock, limits=LIMITS, perform=self.perform, on_failed=self.failures.append
         )
-        self.deliveries = self.access.deliveries(self.engine)
+        if isinstance(self.engine, SparkEngine):
+            self.deliveries = self.access.deliveries(self.engine)
         self.perform(self.server.open(clock.now_ms()))
         await self.access.load()
+
+    def make_engine(self) -> SparkEngine:
+        return SparkEngine(self._directory, self.lanes, slices=self.slices, limits=self._limits)
 
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:
