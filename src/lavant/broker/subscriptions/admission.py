@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.subscriptions.limits import SubscriptionLimits
-from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.errors import InvalidValue, QuotaExceeded
 
 Filters: TypeAlias = FilterTable | EncryptedFilters
 
@@ -39,7 +39,7 @@ class Admission:
         known, promised = self._counts.get(lane), self._promised.get(lane, set())
         lanes = len(self._counts.keys() | self._promised.keys())
         if known is None and not promised and self._lanes_max is not None and lanes >= self._lanes_max:
-            raise LimitExceeded(
+            raise QuotaExceeded(
                 f"there are subscriptions in {lanes} namespaces and schemes, which is the Spark engine's limit; use "
                 "fewer namespaces, or another server"
             )
@@ -52,7 +52,7 @@ class Admission:
             if before:
                 raise _other_shape(filters, next(iter(held), next(iter(promised), None)))
         elif before + len(new) > limits.namespace_attributes_max:
-            raise LimitExceeded(
+            raise QuotaExceeded(
                 f"the filters of this namespace compare {before} attributes and types, with this one "
                 f"{before + len(new)}, and at most {limits.namespace_attributes_max} may be; use attribute names that "
                 "others use, or another namespace"
