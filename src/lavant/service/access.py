@@ -35,7 +35,6 @@ from lavant.broker.serving.effects import Effect, Reply
 from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.waiting import Asked
 from lavant.broker.subscriptions.accepting import Accepted, accept
-from lavant.broker.subscriptions.admission import Admission, Filters, Lane
 from lavant.broker.subscriptions.commands import (
     Answered,
     Deliver,
@@ -45,6 +44,7 @@ from lavant.broker.subscriptions.commands import (
     SubscriptionState,
     Unsubscribe,
 )
+from lavant.broker.subscriptions.filter_quota import FilterQuota, Filters, Lane
 from lavant.broker.subscriptions.handover import Found
 from lavant.broker.subscriptions.recent import REMEMBERED_MS, RecentKeys, fingerprint_of
 from lavant.broker.subscriptions.registry import Added, Change, Removed
@@ -151,7 +151,7 @@ class Access:
         self._counter = count(1)
         self._costs_s = [1.0] * (_size_class(PUBLICATIONS_AT_ONCE) + 1)
         """The processor's time for a batch, by the bits of its size. Elapsed time would keep batches in the thread."""
-        self._admission = Admission(engine.lanes_max)
+        self._quota = FilterQuota(engine.lanes_max)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._task: asyncio.Task[None] | None = None
 
@@ -331,7 +331,7 @@ class Access:
                 has_removed = has_removed or isinstance(change, Removed)
                 if isinstance(change, Added) and filter is not None:
                     prepared[change.subscription.number] = filter
-                    self._admission.promise(_lane(change.subscription), filter)
+                    self._quota.promise(_lane(change.subscription), filter)
         if changes:
             told = list(changes)
             changes.clear()
@@ -351,7 +351,7 @@ class Access:
     def _admitted(self, request: Subscribe, filters: Filters) -> Filters | LavantError:
         """The filters, or why they are refused beside those that are there."""
         try:
-            self._admission.check(_lane(request), filters, self._subscriptions.limits)
+            self._quota.check(_lane(request), filters, self._subscriptions.limits)
         except LavantError as error:
             return error
         return filters
@@ -361,8 +361,8 @@ class Access:
         steps = list(steps_of(changes, prepared))
         self._engine.change(steps)
         for step in steps:
-            self._admission.count(step.lane, step.filters, is_removal=step.serials is None)
-        self._admission.keep_promises()
+            self._quota.count(step.lane, step.filters, is_removal=step.serials is None)
+        self._quota.keep_promises()
 
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ class SubscriptionLimits(msgspec.Struct, frozen=True):
     """Of one namespace with a name; those without have the whole server's limit only."""
     advertisements_max: int = 10_000
     namespace_attributes_max: int = 4096
-    """Attributes, each with a type, that the plain filters of one namespace compare; see `admission`."""
+    """Attributes, each with a type, that the plain filters of one namespace compare; see `filter_quota`."""
 
 
 DEFAULT_LIMITS = SubscriptionLimits()

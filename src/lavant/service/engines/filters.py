@@ -13,8 +13,8 @@ from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.matching.plain.encode import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
-from lavant.broker.subscriptions.admission import Filters, Lane
 from lavant.broker.subscriptions.commands import EncryptedFilter
+from lavant.broker.subscriptions.filter_quota import Filters, Lane
 from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.validation import tests_of
 from lavant.core.errors import LimitExceeded

@@ -20,7 +20,7 @@ from lavant.broker.log.blocks import files_of, scan_blocks
 from lavant.broker.matching.interface import Matches
 from lavant.broker.slices import SliceStore
 from lavant.broker.subscriptions.accepting import ENCRYPTED, Accepted
-from lavant.broker.subscriptions.admission import Filters
+from lavant.broker.subscriptions.filter_quota import Filters
 from lavant.broker.subscriptions.handover import Found, Stretch
 from lavant.broker.subscriptions.lanes import Lane
 from lavant.broker.subscriptions.routing import Routes

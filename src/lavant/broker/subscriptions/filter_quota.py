@@ -1,4 +1,4 @@
-"""Admission: what the subscriptions of one namespace may be together, decided when one comes and never later.
+"""Filter quota: what the filters of one namespace may be together, decided when one comes and never later.
 
 Each filter has features: a plain one the attributes it compares and their types, an encrypted one its shape. A *lane*,
 that is one namespace and scheme, may have so many different ones. Matchers take whatever they are given, in as many
@@ -26,7 +26,7 @@ class Lane(NamedTuple):
     scheme: str
 
 
-class Admission:
+class FilterQuota:
     """Counts the features of what is there. With `lanes_max`, no more lanes than that get subscriptions."""
 
     def __init__(self, lanes_max: int | None = None) -> None:
