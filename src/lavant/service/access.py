@@ -41,10 +41,8 @@ from lavant.broker.subscriptions.commands import (
     Publish,
     Published,
     Subscribe,
-    SubscriptionState,
     Unsubscribe,
 )
-from lavant.broker.subscriptions.filter_quota import FilterQuota, Filters, Lane
 from lavant.broker.subscriptions.handover import Found
 from lavant.broker.subscriptions.recent import REMEMBERED_MS, RecentKeys, fingerprint_of
 from lavant.broker.subscriptions.registry import Added, Change, Removed
@@ -52,7 +50,7 @@ from lavant.broker.subscriptions.routing import Piece
 from lavant.broker.subscriptions.validation import check_namespace, check_publish
 from lavant.core.errors import IdempotencyConflict, InvalidValue, LavantError, Overloaded
 from lavant.service.clock import Clock
-from lavant.service.engines.filters import prepared_filter, scheme_of, steps_of
+from lavant.service.engines.filter_admission import FilterAdmission
 from lavant.service.engines.interface import Batch, Engine, Logged
 from lavant.service.found import FoundDeliveries, OnMatched, Source
 from lavant.service.limits import ServiceLimits
@@ -151,7 +149,7 @@ class Access:
         self._counter = count(1)
         self._costs_s = [1.0] * (_size_class(PUBLICATIONS_AT_ONCE) + 1)
         """The processor's time for a batch, by the bits of its size. Elapsed time would keep batches in the thread."""
-        self._quota = FilterQuota(engine.lanes_max)
+        self._filters = FilterAdmission(engine)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._task: asyncio.Task[None] | None = None
 
@@ -159,7 +157,7 @@ class Access:
         """Before the first request: the engine learns of all subscriptions that there are."""
         self._subscriptions.changes.clear()
         serial = self._server.queues.serial
-        await self._in_thread(self._tell, [Added(each, serial(each.queue)) for each in self._subscriptions], {})
+        await self._in_thread(self._filters.tell, [Added(each, serial(each.queue)) for each in self._subscriptions], {})
 
     def request(self, client: Hashable, number: int, request: Publish | Subscribe | Unsubscribe) -> None:
         """A client asks. It is answered later, or refused at once."""
@@ -311,19 +309,18 @@ class Access:
 
     async def _change(self, changings: list[_Changing]) -> None:
         subscribes = [each.request for each in changings if isinstance(each.request, Subscribe)]
-        filters = iter(await self._in_thread(self._prepare, subscribes))
-        changes, prepared = self._subscriptions.changes, dict[int, Filters]()
+        filters = iter(await self._in_thread(self._filters.prepare, subscribes))
+        changes, prepared = self._subscriptions.changes, dict[int, Any]()
         has_removed = any(isinstance(change, Removed) for change in changes)
         for place, changing in enumerate(changings):
             request, known = changing.request, len(changes)
             filter = next(filters) if isinstance(request, Subscribe) else None
-            if isinstance(request, Subscribe) and filter is not None and not isinstance(filter, LavantError):
-                filter = self._admitted(request, filter)
-                if isinstance(filter, LavantError) and has_removed:
-                    self._line.extendleft(reversed(changings[place:]))  # there may be room when that is counted
-                    break
-            if isinstance(filter, LavantError):
-                self._answer(changing.asked, refusal(filter))
+            problem = self._filters.problem(request, filter, self._subscriptions.limits)
+            if problem is not None and has_removed:
+                self._line.extendleft(reversed(changings[place:]))  # there may be room when that is counted
+                break
+            if problem is not None:
+                self._answer(changing.asked, refusal(problem))
                 continue
             now_ms = self._clock.now_ms()
             self._perform(self._server.request(changing.asked.client, changing.asked.number, request, None, now_ms))
@@ -331,38 +328,12 @@ class Access:
                 has_removed = has_removed or isinstance(change, Removed)
                 if isinstance(change, Added) and filter is not None:
                     prepared[change.subscription.number] = filter
-                    self._quota.promise(_lane(change.subscription), filter)
+                    self._filters.promise(change.subscription, filter)
         if changes:
             told = list(changes)
             changes.clear()
             self.on_changes(told)
-            await self._in_thread(self._tell, told, prepared)
-
-    def _prepare(self, subscribes: list[Subscribe]) -> list[Filters | LavantError]:
-        """The filters as the engine takes them, or the errors. In the engine's thread."""
-        prepared: list[Filters | LavantError] = []
-        for request in subscribes:
-            try:
-                prepared.append(prepared_filter(request.filter))
-            except LavantError as error:
-                prepared.append(error)
-        return prepared
-
-    def _admitted(self, request: Subscribe, filters: Filters) -> Filters | LavantError:
-        """The filters, or why they are refused beside those that are there."""
-        try:
-            self._quota.check(_lane(request), filters, self._subscriptions.limits)
-        except LavantError as error:
-            return error
-        return filters
-
-    def _tell(self, changes: list[Change], prepared: dict[int, Filters]) -> None:
-        """The engine, and whoever admits the next. In the engine's thread, before anything else changes."""
-        steps = list(steps_of(changes, prepared))
-        self._engine.change(steps)
-        for step in steps:
-            self._quota.count(step.lane, step.filters, is_removal=step.serials is None)
-        self._quota.keep_promises()
+            await self._in_thread(self._filters.tell, told, prepared)
 
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -481,10 +452,6 @@ class Access:
 
     async def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
-
-
-def _lane(subscription: Subscribe | SubscriptionState) -> Lane:
-    return Lane(subscription.namespace, scheme_of(subscription.filter))
 
 
 def _conflict() -> IdempotencyConflict:
