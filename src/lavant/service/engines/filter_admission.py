@@ -37,7 +37,7 @@ class FilterAdmission:
     def problem(
         self, request: Subscribe | Unsubscribe, filters: Filters | LavantError | None, limits: SubscriptionLimits
     ) -> LavantError | None:
-        """Why a request is refused, by what `prepare` made of its filter and those that are there; none if it is not."""
+        """Why a request is refused: by what `prepare` said, or by what is there; none if it is not."""
         if isinstance(request, Unsubscribe) or filters is None or isinstance(filters, LavantError):
             return filters if isinstance(filters, LavantError) else None
         try:
