@@ -43,6 +43,7 @@ from lavant.broker.subscriptions.commands import (
     Subscribe,
     Unsubscribe,
 )
+from lavant.broker.subscriptions.filter_quota import Filters
 from lavant.broker.subscriptions.handover import Found
 from lavant.broker.subscriptions.recent import REMEMBERED_MS, RecentKeys, fingerprint_of
 from lavant.broker.subscriptions.registry import Added, Change, Removed
@@ -326,7 +327,7 @@ class Access:
             self._perform(self._server.request(changing.asked.client, changing.asked.number, request, None, now_ms))
             for change in changes[known:]:
                 has_removed = has_removed or isinstance(change, Removed)
-                if isinstance(change, Added) and filter is not None:
+                if isinstance(change, Added) and isinstance(filter, Filters):
                     prepared[change.subscription.number] = filter
                     self._filters.promise(change.subscription, filter)
         if changes:
