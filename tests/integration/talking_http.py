@@ -51,7 +51,7 @@ class Talker:
     """One connection that is kept; it is opened anew if the server closed it."""
 
     def __init__(self, served: Served, key: str = "", *, context: ssl.SSLContext | None = None) -> None:
-        self._key = {"Authorization": f"Bearer {key}"} if key else {}
+        self._usual = {"Accept": "*/*, text/event-stream"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._connection: http.client.HTTPConnection = (
             http.client.HTTPConnection(served.host, served.port, timeout=WAIT_S_MAX)
             if context is None
@@ -66,7 +66,7 @@ class Talker:
         said = {name.replace("_", "-"): value for name, value in headers.items()}
         if data is not None and kind:
             said["Content-Type"] = kind
-        self._connection.request(method, path, data, {**self._key, **said})
+        self._connection.request(method, path, data, {**self._usual, **said})
         response = self._connection.getresponse()
         return Answered(response.status, response.headers, response.read())
 
@@ -118,7 +118,7 @@ class Events:
     """A stream of server-sent events."""
 
     def __init__(self, served: Served, path: str, key: str = "", last: int | None = None) -> None:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = {"Accept": "text/event-stream"} | ({"Authorization": f"Bearer {key}"} if key else {})
         if last is not None:
             headers["Last-Event-ID"] = str(last)
         self._connection = http.client.HTTPConnection(served.host, served.port, timeout=WAIT_S_MAX)

@@ -145,7 +145,7 @@ def test_a_client_that_left_gets_nothing(talker: Talker, brisk: Served) -> None:
     with socket.create_connection((brisk.host, brisk.port), timeout=WAIT_S_MAX) as connection:
         body = b'{"wait_ms": 20000}'
         connection.sendall(
-            b"POST /subscriptions/left/receive HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"POST /subscriptions/left/receive HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
         )
         brisk.wait_for_metric("lavant_waiting_receives", before + 1)
@@ -230,7 +230,8 @@ def test_advertisements_tell_which_publishers_could_matter(talker: Talker) -> No
         ("POST", "/subscriptions", b'{"filter": "a = 1", "name": "a/b"}', "application/json", 400, "InvalidValue"),
         ("POST", "/subscriptions", b'{"filter": "a = 1"}', "text/plain", 415, "UnsupportedMediaType"),
         ("POST", "/subscriptions", b"[]", "application/json", 400, "LimitExceeded"),
-        ("POST", "/subscriptions/none/receive", b"", "", 404, "UnknownSubscription"),
+        ("POST", "/subscriptions/none/receive", b"", "", 415, "UnsupportedMediaType"),
+        ("POST", "/subscriptions/none/receive", b"", "application/json", 404, "UnknownSubscription"),
         ("POST", "/subscriptions/none/receive", b'{"count": 0}', "application/json", 400, "InvalidValue"),
         ("GET", "/subscriptions/none/events", None, "", 404, "UnknownSubscription"),
         ("GET", "/events", None, "", 400, "InvalidValue"),
@@ -252,12 +253,14 @@ def test_what_cannot_be_done_says_why(
 def test_a_body_that_is_too_large_is_not_read(brisk: Served) -> None:
     with socket.create_connection((brisk.host, brisk.port), timeout=WAIT_S_MAX) as connection:
         connection.sendall(
-            b"POST /publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9999999999\r\n\r\n"
+            b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 9999999999\r\n\r\n"
         )
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
     with socket.create_connection((brisk.host, brisk.port), timeout=WAIT_S_MAX) as connection:
         connection.sendall(
-            b"POST /publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
         )
         chunk = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))
         try:
@@ -273,7 +276,7 @@ def test_nothing_but_json_comes_from_pages_of_others(talker: Talker) -> None:
     """A browser asks before it sends JSON to another server, and gets no answer that it could take for a yes."""
     answered = talker.ask("OPTIONS", "/publish", Origin="http://evil.example", Access_Control_Request_Method="POST")
     assert "access-control-allow-origin" not in answered.headers
-    assert answered.status == 405
+    assert answered.status == 403
 
 
 def test_sqs_is_where_it_was(talker: Talker) -> None:
@@ -291,7 +294,9 @@ def test_sqs_is_where_it_was(talker: Talker) -> None:
         X_Amz_Target="AmazonSQS.ReceiveMessage",
     ).json["Messages"]
     assert [json.loads(message["Body"])["kind"] for message in received] == ["sqs"]
-    assert b"ListQueuesResponse" in talker.ask("GET", "/?Action=ListQueues").body
+    form = "application/x-www-form-urlencoded"
+    assert b"ListQueuesResponse" in talker.ask("POST", "/", b"Action=ListQueues", kind=form).body
+    assert talker.ask("GET", "/?Action=ListQueues").status == 405
 
 
 def test_the_first_page_says_what_this_is(talker: Talker) -> None:
@@ -309,7 +314,8 @@ def test_slow_heads_and_bodies_are_waited_for_no_longer(brisk: Served) -> None:
         socket.create_connection(address, timeout=WAIT_S_MAX) as slow_head,
     ):
         slow_body.sendall(
-            b"POST /publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{"
+            b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 10\r\n\r\n{"
         )
         slow_head.sendall(b"POST /publish HTTP/1.1\r\nHost:")
         assert slow_body.recv(1000).startswith(b"HTTP/1.1 408")

@@ -237,12 +237,12 @@ def test_an_older_sdk_does_all_that_a_newer_one_does(query_sqs: Client) -> None:
 def test_a_presigned_url_does_what_it_says_until_it_is_changed(query_sqs: Client) -> None:
     queue = query_sqs.create_queue(QueueName="presigned")["QueueUrl"]
     parameters = {"QueueUrl": queue, "MessageBody": "a b+c/é"}
-    url = query_sqs.generate_presigned_url("send_message", Params=parameters, HttpMethod="GET")
-    assert b"<SendMessageResult>" in urllib.request.urlopen(url, timeout=30).read()
+    url = query_sqs.generate_presigned_url("send_message", Params=parameters, HttpMethod="POST")
+    assert b"<SendMessageResult>" in urllib.request.urlopen(url, b"", timeout=30).read()
     (message,) = query_sqs.receive_message(QueueUrl=queue)["Messages"]
     assert message["Body"] == "a b+c/é"
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(url.replace("SendMessage", "PurgeQueue"), timeout=30)
+        urllib.request.urlopen(url.replace("SendMessage", "PurgeQueue"), b"", timeout=30)
     assert refused.value.code == 403
     assert b"<Code>SignatureDoesNotMatch</Code>" in refused.value.read()
     refused.value.close()

@@ -83,7 +83,9 @@ def test_a_client_that_does_not_read_is_hung_up_on_and_gets_no_acknowledgement(b
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((brisk.host, brisk.port))
-        connection.sendall(b"GET /subscriptions/deaf/events HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(
+            b"GET /subscriptions/deaf/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
+        )
         brisk.wait_for_metric('lavant_streams{kind="sse"}', open_before + 1)
         brisk.wait_for_metric('lavant_streams{kind="sse"}', open_before)
         until(lambda: talker.held("deaf") == (24, 0))
@@ -191,7 +193,8 @@ def test_a_websocket_that_does_not_read_is_hung_up_on(brisk: Served, talker: Tal
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((brisk.host, brisk.port))
         connection.sendall(
-            b"GET /subscriptions/deaf-ws/stream HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"GET /subscriptions/deaf-ws/stream HTTP/1.1\r\nHost: localhost\r\n"
+            b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         )
         brisk.wait_for_metric('lavant_streams{kind="websocket"}', 1)

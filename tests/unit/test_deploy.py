@@ -13,6 +13,7 @@ import yaml
 from lavant.client.workers.functions import load
 from lavant.console.cli import commands
 from lavant.core.ports import QUEUES_PORT
+from lavant.service.browser_guard import HostList
 from lavant.service.resources.allocators.kubernetes import deployment_names
 from lavant.service.resources.file import ResourcesFile
 
@@ -160,3 +161,15 @@ def test_nobody_but_the_server_sets_the_number_of_workers() -> None:
 
 def test_no_secret_is_in_the_manifests() -> None:
     assert not [each for each in MANIFESTS if each["kind"] == "Secret"]
+
+
+def test_the_server_answers_by_the_names_that_the_cluster_gives_it() -> None:
+    service, workload = the("Service")["metadata"], the("StatefulSet")
+    [server] = workload["spec"]["template"]["spec"]["containers"]
+    given = [argument.partition("=") for argument in server["args"]]
+    hosts = HostList(value for name, _, value in given if name == "--public-host")
+    short = f"{service['name']}.{service['namespace']}"
+    pod = f"{workload['metadata']['name']}-0.{short}.svc"
+    for name in (service["name"], short, f"{short}.svc", f"{short}.svc.cluster.local", pod, f"{pod}.cluster.local"):
+        assert f"{name}:{QUEUES_PORT}" in hosts, name
+    assert "evil.example" not in hosts

@@ -21,6 +21,7 @@ from uvicorn.server import ServerState
 
 from lavant.service.admission import Ticket
 from lavant.service.api.connections import STATE as CONNECTION
+from lavant.service.browser_guard import BrowserGuard, Guarded
 from lavant.service.exchange import Exchange, encode_response
 from lavant.service.limits import ServiceLimits
 from lavant.service.openmetrics import CONTENT_TYPE
@@ -135,10 +136,17 @@ class _Protocol(HttpToolsProtocol):
     """One whose body is not yet complete."""
 
     def __init__(
-        self, config: Config, state: ServerState, heads: dict[_Protocol, float], sqs: SqsApp | None, ticket: Ticket
+        self,
+        config: Config,
+        state: ServerState,
+        heads: dict[_Protocol, float],
+        sqs: SqsApp | None,
+        ticket: Ticket,
+        guard: BrowserGuard,
     ) -> None:
         super().__init__(config, state, {CONNECTION: self})
         self.ticket = ticket
+        self._guard = guard
         self._heads = heads
         """Those whose head has not arrived yet, and since when."""
         self._sqs = sqs
@@ -196,6 +204,8 @@ class _Protocol(HttpToolsProtocol):
         return (
             self._sqs is not None
             and b"x-amz-target" in headers
+            and len(headers) == len(self.headers)
+            and self._guard.is_plain(headers)
             and self.parser.get_http_version() == "1.1"
             and len(length) < 10
             and length.isdigit()
@@ -262,11 +272,14 @@ class _WebSocketProtocol(WebSocketsSansIOProtocol):
 
 class HttpProtocols:
     """Makes a protocol for each connection that speaks HTTP, and ends them all. Without `sqs`, nothing takes the short
-    way there."""
+    way there. Everything passes the guard."""
 
-    def __init__(self, application: Application, sqs: SqsApp | None, limits: ServiceLimits) -> None:
+    def __init__(
+        self, application: Application, sqs: SqsApp | None, limits: ServiceLimits, guard: BrowserGuard
+    ) -> None:
+        self._guard = guard
         self._config = Config(
-            application,
+            Guarded(application, guard),
             loop="none",
             http=_Protocol,
             ws=_WebSocketProtocol,
@@ -297,7 +310,7 @@ class HttpProtocols:
         return self._state.total_requests
 
     def __call__(self, ticket: Ticket) -> asyncio.Protocol:
-        return _Protocol(self._config, self._state, self._heads, self._sqs, ticket)
+        return _Protocol(self._config, self._state, self._heads, self._sqs, ticket, self._guard)
 
     def _each_second(self) -> None:
         """The date is in the head of every answer; and heads that do not end are waited for no longer."""

@@ -24,6 +24,7 @@ from lavant.service.admission import Admission, Ticket
 from lavant.service.api import Desk, api_application
 from lavant.service.api.application import PATHS
 from lavant.service.api.attaching import remove_ephemeral
+from lavant.service.browser_guard import BrowserGuard, HostList
 from lavant.service.compact import CompactProtocol
 from lavant.service.descriptors import connections_allowed
 from lavant.service.engines.spark.settings import LIMITS as SPARK_LIMITS
@@ -91,8 +92,9 @@ class Port:
             api_paths=PATHS,
             sqs=sqs,
         )
-        self._http = HttpProtocols(application, sqs, settings.limits)
-        self._operations = HttpProtocols(operations, None, settings.limits)
+        guard = BrowserGuard(HostList(settings.hosts), settings.allowed_origins)
+        self._http = HttpProtocols(application, sqs, settings.limits, guard)
+        self._operations = HttpProtocols(operations, None, settings.limits, guard)
         self._listeners: list[Listener] = []
         self._admissions: list[Admission] = []
         self.metrics_at: tuple[str, int] | None = None

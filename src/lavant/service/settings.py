@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from lavant.broker.journal import JournalConfig
 from lavant.core.errors import InvalidValue
 from lavant.service.backends.settings import RabbitMQSettings
+from lavant.service.browser_guard import BrowserGuard, HostList, is_address
 from lavant.service.engines.spark.settings import SparkSettings
 from lavant.service.limits import LIMITS, QUEUES_SHOWN_MAX, ServiceLimits
 from lavant.service.sqs import SqsSettings
@@ -45,6 +47,10 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     """0 takes one that is free."""
     host: str = "127.0.0.1"
+    public_hosts: tuple[str, ...] = ()
+    """Names that clients reach it by, beside localhost and IP addresses."""
+    allowed_origins: tuple[str, ...] = ()
+    """Of web pages that may use it though they come from elsewhere."""
     data: Path | None = None
     """Where messages are kept; without, in memory only."""
     journal: JournalConfig = JournalConfig()
@@ -80,6 +86,15 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
                 f"the server would listen at {self.host}, where other machines reach it, and nobody would have to "
                 "prove who they are; give --keys-file, --credentials-file or both, or stay with --host 127.0.0.1"
             )
+
+        BrowserGuard(HostList(self.hosts), self.allowed_origins)  # raises what is wrong with them
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All names that it answers to."""
+        base_url = None if self.sqs.base_url is None else urlsplit(self.sqs.base_url).hostname
+        given = (self.host, self.metrics.host, base_url)
+        return (*self.public_hosts, *(host for host in given if host and not is_address(host)))
 
     @property
     def is_open(self) -> bool:

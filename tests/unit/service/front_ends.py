@@ -19,6 +19,7 @@ from lavant.broker.serving.commands import Answer, Request
 from lavant.service.api import Desk, api_application
 from lavant.service.api.application import PATHS
 from lavant.service.api.connections import STATE
+from lavant.service.browser_guard import BrowserGuard, Guarded, HostList
 from lavant.service.http import HttpApplication, Operations
 from lavant.service.keys import KeyEntry, KeyRing, sha256_of
 from lavant.service.limits import LIMITS, ServiceLimits
@@ -103,6 +104,7 @@ class FrontEnds:
         keys: list[KeyEntry] | None = None,
         credentials: list[Credential] | None = None,
         limits: ServiceLimits = LIMITS,
+        origins: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory
         is_open = keys is None and credentials is None
@@ -115,12 +117,14 @@ class FrontEnds:
         self.service = self.wiring.service
         self.desk = Desk(self.service, self.keys, Meters())
         self.sqs_app = SqsApp(self.service.execute, SqsSettings(salt=b"salt"), credentials=self.credentials)
-        self.application = HttpApplication(
+        self.api = api_application(self.desk)
+        application = HttpApplication(
             operations=Operations(health=lambda: None, metrics=_no_metrics),
-            api=api_application(self.desk),
+            api=self.api,
             api_paths=PATHS,
             sqs=self.sqs_app,
         )
+        self.application = Guarded(application, BrowserGuard(HostList([HOST]), origins))
         self._secrets = {each.name: each for each in ([] if credentials is None else credentials)}
 
     # ── native ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -178,7 +182,7 @@ class FrontEnds:
         return Open(task, sent, incoming)
 
     def open_http(self, key: str, method: str, path: str, body: Any = None, *, kind: str = "http") -> Open:
-        headers = {"authorization": f"Bearer {key}"} if key else {}
+        headers = {"accept": "text/event-stream"} | ({"authorization": f"Bearer {key}"} if key else {})
         if body is not None:
             headers["content-type"] = "application/json"
         return self.open(method, path, headers, b"" if body is None else json.dumps(body).encode(), kind=kind)

@@ -12,6 +12,7 @@ import pytest
 from lavant.broker.queues.commands import Received, Send, Sent, SentEntry
 from lavant.broker.serving.commands import Answer, Request
 from lavant.service.admission import Admission
+from lavant.service.browser_guard import BrowserGuard, HostList
 from lavant.service.http import HttpApplication, HttpProtocols
 from lavant.service.keys import Principal
 from lavant.service.limits import LIMITS
@@ -20,6 +21,7 @@ from lavant.service.sqs import SqsApp, SqsSettings
 
 BODY_BYTES_MAX = 300_000
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+HOST, KIND = "Host: queues.test", "Content-Type: application/x-amz-json-1.0"
 Connect = Callable[[], Awaitable[Streams]]
 
 
@@ -51,7 +53,7 @@ def serving(scenario: Callable[[Hub, Connect], Awaitable[None]]) -> None:
         hub = Hub()
         app = SqsApp(hub.execute, SqsSettings(salt=b"salt", body_bytes_max=BODY_BYTES_MAX))
         application = HttpApplication(operations=app, api=app, api_paths=frozenset(), sqs=app)
-        protocols = HttpProtocols(application, app, LIMITS)
+        protocols = HttpProtocols(application, app, LIMITS, BrowserGuard(HostList(["queues.test"])))
         listener = Listener(protocols, Admission(connections_max=9, unauthenticated_max=9))
         _, port = await listener.open("127.0.0.1", 0)
         writers: list[asyncio.StreamWriter] = []
@@ -74,7 +76,7 @@ def serving(scenario: Callable[[Hub, Connect], Awaitable[None]]) -> None:
 
 def call(action: str, content: dict[str, Any], *headers: str, line: str = "POST / HTTP/1.1") -> bytes:
     body = json.dumps({"QueueUrl": "/orders", **content}).encode()
-    head = [line, "Host: queues.test", f"X-Amz-Target: AmazonSQS.{action}", f"Content-Length: {len(body)}", *headers]
+    head = [line, HOST, KIND, f"X-Amz-Target: AmazonSQS.{action}", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join([*head, "", ""]).encode() + body
 
 
@@ -223,5 +225,39 @@ def test_what_comes_while_a_receive_waits_is_answered_after_it() -> None:
         other.write(send("now"))
         assert (await answer(other_reader))[0] == 200
         assert hub.bodies == [b"now"]
+
+    serving(scenario)
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (lambda call: call.replace(b"queues.test", b"evil.example"), 421),
+        (lambda call: call.replace(b"Host: ", b"Host: evil.example\r\nHost: "), 400),
+        (lambda call: call.replace(b"Host: ", b"Origin: http://evil.example\r\nHost: "), 403),
+        (lambda call: call.replace(b"Host: ", b"Sec-Fetch-Site: cross-site\r\nHost: "), 403),
+    ],
+    ids=["rebound name", "two names", "origin", "site"],
+)
+def test_the_short_way_is_no_way_round_the_guard(change: Callable[[bytes], bytes], status: int) -> None:
+    async def scenario(hub: Hub, connect: Connect) -> None:
+        reader, writer = await connect()
+        for number in range(2):  # the second takes the short way
+            writer.write(send(f"message {number}"))
+            assert (await answer(reader))[0] == 200
+        writer.write(change(send("evil")))
+        assert (await answer(reader))[0] == status
+        assert await reader.read() == b""
+        assert hub.bodies == [b"message 0", b"message 1"]
+
+    serving(scenario)
+
+
+def test_a_page_of_others_is_refused_before_its_body_has_come() -> None:
+    async def scenario(hub: Hub, connect: Connect) -> None:
+        reader, writer = await connect()
+        writer.write(send("x" * 1000, "Origin: http://evil.example").partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
+        assert (await answer(reader))[0] == 403
+        assert await reader.read() == b""
 
     serving(scenario)

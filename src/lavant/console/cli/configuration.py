@@ -55,7 +55,9 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
     for name in options:
         if name not in known:
             raise InvalidValue(f"{path} sets {name!r}, which is no option{_meant(name, known)}")
-    context.default_map = {**(context.default_map or {}), **options}
+    repeated = {parameter.name for parameter in context.command.params if getattr(parameter, "multiple", False)}
+    listed = {name: [options[name]] for name in repeated & options.keys() if isinstance(options[name], str)}
+    context.default_map = {**(context.default_map or {}), **options, **listed}
     return path
 
 

@@ -63,6 +63,22 @@ def serve(
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free")] = QUEUES_PORT,
     host: Annotated[str, typer.Option(help="address to listen at")] = "127.0.0.1",
+    public_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="name that HTTP clients reach the server by, beside localhost and IP addresses: queues.example, "
+            "queues.example:7324 or *.queues.example; give several times",
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="web pages that may use the server though they come from elsewhere: https://app.example; give "
+            "several times",
+        ),
+    ] = None,
     acknowledge_early: Annotated[
         bool,
         typer.Option(
@@ -186,6 +202,8 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
         raise InvalidValue("--metrics-host is where --metrics-port is; give that, too")
     return ServeSettings(
         **{name: options[name] for name in _AS_THEY_ARE},
+        public_hosts=_all_of(options["public_host"]),
+        allowed_origins=_all_of(options["allow_origin"]),
         tls=None if certificate is None else TlsFiles(certificate, key),
         spark=_spark(options["engine"], options["master"], options["hosts_max"]),
         telemetry_keep=KEEP if keep is None else keep,
@@ -194,6 +212,10 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
         limits=LIMITS if limits is None else limits,
     )
+
+
+def _all_of(given: list[str] | None) -> tuple[str, ...]:
+    return () if given is None else tuple(given)
 
 
 def _spark(engine: Engine, master: str | None, hosts_max: int | None) -> SparkSettings | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 
 import msgspec
 
@@ -60,7 +61,9 @@ def fetch(url: str, key: str | None, time_s: float) -> Sample:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
             return parse(response.read(BYTES_MAX).decode(), time_s)
     except urllib.error.HTTPError as error:
-        raise AccessDenied(f"{address} does not show its figures ({error}); give a key with --key") from None
+        is_name = error.code == HTTPStatus.MISDIRECTED_REQUEST
+        hint = "start the server with --public-host and that name" if is_name else "give a key with --key"
+        raise AccessDenied(f"{address} does not show its figures ({error}); {hint}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise MissingComponent(f"no server answers at {address}: {reason}; start one with `lavant serve`") from None

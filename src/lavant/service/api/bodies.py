@@ -1,7 +1,7 @@
 """Bodies of requests: bounded in size and time, and of a kind that says what it is.
 
-A body must say that it is JSON. Browsers let any page send forms and plain text to any server, a local one too, but ask
-the server first before they send JSON from elsewhere; nobody answers that question here.
+A body must say that it is JSON, and so must a POST without one. Browsers let any page send forms, plain text and empty
+requests to any server, but ask the server before they send JSON from elsewhere.
 """
 
 from __future__ import annotations
@@ -49,10 +49,9 @@ async def read_body(request: Request, limits: ServiceLimits) -> bytes:
 
 
 async def read_json(request: Request, limits: ServiceLimits, kind: type[_T]) -> _T:
-    """A body in JSON as a value of that kind. No body at all is an empty object."""
+    """A body in JSON as a value of that kind. An empty one is an empty object."""
+    check_json(content_type(request))
     body = await read_body(request, limits)
-    if body:
-        check_json(content_type(request))
     decoded: _T = decode(body or b"{}", kind)
     return decoded
 
@@ -62,7 +61,7 @@ def check_json(given: str) -> None:
         raise ApiError(
             415,
             "UnsupportedMediaType",
-            f"the body must have content type {JSON}, got {given or 'none'!r}; curl has the option --json for it",
+            f"the request must have content type {JSON}, got {given or 'none'!r}; curl has the option --json for it",
         )
 
 

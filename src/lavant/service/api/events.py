@@ -35,8 +35,9 @@ from lavant.service.meters import SSE
 
 PREFETCH = 1000
 HEARTBEAT = b":\n\n"
+EVENT_STREAM = "text/event-stream"
 HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"content-type", EVENT_STREAM.encode() + b"; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # proxies are not to collect events
 ]
@@ -55,6 +56,7 @@ class EventStreams:
             if request.method != "GET":
                 raise ApiError(405, "NoSuchRoute", "a stream is for GET", headers={"Allow": "GET"})
             principal = desk.principal(request)
+            _check_accepted(request)
             last = _last_event(request)
             with desk.stream(SSE):
                 async with attached(desk, principal, request, prefetch=PREFETCH) as window:
@@ -152,6 +154,17 @@ def event_of(delivery: Delivery) -> bytes:
         body, kind = base64.b64encode(body), b"event: base64\n"
     lines = b"".join(b"data: " + line + b"\n" for line in body.splitlines() or [b""])
     return b"id: %d\n" % delivery.receipt.number + kind + lines + b"\n"
+
+
+def _check_accepted(request: Request) -> None:
+    """A stream leases and acknowledges by GET. `EventSource` accepts events; images and scripts of a page do not."""
+    kinds = [kind.partition(";")[0].strip().lower() for kind in request.headers.get("accept", "").split(",")]
+    if EVENT_STREAM not in kinds:
+        raise ApiError(
+            406,
+            "NotAcceptable",
+            f"this is a stream of events; ask for it with the header `Accept: {EVENT_STREAM}`",
+        )
 
 
 def _last_event(request: Request) -> int:

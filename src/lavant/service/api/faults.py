@@ -5,6 +5,7 @@
 | 400 | a value that cannot be accepted |
 | 401, 403 | no key that is known; a key without the scope or namespace |
 | 404, 409 | no such thing; another thing of that name, or somebody else has it by now |
+| 406 | a stream of events that was not asked for as one |
 | 408, 413, 415 | a body that takes too long, is too large, or of a kind that is not understood |
 | 422 | an idempotency key that belongs to a request with other content |
 | 429 | too much: of this key, of this namespace, or altogether; Retry-After if time helps |

@@ -45,6 +45,7 @@ _MESSAGE = {"receipt": "2a-100000001", "id": 42, "attempt": 1, "publication": _P
 _ADVERTISEMENT = {"name": "quotes", "filter": "price > 0"}
 _BAD_FILTER = Outcome(400, "a filter that cannot be read, with a caret below the mistake, or another wrong value")
 _NOT_FOUND = Outcome(404, "there is none of that name")
+_NOT_ACCEPTED = Outcome(406, "the header Accept does not name text/event-stream")
 
 OPERATIONS = (
     Operation(
@@ -164,7 +165,12 @@ OPERATIONS = (
         way=EVENTS,
         scope="subscribe",
         parameters=(_NAME, _LAST, *_STREAM),
-        outcomes=(Outcome(200, "events until either side ends it"), _NOT_FOUND, Outcome(429, "too many streams")),
+        outcomes=(
+            Outcome(200, "events until either side ends it"),
+            _NOT_FOUND,
+            _NOT_ACCEPTED,
+            Outcome(429, "too many streams"),
+        ),
     ),
     Operation(
         method="GET",
@@ -173,7 +179,12 @@ OPERATIONS = (
         way=EVENTS,
         scope="subscribe",
         parameters=(_FILTER, *_STREAM),
-        outcomes=(Outcome(200, "events until either side ends it"), _BAD_FILTER, Outcome(429, "too many streams")),
+        outcomes=(
+            Outcome(200, "events until either side ends it"),
+            _BAD_FILTER,
+            _NOT_ACCEPTED,
+            Outcome(429, "too many streams"),
+        ),
     ),
     Operation(
         method="GET",

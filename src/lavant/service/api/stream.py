@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -49,7 +48,6 @@ class Streams:
         socket = WebSocket(scope, receive, send)
         desk = self._desk
         try:
-            _check_origin(socket)
             principal = desk.principal(socket)
             with desk.stream(WEBSOCKET):
                 async with attached(desk, principal, socket, prefetch=PREFETCH) as window:
@@ -128,10 +126,3 @@ def _confirmation(numbers: list[int], refused: dict[int, Refused]) -> StreamConf
         acknowledged=[number for number in numbers if number not in refused],
         refused=[RefusedEntry(index=number, code=each.code, reason=each.reason) for number, each in refused.items()],
     )
-
-
-def _check_origin(socket: WebSocket) -> None:
-    """Browsers let any page open a WebSocket to any server, and say which page it is."""
-    origin = socket.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != socket.headers.get("host"):
-        raise ApiError(403, "AccessDenied", f"pages of {origin[:80]} may not connect to this server")

@@ -42,8 +42,8 @@ CREATED = 201
 async def subscribe(desk: Desk, request: Request) -> Response:
     """One in an object, or many in an array."""
     principal = desk.principal(request)
-    body = await read_body(request, desk.limits)
     check_json(content_type(request))
+    body = await read_body(request, desk.limits)
     if body.lstrip()[:1] == b"[":
         return await _subscribe_many(desk, principal, decode(body, list[NewSubscription]))
     answer = await desk.ask(principal, _command(decode(body, NewSubscription)), Subscribed)

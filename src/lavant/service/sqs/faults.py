@@ -65,6 +65,7 @@ FAULTS = {
     "RequestExpired": Fault(_CORAL + "InvalidSignatureException", "RequestExpired", 403),
     "ServiceUnavailable": Fault(_CORAL + "ServiceUnavailableException", "ServiceUnavailable", 503, is_senders=False),
     "SignatureDoesNotMatch": Fault(_CORAL + "InvalidSignatureException", "SignatureDoesNotMatch", 403),
+    "UnsupportedMediaType": Fault(_CORAL + "UnsupportedMediaTypeException", "UnsupportedMediaType", 415),
 }
 
 

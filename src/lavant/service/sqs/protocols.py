@@ -2,7 +2,9 @@
 
 JSON     POST /  X-Amz-Target: AmazonSQS.SendMessage        JSON in, JSON out
 query    POST / or a queue's URL, a form                    a form in, XML out
-         GET  / or a queue's URL, ?Action=…                 the same (presigned URLs, mostly)
+         POST / or a queue's URL, ?Action=…                 the same (presigned URLs, mostly)
+
+Nothing is done by GET: whatever follows a link, an image of a web page too, would do it. A body must say what it is.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from lavant.service.sqs.http import HttpRequest
 from lavant.service.sqs.query import action_of, decode_form, parse_form
 
 _TARGET_PREFIX = "AmazonSQS."
+_AMZ_JSON = b"application/x-amz-json-1."
+_FORM = b"application/x-www-form-urlencoded"
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -39,6 +43,7 @@ class JsonProtocol:
     def decode(self, http: HttpRequest) -> tuple[Action, Any]:
         if http.method != "POST":
             raise _wrong_method(http.method, "POST")
+        _check_kind(http, _AMZ_JSON, is_needed=True)
         target = http.headers.get(b"x-amz-target", b"").decode("latin-1")
         if not target:
             raise SqsError("MissingAction", "The request must have a header X-Amz-Target that names the action.")
@@ -61,8 +66,9 @@ class QueryProtocol:
     content_type = (b"content-type", b"text/xml")
 
     def decode(self, http: HttpRequest) -> tuple[Action, Any]:
-        if http.method not in ("POST", "GET"):
-            raise _wrong_method(http.method, "POST or GET")
+        if http.method != "POST":
+            raise _wrong_method(http.method, "POST, for presigned URLs too")
+        _check_kind(http, _FORM, is_needed=bool(http.body))
         form = parse_form(http.query)
         if http.body:
             form |= parse_form(http.body)
@@ -84,6 +90,14 @@ def protocol_of(headers: dict[bytes, bytes]) -> WireProtocol:
     if b"x-amz-target" in headers or headers.get(b"content-type", b"").startswith(b"application/x-amz-json"):
         return JSON
     return QUERY
+
+
+def _check_kind(http: HttpRequest, beginning: bytes, *, is_needed: bool) -> None:
+    kind = http.headers.get(b"content-type", b"")
+    if not kind.lower().startswith(beginning) and (kind or is_needed):
+        given = f"the content type {kind[:80].decode('latin-1')}" if kind else "no content type"
+        wanted = f"{_AMZ_JSON.decode()}0 or {_FORM.decode()}"
+        raise SqsError("UnsupportedMediaType", f"The request has {given}; use {wanted}.")
 
 
 def _wrong_method(method: str, allowed: str) -> SqsError:

@@ -37,6 +37,11 @@ def test_every_option_tells_where_it_comes_from(tmp_path: Path, monkeypatch: pyt
     assert all(source == "default" for _, source in shown().values())
 
 
+@pytest.mark.parametrize("text", ["public-host = 'queues.example'", "public-host = ['queues.example']"])
+def test_an_option_that_may_be_repeated_is_one_value_or_a_list(tmp_path: Path, text: str) -> None:
+    assert shown(written(tmp_path, f"memory = true\n{text}"))["public_host"] == (["queues.example"], "file")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -51,6 +56,8 @@ def test_every_option_tells_where_it_comes_from(tmp_path: Path, monkeypatch: pyt
         ("port = 1", "--data DIR"),
         ("data = 'x'\nhost = '0.0.0.0'", "--keys-file"),
         ("data = 'x'\ntls-key = 'k'", "--tls-certificate"),
+        ("data = 'x'\npublic-host = ['http://a']", "is not like queues"),
+        ("data = 'x'\nallow-origin = 'null'", "is not like https"),
         ("data = 'x'\nmaster = 'local'", "--engine spark"),
     ],
 )

@@ -75,7 +75,7 @@ async def request(
     body: bytes = b"",
     chunk_bytes: int = 1 << 30,
 ) -> Response:
-    """One HTTP request, its body in chunks."""
+    """One HTTP request, its body in chunks; with the content type that SDKs send, unless another is given."""
     chunks = [body[start : start + chunk_bytes] for start in range(0, len(body), chunk_bytes)]
     messages = [
         {"type": "http.request", "body": chunk, "more_body": place < len(chunks) - 1}
@@ -94,7 +94,9 @@ async def request(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    all_headers = {"host": "queues.test"} | ({} if headers is None else dict(headers))
+    given = {} if headers is None else {name.lower(): value for name, value in headers.items()}
+    usual = "application/x-amz-json-1.0" if "x-amz-target" in given else "application/x-www-form-urlencoded"
+    all_headers = {"host": "queues.test", "content-type": usual} | given
     scope = {
         "type": "http",
         "method": method,
@@ -102,7 +104,7 @@ async def request(
         "path": path,
         "raw_path": path.encode(),
         "query_string": query.encode(),
-        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in all_headers.items()],
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in all_headers.items()],
     }
     await app(scope, receive, send)
     start, content = sent

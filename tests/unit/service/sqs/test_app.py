@@ -83,11 +83,27 @@ def test_the_queue_may_be_named_by_the_path() -> None:
         assert (sent.queue, sent.entries[0].body) == ("orders", b"a b c")
 
 
-def test_a_get_request_asks_in_its_query() -> None:
+@pytest.mark.parametrize("headers", [{}, {"content-type": ""}])
+def test_a_request_may_ask_in_its_query(headers: dict[str, str]) -> None:
     hub = Script(Done())
-    response = post(hub, b"", method="GET", path="/1/orders", query="Action=PurgeQueue&Version=2012-11-05")
+    response = post(hub, b"", path="/1/orders", query="Action=PurgeQueue&Version=2012-11-05", headers=headers)
     assert response.status == 200
     assert b"<PurgeQueueResponse" in response.body
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+def test_nothing_is_done_by_get(action: str) -> None:
+    for method in ("GET", "HEAD"):
+        response = post(Script(), b"", method=method, path="/1/orders", query=f"Action={action}&QueueName=q")
+        assert (response.code, response.status) == ("MethodNotAllowed", 405)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "text/plain; x=application/x-www-form-urlencoded", "application/json",
+                                  "multipart/form-data; boundary=x", ""])  # fmt: skip
+def test_a_body_must_be_of_a_kind_that_clients_of_sqs_send(kind: str) -> None:
+    form = post(Script(), b"Action=PurgeQueue&QueueUrl=q", headers={"content-type": kind})
+    json = post(Script(), b'{"QueueUrl":"q"}', headers={"content-type": kind, "x-amz-target": "AmazonSQS.PurgeQueue"})
+    assert [(each.code, each.status) for each in (form, json)] == [("UnsupportedMediaType", 415)] * 2
 
 
 @pytest.mark.parametrize(
@@ -102,7 +118,7 @@ def test_a_get_request_asks_in_its_query() -> None:
         ({"body": b"&".join(b"a%d=1" % number for number in range(2001))}, "MalformedInput", 400),
         ({"body": b"Action=ListQueues&MaxResults=ten"}, "MalformedInput", 400),
         ({"body": b"Action=ListQueues", "method": "PUT"}, "MethodNotAllowed", 405),
-        ({"body": b"", "method": "GET"}, "MissingAction", 400),
+        ({"body": b"", "method": "GET"}, "MethodNotAllowed", 405),
         ({"body": b"{}", "headers": {"content-type": JSON_TYPE}}, "MissingAction", 400),
         ({"body": b"{}", "headers": {"x-amz-target": "AmazonSQS.Nothing"}}, "InvalidAction", 400),
         ({"body": b"{}", "headers": {"x-amz-target": "DynamoDB.ListQueues"}}, "InvalidAction", 400),

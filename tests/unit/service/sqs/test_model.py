@@ -253,5 +253,6 @@ def test_a_query_request_of_an_older_sdk_is_read_as_it_was_meant(action: str, da
 
 
 def decode_query(form: bytes, path: str = "/") -> tuple[str, Any]:
-    action, request = QUERY.decode(HttpRequest("POST", path, path, b"", {}, [], form))
+    headers = {b"content-type": b"application/x-www-form-urlencoded"}
+    action, request = QUERY.decode(HttpRequest("POST", path, path, b"", headers, [], form))
     return action.name, request

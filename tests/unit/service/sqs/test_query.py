@@ -11,9 +11,11 @@ from lavant.service.sqs.faults import SqsError
 from lavant.service.sqs.http import HttpRequest
 from lavant.service.sqs.protocols import QUERY
 
+FORM = {b"content-type": b"application/x-www-form-urlencoded"}
+
 
 def decode(form: str, path: str = "/") -> dict[str, Any]:
-    action, request = QUERY.decode(HttpRequest("POST", path, path, b"", {}, [], form.encode()))
+    action, request = QUERY.decode(HttpRequest("POST", path, path, b"", FORM, [], form.encode()))
     plain = msgspec.to_builtins(request, builtin_types=(bytes,))
     return {"Action": action.name} | {name: value for name, value in plain.items() if value is not None}
 

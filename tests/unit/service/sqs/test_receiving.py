@@ -208,7 +208,11 @@ def test_a_receive_that_waits_is_cancelled_when_its_client_is_gone() -> None:
             "method": "POST",
             "path": "/",
             "query_string": b"",
-            "headers": [(b"host", b"x"), (b"x-amz-target", b"AmazonSQS.ReceiveMessage")],
+            "headers": [
+                (b"host", b"x"),
+                (b"x-amz-target", b"AmazonSQS.ReceiveMessage"),
+                (b"content-type", b"application/x-amz-json-1.0"),
+            ],
         }
         await asyncio.wait_for(SqsApp(execute, SETTINGS)(scope, receive_, send), 10)
         await asyncio.sleep(0)
