@@ -266,3 +266,16 @@ def test_a_match_is_explained(run: Runner) -> None:
         "does not match",
     ]
     assert run.json("explain", "match", "n > 0", '{"n": 1}')["matches"] is True
+
+
+def test_a_temporary_subscription_is_shown_as_such_and_survives_being_looked_at(run: Runner, client: Client) -> None:
+    client.subscribe("n > 0", name="kept")
+    temporary = client.subscribe("n > 0")
+    kept, listed = run.json("subscriptions", "ls")
+    assert (listed["name"], listed["lease_ms"]) == (temporary.name, 60_000)
+    assert listed["expires_ms"] > listed["created_ms"]
+    assert "lease_ms" not in kept
+    assert run("subscriptions", "ls").splitlines()[2].split()[3].endswith("Z")
+    assert "unless its client is heard of" in run("subscriptions", "info", temporary.name)
+    assert "ends" not in run("subscriptions", "info", "kept")
+    assert [state.name for state in client.subscriptions()] == ["kept", temporary.name]

@@ -196,6 +196,7 @@ def _subscribe(make: Commands, broker: Broker) -> s.Subscribe:
         namespace=make.namespace(),
         config=make.one(s.NEW_QUEUE, make.config()),
         webhook=make.one(None, make.webhook()),
+        lease_ms=make.rarely(lambda: make.one(1, -1, 10**9), lambda: make.one(0, 0, 1_000, 60_000)),
     )
 
 

@@ -19,7 +19,7 @@ from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import QUERIES, Command, Request
 from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.replay import replay
-from lavant.broker.subscriptions.commands import Publish
+from lavant.broker.subscriptions.commands import Publish, RenewSubscription
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.workflows import JobLimits
 from lavant.core.errors import LavantError
@@ -142,4 +142,5 @@ def test_every_request_is_a_command_or_a_query_and_somebody_handles_it() -> None
     kinds = {*broker.queues._PLANNERS, *broker.subscriptions._PLANNERS}
     assert kinds == set(get_args(Command))
     assert {*broker.queues._ANSWERS, *broker.subscriptions._ANSWERS} == QUERIES
-    assert {*kinds, *QUERIES, Publish} == set(get_args(Request)), "a publication becomes a Deliver"
+    own = {Publish, RenewSubscription}
+    assert {*kinds, *QUERIES, *own} == set(get_args(Request)), "a publication becomes a Deliver, a renewal nothing"

@@ -102,17 +102,17 @@ class HastyEpoch(BrokerServer):
 
     def open(self, now_ms: int) -> list[Effect]:
         effects = super().open(now_ms)
-        self._number_durable = self.queues.number
-        self._sends.clear()
+        self._pending._number_durable = self.queues.number
+        self._pending._sends.clear()
         return effects
 
 
 class HastySend(BrokerServer):
     def request(self, client: Any, number: int, request: Request, raw: bytes | None, now_ms: int) -> list[Effect]:
         effects = super().request(client, number, request, raw, now_ms)
-        replies = [reply for _, reply, _ in self._replies]
-        self._replies.clear()
-        self._hurried = 0
+        replies = [reply for _, reply, _ in self._pending._replies]
+        self._pending._replies.clear()
+        self._pending._hurried = 0
         return [*effects, *replies]
 
 

@@ -59,9 +59,9 @@ class HastyReport(BrokerServer):
 
     def _report(self, request: Any, asked: Asked, now_ms: int) -> None:
         super()._report(request, asked, now_ms)
-        self._effects += [reply for _, reply, _ in self._replies]
-        self._replies.clear()
-        self._hurried = 0
+        self._effects += [reply for _, reply, _ in self._pending._replies]
+        self._pending._replies.clear()
+        self._pending._hurried = 0
 
 
 class HastyLease(BrokerServer):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lavant.broker.queues.commands import MoveState
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.subscriptions.commands import AdvertisementState, SubscriptionState, Webhook
+from lavant.broker.subscriptions.commands import AdvertisementState, Subscribe, SubscriptionState, Webhook
 from lavant.client.connection.asynchronous import AsyncConnection
 from lavant.client.connection.calls import Call
 from lavant.client.connection.retrying import RETRIES, TIMEOUT_S, Retries
@@ -29,7 +29,9 @@ from lavant.client.queues.asynchronous import AsyncQueue
 from lavant.client.queues.calls import NEW_QUEUE
 from lavant.client.subscriptions import calls
 from lavant.client.subscriptions.asynchronous import AsyncHandler, AsyncSubscription
+from lavant.client.subscriptions.common import check_receiving
 from lavant.client.subscriptions.intake import PREFETCH
+from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.core.errors import Overloaded
 from lavant.core.ports import QUEUES_URL
 
@@ -67,9 +69,9 @@ class AsyncClient(AsyncConnection, AsyncJobRequests):
         self._subscribed: set[AsyncSubscription] = set()
 
     async def close(self) -> None:
-        """For good: what is under way fails. Subscriptions without a name end."""
-        for subscription in list(self._subscribed):
-            await subscription.close()
+        """For good: what is under way fails. Temporary subscriptions end."""
+        leases = [lease for subscription in list(self._subscribed) for lease in await subscription._let_go()]
+        await end_all(leases)
         await super().close()
 
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,20 +98,26 @@ class AsyncClient(AsyncConnection, AsyncJobRequests):
         queue: str = "",
         webhook: Webhook | str | None = None,
         config: QueueConfig | None = None,
+        lease_s: float | None = None,
         prefetch: int = PREFETCH,
         visibility_s: float | None = None,
         handler: AsyncHandler | None = None,
         workers: int = 1,
     ) -> AsyncSubscription:
         """Have what matches from now on. With a `name`, it is kept while nobody listens; the same name again goes on.
+        Without one, or with `lease_s`, it is temporary: it ends when it is closed, or `lease_s` (60 s) after this
+        program was last heard of.
 
         Notifications wait in a `queue` of the subscription's own, made with `config`, unless one is named. `prefetch`
         of them are received ahead, and leased for `visibility_s` at a time. With a `webhook` the server posts them.
         With a `handler` they are handled in the background, by so many `workers`.
         """
+        check_receiving(prefetch, visibility_s, workers)
         wanted = filter if self._cipher is None else self._cipher.filter(filter)
-        state = await self.run(calls.subscribe(wanted, name=name, queue=queue, webhook=webhook, config=config))
-        subscription = self._subscription(state, prefetch, visibility_s)
+        request = calls.subscription(wanted, name=name, queue=queue, webhook=webhook, config=config, lease_s=lease_s)
+        state = await self.run(calls.subscribe(request))
+        lease = self._started_lease(request) if state.is_temporary else None
+        subscription = self._subscription(state, lease, prefetch, visibility_s)
         if handler is not None:
             subscription.start(handler, workers=workers)
         return subscription
@@ -117,8 +125,9 @@ class AsyncClient(AsyncConnection, AsyncJobRequests):
     async def subscription(
         self, name: str, *, prefetch: int = PREFETCH, visibility_s: float | None = None
     ) -> AsyncSubscription:
-        """One that is there already."""
-        return self._subscription(await self.run(calls.describe(name)), prefetch, visibility_s)
+        """One that is there already. Closing it does not end it."""
+        check_receiving(prefetch, visibility_s)
+        return self._subscription(await self.run(calls.describe(name)), None, prefetch, visibility_s)
 
     async def subscriptions(self, prefix: str = "") -> AsyncIterator[SubscriptionState]:
         """All, sorted by name."""
@@ -192,11 +201,14 @@ class AsyncClient(AsyncConnection, AsyncJobRequests):
                     raise
             await asyncio.sleep(pause_s)
 
-    def _subscription(self, state: SubscriptionState, prefetch: int, visibility_s: float | None) -> AsyncSubscription:
+    def _subscription(
+        self, state: SubscriptionState, lease: Lease | None, prefetch: int, visibility_s: float | None
+    ) -> AsyncSubscription:
         subscription = AsyncSubscription(
             self,
             self._settings,
             state,
+            lease,
             cipher=self._cipher,
             prefetch=prefetch,
             visibility_s=visibility_s,
@@ -204,3 +216,8 @@ class AsyncClient(AsyncConnection, AsyncJobRequests):
         )
         self._subscribed.add(subscription)
         return subscription
+
+    def _started_lease(self, request: Subscribe) -> Lease:
+        lease = Lease(self, request)
+        lease.start()
+        return lease

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from lavant.broker.queues.commands import MoveState
 from lavant.broker.queues.config import QueueConfig
-from lavant.broker.subscriptions.commands import AdvertisementState, SubscriptionState, Webhook
+from lavant.broker.subscriptions.commands import AdvertisementState, Subscribe, SubscriptionState, Webhook
+from lavant.client.connection.asynchronous import AsyncConnection
 from lavant.client.connection.blocking import Connection
 from lavant.client.connection.calls import Call
 from lavant.client.connection.looping import LoopThread
@@ -33,7 +34,9 @@ from lavant.client.queues.blocking import Queue
 from lavant.client.queues.calls import NEW_QUEUE
 from lavant.client.subscriptions import calls
 from lavant.client.subscriptions.blocking import Handler, Subscription
+from lavant.client.subscriptions.common import check_receiving
 from lavant.client.subscriptions.intake import PREFETCH
+from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.client.transport import BackgroundTransport
 from lavant.core.errors import Overloaded
 from lavant.core.ports import QUEUES_URL
@@ -74,16 +77,20 @@ class Client(Connection, JobRequests):
         self._thread: LoopThread | None = None
         self._starting = threading.Lock()
         self._subscribed: set[Subscription] = set()
+        self._leasing = AsyncConnection(settings)
+        """For the leases of temporary subscriptions, in the background."""
         self._transports: list[BackgroundTransport] = []
 
     def close(self) -> None:
-        """For good. Subscriptions without a name end."""
-        for subscription in list(self._subscribed):
-            subscription.close()
+        """For good. Temporary subscriptions end."""
+        leases = [lease for subscription in list(self._subscribed) for lease in subscription._let_go()]
+        if leases:
+            self._background().run(end_all(leases))
         for transport in self._transports:
             transport.close()
         super().close()
         if self._thread is not None:
+            self._thread.run(self._leasing.close())
             self._thread.close()
             self._thread = None
 
@@ -128,27 +135,34 @@ class Client(Connection, JobRequests):
         queue: str = "",
         webhook: Webhook | str | None = None,
         config: QueueConfig | None = None,
+        lease_s: float | None = None,
         prefetch: int = PREFETCH,
         visibility_s: float | None = None,
         handler: Handler | None = None,
         workers: int = 1,
     ) -> Subscription:
         """Have what matches from now on. With a `name`, it is kept while nobody listens; the same name again goes on.
+        Without one, or with `lease_s`, it is temporary: it ends when it is closed, or `lease_s` (60 s) after this
+        program was last heard of.
 
         Notifications wait in a `queue` of the subscription's own, made with `config`, unless one is named. `prefetch`
         of them are received ahead, and leased for `visibility_s` at a time. With a `webhook` the server posts them.
         With a `handler` they are handled in the background, by so many `workers`.
         """
+        check_receiving(prefetch, visibility_s, workers)
         wanted = filter if self._cipher is None else self._cipher.filter(filter)
-        state = self.run(calls.subscribe(wanted, name=name, queue=queue, webhook=webhook, config=config))
-        subscription = self._subscription(state, prefetch, visibility_s)
+        request = calls.subscription(wanted, name=name, queue=queue, webhook=webhook, config=config, lease_s=lease_s)
+        state = self.run(calls.subscribe(request))
+        lease = self._started_lease(request) if state.is_temporary else None
+        subscription = self._subscription(state, lease, prefetch, visibility_s)
         if handler is not None:
             subscription.start(handler, workers=workers)
         return subscription
 
     def subscription(self, name: str, *, prefetch: int = PREFETCH, visibility_s: float | None = None) -> Subscription:
-        """One that is there already."""
-        return self._subscription(self.run(calls.describe(name)), prefetch, visibility_s)
+        """One that is there already. Closing it does not end it."""
+        check_receiving(prefetch, visibility_s)
+        return self._subscription(self.run(calls.describe(name)), None, prefetch, visibility_s)
 
     def subscriptions(self, prefix: str = "") -> Iterator[SubscriptionState]:
         """All, sorted by name."""
@@ -216,11 +230,14 @@ class Client(Connection, JobRequests):
                     raise
             time.sleep(pause_s)
 
-    def _subscription(self, state: SubscriptionState, prefetch: int, visibility_s: float | None) -> Subscription:
+    def _subscription(
+        self, state: SubscriptionState, lease: Lease | None, prefetch: int, visibility_s: float | None
+    ) -> Subscription:
         subscription = Subscription(
             self,
             self._settings,
             state,
+            lease,
             background=self._background,
             cipher=self._cipher,
             prefetch=prefetch,
@@ -229,6 +246,11 @@ class Client(Connection, JobRequests):
         )
         self._subscribed.add(subscription)
         return subscription
+
+    def _started_lease(self, request: Subscribe) -> Lease:
+        lease = Lease(self._leasing, request)
+        self._background().loop.call_soon_threadsafe(lease.start)
+        return lease
 
     def _background(self) -> LoopThread:
         """For what goes on beside the caller; there is none until it is needed."""

@@ -212,6 +212,7 @@ RULES: dict[type, Rule] = {
     subscriptions.Unadvertise: Rule("publish", _place_namespace),
     subscriptions.Subscribe: Rule("subscribe", _place_subscribe),
     subscriptions.Unsubscribe: Rule("subscribe", _place_namespace),
+    subscriptions.RenewSubscription: Rule("subscribe", _place_namespace, is_data=True),
     subscriptions.DescribeSubscription: Rule(ANY_SCOPE, _place_namespace, is_data=True),
     subscriptions.ListSubscriptions: Rule(ANY_SCOPE, _place_namespace, is_data=True),
     subscriptions.ListAdvertisements: Rule(ANY_SCOPE, _place_namespace, is_data=True),

@@ -23,7 +23,6 @@ from lavant.core.errors import AccessDenied, LavantError, MissingComponent
 from lavant.service.admission import Admission, Ticket
 from lavant.service.api import Desk, api_application
 from lavant.service.api.application import PATHS
-from lavant.service.api.attaching import remove_ephemeral
 from lavant.service.browser_guard import BrowserGuard, HostList
 from lavant.service.compact import CompactProtocol
 from lavant.service.descriptors import connections_allowed
@@ -106,7 +105,6 @@ class Port:
 
     async def open(self) -> tuple[str, int]:
         """Where it listens."""
-        await remove_ephemeral(self._broker, self._service)
         self._webhooks.start(self._broker.subscriptions)
         settings = self._settings
         protocol = partial(SniffingProtocol, self._compact, self._http, settings.limits.greeting_s_max)

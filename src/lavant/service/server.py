@@ -305,6 +305,7 @@ class Service:
             self._perform(self._server.tick(self._clock.now_ms()))
         except Exception as error:
             self._fail(error)
+        self.access.go_on()  # temporary subscriptions may have ended
         self._open_turn()
 
     def _fail(self, error: Exception) -> None:

@@ -12,6 +12,7 @@ from tests.bench.publishing.measuring import System
 from tests.bench.publishing.workload import TOPICS, quotes, stock_filters, topic_message
 
 from lavant import connect_async
+from lavant.broker.subscriptions.commands import Subscribe
 from lavant.client.asynchronous import AsyncClient
 from lavant.client.subscriptions import calls
 from lavant.client.subscriptions.asynchronous import AsyncSubscription
@@ -57,13 +58,7 @@ async def subscribe_stock(url: str, *, subscriptions: int, queues: int) -> None:
             await asyncio.gather(
                 *(
                     client.run(
-                        calls.subscribe(
-                            filters[number],
-                            name=f"stock-{number}",
-                            queue=f"stock-{number % queues}",
-                            webhook=None,
-                            config=None,
-                        )
+                        calls.subscribe(Subscribe(filters[number], f"stock-{number}", f"stock-{number % queues}"))
                     )
                     for number in range(start, min(start + PIPELINED, subscriptions))
                 )

@@ -157,6 +157,7 @@ HTTP: dict[tuple[str, str], Route] = {
     ("GET", "/subscriptions"): Route("", "/subscriptions"),
     ("GET", "/subscriptions/{name}"): Route("", "/subscriptions/s"),
     ("DELETE", "/subscriptions/{name}"): Route("subscribe", "/subscriptions/none"),
+    ("POST", "/subscriptions/{name}/renew"): Route("subscribe", "/subscriptions/none/renew"),
     ("POST", "/subscriptions/{name}/receive"): Route("subscribe", "/subscriptions/s/receive", {"wait_ms": 0}),
     ("POST", "/subscriptions/{name}/acknowledge"): Route(
         "subscribe", "/subscriptions/s/acknowledge", {"receipts": ["1-1"]}

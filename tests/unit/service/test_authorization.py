@@ -37,6 +37,7 @@ REQUESTS: list[tuple[Any, str]] = [
     (jobs.CancelJob(1), "publish"),
     (subscriptions.Subscribe("a = 1", "s", config=DEAD), "subscribe"),
     (subscriptions.Unsubscribe("s"), "subscribe"),
+    (subscriptions.RenewSubscription("s"), "subscribe"),
     (queues.Receive("q"), "subscribe"),
     (queues.Acknowledge("q", []), "subscribe"),
     (queues.ChangeVisibility("q", []), "subscribe"),

@@ -101,7 +101,7 @@ class World:
                 {"content-type": "application/json", "accept": "text/event-stream"},
                 b"" if route.body is None else json.dumps(bodies.get(route.path, route.body)).encode(),
                 kind="websocket" if WAYS[method, path] == STREAM else "http",
-                changes=method != "GET" or WAYS[method, path] in (EVENTS, STREAM),
+                changes=(method != "GET" or WAYS[method, path] in (EVENTS, STREAM)) and path not in NO_EFFECT,
                 is_stream=WAYS[method, path] in (EVENTS, STREAM),
             )
             for (method, path), route in HTTP.items()
@@ -159,8 +159,8 @@ class World:
         return int(opened.sent[0].get("status", 101))
 
 
-NO_EFFECT = {"CancelMessageMoveTask"}
-"""There is no move to be cancelled."""
+NO_EFFECT = {"CancelMessageMoveTask", "/subscriptions/{name}/renew"}
+"""There is no move to be cancelled, and a renewal is not recorded."""
 
 
 def in_world(directory: Path, work: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:

@@ -22,15 +22,13 @@ A lease of tasks is a command like any other: its own record comes first.
 
 A receive that finds nothing changes nothing and is not recorded. If it may wait, it waits in the waiting room and is
 carried out, as if it came then, when a message is visible. So do leases. Those who came first are served first.
+
+Temporary subscriptions whose clients are not heard of are unsubscribed by the server itself (`leases`).
 """
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Hashable
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -62,12 +60,16 @@ from lavant.broker.queues.wakes import earliest
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import QUERIES, Answer, Command, Query, Request
 from lavant.broker.serving.effects import TIME_BYTES, Effect, Mistake, Observer, Record, Reply
+from lavant.broker.serving.leases import SubscriptionLeases, lease_ms_of
 from lavant.broker.serving.pacing import MovePaces
+from lavant.broker.serving.pending import PendingReplies
 from lavant.broker.serving.waiting import WAITING_MAX, Asked, Waiting, WaitingRoom, nothing_for
 from lavant.broker.subscriptions.commands import (
     Advertise,
     Deliver,
+    RenewSubscription,
     Subscribe,
+    Subscribed,
     Unadvertise,
     Unsubscribe,
 )
@@ -105,20 +107,11 @@ class BrokerServer:
         """By kind of command: told of each one that was carried out, and of its answer; for telemetry."""
         self._acknowledge_early = acknowledge_early
         self._position = position
-        self._durable = position
         self._effects: list[Effect] = []
-        self._replies: deque[tuple[int, Reply, bool]] = deque()
-        """What waits for the commit of a record, in the order of positions, and whether somebody is in a hurry."""
-        self._hurried = 0
-        """How many of them are."""
-        self._receives: list[tuple[int, int, Reply]] = []
-        """A heap of what waits for the commit of the messages it delivers."""
-        self._receives_count = 0
-        self._sends: deque[tuple[int, int]] = deque()
-        """Of each send that is not durable yet, the number of its last message and its position; both count up."""
-        self._number_durable = queues.number
+        self._pending = PendingReplies(position, queues.number)
         self._room = WaitingRoom(waiting_max)
         self._paces = MovePaces()
+        self._leases = SubscriptionLeases(queues.now_ms)
         self._handlers: dict[type, Callable[[Any, Asked, int], None]] = {
             Send: self._send,
             Receive: self._receive,
@@ -126,9 +119,12 @@ class BrokerServer:
             StartMove: self._start_move,
             CancelMove: self._cancel_move,
             **dict.fromkeys((CreateQueue, ConfigureQueue, TagQueue), self._enlarge),
-            **dict.fromkeys((DeleteQueue, PurgeQueue, ChangeVisibility, Release), self._command),
+            **dict.fromkeys((DeleteQueue, PurgeQueue, Release), self._command),
+            ChangeVisibility: self._change_visibility,
             **dict.fromkeys((Subscribe, Advertise), self._announce),
-            **dict.fromkeys((Unsubscribe, Unadvertise), self._withdraw),
+            Unsubscribe: self._unsubscribe,
+            Unadvertise: self._withdraw,
+            RenewSubscription: self._renew,
             **dict.fromkeys((DefineJobs, SubmitJob), self._submit),
             **dict.fromkeys((RemoveJobType, KeepJobs, CompleteTask, FailTask, ExtendTask, CancelJob), self._report),
             LeaseTasks: self._receive,
@@ -138,14 +134,19 @@ class BrokerServer:
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def open(self, now_ms: int) -> list[Effect]:
-        """Before the first request: a new epoch of leases begins, and moves that were under way go on."""
+        """Before the first request: a new epoch of leases begins, moves that were under way go on, and the clients of
+        temporary subscriptions have a whole lease to come back."""
         now_ms = self._begin(now_ms)
         self._carry_out(Open(self.queues.epoch + 1, RULES), None, now_ms)
         # No lease is given out before that is durable: a start after a crash would begin the same epoch once more.
-        self._number_durable = 0
-        self._sends.append((self.queues.number, self._position))
+        self._pending.begin(self.queues.number, self._position)
         for state in self.queues.moves_running():
             self._paces.follow(state, now_ms)
+        self._leases = SubscriptionLeases(now_ms)
+        for subscription in self.broker.subscriptions:
+            lease_ms = lease_ms_of(subscription, self.queues)
+            if lease_ms:
+                self._leases.hold(subscription, now_ms, lease_ms)
         return self._effects
 
     def request(self, client: Hashable, number: int, request: Request, raw: bytes | None, now_ms: int) -> list[Effect]:
@@ -173,7 +174,7 @@ class BrokerServer:
             number = self.queues.number
             self._carry_out(delivered, None, now_ms)
             if self.queues.number > number:
-                self._sends.append((self.queues.number, self._position))
+                self._pending.sent(self.queues.number, self._position)
         for asked, answer in publishers:
             self._reply(asked, answer, self._position)
         if self._room:
@@ -184,17 +185,8 @@ class BrokerServer:
     def committed(self, position: int, now_ms: int) -> list[Effect]:
         """All records up to `position` are durable."""
         self._begin(now_ms)
-        self._durable = position
-        effects, replies, receives, sends = self._effects, self._replies, self._receives, self._sends
-        while replies and replies[0][0] <= position:
-            _, reply, is_hurried = replies.popleft()
-            effects.append(reply)
-            self._hurried -= is_hurried
-        while receives and receives[0][0] <= position:
-            effects.append(heapq.heappop(receives)[2])
-        while sends and sends[0][1] <= position:
-            self._number_durable = sends.popleft()[0]
-        return effects
+        self._effects += self._pending.committed(position)
+        return self._effects
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Time has passed: to what `wakeup_ms` said, or to any other."""
@@ -203,7 +195,9 @@ class BrokerServer:
         for step in self._paces.due(now_ms):
             self._move(step, now_ms)
         for waiting in self._room.expired(now_ms):
+            self._leases.used(waiting.request.queue, now_ms)
             self._reply(waiting.asked, nothing_for(waiting.request), 0)
+        self._expire(now_ms)
         return self._effects
 
     def gone(self, client: Hashable) -> None:
@@ -221,19 +215,23 @@ class BrokerServer:
 
     def wakeup_ms(self) -> int | None:
         """When to call `tick`."""
-        return earliest(self.queues.wakeup_ms(), self._room.wakeup_ms(), self._paces.wakeup_ms())
+        return earliest(
+            self.queues.wakeup_ms(), self._room.wakeup_ms(), self._paces.wakeup_ms(), self._leases.wakeup_ms()
+        )
 
     def may_wake_before(self, time_ms: int) -> bool:
         """Whether `wakeup_ms` may be before then: cheap to ask, and at times a false alarm."""
         if self.queues.may_wake_before(time_ms):
             return True
-        own_ms = earliest(self._room.wakeup_ms(), self._paces.wakeup_ms()) if self._room or self._paces else None
+        if not (self._room or self._paces or self._leases):
+            return False
+        own_ms = earliest(self._room.wakeup_ms(), self._paces.wakeup_ms(), self._leases.wakeup_ms())
         return own_ms is not None and own_ms < time_ms
 
     @property
     def is_commit_awaited(self) -> bool:
         """Whether somebody waits for the disk. What nobody waits for can be committed along with something later."""
-        return self._hurried > 0 or bool(self._receives)
+        return self._pending.is_awaited
 
     def waiting(self, client: Hashable) -> int:
         """How many receives of a client wait for a message."""
@@ -248,12 +246,13 @@ class BrokerServer:
     def _send(self, request: Send, asked: Asked, now_ms: int) -> None:
         self._check_room()
         answer = self._carry_out(request, asked.raw, now_ms)
-        self._sends.append((self.queues.number, self._position))
+        self._pending.sent(self.queues.number, self._position)
         self._reply(asked, answer, self._position)
         self._serve(request.queue, now_ms)
 
     def _receive(self, request: Receive | LeaseTasks, asked: Asked, now_ms: int) -> None:
         answer = self._take(request, asked, now_ms)
+        self._leases.used(request.queue, now_ms)
         if answer is not None:
             self._deliver(asked, answer)
         else:
@@ -270,6 +269,7 @@ class BrokerServer:
 
     def _acknowledge(self, request: Acknowledge, asked: Asked, now_ms: int) -> None:
         answer = self._carry_out(request, asked.raw, now_ms)
+        self._leases.used(request.queue, now_ms)
         after = 0 if self._acknowledge_early else self._position
         self._reply(asked, answer, after, is_patient=request.is_patient)
         self._serve(request.queue, now_ms)
@@ -278,6 +278,10 @@ class BrokerServer:
         answer = self._carry_out(request, asked.raw, now_ms)
         self._reply(asked, answer, self._position)
         self._serve(request.queue, now_ms)
+
+    def _change_visibility(self, request: ChangeVisibility, asked: Asked, now_ms: int) -> None:
+        self._leases.used(request.queue, now_ms)
+        self._command(request, asked, now_ms)
 
     def _enlarge(self, request: Any, asked: Asked, now_ms: int) -> None:
         self._check_room()
@@ -289,11 +293,26 @@ class BrokerServer:
             check_filter(request.filter)
         elif request.webhook is not None:
             check_address(request.webhook.url)
-        self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
+        answer = self._carry_out(request, asked.raw, now_ms)
+        if isinstance(answer, Subscribed) and answer.subscription.is_temporary:
+            self._leases.hold(answer.subscription, now_ms)
+        self._reply(asked, self._leases.shown(answer, now_ms), self._position)
+
+    def _unsubscribe(self, request: Unsubscribe, asked: Asked, now_ms: int) -> None:
+        state = self.broker.subscriptions.find(request.namespace, request.name)
+        self._withdraw(request, asked, now_ms)
+        self._leases.forget(state.number)
 
     def _withdraw(self, request: Unsubscribe | Unadvertise, asked: Asked, now_ms: int) -> None:
         self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
         self._serve_orphans(now_ms)
+
+    def _renew(self, request: RenewSubscription, asked: Asked, now_ms: int) -> None:
+        state = self.broker.subscriptions.find(request.namespace, request.name)
+        if not state.is_temporary:
+            raise InvalidValue(f"subscription {state.name!r} has no lease: it stays until somebody unsubscribes it")
+        self._leases.hold(state, now_ms)
+        self._reply(asked, self._leases.shown(Subscribed(state, is_new=False), now_ms), self._position)
 
     def _submit(self, request: DefineJobs | SubmitJob, asked: Asked, now_ms: int) -> None:
         self._check_room()
@@ -324,7 +343,7 @@ class BrokerServer:
         """What happens by itself until now may change something, so a mistake in that is none of the query's."""
         self.queues.advance(now_ms)
         try:
-            answer = self.broker.answer(request)
+            answer = self._leases.shown(self.broker.answer(request), now_ms)
         except LavantError as error:
             answer = refusal(error)
         except Exception as error:
@@ -377,6 +396,7 @@ class BrokerServer:
         if answer is None:
             return False
         self._room.remove(waiting)
+        self._leases.used(waiting.request.queue, now_ms)
         self._deliver(waiting.asked, answer)
         return True
 
@@ -424,20 +444,9 @@ class BrokerServer:
             self._reply(asked, answer, self._position)
             return
         newest = max([delivery.receipt.number for delivery in answer.deliveries])
-        after = self._sent_at(newest)
         reply = Reply(asked.client, asked.number, answer)
-        if after <= self._durable:
+        if not self._pending.holds_receive(reply, newest, self._position):
             self._effects.append(reply)
-        else:
-            self._receives_count += 1
-            heapq.heappush(self._receives, (after, self._receives_count, reply))
-
-    def _sent_at(self, number: int) -> int:
-        """The position from which on a message is durable. One that a job or time made rests on all until now."""
-        if number <= self._number_durable:
-            return 0
-        place = bisect_left(self._sends, number, key=itemgetter(0))
-        return self._sends[place][1] if place < len(self._sends) else self._position
 
     def _move(self, step: MoveSome, now_ms: int) -> None:
         if self.is_full:
@@ -453,6 +462,17 @@ class BrokerServer:
         for queue in self._room.queues() if destination is None else [destination]:
             self._serve(queue, now_ms)
 
+    def _expire(self, now_ms: int) -> None:
+        """Unsubscribe those whose clients were not heard of. Of some the queue was deleted, and they with it."""
+        for state in [each for each in self._leases.due(now_ms) if each in self.broker.subscriptions]:
+            if state.owns_queue and self._room.first(state.queue) is not None:  # its client is there, and waits
+                self._leases.hold(state, now_ms, lease_ms_of(state, self.queues))
+                continue
+            try:
+                self._carry_out(Unsubscribe(state.name, state.namespace), None, now_ms)
+            except StorageFull:  # even what makes room needs some: later
+                self._leases.hold(state, now_ms, lease_ms_of(state, self.queues))
+
     def _check_room(self) -> None:
         if self.is_full:
             raise StorageFull(
@@ -463,8 +483,7 @@ class BrokerServer:
     def _reply(self, asked: Asked, answer: Answer, after: int, *, is_patient: bool = False) -> None:
         """Now, or when everything up to a position is durable. `after` never goes back, except to 0."""
         reply = Reply(asked.client, asked.number, answer)
-        if after <= self._durable:
+        if after <= self._pending.durable:
             self._effects.append(reply)
         else:
-            self._replies.append((after, reply, not is_patient))
-            self._hurried += not is_patient
+            self._pending.hold(reply, after, is_patient=is_patient)

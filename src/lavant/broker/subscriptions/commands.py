@@ -12,6 +12,10 @@
     ────────────────────────────────                          ──────────────
     Publish                                                   Published
 
+    request that a server answers by itself                   answer
+    ───────────────────────────────────────                   ──────────────
+    RenewSubscription                                         Subscribed
+
     query (changes nothing)                                   answer
     ───────────────────────                                   ──────────────
     DescribeSubscription                                      Subscribed
@@ -67,6 +71,15 @@ class Subscribe(_Value, tag="subscribe", frozen=True):
     config: QueueConfig = NEW_QUEUE
     """Of the queue, if it is created with the subscription."""
     webhook: Webhook | None = None
+    lease_ms: int = 0
+    """If given, the subscription is temporary: it ends when its client is not heard of for so long."""
+
+
+class RenewSubscription(_Value, tag="renew-subscription", frozen=True):
+    """The client of a temporary subscription is still there. Not in the journal: `lavant.broker.serving.leases`."""
+
+    name: str
+    namespace: str = ""
 
 
 class Unsubscribe(_Value, tag="unsubscribe", frozen=True):
@@ -142,7 +155,7 @@ class ListAdvertisements(_Value, tag="list-advertisements", frozen=True):
 
 Command: TypeAlias = Subscribe | Unsubscribe | Advertise | Unadvertise | Deliver
 Query: TypeAlias = DescribeSubscription | ListSubscriptions | ListAdvertisements
-Request: TypeAlias = Command | Publish | Query
+Request: TypeAlias = Command | Publish | RenewSubscription | Query
 
 
 class SubscriptionState(_Value, frozen=True):
@@ -155,6 +168,14 @@ class SubscriptionState(_Value, frozen=True):
     owns_queue: bool
     webhook: Webhook | None
     created_ms: int
+    lease_ms: int = 0
+    """Above 0 if it is temporary."""
+    expires_ms: int = 0
+    """In a server's answers: when it ends unless its lease is renewed; 0 if it does not."""
+
+    @property
+    def is_temporary(self) -> bool:
+        return self.lease_ms > 0
 
 
 class AdvertisementState(_Value, frozen=True):

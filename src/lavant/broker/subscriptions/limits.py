@@ -29,3 +29,7 @@ NAMESPACE_CHARACTERS_MAX = 40
 KEY_CHARACTERS_MAX = 128
 PUBLICATIONS_MAX = 10_000
 """Of one request."""
+LEASE_MS_MIN, LEASE_MS_MAX = 1_000, 24 * 3_600_000
+"""Of a temporary subscription."""
+LEASE_MS = 60_000
+"""Of one whose client says nothing else."""

@@ -95,6 +95,11 @@ class Subscriptions:
     def __iter__(self) -> Iterator[SubscriptionState]:
         return iter(self._subscriptions.values())
 
+    def __contains__(self, state: SubscriptionState) -> bool:
+        """Whether it is there still, and not another one of the same name."""
+        found = self._subscriptions.get((state.namespace, state.name))
+        return found is not None and found.number == state.number
+
     def plan(self, request: Request) -> Plan:
         """Check a command, and return what is to be applied before anything else happens."""
         planner = self._PLANNERS.get(type(request))
@@ -105,6 +110,14 @@ class Subscriptions:
     def answer(self, request: Any) -> Answer:
         """To a query, which changes nothing."""
         return self._ANSWERS[type(request)](self, request)
+
+    def find(self, namespace: str, name: str) -> SubscriptionState:
+        """Raises if there is none of that name."""
+        state = self._subscriptions.get((namespace, name))
+        if state is None:
+            shown = name[:NAME_CHARACTERS_MAX]
+            raise UnknownSubscription(f"there is no subscription {shown!r}; list the subscriptions to see their names")
+        return state
 
     def queue_deleted(self, queue: str) -> None:
         """Subscriptions that went there end: a second queue of that name is not theirs."""
@@ -137,6 +150,7 @@ class Subscriptions:
                 bool(creates),
                 request.webhook,
                 self._queues.now_ms,
+                request.lease_ms,
             )
             self._number = number
             self._remember(state)
@@ -175,7 +189,7 @@ class Subscriptions:
         return [CreateQueue(dead_letters, QueueConfig(order=config.order)), CreateQueue(queue, config)]
 
     def _unsubscribe(self, request: Unsubscribe) -> Plan:
-        state = self._find(request.namespace, request.name)
+        state = self.find(request.namespace, request.name)
         key = (state.namespace, state.name)
         # A queue that others have joined since stays theirs.
         is_last = list(self._by_queue[state.queue]) == [key]
@@ -193,7 +207,7 @@ class Subscriptions:
         return apply
 
     def _describe(self, request: DescribeSubscription) -> Answer:
-        return Subscribed(self._find(request.namespace, request.name), is_new=False)
+        return Subscribed(self.find(request.namespace, request.name), is_new=False)
 
     def _list(self, request: ListSubscriptions) -> Answer:
         validation.check_listing(request)
@@ -207,13 +221,6 @@ class Subscriptions:
                 break
             page.append(self._subscriptions[key])
         return SubscriptionsListed(page)
-
-    def _find(self, namespace: str, name: str) -> SubscriptionState:
-        state = self._subscriptions.get((namespace, name))
-        if state is None:
-            shown = name[:NAME_CHARACTERS_MAX]
-            raise UnknownSubscription(f"there is no subscription {shown!r}; list the subscriptions to see their names")
-        return state
 
     def _remember(self, state: SubscriptionState) -> None:
         key = (state.namespace, state.name)
@@ -341,12 +348,11 @@ def _same(existing: SubscriptionState, request: Subscribe) -> SubscriptionState:
     queue = in_namespace(existing.namespace, request.queue) if request.queue else existing.queue
     # What is encrypted differs each time, also if it says the same.
     is_encrypted = isinstance(existing.filter, EncryptedFilter) and isinstance(request.filter, EncryptedFilter)
-    if (is_encrypted or existing.filter == request.filter) and (existing.queue, existing.webhook) == (
-        queue,
-        request.webhook,
+    if (is_encrypted or existing.filter == request.filter) and (
+        (existing.queue, existing.webhook, existing.lease_ms) == (queue, request.webhook, request.lease_ms)
     ):
         return existing
     raise DuplicateSubscription(
-        f"subscription {existing.name!r} exists already with another filter, queue or webhook; "
+        f"subscription {existing.name!r} exists already with another filter, queue, webhook or lease; "
         "unsubscribe first, or choose another name"
     )

@@ -22,6 +22,8 @@ from lavant.broker.subscriptions.commands import (
 )
 from lavant.broker.subscriptions.limits import (
     KEY_CHARACTERS_MAX,
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
     NAMESPACE_CHARACTERS_MAX,
     PUBLICATIONS_MAX,
     SECRET_CHARACTERS_MAX,
@@ -72,6 +74,8 @@ def check_subscribe(request: Subscribe) -> None:
     _check_short("queue", request.queue)
     if request.webhook is not None:
         _check_webhook(request.webhook)
+    if request.lease_ms:
+        _check_lease(request)
 
 
 def check_advertise(request: Advertise) -> None:
@@ -154,3 +158,12 @@ def _check_webhook(webhook: Webhook) -> None:
     check_range("a webhook's attempts_max", webhook.attempts_max, 1, WEBHOOK_ATTEMPTS_MAX)
     check_range("a webhook's timeout_ms", webhook.timeout_ms, WEBHOOK_TIMEOUT_MS_MIN, WEBHOOK_TIMEOUT_MS_MAX)
     check_range("the length of a webhook's secret", len(webhook.secret), 0, SECRET_CHARACTERS_MAX)
+
+
+def _check_lease(request: Subscribe) -> None:
+    check_range("a subscription's lease_ms", request.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)
+    if request.webhook is not None:
+        raise InvalidValue(
+            "a subscription with a webhook has no client that could renew its lease; leave out lease_ms, and "
+            "unsubscribe when it is not needed any more"
+        )

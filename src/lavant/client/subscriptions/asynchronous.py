@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.client.connection.asynchronous import AsyncConnection
-from lavant.client.connection.retrying import NO_RETRIES
 from lavant.client.connection.settings import Settings
 from lavant.client.queues import calls as queue_calls
 from lavant.client.subscriptions import calls
 from lavant.client.subscriptions.common import STOP_S_MAX, SubscriptionBase
 from lavant.client.subscriptions.intake import Intake
+from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.client.subscriptions.limits import Quota
 from lavant.client.subscriptions.notification import Notification
 from lavant.core.errors import InvalidValue
@@ -33,13 +33,14 @@ class AsyncSubscription(SubscriptionBase):
         client: AsyncConnection,
         settings: Settings,
         state: SubscriptionState,
+        lease: Lease | None,
         *,
         cipher: Cipher | None,
         prefetch: int,
         visibility_s: float | None,
         forget: Callable[[AsyncSubscription], None],
     ) -> None:
-        super().__init__(state, cipher=cipher, prefetch=prefetch, visibility_s=visibility_s)
+        super().__init__(state, lease, cipher=cipher, prefetch=prefetch, visibility_s=visibility_s)
         self._client = client
         self._forget = forget
         self._settings = settings
@@ -103,19 +104,18 @@ class AsyncSubscription(SubscriptionBase):
             await self._intake.flush()
 
     async def unsubscribe(self) -> None:
-        """End the subscription for good, named or not; what waits in a queue of its own is gone."""
+        """End the subscription for good, temporary or not; what waits in a queue of its own is gone."""
         await self._close(is_removed=True)
-        if not self._is_removed:
-            await self._client.run(calls.remove(self.name))
-            self._is_removed = True
+        if self._is_removed:
+            return
+        if self._lease is not None:
+            await self._lease.stop()
+        await self._client.run(calls.remove(self.name))
+        self._is_removed = True
 
     async def close(self) -> None:
-        """Stop receiving. A subscription that has a name goes on at the server, another ends."""
-        await self._close(is_removed=self.is_temporary)
-        if self.is_temporary and not self._is_removed:
-            self._is_removed = True
-            with self._telling_if_it_stays():
-                await self._client.run(calls.remove(self.name), retries=NO_RETRIES)
+        """Stop receiving. A temporary subscription ends, another goes on at the server."""
+        await end_all(await self._let_go())
 
     async def __aenter__(self) -> Self:
         return self
@@ -161,8 +161,14 @@ class AsyncSubscription(SubscriptionBase):
                     visibility_ms=lease_ms,
                     prefetch=self._prefetch,
                     wake=asyncio.Event.set,
+                    revive=self._revive(),
                 )
             return self._intake
+
+    async def _let_go(self) -> list[Lease]:
+        """Stop receiving; the leases that are to be ended then."""
+        await self._close(is_removed=self.is_temporary)
+        return self._take_lease()
 
     async def _close(self, *, is_removed: bool) -> None:
         was_closed, self._is_closed = self._is_closed, True

@@ -16,12 +16,12 @@ from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.client.connection.asynchronous import AsyncConnection
 from lavant.client.connection.blocking import Connection
 from lavant.client.connection.looping import LoopThread
-from lavant.client.connection.retrying import NO_RETRIES
 from lavant.client.connection.settings import Settings
 from lavant.client.queues import calls as queue_calls
 from lavant.client.subscriptions import calls
 from lavant.client.subscriptions.common import STOP_S_MAX, SubscriptionBase
 from lavant.client.subscriptions.intake import Intake
+from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.client.subscriptions.limits import Quota
 from lavant.client.subscriptions.notification import Notification
 from lavant.client.subscriptions.workers import Workers
@@ -44,6 +44,7 @@ class Subscription(SubscriptionBase):
         client: Connection,
         settings: Settings,
         state: SubscriptionState,
+        lease: Lease | None,
         *,
         background: Callable[[], LoopThread],
         cipher: Cipher | None,
@@ -51,7 +52,7 @@ class Subscription(SubscriptionBase):
         visibility_s: float | None,
         forget: Callable[[Subscription], None],
     ) -> None:
-        super().__init__(state, cipher=cipher, prefetch=prefetch, visibility_s=visibility_s)
+        super().__init__(state, lease, cipher=cipher, prefetch=prefetch, visibility_s=visibility_s)
         self._client = client
         self._forget = forget
         self._settings = settings
@@ -109,19 +110,20 @@ class Subscription(SubscriptionBase):
             self._background().run(self._intake.flush())
 
     def unsubscribe(self) -> None:
-        """End the subscription for good, named or not; what waits in a queue of its own is gone."""
+        """End the subscription for good, temporary or not; what waits in a queue of its own is gone."""
         self._close(is_removed=True)
-        if not self._is_removed:
-            self._client.run(calls.remove(self.name))
-            self._is_removed = True
+        if self._is_removed:
+            return
+        if self._lease is not None:
+            self._background().run(self._lease.stop())
+        self._client.run(calls.remove(self.name))
+        self._is_removed = True
 
     def close(self) -> None:
-        """Stop receiving. A subscription that has a name goes on at the server, another ends."""
-        self._close(is_removed=self.is_temporary)
-        if self.is_temporary and not self._is_removed:
-            self._is_removed = True
-            with self._telling_if_it_stays():
-                self._client.run(calls.remove(self.name), retries=NO_RETRIES)
+        """Stop receiving. A temporary subscription ends, another goes on at the server."""
+        leases = self._let_go()
+        if leases:
+            self._background().run(end_all(leases))
 
     def __enter__(self) -> Self:
         return self
@@ -182,11 +184,17 @@ class Subscription(SubscriptionBase):
             visibility_ms=lease_ms,
             prefetch=self._prefetch,
             wake=lambda event: _set_later(loop, event),
+            revive=self._revive(),
         )
 
     def _stop(self) -> None:
         if self._intake is not None:
             self._background().loop.call_soon_threadsafe(self._intake.stop)
+
+    def _let_go(self) -> list[Lease]:
+        """Stop receiving; the leases that are to be ended then."""
+        self._close(is_removed=self.is_temporary)
+        return self._take_lease()
 
     def _close(self, *, is_removed: bool) -> None:
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 
-from lavant.broker.queues.config import MINUTE_MS, QueueConfig
+from lavant.broker.queues.config import MINUTE_MS, SECOND_MS, QueueConfig
 from lavant.broker.serving.commands import Answer
 from lavant.broker.subscriptions.commands import (
     Advertise,
@@ -16,6 +16,7 @@ from lavant.broker.subscriptions.commands import (
     EncryptedFilter,
     ListAdvertisements,
     ListSubscriptions,
+    RenewSubscription,
     Subscribe,
     Subscribed,
     SubscriptionsListed,
@@ -24,12 +25,13 @@ from lavant.broker.subscriptions.commands import (
     Unsubscribe,
     Webhook,
 )
+from lavant.broker.subscriptions.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
 from lavant.client.connection.calls import Call, done, expect
 from lavant.core.errors import InvalidValue, UnknownSubscription
 
 TEMPORARY_PREFIX = "tmp-"
 TEMPORARY = QueueConfig(retention_ms=60 * MINUTE_MS)
-"""Of a subscription without a name: should its program die without a word, it does not fill the disk for days."""
+"""The queue of a temporary subscription: should its program be slow, it does not fill the disk for days."""
 DURABLE = QueueConfig()
 
 
@@ -38,26 +40,48 @@ def new_name() -> str:
     return TEMPORARY_PREFIX + secrets.token_hex(8)
 
 
-def subscribe(
+def subscription(
     filter: str | EncryptedFilter,
     *,
     name: str,
     queue: str,
     webhook: Webhook | str | None,
     config: QueueConfig | None,
-) -> Call[SubscriptionState]:
+    lease_s: float | None,
+) -> Subscribe:
+    """What is asked for: temporary without a name or with a lease, for good otherwise."""
     if webhook is not None and not name:
         raise InvalidValue("a subscription with a webhook goes on when this program has ended; give it a name")
+    if lease_s is None:
+        lease_ms = 0 if name else LEASE_MS
+    elif LEASE_MS_MIN <= lease_s * SECOND_MS <= LEASE_MS_MAX:
+        lease_ms = round(lease_s * SECOND_MS)
+    else:
+        lowest, highest = LEASE_MS_MIN // SECOND_MS, LEASE_MS_MAX // SECOND_MS
+        raise InvalidValue(f"lease_s must be between {lowest} and {highest}, got {lease_s:g}")
     if config is None:
-        config = DURABLE if name else TEMPORARY
-    request = Subscribe(
+        config = TEMPORARY if lease_ms else DURABLE
+    return Subscribe(
         filter,
         name if name else new_name(),
         queue,
         config=config,
         webhook=Webhook(webhook) if isinstance(webhook, str) else webhook,
+        lease_ms=lease_ms,
     )
+
+
+def subscribe(request: Subscribe) -> Call[SubscriptionState]:
     return Call(request, _subscribed)
+
+
+def subscribe_again(request: Subscribe) -> Call[bool]:
+    """Whether it was gone."""
+    return Call(request, lambda answer: expect(answer, Subscribed).is_new)
+
+
+def renew(name: str) -> Call[SubscriptionState]:
+    return Call(RenewSubscription(name), _subscribed)
 
 
 def unsubscribe(name: str) -> Call[None]:

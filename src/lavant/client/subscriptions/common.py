@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lavant.broker.queues.commands import Described
 from lavant.broker.queues.config import SECOND_MS, VISIBILITY_MS_MAX
 from lavant.broker.subscriptions.commands import SubscriptionState
-from lavant.client.subscriptions.calls import TEMPORARY_PREFIX
 from lavant.client.subscriptions.intake import PREFETCH_MAX, Held, Intake
+from lavant.client.subscriptions.lease import Lease
 from lavant.client.subscriptions.notification import Notification, notification_of, pause_s
-from lavant.core.errors import ConnectionLost, InvalidValue, MissingComponent
+from lavant.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from lavant.client.encryption.sealing import Cipher
@@ -27,21 +26,34 @@ STOP_S_MAX = 30.0
 _logger = logging.getLogger(__name__)
 
 
+def check_receiving(prefetch: int, visibility_s: float | None, workers: int = 1) -> None:
+    """Before the server is asked: what cannot be received must not be subscribed to."""
+    if not 1 <= prefetch <= PREFETCH_MAX:
+        raise InvalidValue(f"prefetch must be between 1 and {PREFETCH_MAX}, got {prefetch}")
+    if visibility_s is not None and not VISIBILITY_S_MIN <= visibility_s <= VISIBILITY_MS_MAX / SECOND_MS:
+        raise InvalidValue(
+            f"visibility_s must be between {VISIBILITY_S_MIN:g} and {VISIBILITY_MS_MAX // SECOND_MS}, "
+            f"got {visibility_s}"
+        )
+    if workers < 1:
+        raise InvalidValue(f"workers must be at least 1, got {workers}")
+
+
 class SubscriptionBase:
     """A subscription on a server, and how its notifications are to be received here."""
 
     def __init__(
-        self, state: SubscriptionState, *, cipher: Cipher | None, prefetch: int, visibility_s: float | None
+        self,
+        state: SubscriptionState,
+        lease: Lease | None,
+        *,
+        cipher: Cipher | None,
+        prefetch: int,
+        visibility_s: float | None,
     ) -> None:
-        if not 1 <= prefetch <= PREFETCH_MAX:
-            raise InvalidValue(f"prefetch must be between 1 and {PREFETCH_MAX}, got {prefetch}")
-        if visibility_s is not None and not VISIBILITY_S_MIN <= visibility_s <= VISIBILITY_MS_MAX / SECOND_MS:
-            raise InvalidValue(
-                f"visibility_s must be between {VISIBILITY_S_MIN:g} and {VISIBILITY_MS_MAX // SECOND_MS}, "
-                f"got {visibility_s}"
-            )
         self.state = state
         """As the server has it."""
+        self._lease = lease
         self._cipher = cipher
         self._prefetch = prefetch
         self._visibility_s = visibility_s
@@ -61,8 +73,13 @@ class SubscriptionBase:
 
     @property
     def is_temporary(self) -> bool:
-        """Nobody named it: it ends when it is closed."""
-        return self.name.startswith(TEMPORARY_PREFIX)
+        """It was made here without a name, or with a lease: it ends when it is closed."""
+        return self._lease is not None
+
+    @property
+    def lapses(self) -> int:
+        """How often a temporary one had ended at the server, and was made anew."""
+        return 0 if self._lease is None else self._lease.lapses
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -96,13 +113,16 @@ class SubscriptionBase:
         else:
             current.retry(pause_s(current.attempt))
 
-    @contextlib.contextmanager
-    def _telling_if_it_stays(self) -> Iterator[None]:
-        """Closing is no place to raise that the server is gone: whoever closes has done with it."""
-        try:
-            yield
-        except (ConnectionLost, MissingComponent) as error:
-            _logger.warning("subscription %s could not be removed, and stays at the server: %s", self.name, error)
+    def _revive(self) -> Callable[[], Awaitable[None]] | None:
+        """What brings the queue back, if it ends with the lease."""
+        return self._lease.renew if self._lease is not None and self.state.owns_queue else None
+
+    def _take_lease(self) -> list[Lease]:
+        """To be ended, once."""
+        if self._lease is None or self._is_removed:
+            return []
+        self._is_removed = True
+        return [self._lease]
 
     def _failed(self, notification: Notification) -> None:
         """Its handler raised."""

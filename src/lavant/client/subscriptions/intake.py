@@ -16,13 +16,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from copy import copy
 from itertools import islice
+from typing import TypeVar
 
 from lavant.broker.queues.commands import ChangeVisibility, Delivery, VisibilityChange, VisibilityChanged
 from lavant.broker.queues.config import BATCH_ENTRIES_MAX, SECOND_MS, WAIT_MS_MAX
 from lavant.client.connection.asynchronous import AsyncConnection
 from lavant.client.connection.calls import Call, expect
 from lavant.client.queues import calls
-from lavant.core.errors import LavantError, PartlyRefused, TooManyInFlight
+from lavant.core.errors import LavantError, PartlyRefused, TooManyInFlight, UnknownQueue
 
 PREFETCH = 256
 """Notifications that are received before they are asked for; 1 MiB each at most."""
@@ -35,6 +36,7 @@ GATHER_S, GATHERED_MIN = 0.01, 100
 BUSY_S = 0.5
 """Until a queue is asked again that has as many messages in flight as it may."""
 
+T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 
@@ -54,7 +56,10 @@ class Held:
 
 
 class Intake:
-    """Of one queue. `wake` sets an event of the loop, from whichever thread `take` and `settle` are called."""
+    """Of one queue. `wake` sets an event of the loop, from whichever thread `take` and `settle` are called.
+
+    `revive` brings the queue back should it be gone, if that is possible.
+    """
 
     def __init__(
         self,
@@ -64,6 +69,7 @@ class Intake:
         visibility_ms: int,
         prefetch: int,
         wake: Callable[[asyncio.Event], None],
+        revive: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._connection = connection
         self._queue = queue
@@ -71,6 +77,7 @@ class Intake:
         self._prefetch = prefetch
         self._low = prefetch // 2
         self._wake = wake
+        self._revive = revive
         self._loop = asyncio.get_running_loop()
         self._ready: deque[Held] = deque()
         self._held: dict[int, Held] = {}
@@ -167,7 +174,7 @@ class Intake:
                 continue
             count = self._prefetch - len(self._ready)
             try:
-                found = await self._connection.run(calls.receive(self._queue, count, self._visibility_ms, WAIT_MS_MAX))
+                found = await self._ask(calls.receive(self._queue, count, self._visibility_ms, WAIT_MS_MAX))
             except TooManyInFlight:
                 await asyncio.sleep(BUSY_S)
                 continue
@@ -192,13 +199,13 @@ class Intake:
         again = [(held, retry_ms) for held, retry_ms in some if retry_ms is not None]
         try:
             if done:
-                await self._connection.run(
+                await self._ask(
                     calls.acknowledge(self._queue, [held.delivery for held in done], is_patient=not self._is_stopped)
                 )
         except PartlyRefused as refused:  # their leases had run out: they come again
             _logger.info("subscriber of %s: %s", self._queue, refused)
         if again:
-            await self._connection.run(_hide(self._queue, again))
+            await self._ask(_hide(self._queue, again))
         for held, _ in some:
             self._forget(held)
 
@@ -219,13 +226,22 @@ class Intake:
 
     async def _extend_some(self, some: list[Held]) -> None:
         now_s = self._loop.time()
-        refused = await self._connection.run(_hide(self._queue, [(held, self._visibility_ms) for held in some]))
+        refused = await self._ask(_hide(self._queue, [(held, self._visibility_ms) for held in some]))
         for place, held in enumerate(some):
             if place in refused and not held.is_settled:
                 held.is_lost = True
                 self._forget(held)
             else:
                 held.leased_s = now_s
+
+    async def _ask(self, call: Call[T]) -> T:
+        try:
+            return await self._connection.run(call)
+        except UnknownQueue:
+            if self._revive is None or self._is_stopped:
+                raise
+            await self._revive()
+            return await self._connection.run(call)
 
     def _forget(self, held: Held) -> None:
         number = held.delivery.receipt.number

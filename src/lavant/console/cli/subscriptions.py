@@ -27,7 +27,7 @@ def ls(
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the subscriptions, and how many notifications wait for them."""
+    """List the subscriptions, how many notifications wait for them, and when temporary ones end unless renewed."""
     from lavant.client.queues import calls  # noqa: PLC0415
 
     with client(url, key, ca_file) as server:
@@ -37,8 +37,8 @@ def ls(
     if as_json:
         print_json([_as_dict(state, queue) for state, queue in pairs])
         return
-    columns = ("name", "waiting", "in flight", "goes to", "filter")
-    rows = [(state.name, *_figures(queue), _destination(state), _filter(state)) for state, queue in pairs]
+    columns = ("name", "waiting", "in flight", "ends", "goes to", "filter")
+    rows = [(state.name, *_figures(queue), _end(state), _destination(state), _filter(state)) for state, queue in pairs]
     print_table(columns, rows, numbers=columns[1:3])
 
 
@@ -105,6 +105,7 @@ def info(name: Name, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = Non
         ("name", state.name),
         ("filter", _filter(state)),
         ("created", time_of(state.created_ms)),
+        *([("ends", f"{_end(state)}, unless its client is heard of")] if state.is_temporary else []),
         ("goes to", _destination(state)),
         ("waiting", waiting),
         ("in flight", in_flight),
@@ -120,6 +121,11 @@ def _figures(queue: Described | LavantError) -> tuple[str, str]:
     if isinstance(queue, LavantError):
         return "", ""
     return f"{queue.figures.visible + queue.figures.delayed:,}", f"{queue.figures.in_flight:,}"
+
+
+def _end(state: SubscriptionState) -> str:
+    """Of a temporary one."""
+    return time_of(state.expires_ms) if state.is_temporary else ""
 
 
 def _destination(state: SubscriptionState) -> str:
@@ -147,5 +153,6 @@ def _as_dict(state: SubscriptionState, queue: Described | LavantError | None) ->
         "queue": state.queue,
         "webhook": webhook,
         "created_ms": state.created_ms,
+        **({"lease_ms": state.lease_ms, "expires_ms": state.expires_ms} if state.is_temporary else {}),
         **({} if figures is None else {"figures": figures}),
     }

@@ -133,6 +133,21 @@ OPERATIONS = (
     ),
     Operation(
         method="POST",
+        path="/subscriptions/{name}/renew",
+        summary="Renew the lease of a temporary subscription; receiving from it does so too",
+        handler=subscriptions.renew,
+        scope="subscribe",
+        parameters=(_NAME,),
+        outcomes=(
+            Outcome(
+                200, "the subscription", SubscriptionView, {**_SEEN, "lease_ms": 60000, "expires_ms": 1772271060123}
+            ),
+            Outcome(400, "it is not temporary"),
+            _NOT_FOUND,
+        ),
+    ),
+    Operation(
+        method="POST",
         path="/subscriptions/{name}/receive",
         summary="Receive messages, waiting for the first if there is none",
         handler=pulling.receive,

@@ -1,4 +1,4 @@
-"""`/subscriptions`: create, list, describe and remove."""
+"""`/subscriptions`: create, list, describe, renew and remove."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lavant.broker.subscriptions.commands import (
     DescribeSubscription,
     EncryptedFilter,
     ListSubscriptions,
+    RenewSubscription,
     Subscribe,
     Subscribed,
     SubscriptionsListed,
@@ -91,6 +92,11 @@ async def describe_subscription(desk: Desk, request: Request) -> Response:
     return json_response(msgspec.structs.replace(view(state), messages=messages))
 
 
+async def renew(desk: Desk, request: Request) -> Response:
+    answer = await desk.ask(desk.principal(request), RenewSubscription(request.path_params["name"]), Subscribed)
+    return json_response(view(answer.subscription))
+
+
 async def unsubscribe(desk: Desk, request: Request) -> Response:
     await desk.ask(desk.principal(request), Unsubscribe(request.path_params["name"]), Done)
     return Response(status_code=204)
@@ -112,6 +118,8 @@ def view(state: SubscriptionState) -> SubscriptionView:
         queue=state.queue,
         owns_queue=state.owns_queue,
         created_ms=state.created_ms,
+        lease_ms=state.lease_ms,
+        expires_ms=state.expires_ms,
         webhook=None
         if webhook is None
         else WebhookView(
@@ -133,4 +141,5 @@ def _command(wanted: NewSubscription) -> Subscribe:
         webhook=None
         if webhook is None
         else Webhook(webhook.url, webhook.attempts_max, webhook.timeout_ms, webhook.secret),
+        lease_ms=wanted.lease_ms,
     )

@@ -75,6 +75,8 @@ class NewSubscription(_In, frozen=True):
     queue: str = ""
     webhook: WebhookBody | None = None
     settings: QueueSettings = QueueSettings()
+    lease_ms: int = 0
+    """If given, it is temporary: it ends when nobody has received from it or renewed it for so long."""
 
 
 class WebhookView(_Out, frozen=True):
@@ -99,6 +101,10 @@ class SubscriptionView(_Out, frozen=True, omit_defaults=True):
     queue: str
     owns_queue: bool
     created_ms: int
+    lease_ms: int = 0
+    """Only of a temporary one."""
+    expires_ms: int = 0
+    """When a temporary one ends unless somebody receives from it or renews it."""
     webhook: WebhookView | None = None
     messages: MessagesView | None = None
     """Only where one subscription is asked for."""

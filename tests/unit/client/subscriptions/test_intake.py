@@ -24,7 +24,7 @@ from lavant.broker.serving.commands import Request
 from lavant.client.connection.asynchronous import AsyncConnection
 from lavant.client.connection.calls import Call
 from lavant.client.subscriptions.intake import Held, Intake
-from lavant.core.errors import StorageFull, TooManyInFlight
+from lavant.core.errors import StorageFull, TooManyInFlight, UnknownQueue
 
 
 class Server:
@@ -210,6 +210,41 @@ async def test_a_queue_that_is_busy_is_asked_again() -> None:
     intake = intake_of(server)
     assert numbers(await taken(intake, 1)) == [1]
     await intake.close()
+
+
+@in_loop
+async def test_a_queue_that_ended_with_its_lease_is_brought_back() -> None:
+    """What was taken before is still handed out; acknowledging it is of no use, and no failure."""
+    server = Server(2)
+    revived = 0
+
+    async def revive() -> None:
+        nonlocal revived
+        revived += 1
+        server.left += 1
+
+    connection = cast(AsyncConnection, server)
+    intake = Intake(connection, "q", visibility_ms=30_000, prefetch=2, wake=asyncio.Event.set, revive=revive)
+    first, second = await taken(intake, 2)
+    server.failures = [Refused(UnknownQueue.__name__, "there is no queue 'q'")]
+    server.lost = {1, 2}
+    intake.settle(first, None)
+    await intake.flush()
+    assert revived == 1
+    assert numbers(await taken(intake, 1)) == [3]
+    intake.settle(second, None)
+    await intake.flush()
+    await intake.close(is_queue_gone=True)
+
+
+@in_loop
+async def test_a_queue_that_is_gone_for_good_is_told() -> None:
+    server = Server(0)
+    server.failures = [Refused(UnknownQueue.__name__, "there is no queue 'q'")]
+    intake = intake_of(server)
+    with pytest.raises(UnknownQueue):
+        await intake.next(10)
+    await intake.close(is_queue_gone=True)
 
 
 @in_loop
