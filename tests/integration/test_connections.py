@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.integration.serving import WAIT_S_MAX, Served
+from tests.integration.serving import WAIT_S_MAX, Served, ServedWithLimits
 
 from lavant import connect
 from lavant.broker.serving.wire import PREFACE, Frames, decode_answer
@@ -109,3 +109,38 @@ def refusal(served: Served) -> bytes:
             while part := connection.recv(1000):
                 data += part
         return data
+
+
+def half(path: str, start: bytes, *headers: str) -> bytes:
+    """A request that says that its body is longer than it is."""
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Length: 500", *headers, "", ""]
+    return "\r\n".join(lines).encode() + start
+
+
+AMZ_JSON, FORM = "application/x-amz-json-1.0", "application/x-www-form-urlencoded"
+HALVES = {
+    "a call of SQS": half("/", b"{", "X-Amz-Target: AmazonSQS.ListQueues", f"Content-Type: {AMZ_JSON}"),
+    "a form of SQS": half("/", b"Action=", f"Content-Type: {FORM}"),
+    "a publication": half("/publish", b"{", "Content-Type: application/json"),
+    "a head": b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-",
+}
+
+
+def test_half_a_request_is_not_waited_for_in_any_protocol() -> None:
+    with ServedWithLimits(body_s_max=1.0, head_s_max=1.0) as served:
+        for what, request in HALVES.items():
+            with socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX / 3) as connection:
+                connection.sendall(request)
+                assert connection.recv(1000)[:12] in (b"HTTP/1.1 408", b""), what
+        served.wait_for_metric("lavant_open_connections", 1)  # that of the question
+
+
+def test_an_endless_line_of_a_head_does_not_fill_the_memory() -> None:
+    with ServedWithLimits() as served:
+        before_kb = served.memory_kb_max()
+        with socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nX: ")
+            with suppress(ConnectionError):
+                for _ in range(200):
+                    connection.sendall(b"x" * MIB)
+        assert served.memory_kb_max() - before_kb < 50_000

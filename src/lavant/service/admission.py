@@ -6,6 +6,8 @@
 
 A connection counts from the moment it was accepted, before its TLS handshake, until it is gone. It is authenticated
 when its first request was: whoever holds connections open and never shows a key only pushes out others like itself.
+
+`ByteBudget` bounds what may be in memory of requests that can only be authenticated when they are whole.
 """
 
 from __future__ import annotations
@@ -96,6 +98,51 @@ class Admission:
             ),
             Family("lavant_connections_closed", "counter", "Connections that a limit has ended.", closed),
         ]
+
+
+class Reservation:
+    """Bytes that were taken out of a budget, until they are given back."""
+
+    __slots__ = ("_budget", "_size_bytes")
+
+    def __init__(self, budget: ByteBudget | None, size_bytes: int) -> None:
+        self._budget = budget
+        self._size_bytes = size_bytes
+
+    def release(self) -> None:
+        """To say it twice does no harm."""
+        if self._budget is not None:
+            self._budget.left_bytes += self._size_bytes
+            self._budget = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+NOTHING_RESERVED = Reservation(None, 0)
+
+
+class ByteBudget:
+    """Memory for what those send who are not known yet, all together.
+
+    >>> budget = ByteBudget(100)
+    >>> first = budget.take(60)
+    >>> budget.take(60) is None, first.release(), budget.left_bytes
+    (True, None, 100)
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.left_bytes = bytes_max
+
+    def take(self, size_bytes: int) -> Reservation | None:
+        """None if there is not as much left."""
+        if size_bytes > self.left_bytes:
+            return None
+        self.left_bytes -= size_bytes
+        return Reservation(self, size_bytes)
 
 
 class _Complaint:

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from lavant.service.admission import NOTHING_RESERVED
 from lavant.service.sqs.http import HttpRequest, HttpResponse
+from lavant.service.sqs.signature import Claim
 
 
 class Exchange:
@@ -23,9 +25,11 @@ class Exchange:
         "_gone",
         "_headers",
         "_parts",
+        "claim",
         "disconnected",
         "keep_alive",
         "message_event",
+        "reservation",
         "response_complete",
     )
 
@@ -37,6 +41,10 @@ class Exchange:
         self.response_complete = False
         self.message_event = self
         """Where uvicorn says that something has happened: see `set`."""
+        self.claim: Claim | None = None
+        """Who says to have signed it."""
+        self.reservation = NOTHING_RESERVED
+        """For the body, until that is checked."""
         self._headers = headers
         self._all_headers = all_headers
         self._parts: list[bytes] = []
@@ -46,7 +54,7 @@ class Exchange:
         self._parts.append(part)
 
     def request(self) -> HttpRequest:
-        """When its body is complete."""
+        """As far as its body has arrived."""
         return HttpRequest("POST", "/", "/", b"", self._headers, self._all_headers, b"".join(self._parts))
 
     def set(self) -> None:

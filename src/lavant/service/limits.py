@@ -48,7 +48,11 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     body_bytes_max: int = 16 << 20
     """Of a request to the HTTP interface; SQS has its own."""
     body_s_max: float = 30.0
-    """How long it may take to arrive."""
+    """How long the body of an HTTP request may take to arrive, of SQS as well."""
+    unverified_bytes_max: int = 64 << 20
+    """Of all bodies of SQS requests that are arriving and whose signature, which covers them, cannot be checked yet."""
+    discarded_bytes_max: int = 256 << 10
+    """Of a body that still arrives when its request was answered; then the connection is closed."""
     entries_max: int = 1000
     """Subscriptions, receipts, … of one HTTP request; publications have their own limit."""
     streams_max: int = 2000

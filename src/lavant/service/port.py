@@ -27,7 +27,8 @@ from lavant.service.browser_guard import BrowserGuard, HostList
 from lavant.service.compact import CompactProtocol
 from lavant.service.descriptors import connections_allowed
 from lavant.service.engines.spark.settings import LIMITS as SPARK_LIMITS
-from lavant.service.http import OPERATIONS_PATHS, HttpApplication, HttpProtocols, Operations
+from lavant.service.http import OPERATIONS_PATHS, HttpApplication, Operations
+from lavant.service.http_connections import HttpProtocols
 from lavant.service.keys import KeyRing
 from lavant.service.listener import Listener
 from lavant.service.meters import Meters
@@ -79,7 +80,12 @@ class Port:
         self._desk = Desk(service, self._keys, meters)
         to_private = settings.is_open or settings.webhooks_to_private_networks
         self._webhooks = Webhooks(service, meters, to_private=to_private)
-        sqs = SqsApp(service.execute, replace(settings.sqs, salt=store.identity), credentials=files.credentials)
+        sqs = SqsApp(
+            service.execute,
+            replace(settings.sqs, salt=store.identity),
+            credentials=files.credentials,
+            unverified_bytes_max=settings.limits.unverified_bytes_max,
+        )
         families = (meters.families, self._families, *metrics)
         shown = Metrics(broker.queues, store, service, families, queues_max=settings.metrics.queues_max)
         may_see = partial(_may_see_metrics, settings.metrics.key, self._keys)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from tests.unit.service.fake_connections import FakeConnection
 from tests.unit.service.key_rings import credential_ring, key_ring
 from tests.unit.service.wiring import FakeClient, FakeStore, Wiring
 
@@ -18,8 +19,8 @@ from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.commands import Answer, Request
 from lavant.service.api import Desk, api_application
 from lavant.service.api.application import PATHS
-from lavant.service.api.connections import STATE
 from lavant.service.browser_guard import BrowserGuard, Guarded, HostList
+from lavant.service.connections import STATE
 from lavant.service.http import HttpApplication, Operations
 from lavant.service.keys import KeyEntry, KeyRing, sha256_of
 from lavant.service.limits import LIMITS, ServiceLimits
@@ -68,19 +69,6 @@ class Open(NamedTuple):
         return Response(self.sent[0]["status"], headers, self.content)
 
 
-class _Connection:
-    """Below a stream."""
-
-    def unsent_bytes(self) -> int:
-        return 0
-
-    def authenticated(self) -> None:
-        pass
-
-    def abort(self) -> None:
-        raise AssertionError("the client reads")
-
-
 async def _no_metrics() -> bytes:
     return b"# EOF\n"
 
@@ -116,7 +104,12 @@ class FrontEnds:
         self.wiring = Wiring(limits, store=self.store)
         self.service = self.wiring.service
         self.desk = Desk(self.service, self.keys, Meters())
-        self.sqs_app = SqsApp(self.service.execute, SqsSettings(salt=b"salt"), credentials=self.credentials)
+        self.sqs_app = SqsApp(
+            self.service.execute,
+            SqsSettings(salt=b"salt"),
+            credentials=self.credentials,
+            unverified_bytes_max=limits.unverified_bytes_max,
+        )
         self.api = api_application(self.desk)
         application = HttpApplication(
             operations=Operations(health=lambda: None, metrics=_no_metrics),
@@ -174,7 +167,7 @@ class FrontEnds:
             "client": ("192.0.2.7", 4711),
             "subprotocols": [],
             "extensions": {"websocket.http.response": {}},
-            "state": {STATE: _Connection()},
+            "state": {STATE: FakeConnection()},
         }
         if kind == "websocket":
             del scope["method"]
@@ -192,7 +185,10 @@ class FrontEnds:
 
     def open_sqs(self, name: str, action: str, /, **members: Any) -> Open:
         """Signed with the credential of that name; with a wrong secret if there is none, not at all if it is empty."""
-        body = json.dumps(members)
+        body = json.dumps(members).encode()
+        return self.open("POST", "/", self.sqs_headers(name, action, body), body)
+
+    def sqs_headers(self, name: str, action: str, body: bytes) -> dict[str, str]:
         headers = {"x-amz-target": f"AmazonSQS.{action}", "content-type": "application/x-amz-json-1.0"}
         if name:
             known = self._secrets.get(name)
@@ -200,7 +196,7 @@ class FrontEnds:
             request = AWSRequest("POST", f"http://{HOST}/", headers, body)
             SigV4Auth(pair, "sqs", "us-east-1").add_auth(request)
             headers = dict(request.headers.items())
-        return self.open("POST", "/", headers, body.encode())
+        return headers
 
     async def sqs(self, name: str, action: str, /, **members: Any) -> Response:
         return await self.open_sqs(name, action, **members).response()

@@ -13,7 +13,8 @@ from lavant.broker.queues.commands import Received, Send, Sent, SentEntry
 from lavant.broker.serving.commands import Answer, Request
 from lavant.service.admission import Admission
 from lavant.service.browser_guard import BrowserGuard, HostList
-from lavant.service.http import HttpApplication, HttpProtocols
+from lavant.service.http import HttpApplication
+from lavant.service.http_connections import HttpProtocols
 from lavant.service.keys import Principal
 from lavant.service.limits import LIMITS
 from lavant.service.listener import Listener

@@ -1,4 +1,4 @@
-"""Bodies of requests: bounded in size and time, and of a kind that says what it is.
+"""Bodies of requests: bounded in size, and of a kind that says what it is. The connection bounds their time.
 
 A body must say that it is JSON, and so must a POST without one. Browsers let any page send forms, plain text and empty
 requests to any server, but ask the server before they send JSON from elsewhere.
@@ -6,7 +6,6 @@ requests to any server, but ask the server before they send JSON from elsewhere.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,17 +33,11 @@ async def read_body(request: Request, limits: ServiceLimits) -> bytes:
         raise _too_large(limits)
     parts: list[bytes] = []
     size = 0
-    try:
-        async with asyncio.timeout(limits.body_s_max):
-            async for part in request.stream():
-                size += len(part)
-                if size > limits.body_bytes_max:
-                    raise _too_large(limits)
-                parts.append(part)
-    except TimeoutError:
-        raise ApiError(
-            408, "TooSlow", f"the body did not arrive within {limits.body_s_max:g} s; send less at once", headers=_CLOSE
-        ) from None
+    async for part in request.stream():
+        size += len(part)
+        if size > limits.body_bytes_max:
+            raise _too_large(limits)
+        parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -16,10 +16,10 @@ from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.refusals import refusal
 from lavant.broker.serving.commands import Answer, Request
 from lavant.core.errors import AccessDenied, LavantError
-from lavant.service.api.connections import connection_of
 from lavant.service.api.faults import ApiError, error_of
 from lavant.service.api.lately import Lately
 from lavant.service.authorization import authorize, carry_out, shut_out
+from lavant.service.connections import connection_of
 from lavant.service.keys import KeyRing, Principal
 from lavant.service.meters import Meters
 from lavant.service.server import Service

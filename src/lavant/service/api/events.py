@@ -24,11 +24,11 @@ from starlette.types import Receive, Scope, Send
 
 from lavant.broker.queues.commands import Delivery
 from lavant.service.api.attaching import attached
-from lavant.service.api.connections import connection_of
 from lavant.service.api.desk import Desk
 from lavant.service.api.faults import ApiError, bad_request, response_of
 from lavant.service.api.racing import first_of
 from lavant.service.api.window import Window
+from lavant.service.connections import connection_of
 from lavant.service.consuming import acknowledge
 from lavant.service.keys import Principal
 from lavant.service.meters import SSE

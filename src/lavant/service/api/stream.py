@@ -21,13 +21,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from lavant.broker.queues.commands import Refused
 from lavant.core.decoding import UNDECODABLE
 from lavant.service.api.attaching import attached
-from lavant.service.api.connections import connection_of
 from lavant.service.api.desk import Desk
 from lavant.service.api.faults import ApiError, response_of
 from lavant.service.api.pulling import content_of
 from lavant.service.api.racing import first_of
 from lavant.service.api.values import RefusedEntry, StreamConfirmation, StreamMessage, StreamReply
 from lavant.service.api.window import Window
+from lavant.service.connections import connection_of
 from lavant.service.keys import Principal
 from lavant.service.meters import WEBSOCKET
 

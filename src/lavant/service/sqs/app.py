@@ -10,14 +10,28 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from lavant.service.admission import NOTHING_RESERVED, ByteBudget, Reservation
 from lavant.service.authorization import Execute
+from lavant.service.connections import connection_of
 from lavant.service.keys import KEYS_MAX, Principal
+from lavant.service.limits import LIMITS
 from lavant.service.sqs.credentials import CredentialRing
-from lavant.service.sqs.desk import Call, ClientGone, Desk
+from lavant.service.sqs.desk import Call, Caller, ClientGone, Desk
 from lavant.service.sqs.faults import SqsError
-from lavant.service.sqs.http import HttpRequest, HttpResponse, Receive, Scope, Send, disconnected, read_request
+from lavant.service.sqs.http import (
+    HttpRequest,
+    HttpResponse,
+    Receive,
+    Scope,
+    Send,
+    body_bytes,
+    disconnected,
+    head_of,
+    read_body,
+)
 from lavant.service.sqs.protocols import WireProtocol, protocol_of
 from lavant.service.sqs.settings import SqsSettings
+from lavant.service.sqs.signature import Claim
 
 _log = logging.getLogger(__name__)
 _HOST = re.compile(r"[A-Za-z0-9._~\[\]:-]{1,260}")
@@ -36,11 +50,13 @@ class SqsApp:
         settings: SqsSettings | None = None,
         *,
         credentials: CredentialRing | None = None,
+        unverified_bytes_max: int = LIMITS.unverified_bytes_max,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._settings = SqsSettings() if settings is None else settings
         self._execute = execute
         self._credentials = CredentialRing() if credentials is None else credentials
+        self._unverified = ByteBudget(unverified_bytes_max)
         self._changing = asyncio.Lock()
         self._desks: dict[Principal, Desk] = {}
         self._clock_s = clock_s
@@ -55,29 +71,47 @@ class SqsApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise NotImplementedError(f"SQS is spoken over http, not over {scope['type']}")
-        headers = dict(scope["headers"])
+        head = head_of(scope)
         try:
             try:
-                http = await read_request(scope, headers, receive, self.body_bytes_max)
+                http, claim = await self._whole(head, receive)
             except SqsError as error:
-                response = _refused(protocol_of(headers), error, self._next_id())
+                response = _refused(protocol_of(head.headers), error, self._next_id(), is_last=True)
             else:
-                response = await self.answer(http, scope.get("scheme", "http"), lambda: disconnected(receive))
+                caller = Caller(connection_of(scope).authenticated, lambda: disconnected(receive))
+                response = await self.answer(http, claim, scope.get("scheme", "http"), caller)
         except ClientGone:
             return
         length = (b"content-length", str(len(response.body)).encode())
         await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers, length]})
         await send({"type": "http.response.body", "body": response.body})
 
-    async def answer(
-        self, http: HttpRequest, scheme: str, gone: Callable[[], Coroutine[Any, Any, None]]
-    ) -> HttpResponse:
-        """`gone` returns when the client is gone; then `ClientGone` is raised, if something was still waited for."""
+    def claim(self, head: HttpRequest) -> Claim | None:
+        """Who says to ask, before the body is read; raises if it cannot be true. None if nobody has to sign."""
+        return self._credentials.claim(head, self._clock_s())
+
+    def reserve(self, claim: Claim | None, size_bytes: int) -> Reservation:
+        """Room for a body whose signature cannot be checked before it is there; raises if there is none."""
+        if claim is None:
+            return NOTHING_RESERVED
+        reservation = self._unverified.take(size_bytes)
+        if reservation is None:
+            raise SqsError("ServiceUnavailable", "Too many requests are arriving at the same time; try again.")
+        return reservation
+
+    async def _whole(self, head: HttpRequest, receive: Receive) -> tuple[HttpRequest, Claim | None]:
+        claim = self.claim(head)
+        with self.reserve(claim, body_bytes(head.headers, self.body_bytes_max)):
+            return head._replace(body=await read_body(receive, self.body_bytes_max)), claim
+
+    async def answer(self, http: HttpRequest, claim: Claim | None, scheme: str, caller: Caller) -> HttpResponse:
+        """If the client is gone while something is waited for, `ClientGone` is raised."""
         request_id = self._next_id()
         protocol = protocol_of(http.headers)
         try:
-            desk = self._desk(self._credentials.principal(http, self._clock_s()))
-            call = self._call(http.headers, scheme, gone)
+            desk = self._desk(self._credentials.principal(http, claim))
+            caller.authenticated()
+            call = self._call(http.headers, scheme, caller.gone)
             action, request = protocol.decode(http)
             result = await action.perform(desk, call, request)
             body = protocol.encode_result(action, result, request_id)
@@ -114,17 +148,17 @@ def _headers(protocol: WireProtocol, request_id: str) -> list[tuple[bytes, bytes
     return [protocol.content_type, (b"x-amzn-requestid", request_id.encode())]
 
 
-def _refused(protocol: WireProtocol, error: SqsError, request_id: str) -> HttpResponse:
+def _refused(protocol: WireProtocol, error: SqsError, request_id: str, *, is_last: bool = False) -> HttpResponse:
+    """`is_last` closes the connection: the body was not read."""
     headers = _headers(protocol, request_id) + _error_headers(error)
+    if is_last:
+        headers.append((b"connection", b"close"))
     return HttpResponse(error.fault.status, headers, protocol.encode_error(error, request_id))
 
 
 def _error_headers(error: SqsError) -> list[tuple[bytes, bytes]]:
     fault = error.fault
-    headers = [(b"x-amzn-query-error", f"{fault.code};{'Sender' if fault.is_senders else 'Receiver'}".encode())]
-    if error.kind == "RequestEntityTooLarge":
-        headers.append((b"connection", b"close"))  # the rest of the body is not read
-    return headers
+    return [(b"x-amzn-query-error", f"{fault.code};{'Sender' if fault.is_senders else 'Receiver'}".encode())]
 
 
 def _internal(raised: Exception, request_id: str) -> SqsError:

@@ -25,7 +25,7 @@ from lavant.core.errors import InvalidValue
 from lavant.service.keys import FILE_BYTES_MAX, KEYS_MAX, SCOPES, Principal, Ring, unless_changed
 from lavant.service.sqs.faults import SqsError
 from lavant.service.sqs.http import HttpRequest
-from lavant.service.sqs.signature import SignatureChecker
+from lavant.service.sqs.signature import Claim, SignatureChecker
 
 ANY_CLIENT = Principal(name="anybody", scopes=frozenset(SCOPES), is_confined=True)
 """Where no signature is wanted, everybody may do everything outside of namespaces."""
@@ -75,16 +75,26 @@ class CredentialRing(Ring):
         self._checker = SignatureChecker({each.access_key: each.secret for each in credentials})
         return principals
 
-    def principal(self, request: HttpRequest, now_s: float) -> Principal:
-        """Who signed the request; raises if nobody did that is known."""
+    def claim(self, head: HttpRequest, now_s: float) -> Claim | None:
+        """Who says to have signed a request whose body has not arrived yet; raises if that is nobody who is known.
+
+        None if nobody has to sign.
+        """
         if self.is_open:
-            return ANY_CLIENT
+            return None
         if self.is_closed:
             raise SqsError(
                 "AccessDenied",
                 "This server was started with --keys-file and without --credentials-file: SQS is closed.",
             )
-        return self._by_access_key[self._checker.check(request, now_s)]
+        return self._checker.claim(head, now_s)
+
+    def principal(self, request: HttpRequest, claim: Claim | None) -> Principal:
+        """Who signed the request, now that it is whole; raises if the claim is not true."""
+        if claim is None:
+            return ANY_CLIENT
+        self._checker.verify(request, claim)
+        return self._by_access_key[claim.access_key]
 
 
 def read_credentials(path: Path) -> list[Credential]:

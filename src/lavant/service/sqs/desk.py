@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.commands import Answer, Request
@@ -50,6 +50,15 @@ class Desk:
 
     def arn(self, queue: str) -> str:
         return self._arn_prefix + queue
+
+
+class Caller(NamedTuple):
+    """Who is at the other end of the connection."""
+
+    authenticated: Callable[[], None]
+    """To be told that it is known who it is."""
+    gone: Callable[[], Coroutine[Any, Any, None]]
+    """Returns when it is gone."""
 
 
 class Call:

@@ -34,7 +34,8 @@ class HttpResponse(NamedTuple):
     body: bytes
 
 
-async def read_request(scope: Scope, headers: dict[bytes, bytes], receive: Receive, bytes_max: int) -> HttpRequest:
+def head_of(scope: Scope) -> HttpRequest:
+    """A request whose body has not been read."""
     path = scope["path"]
     raw_path = scope.get("raw_path")
     return HttpRequest(
@@ -42,10 +43,20 @@ async def read_request(scope: Scope, headers: dict[bytes, bytes], receive: Recei
         path,
         path if raw_path is None else raw_path.decode("latin-1"),
         scope["query_string"],
-        headers,
+        dict(scope["headers"]),
         scope["headers"],
-        await _body(headers, receive, bytes_max),
+        b"",
     )
+
+
+def body_bytes(headers: dict[bytes, bytes], bytes_max: int) -> int:
+    """How long the body is, as its head says; as long as it may be if it does not. Raises if that is too long."""
+    length = headers.get(b"content-length", b"0" if b"transfer-encoding" not in headers else b"")
+    if not length.isdigit():
+        return bytes_max
+    if len(length) > 18 or int(length) > bytes_max:
+        raise _too_large(bytes_max)
+    return int(length)
 
 
 async def disconnected(receive: Receive) -> None:
@@ -54,11 +65,8 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
-async def _body(headers: dict[bytes, bytes], receive: Receive, bytes_max: int) -> bytes:
-    """One that says that it is too long is not read at all, one that is too long not to its end."""
-    length = headers.get(b"content-length", b"0")
-    if length.isdigit() and (len(length) > 18 or int(length) > bytes_max):
-        raise _too_large(bytes_max)
+async def read_body(receive: Receive, bytes_max: int) -> bytes:
+    """One that is too long is not read to its end."""
     parts: list[bytes] = []
     size = 0
     while True:

@@ -31,7 +31,7 @@ _MUST_BE_SIGNED = ("host", "x-amz-date", "x-amz-target")
 _KEYS_MAX = 1000
 
 
-class _Claim(NamedTuple):
+class _Signed(NamedTuple):
     """Who says to have signed what and when."""
 
     credential: str
@@ -42,6 +42,18 @@ class _Claim(NamedTuple):
     """Of a presigned URL."""
 
 
+class Claim(NamedTuple):
+    """What the head of a request says of its signature, as far as it can be checked without the body."""
+
+    access_key: str
+    day: str
+    region: str
+    signed: _Signed
+    headers: dict[str, str]
+    pairs: list[tuple[str, str]]
+    """Of the query."""
+
+
 class SignatureChecker:
     """Lets through the requests that were signed with one of the secrets."""
 
@@ -49,34 +61,40 @@ class SignatureChecker:
         self._credentials = dict(credentials)
         self._keys: dict[tuple[str, str, str], bytes] = {}
 
-    def check(self, request: HttpRequest, now_s: float) -> str:
-        """The access key that signed the request; raises if none did."""
-        headers = _joined(request.all_headers)
-        pairs = _query_pairs(request.query.decode("latin-1"))
-        claim = _claim(headers, dict(pairs))
-        access_key, day, region = _scope(claim)
-        _check_time(claim, now_s)
-        _check_headers(claim, headers)
-        secret = self._credentials.get(access_key)
+    def claim(self, head: HttpRequest, now_s: float) -> Claim:
+        """Who says to have signed a request whose body has not arrived yet; raises if it cannot be true."""
+        headers = _joined(head.all_headers)
+        pairs = _query_pairs(head.query.decode("latin-1"))
+        signed = _signed(headers, dict(pairs))
+        access_key, day, region = _scope(signed)
+        _check_time(signed, now_s)
+        _check_headers(signed, headers)
+        if access_key not in self._credentials:
+            raise SqsError("InvalidClientTokenId", "The security token included in the request is invalid.")
+        return Claim(access_key, day, region, signed, headers, pairs)
+
+    def verify(self, request: HttpRequest, claim: Claim) -> None:
+        """Raises if the claim is not true: now that the body is there, the signature itself is checked."""
+        signed = claim.signed
+        secret = self._credentials.get(claim.access_key)
         if secret is None:
             raise SqsError("InvalidClientTokenId", "The security token included in the request is invalid.")
-        canonical = _canonical(request, headers, pairs, claim.signed_headers)
+        canonical = _canonical(request, claim.headers, claim.pairs, signed.signed_headers)
         to_sign = "\n".join(
             (
                 _ALGORITHM,
-                claim.time,
-                claim.credential.partition("/")[2],
+                signed.time,
+                signed.credential.partition("/")[2],
                 sha256(canonical.encode("latin-1")).hexdigest(),
             )
         )
-        key = self._key(access_key, secret, day, region)
-        signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
-        if not hmac.compare_digest(signature.encode(), claim.signature.encode()):
+        key = self._key(claim.access_key, secret, claim.day, claim.region)
+        signature = hmac.digest(key, to_sign.encode("latin-1"), "sha256").hex()
+        if not hmac.compare_digest(signature.encode(), signed.signature.encode()):
             raise _mismatch(
                 "The request signature we calculated does not match the signature you provided. "
                 "Check your AWS Secret Access Key and signing method."
             )
-        return access_key
 
     def _key(self, access_key: str, secret: str, day: str, region: str) -> bytes:
         name = (access_key, day, region)
@@ -118,7 +136,7 @@ def _quoted(text: str) -> str:
     return quote(text.encode("latin-1"), safe="-_.~")
 
 
-def _claim(headers: dict[str, str], query: dict[str, str]) -> _Claim:
+def _signed(headers: dict[str, str], query: dict[str, str]) -> _Signed:
     authorization = headers.get("authorization")
     if "X-Amz-Algorithm" in query:
         if authorization is not None:
@@ -129,7 +147,7 @@ def _claim(headers: dict[str, str], query: dict[str, str]) -> _Claim:
     return _header_claim(authorization, headers)
 
 
-def _header_claim(authorization: str, headers: dict[str, str]) -> _Claim:
+def _header_claim(authorization: str, headers: dict[str, str]) -> _Signed:
     algorithm, _, rest = authorization.partition(" ")
     if algorithm != _ALGORITHM:
         raise _incomplete(f"Unsupported AWS 'algorithm': '{algorithm[:40]}'; sign with {_ALGORITHM}.")
@@ -139,10 +157,10 @@ def _header_claim(authorization: str, headers: dict[str, str]) -> _Claim:
             raise _incomplete(f"Authorization header requires '{name}' parameter.")
     if "x-amz-date" not in headers:
         raise _incomplete("Authorization header requires existence of a 'X-Amz-Date' header.")
-    return _Claim(parts["Credential"], parts["SignedHeaders"], parts["Signature"], headers["x-amz-date"])
+    return _Signed(parts["Credential"], parts["SignedHeaders"], parts["Signature"], headers["x-amz-date"])
 
 
-def _query_claim(query: dict[str, str]) -> _Claim:
+def _query_claim(query: dict[str, str]) -> _Signed:
     for name in ("X-Amz-Credential", "X-Amz-SignedHeaders", _QUERY_SIGNATURE, "X-Amz-Date", "X-Amz-Expires"):
         if not query.get(name):
             raise _incomplete(f"AWS query-string parameters must include '{name}'.")
@@ -151,7 +169,7 @@ def _query_claim(query: dict[str, str]) -> _Claim:
     expires = query["X-Amz-Expires"]
     if not (expires.isascii() and expires.isdecimal()) or not 1 <= int(expires[:9]) <= limits.EXPIRES_S_MAX:
         raise _incomplete(f"X-Amz-Expires must be a number of seconds from 1 to {limits.EXPIRES_S_MAX}.")
-    return _Claim(
+    return _Signed(
         query["X-Amz-Credential"],
         query["X-Amz-SignedHeaders"],
         query[_QUERY_SIGNATURE],
@@ -160,34 +178,34 @@ def _query_claim(query: dict[str, str]) -> _Claim:
     )
 
 
-def _scope(claim: _Claim) -> tuple[str, str, str]:
+def _scope(signed: _Signed) -> tuple[str, str, str]:
     """Access key, day and region of a credential."""
-    parts = claim.credential.split("/")
+    parts = signed.credential.split("/")
     if len(parts) != 5 or parts[3] != _SERVICE or parts[4] != _TERMINATOR:
         raise _mismatch(
             f"Credential should be scoped to a valid region and the service '{_SERVICE}', "
             f"as in key/day/region/{_SERVICE}/{_TERMINATOR}."
         )
-    if _TIME.fullmatch(claim.time) is None:
-        raise _incomplete(f"Date must be in ISO-8601 'basic format'. Got '{claim.time[:40]}'.")
-    if parts[1] != claim.time[:8]:
+    if _TIME.fullmatch(signed.time) is None:
+        raise _incomplete(f"Date must be in ISO-8601 'basic format'. Got '{signed.time[:40]}'.")
+    if parts[1] != signed.time[:8]:
         raise _mismatch("Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from HTTP.")
     return parts[0], parts[1], parts[2]
 
 
-def _check_time(claim: _Claim, now_s: float) -> None:
+def _check_time(signed: _Signed, now_s: float) -> None:
     try:
-        signed_s = _seconds(claim.time)
+        signed_s = _seconds(signed.time)
     except ValueError:
-        raise _incomplete(f"Date must be in ISO-8601 'basic format'. Got '{claim.time[:40]}'.") from None
+        raise _incomplete(f"Date must be in ISO-8601 'basic format'. Got '{signed.time[:40]}'.") from None
     if signed_s > now_s + limits.CLOCK_SKEW_S_MAX:
         raise SqsError(
-            "RequestExpired", f"Signature not yet current: {claim.time} is still later than {_time(now_s)} + 15 min."
+            "RequestExpired", f"Signature not yet current: {signed.time} is still later than {_time(now_s)} + 15 min."
         )
-    lasts_s = limits.CLOCK_SKEW_S_MAX if claim.expires_s is None else claim.expires_s
+    lasts_s = limits.CLOCK_SKEW_S_MAX if signed.expires_s is None else signed.expires_s
     if signed_s + lasts_s < now_s:
         raise SqsError(
-            "RequestExpired", f"Signature expired: {claim.time} was good for {lasts_s} s and it is {_time(now_s)} now."
+            "RequestExpired", f"Signature expired: {signed.time} was good for {lasts_s} s and it is {_time(now_s)} now."
         )
 
 
@@ -201,12 +219,12 @@ def _time(now_s: float) -> str:
     return datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
-def _check_headers(claim: _Claim, headers: dict[str, str]) -> None:
-    signed = claim.signed_headers.split(";")
+def _check_headers(signed: _Signed, headers: dict[str, str]) -> None:
+    names = signed.signed_headers.split(";")
     for name in _MUST_BE_SIGNED:
-        if name in headers and name not in signed:
+        if name in headers and name not in names:
             raise _mismatch(f"'{name}' must be a 'SignedHeader' in the AWS Authorization.")
-    for name in signed:
+    for name in names:
         if name not in headers:
             raise _mismatch(f"The signed header '{name[:100]}' is not in the request.")
 

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import botocore
 from botocore.model import ServiceModel
+from tests.unit.service.fake_connections import FakeConnection
 
 from lavant.broker.queues.commands import (
     Described,
@@ -20,6 +21,7 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.commands import Answer, Request
+from lavant.service.connections import STATE
 from lavant.service.keys import Principal
 from lavant.service.sqs import SqsApp, SqsSettings
 
@@ -105,6 +107,7 @@ async def request(
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in all_headers.items()],
+        "state": {STATE: FakeConnection()},
     }
     await app(scope, receive, send)
     start, content = sent

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.unit.service.fake_connections import FakeConnection
 from tests.unit.service.sqs.talking import FIFO_URL, QUEUE_URL, SETTINGS, Script, ask, request
 
 from lavant.broker.queues.commands import (
@@ -18,6 +19,7 @@ from lavant.broker.queues.commands import (
     Refused,
 )
 from lavant.broker.serving.commands import Answer, Request
+from lavant.service.connections import STATE
 from lavant.service.keys import Principal
 from lavant.service.sqs import SqsApp
 from lavant.service.sqs.message_attributes import Attribute, Extras, encode_extras, md5_of
@@ -213,6 +215,7 @@ def test_a_receive_that_waits_is_cancelled_when_its_client_is_gone() -> None:
                 (b"x-amz-target", b"AmazonSQS.ReceiveMessage"),
                 (b"content-type", b"application/x-amz-json-1.0"),
             ],
+            "state": {STATE: FakeConnection()},
         }
         await asyncio.wait_for(SqsApp(execute, SETTINGS)(scope, receive_, send), 10)
         await asyncio.sleep(0)

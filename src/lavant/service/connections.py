@@ -1,22 +1,21 @@
-"""The connection below a stream, as far as a stream has to know it."""
+"""The connection that an HTTP request came over, as far as those who answer it have to know it."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from starlette.types import Scope
+from collections.abc import MutableMapping
+from typing import Any, Protocol
 
 STATE = "connection"
 """Where it is in the scope's state."""
 
 
 class Connection(Protocol):
-    def unsent_bytes(self) -> int:
-        """What was written, and the other machine has not confirmed."""
-        ...
-
     def authenticated(self) -> None:
         """It is known who asks."""
+        ...
+
+    def unsent_bytes(self) -> int:
+        """What was written, and the other machine has not confirmed."""
         ...
 
     def abort(self) -> None:
@@ -24,6 +23,6 @@ class Connection(Protocol):
         ...
 
 
-def connection_of(scope: Scope) -> Connection:
+def connection_of(scope: MutableMapping[str, Any]) -> Connection:
     connection: Connection = scope["state"][STATE]
     return connection

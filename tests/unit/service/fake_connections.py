@@ -1,0 +1,16 @@
+"""A connection that notes what those who answer do with it."""
+
+from __future__ import annotations
+
+
+class FakeConnection:
+    is_authenticated = False
+
+    def authenticated(self) -> None:
+        self.is_authenticated = True
+
+    def unsent_bytes(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        raise AssertionError("the client reads")

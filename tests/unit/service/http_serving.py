@@ -1,0 +1,107 @@
+"""The real front ends behind a real port of this process, for clients that say what they like."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.service.front_ends import HOST, FrontEnds, credential, key
+
+from lavant.broker.queues.commands import CreateQueue
+from lavant.broker.queues.config import QueueConfig
+from lavant.service import http_connections
+from lavant.service.admission import Admission, Ticket
+from lavant.service.browser_guard import BrowserGuard, HostList
+from lavant.service.compact import CompactProtocol
+from lavant.service.http_connections import HttpProtocols
+from lavant.service.limits import LIMITS
+from lavant.service.listener import Listener
+from lavant.service.sniffing import SniffingProtocol
+
+KEY, CREDENTIAL = "till", "clerk"
+
+
+class Served:
+    """A front end, its port, and who is connected there."""
+
+    def __init__(self, front: FrontEnds, port: int, admission: Admission) -> None:
+        self.front, self.port, self.admission = front, port, admission
+        self.clients: list[Client] = []
+
+    async def connect(self) -> Client:
+        self.clients.append(Client(*await asyncio.open_connection("127.0.0.1", self.port)))
+        return self.clients[-1]
+
+    async def answers(self) -> bool:
+        """Whether it still does what it is there for."""
+        return await (await self.connect()).status(b"GET /healthz HTTP/1.1\r\nHost: queues.test\r\n\r\n") == 200
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def status(self, data: bytes = b"") -> int:
+        """Of the next answer, which is read with its body; 0 if the connection ended."""
+        try:
+            self.writer.write(data)
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            if length:
+                await self.reader.readexactly(int(length))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return 0
+        return int(head.split()[1])
+
+    async def trickle(self, data: bytes, pause_s: float = 0.01) -> bytes:
+        """Repeat that until the connection ends; what the server said meanwhile."""
+        reading = asyncio.ensure_future(self.reader.read(-1))
+        while not reading.done():
+            self.writer.write(data)
+            await asyncio.wait([reading], timeout=pause_s)
+        try:
+            return reading.result()
+        except ConnectionError:
+            return b""
+
+    def close(self) -> None:
+        self.writer.transport.abort()
+
+
+def serving(
+    directory: Path, work: Callable[[Served], Awaitable[None]], monkeypatch: pytest.MonkeyPatch, **limits: Any
+) -> None:
+    """With the queue `q`, a key and a credential for everything, and looking for who is late very often."""
+    monkeypatch.setattr(http_connections, "LOOK_S", 0.01)
+    bounds = replace(LIMITS, **limits)
+
+    async def run() -> None:
+        scopes = ("publish", "subscribe", "admin")
+        front = FrontEnds(directory, [key(KEY, *scopes)], [credential(CREDENTIAL, *scopes)], bounds)
+        await front.native(KEY, CreateQueue("q", QueueConfig()))
+        http = HttpProtocols(front.application, front.sqs_app, bounds, BrowserGuard(HostList([HOST])))
+        admission = Admission(connections_max=100, unauthenticated_max=100)
+
+        def compact(ticket: Ticket) -> asyncio.Protocol:
+            return CompactProtocol(front.service, front.keys, ticket)
+
+        listener = Listener(partial(SniffingProtocol, compact, http, bounds.greeting_s_max), admission)
+        _, port = await listener.open("127.0.0.1", 0)
+        served = Served(front, port, admission)
+        try:
+            await asyncio.wait_for(work(served), 20)
+            assert await served.answers()
+            assert front.wiring.failures == []
+        finally:
+            for client in served.clients:
+                client.close()
+            listener.close()
+            await http.stop(0.1)
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
