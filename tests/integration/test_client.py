@@ -342,7 +342,8 @@ def test_a_handler_that_fails_too_often_leaves_a_dead_letter(client: Client, cap
         subscription.run(handle, count=2)
         subscription.flush()
         assert attempts == [1, 2]
-        assert "comes again in 1 s" in caplog.text
+        assert "(attempt 1); it comes again in 1 s" in caplog.text
+        assert "(attempt 2); this was the last attempt, it goes to the dead-letter queue dead" in caplog.text
         assert "no luck" in caplog.text
         deadline_s = time.monotonic() + WAIT_S
         while not (dead := client.queue("dead").peek()):

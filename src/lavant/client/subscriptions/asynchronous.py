@@ -71,7 +71,8 @@ class AsyncSubscription(SubscriptionBase):
     ) -> int:
         """Have notifications handled, by so many tasks beside each other; returns how many were.
 
-        A notification whose handler raises comes again, after a rest that is longer each time.
+        A notification whose handler raises comes again, after a rest that is longer each time, or goes to the queue's
+        dead letters if this was the last attempt.
         """
         if workers < 1:
             raise InvalidValue(f"workers must be at least 1, got {workers}")
@@ -154,7 +155,7 @@ class AsyncSubscription(SubscriptionBase):
         async with self._starting:
             self._check_receivable()
             if self._intake is None:
-                lease_ms = self._lease_ms(await self._client.run(queue_calls.describe(self.queue)))
+                lease_ms = self._take_config((await self._client.run(queue_calls.describe(self.queue))).config)
                 self._intake = Intake(
                     AsyncConnection(self._settings),
                     self.queue,

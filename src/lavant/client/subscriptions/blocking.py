@@ -81,7 +81,8 @@ class Subscription(SubscriptionBase):
     ) -> int:
         """Have notifications handled, by so many threads beside each other; returns how many were.
 
-        A notification whose handler raises comes again, after a rest that is longer each time. If this is interrupted,
+        A notification whose handler raises comes again, after a rest that is longer each time, or goes to the queue's
+        dead letters if this was the last attempt. If this is interrupted,
         the subscription is to be closed.
         """
         quota = Quota(count, timeout_s)
@@ -172,7 +173,7 @@ class Subscription(SubscriptionBase):
         with self._lock:
             self._check_receivable()
             if self._intake is None:
-                lease_ms = self._lease_ms(self._client.run(queue_calls.describe(self.queue)))
+                lease_ms = self._take_config(self._client.run(queue_calls.describe(self.queue)).config)
                 self._intake = self._background().run(self._new_intake(lease_ms))
             return self._intake
 

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lavant.broker.queues.commands import Described
-from lavant.broker.queues.config import SECOND_MS, VISIBILITY_MS_MAX
+from lavant.broker.queues.config import SECOND_MS, VISIBILITY_MS_MAX, QueueConfig
 from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.client.subscriptions.intake import PREFETCH_MAX, Held, Intake
 from lavant.client.subscriptions.lease import Lease
@@ -54,6 +53,8 @@ class SubscriptionBase:
         self.state = state
         """As the server has it."""
         self._lease = lease
+        self._queue_config: QueueConfig | None = None
+        """As it was when this began to receive."""
         self._cipher = cipher
         self._prefetch = prefetch
         self._visibility_s = visibility_s
@@ -90,10 +91,21 @@ class SubscriptionBase:
         if self.state.webhook is not None:
             raise InvalidValue(f"the notifications of {self.name!r} go to {self.state.webhook.url}, not to a program")
 
-    def _lease_ms(self, queue: Described) -> int:
+    def _take_config(self, config: QueueConfig) -> int:
+        """Of the queue; for how long messages are to be leased."""
+        self._queue_config = config
         if self._visibility_s is not None:
             return round(self._visibility_s * SECOND_MS)
-        return max(queue.config.visibility_ms, round(VISIBILITY_S_MIN * SECOND_MS))
+        return max(config.visibility_ms, round(VISIBILITY_S_MIN * SECOND_MS))
+
+    def _is_last(self, attempt: int) -> bool:
+        """Whether a message that fails now goes to the dead letters, and does not come again."""
+        receives_max = None if self._queue_config is None else self._queue_config.receives_max
+        return receives_max is not None and attempt >= receives_max
+
+    def _rest_s(self, attempt: int) -> float:
+        """Of a message that failed. What does not come again need not rest: the next receive moves it."""
+        return 0.0 if self._is_last(attempt) else pause_s(attempt)
 
     def _notification(self, intake: Intake, held: Held) -> Notification | None:
         """None if it cannot be read: it comes again, later each time, and goes to the dead letters in the end."""
@@ -101,7 +113,7 @@ class SubscriptionBase:
             return notification_of(held.delivery, self._cipher, partial(intake.settle, held))
         except InvalidValue as error:
             _logger.warning("subscription %s: %s", self.name, error)
-            intake.settle(held, round(pause_s(held.delivery.receive_count) * SECOND_MS))
+            intake.settle(held, round(self._rest_s(held.delivery.receive_count) * SECOND_MS))
             return None
 
     def _settle_current(self, *, is_done: bool) -> None:
@@ -111,7 +123,7 @@ class SubscriptionBase:
         if is_done:
             current.acknowledge()
         else:
-            current.retry(pause_s(current.attempt))
+            current.retry(self._rest_s(current.attempt))
 
     def _revive(self) -> Callable[[], Awaitable[None]] | None:
         """What brings the queue back, if it ends with the lease."""
@@ -126,12 +138,17 @@ class SubscriptionBase:
 
     def _failed(self, notification: Notification) -> None:
         """Its handler raised."""
-        rest_s = pause_s(notification.attempt)
+        attempt, rest_s = notification.attempt, self._rest_s(notification.attempt)
+        if self._is_last(attempt):
+            assert self._queue_config is not None
+            outcome = f"this was the last attempt, it goes to the dead-letter queue {self._queue_config.dead_letters}"
+        else:
+            outcome = f"it comes again in {rest_s:g} s"
         _logger.exception(
-            "subscription %s: the handler failed at notification %s (attempt %d); it comes again in %g s",
+            "subscription %s: the handler failed at notification %s (attempt %d); %s",
             self.name,
             notification.id,
-            notification.attempt,
-            rest_s,
+            attempt,
+            outcome,
         )
         notification.retry(rest_s)

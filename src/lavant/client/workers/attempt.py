@@ -16,6 +16,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Awaitable
+from enum import Enum, auto
 from typing import Any
 
 from lavant.broker.workflows.limits import REASON_CHARACTERS_MAX
@@ -30,18 +31,30 @@ CANCEL_S_MAX = 5.0
 _logger = logging.getLogger(__name__)
 
 
-async def attempt(task: Task, handler: Handler, backend: Backend, *, lease_s: float) -> None:
-    """Have it done and reported. Raises `WorkerStuck` if the function does not end, and cannot be stopped."""
+class Outcome(Enum):
+    """Of an attempt, as it was reported."""
+
+    COMPLETED = auto()
+    FAILED = auto()
+    OVERTAKEN = auto()
+    """Nothing of it counts: somebody else has the task, or its job has ended."""
+
+
+async def attempt(task: Task, handler: Handler, backend: Backend, *, lease_s: float) -> Outcome:
+    """Have it done and reported.
+
+    Raises `WorkerStuck` if the function does not end and cannot be stopped; that it failed is reported before.
+    """
     running = asyncio.ensure_future(_started(task, handler))
     keeping = asyncio.create_task(_keep(task, backend, lease_s))
     try:
         await _until_over(task, running, keeping, is_stoppable=handler.is_async)
         if running.done():
-            await _report(task, running, backend)
-        else:
-            await _give_up(task, running, backend, is_lost=keeping.done(), is_stoppable=handler.is_async)
+            return await _report(task, running, backend)
+        return await _give_up(task, running, backend, is_lost=keeping.done(), is_stoppable=handler.is_async)
     except AttemptOver as over:  # what it made is of no use: somebody else has it, or the job has ended
         _logger.warning("%s", over)
+        return Outcome.OVERTAKEN
     except BaseException:
         running.cancel()
         raise
@@ -80,7 +93,7 @@ async def _keep(task: Task, backend: Backend, lease_s: float) -> None:
 
 async def _give_up(
     task: Task, running: asyncio.Future[Made], backend: Backend, *, is_lost: bool, is_stoppable: bool
-) -> None:
+) -> Outcome:
     if is_stoppable:
         running.cancel()
         await asyncio.wait([running], timeout=CANCEL_S_MAX)
@@ -90,19 +103,22 @@ async def _give_up(
             await backend.fail(task, reason)
     if not running.done():
         raise WorkerStuck(f"{task}: {reason}, and goes on; this worker ends, so that another can take its place")
+    return Outcome.OVERTAKEN if is_lost else Outcome.FAILED
 
 
-async def _report(task: Task, running: asyncio.Future[Made], backend: Backend) -> None:
+async def _report(task: Task, running: asyncio.Future[Made], backend: Backend) -> Outcome:
     try:
         result = result_of(running.result())
     except Exception as error:
         _logger.warning("%s failed", task, exc_info=error)
         await backend.fail(task, _reason(error), is_final=isinstance(error, PermanentFailure))
-        return
+        return Outcome.FAILED
     try:
         await backend.complete(task, result)
     except InvalidValue as error:  # too large, say: it would be so again
         await backend.fail(task, _reason(error), is_final=True)
+        return Outcome.FAILED
+    return Outcome.COMPLETED
 
 
 def _reason(error: BaseException) -> str:

@@ -14,11 +14,11 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
-from lavant.client.workers.attempt import attempt
+from lavant.client.workers.attempt import Outcome, attempt
 from lavant.client.workers.backend import LEASE_S, Backend
 from lavant.client.workers.functions import Handler
 from lavant.client.workers.task import Task
-from lavant.core.errors import AttemptOver, InvalidValue, LavantError
+from lavant.core.errors import AttemptOver, InvalidValue, LavantError, WorkerStuck
 
 CONCURRENCY_MAX = 1000
 DRAIN_S = 25.0
@@ -28,6 +28,41 @@ LEASE_S_MIN, LEASE_S_MAX = 0.5, 3600.0
 GIVE_BACK_S_MAX = 3.0
 
 _logger = logging.getLogger(__name__)
+
+
+class WorkerCounts:
+    """What became of the attempts of a worker. Each is counted once."""
+
+    def __init__(self) -> None:
+        self.completed = 0
+        """Tasks whose results the server has."""
+        self.failed = 0
+        """Attempts that raised, made something that is refused, or took too long."""
+        self.overtaken = 0
+        """Attempts of which nothing counts, since somebody else had the task by then, or its job had ended."""
+        self.given_back = 0
+        """Attempts that had not ended when the worker had to."""
+
+    def add(self, outcome: Outcome) -> None:
+        match outcome:
+            case Outcome.COMPLETED:
+                self.completed += 1
+            case Outcome.FAILED:
+                self.failed += 1
+            case Outcome.OVERTAKEN:
+                self.overtaken += 1
+
+    def __str__(self) -> str:
+        """
+        >>> counts = WorkerCounts()
+        >>> counts.add(Outcome.COMPLETED)
+        >>> str(counts)
+        '1 task completed, 0 attempts failed, 0 given back'
+        """
+        tasks = "1 task" if self.completed == 1 else f"{self.completed} tasks"
+        attempts = "1 attempt" if self.failed == 1 else f"{self.failed} attempts"
+        late = f", {self.overtaken} too late" if self.overtaken else ""
+        return f"{tasks} completed, {attempts} failed, {self.given_back} given back{late}"
 
 
 class Worker:
@@ -48,8 +83,7 @@ class Worker:
         self._lease_s = lease_s
         self._draining = asyncio.Event()
         self._under_way: dict[tuple[int, str, int], Task] = {}
-        self.done = 0
-        """Tasks that were reported, whatever came of them."""
+        self.counts = WorkerCounts()
 
     def drain(self) -> None:
         """Lease nothing more; `run` returns when what was begun is over. To be called in the worker's loop."""
@@ -98,9 +132,14 @@ class Worker:
                 continue
             name = (task.job, task.name, task.attempt)
             self._under_way[name] = task
-            await attempt(task, handler, self._backend, lease_s=self._lease_s)
+            try:
+                outcome = await attempt(task, handler, self._backend, lease_s=self._lease_s)
+            except WorkerStuck:  # it is reported as failed, and need not be given back
+                self.counts.failed += 1
+                del self._under_way[name]
+                raise
             del self._under_way[name]
-            self.done += 1
+            self.counts.add(outcome)
 
     async def _alarm(self, drain_s: float) -> None:
         """Ends when there was enough time to drain."""
@@ -114,5 +153,6 @@ class Worker:
                 for task in self._under_way.values():
                     with contextlib.suppress(AttemptOver):
                         await self._backend.fail(task, "the worker was stopped")
+                        self.counts.given_back += 1
         except (LavantError, TimeoutError) as error:
             _logger.warning("not all tasks were given back, the others come when their leases run out: %s", error)

@@ -86,4 +86,4 @@ def worker(
     except WorkerStuck as stuck:
         print(f"lavant: {stuck}", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED) from None
-    print(f"worker {called}: {ended.done} tasks done", flush=True)
+    print(f"worker {called}: {ended.counts}", flush=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -10,7 +12,8 @@ from tests.unit.client.workers.benches import FakeBackend, a_task, in_virtual_ti
 
 from lavant import Task, Worker
 from lavant.client.workers.functions import Handler
-from lavant.core.errors import InvalidValue, UnknownTopic
+from lavant.client.workers.worker import WorkerCounts
+from lavant.core.errors import InvalidValue, LimitExceeded, UnknownTopic, WorkerStuck
 
 Function = Callable[[Task], Awaitable[None]]
 
@@ -110,3 +113,76 @@ def test_settings_that_cannot_be_are_refused() -> None:
             Worker(FakeBackend(), [handler], **settings)
     with pytest.raises(InvalidValue, match="at least one function"):
         Worker(FakeBackend(), [])
+
+
+# ── counts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def counted(
+    backend: FakeBackend, function: Callable[[Task], object], *, drain_after_s: float = 3.0, drain_s: float = 5.0
+) -> WorkerCounts:
+    """What a worker counts that was drained after some seconds."""
+
+    async def run() -> WorkerCounts:
+        worker = Worker(backend, [Handler("A", function)])
+        asyncio.get_running_loop().call_later(drain_after_s, worker.drain)
+        with contextlib.suppress(WorkerStuck):
+            await worker.run(drain_s=drain_s)
+        return worker.counts
+
+    return in_virtual_time(run())
+
+
+def as_tuple(counts: WorkerCounts) -> tuple[int, int, int, int]:
+    return counts.completed, counts.failed, counts.overtaken, counts.given_back
+
+
+def test_tasks_completed_and_attempts_that_failed_are_counted_apart() -> None:
+    """Three attempts at two tasks are not three tasks done."""
+
+    async def function(task: Task) -> None:
+        if task.attempt == 1 and task.job == 1:
+            raise ValueError("not yet")
+
+    backend = FakeBackend(a_task(1), a_task(1, attempt=2), a_task(2))
+    counts = counted(backend, function)
+    assert as_tuple(counts) == (2, 1, 0, 0)
+    assert str(counts) == "2 tasks completed, 1 attempt failed, 0 given back"
+
+
+def test_what_took_too_long_or_was_refused_has_failed() -> None:
+    assert as_tuple(counted(FakeBackend(a_task(timeout_s=1)), lasting(50))) == (0, 1, 0, 0)
+    backend = FakeBackend(a_task())
+    backend.refuses = LimitExceeded("too large")
+    assert as_tuple(counted(backend, lasting(0))) == (0, 1, 0, 0)
+
+
+def test_what_was_stopped_is_given_back_and_neither_completed_nor_failed() -> None:
+    backend = FakeBackend(a_task(1), a_task(2))
+    assert as_tuple(counted(backend, lasting(50))) == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("seconds", [1.5, 15])
+def test_what_somebody_else_had_by_then_counts_for_nothing(seconds: float) -> None:
+    backend = FakeBackend(a_task())
+    backend.lost_after_s = 1
+    counts = counted(backend, lasting(seconds), drain_after_s=16)
+    assert as_tuple(counts) == (0, 0, 1, 0)
+    assert str(counts).endswith(", 1 too late")
+
+
+def test_what_cannot_be_given_back_is_not_counted_as_given_back() -> None:
+    backend = FakeBackend(a_task())
+    backend.lost_after_s = 4
+    assert as_tuple(counted(backend, lasting(50))) == (0, 0, 0, 0)
+
+
+def test_a_function_that_does_not_end_is_one_failed_attempt() -> None:
+    """Reported once, and not given back beside."""
+    over = threading.Event()
+    backend = FakeBackend(a_task(timeout_s=1))
+    try:
+        assert as_tuple(counted(backend, lambda task: over.wait(20))) == (0, 1, 0, 0)
+    finally:
+        over.set()
+    assert backend.failed == {1: ("it had not ended after 1 s", False)}

@@ -1,0 +1,62 @@
+"""What a subscription says of a notification whose handler failed, and what it does with it: the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from lavant.broker.queues.config import QueueConfig
+from lavant.broker.subscriptions.commands import SubscriptionState
+from lavant.client.subscriptions.common import SubscriptionBase
+from lavant.client.subscriptions.notification import Notification
+
+STATE = SubscriptionState(1, "s", "", "a = 1", "s", True, None, 0)
+
+
+def failed(config: QueueConfig, attempt: int) -> int:
+    """For how long a notification is hidden whose handler raised."""
+    subscription = SubscriptionBase(STATE, None, cipher=None, prefetch=1, visibility_s=None)
+    subscription._take_config(config)
+    told: list[int | None] = []
+    notification = Notification({}, id="7", time_ms=0, payload=None, attempt=attempt, settle=told.append)
+    try:
+        raise RuntimeError("no luck")
+    except RuntimeError:
+        subscription._failed(notification)
+    [retry_ms] = told
+    assert retry_ms is not None
+    return retry_ms
+
+
+@pytest.mark.parametrize(
+    ("config", "attempt", "said", "hidden_ms"),
+    [
+        (QueueConfig(), 3, "it comes again in 4 s", 4_000),
+        (QueueConfig(dead_letters="dead", receives_max=3), 2, "it comes again in 2 s", 2_000),
+        (
+            QueueConfig(dead_letters="dead", receives_max=3),
+            3,
+            "the last attempt, it goes to the dead-letter queue dead",
+            0,
+        ),
+        (
+            QueueConfig(dead_letters="dead", receives_max=1),
+            1,
+            "the last attempt, it goes to the dead-letter queue dead",
+            0,
+        ),
+        (
+            QueueConfig(dead_letters="dead", receives_max=3),
+            4,
+            "the last attempt, it goes to the dead-letter queue dead",
+            0,
+        ),
+    ],
+)
+def test_the_log_says_what_becomes_of_it(
+    config: QueueConfig, attempt: int, said: str, hidden_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert failed(config, attempt) == hidden_ms
+    assert f"(attempt {attempt})" in caplog.text
+    assert said in caplog.text
+    assert ("comes again" in caplog.text) is ("comes again" in said)
+    assert "no luck" in caplog.text

@@ -1,0 +1,23 @@
+"""What the end of a temporary subscription means for whoever matches."""
+
+from __future__ import annotations
+
+from tests.unit.service.test_access import Hall, publications
+from tests.unit.service.wiring import in_loop, until
+
+from lavant.broker.subscriptions.commands import Publish, Subscribe
+
+
+@in_loop
+async def test_temporary_subscriptions_that_have_ended_match_no_more() -> None:
+    hall = Hall()
+    await hall.ask(Subscribe("a > 0", "s", "shared", lease_ms=1_000))
+    await hall.ask(Subscribe("a > 5", "t", "shared"))
+    hall.service._clock.advance(1_000)
+    hall.service._tick()
+    changes = hall.service.access._subscriptions.changes
+    assert len(changes) == 1
+    await until(lambda: not changes)  # the engine learns of it although nobody asks for anything
+    await hall.ask(Publish(publications(1, 9)))
+    assert await hall.values("shared") == [b"9"]
+    await hall.close()
