@@ -5,16 +5,19 @@ from __future__ import annotations
 from tests.unit.service.test_access import Hall, publications
 from tests.unit.service.wiring import in_loop, until
 
+from lavant.broker.serving.leases import STEP_MS_MAX
 from lavant.broker.subscriptions.commands import Publish, Subscribe
+from lavant.broker.subscriptions.limits import LEASE_MS
 
 
 @in_loop
 async def test_temporary_subscriptions_that_have_ended_match_no_more() -> None:
     hall = Hall()
-    await hall.ask(Subscribe("a > 0", "s", "shared", lease_ms=1_000))
+    await hall.ask(Subscribe("a > 0", "s", "shared", lease_ms=LEASE_MS))
     await hall.ask(Subscribe("a > 5", "t", "shared"))
-    hall.service._clock.advance(1_000)
-    hall.service._tick()
+    for _ in range(LEASE_MS // STEP_MS_MAX):
+        hall.service._clock.advance(STEP_MS_MAX)
+        hall.service._tick()
     changes = hall.service.access._subscriptions.changes
     assert len(changes) == 1
     await until(lambda: not changes)  # the engine learns of it although nobody asks for anything
