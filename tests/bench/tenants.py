@@ -1,7 +1,7 @@
 """How much one tenant, or those who collect metrics, cost another: `python -m tests.bench.tenants`.
 
-One client sends, or publishes, one request after the other, alone and then beside others; the medians of both, and
-their ratio, are printed. The others are processes of their own.
+One client sends, or publishes, one request after the other, alone and then beside others; medians and 99th percentiles
+of both, and the ratios of the medians, are printed. The others are processes of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.integration.serving import Served
 
@@ -65,14 +65,20 @@ class Connection:
         return self.wait(len(requests))
 
 
-def median_ms(connection: Connection, request: Any, seconds: float = SECONDS) -> float:
+class Times(NamedTuple):
+    p50_ms: float
+    p99_ms: float
+
+
+def times_of(connection: Connection, request: Any, seconds: float = SECONDS) -> Times:
     times: list[float] = []
     end_s = time.perf_counter() + seconds
     while (start_s := time.perf_counter()) < end_s:
         [answer] = connection.ask(request)
         assert not isinstance(answer, Refused), answer
         times.append(time.perf_counter() - start_s)
-    return statistics.median(times) * 1000
+    times.sort()
+    return Times(statistics.median(times) * 1000, times[len(times) * 99 // 100] * 1000)
 
 
 # ── the others ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -138,9 +144,11 @@ def beside(role: str, count: int, port: int) -> Iterator[None]:
 # ── the tables ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def show(what: str, alone_ms: float, beside_ms: float) -> None:
+def show(what: str, alone: Times, beside: Times) -> None:
     print(
-        f"{what:60} {alone_ms:8.2f} ms alone {beside_ms:8.2f} ms beside, ratio {beside_ms / alone_ms:7.1f}", flush=True
+        f"{what:52} alone {alone.p50_ms:6.2f} / {alone.p99_ms:6.2f} ms, beside {beside.p50_ms:7.2f} / "
+        f"{beside.p99_ms:7.2f} ms, ratio {beside.p50_ms / alone.p50_ms:6.1f}",
+        flush=True,
     )
 
 
@@ -150,9 +158,9 @@ def measure_metrics() -> None:
         for start in range(0, QUEUES, 500):
             connection.ask(*(CreateQueue(f"queue-{start + n}", QueueConfig()) for n in range(500)))
         send = Send("queue-77", [Entry(bytes(100))])
-        alone_ms = median_ms(connection, send)
+        alone = times_of(connection, send)
         with beside("scrape", SCRAPERS, server.port):
-            show(f"sends, {QUEUES} queues, {SCRAPERS} scrapers", alone_ms, median_ms(connection, send))
+            show(f"sends, {QUEUES} queues, {SCRAPERS} scrapers", alone, times_of(connection, send))
 
 
 def measure_neighbours() -> None:
@@ -171,9 +179,9 @@ def measure_neighbours() -> None:
                         some = Connection(server.port, secret)
                         some.ask(CreateQueue("q", QueueConfig()), *(Subscribe(f"a = {n}", f"s{n}") for n in range(200)))
                     connection = Connection(server.port, QUIET)
-                    alone_ms = median_ms(connection, request, SECONDS / 3)
+                    alone = times_of(connection, request, SECONDS / 3)
                     with beside(role, 4, server.port):
-                        show(f"{what}, noisy: 4 × {role}", alone_ms, median_ms(connection, request))
+                        show(f"{what}, noisy: 4 × {role}", alone, times_of(connection, request))
 
 
 def measure_throughput() -> None:

@@ -5,7 +5,8 @@
      │              └─────┼──────┘
      └────────────────────┴──► closed    it hung up, sent what is no request, or did not read for too long
 
-Answers of one turn of the event loop are collected and leave in one piece.
+Requests are taken in when it is the turn of their namespace (`turns`); until then they wait in the backlog, and nothing
+more is read. Answers of one turn of the event loop are collected and leave in one piece.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from lavant.broker.queues.commands import Done, Refused
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
     from lavant.service.server import Service
 
 
-REQUESTS_A_TURN = 256
+TURNS_MAX = 8
+"""So often it may have its turn, one right after the other, before the answers to the first requests leave."""
 
 
 class Pause(Enum):
@@ -48,11 +51,13 @@ class Pause(Enum):
     OUTSTANDING = "too many requests have no answer yet"
     UNREAD = "the client does not read its answers"
     STAGED = "too much waits for the disk"
-    TURN = "others have their turn first"
 
 
 class CompactProtocol(asyncio.Protocol):
     """One connection."""
+
+    cost_s = 0.0
+    """A turn costs what it takes."""
 
     def __init__(self, service: Service, keys: KeyRing, ticket: Ticket) -> None:
         self.ended = asyncio.Event()
@@ -70,7 +75,12 @@ class CompactProtocol(asyncio.Protocol):
         self._is_reading = True
         self._pauses: set[Pause] = set()
         self._backlog: Iterator[tuple[int, bytes]] | None = None
-        """Frames that came before the pause."""
+        """Frames that are not taken in yet."""
+        self._is_entered = False
+        """Whether it waits for its turn."""
+        self._turns = 0
+        """How many it had since the last answers left."""
+        self._clock = service.turns.clock
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
 
@@ -90,7 +100,10 @@ class CompactProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._is_closed:
-            self._take(self._frames.feed(data))
+            frames = self._frames.feed(data)
+            # What comes behind the backlog is not looked at before that is empty: the same frames are unfinished.
+            self._backlog = frames if self._backlog is None else chain(self._backlog, frames)
+            self._go_on()
 
     def pause_writing(self) -> None:
         if not self._is_closed:  # a closed one has its deadline already
@@ -133,20 +146,12 @@ class CompactProtocol(asyncio.Protocol):
 
     def pause(self, reason: Pause) -> None:
         self._pauses.add(reason)
-        if self._is_reading and not self._is_closed:
-            self._is_reading = False
-            self._transport.pause_reading()
+        self._read_or_not()
 
     def resume(self, reason: Pause) -> None:
-        self._pauses.discard(reason)
-        if self._pauses or self._is_reading or self._is_closed:
-            return
-        backlog, self._backlog = self._backlog, None
-        if backlog is not None:
-            self._take(backlog)
-        if not self._pauses and not self._is_closed:
-            self._is_reading = True
-            self._transport.resume_reading()
+        if reason in self._pauses:
+            self._pauses.discard(reason)
+            self._go_on()
 
     def pause_for_disk(self) -> None:
         self.pause(Pause.STAGED)
@@ -169,20 +174,43 @@ class CompactProtocol(asyncio.Protocol):
 
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _take(self, frames: Iterator[tuple[int, bytes]]) -> None:
+    def _go_on(self) -> None:
+        """Take in what there is when it is its turn, then read on."""
+        is_ready = self._backlog is not None and not self._pauses and not self._is_closed and not self._is_entered
+        if is_ready and (self._is_greeted or self._greet()):
+            self._is_entered = True
+            self._service.turns.enter("" if self._principal is None else self._principal.namespace, self)
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        reads = self._backlog is None and not self._pauses
+        if reads is not self._is_reading and not self._is_closed:
+            self._is_reading = reads
+            if reads:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def take(self, until_s: float) -> bool:
+        """Take in requests; those that come after a reason to pause are taken when it is over."""
+        has_more = False
         try:
-            self._take_until_paused(frames)
+            has_more = not self._is_closed and self._take_until(until_s)
         except (LavantError, *UNDECODABLE) as error:
             self._hang_up(error, FAULT_NUMBER)
-        self._service.taken()
+        self._is_entered = has_more
+        self._turns += 1
+        if not has_more or self._turns >= TURNS_MAX:
+            self._turns = 0
+            self._service.taken()
+        self._read_or_not()
+        return has_more
 
-    def _take_until_paused(self, frames: Iterator[tuple[int, bytes]]) -> None:
-        """Take in requests; those that come after a reason to pause are taken when it is over."""
-        left = REQUESTS_A_TURN
-        for number, content in frames:
-            if not self._is_greeted:
-                self._greet(number, content)
-                continue
+    def _take_until(self, until_s: float) -> bool:
+        """Whether there may be more, which can be taken in at once."""
+        assert self._backlog is not None
+        clock = self._clock
+        for number, content in self._backlog:
             self._outstanding += 1
             if self._principal is None:
                 self._service.request(self, number, decode_request(content), content)
@@ -190,13 +218,12 @@ class CompactProtocol(asyncio.Protocol):
                 self._request_as(self._principal, number, content)
             if self._outstanding > self._limits.outstanding_max:
                 self._check_outstanding()
-            left -= 1
-            if left == 0:
-                self.pause(Pause.TURN)
-                self._service.loop.call_soon(self.resume, Pause.TURN)
             if self._pauses:
-                self._backlog = frames
-                return
+                return False
+            if clock() >= until_s:
+                return True
+        self._backlog = None
+        return False
 
     def _request_as(self, principal: Principal, number: int, content: bytes) -> None:
         request = decode_request(content)
@@ -207,7 +234,20 @@ class CompactProtocol(asyncio.Protocol):
             return
         self._service.request(self, number, placed, content if placed is request else None)
 
-    def _greet(self, number: int, content: bytes) -> None:
+    def _greet(self) -> bool:
+        """Whether its first frame is there, and says who it is."""
+        assert self._backlog is not None
+        try:
+            first = next(self._backlog, None)
+            if first is None:
+                self._backlog = None
+            else:
+                self._let_in(*first)
+        except (LavantError, *UNDECODABLE) as error:
+            self._hang_up(error, FAULT_NUMBER)
+        return self._is_greeted
+
+    def _let_in(self, number: int, content: bytes) -> None:
         hello = decode_hello(content)
         if number != GREETING_NUMBER:
             raise InvalidValue(f"the first frame is a greeting with number {GREETING_NUMBER}, got number {number}")
@@ -215,13 +255,13 @@ class CompactProtocol(asyncio.Protocol):
             try:
                 self._principal = self._keys.principal(hello.token)
             except AccessDenied as error:
-                return self._hang_up(error, GREETING_NUMBER)
+                self._hang_up(error, GREETING_NUMBER)
+                return
         self._is_greeted = True
         self._ticket.authenticated()
         self._frames.bytes_max = self._limits.frame_bytes_max
         self._abort_after(None)
         self._transport.write(frame(GREETING_NUMBER, Done()))
-        return None
 
     def _check_outstanding(self) -> None:
         """Receives that wait for a message do not count: they are bounded elsewhere, and must not block the others."""

@@ -2,8 +2,9 @@
 
     connections ──request──► BrokerServer ──Record──► store ──committed──► BrokerServer ──Reply──► connections
 
-In each turn of the loop, requests of all connections are taken in first. When the turn is over, the answers that may
-leave do so, one write for each connection, and what somebody waits for is committed, all together.
+In each turn of the loop, requests of all connections are taken in first, with the same time for each namespace that has
+some. When the turn is over, the answers that may leave do so, one write for each connection, and what somebody waits
+for is committed, all together.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from lavant.service.keys import Principal
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.storage.stores import Store
 from lavant.service.telemetry.events import Events
+from lavant.service.turns import Turns
 
 _logger = logging.getLogger(__name__)
 TIMER_S_MAX = 10.0
@@ -103,10 +105,12 @@ class Service:
         *,
         limits: ServiceLimits = LIMITS,
         on_failed: Callable[[Exception], None],
+        turns: Turns | None = None,
     ) -> None:
         self.engine = engine
         self.limits = limits
         self.loop = asyncio.get_running_loop()
+        self.turns = Turns(self.loop) if turns is None else turns
         self.connections: set[Connection] = set()
         self.requests = 0
         self._server = server
@@ -170,7 +174,9 @@ class Service:
             call: Call = ConsumerCall(self, request, principal)
         else:
             call = Call(self.loop.create_future())
+        started_s = self.turns.clock()
         self.request(call, 0, request, None)
+        self.turns.charge("" if principal is None else principal.namespace, self.turns.clock() - started_s)
         self._open_turn()
         return call
 
@@ -180,7 +186,12 @@ class Service:
         call.over()
 
     async def execute(self, request: Request, principal: Principal | None = None) -> Answer:
-        """Ask, and wait for the answer. If this is cancelled, a receive that waits is forgotten."""
+        """Ask when it is the turn of the principal's namespace, and wait for the answer.
+
+        If this is cancelled, a receive that waits is forgotten.
+        """
+        if principal is not None:
+            await self.turns.wait(principal.namespace)
         call = self.ask(request, principal)
         try:
             return await call.answer

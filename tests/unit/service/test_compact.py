@@ -408,9 +408,12 @@ async def test_who_lets_too_much_pile_up_is_disconnected_at_once() -> None:
     wiring = Wiring(msgspec.structs.replace(LIMITS, unread_bytes_max=1000))
     await wiring.create()
     client = FakeClient(wiring.service).greet()
+    client.ask((1, Receive("q", wait_ms=20_000)))
     client.protocol.pause_writing()
     client.transport.buffer_bytes = 1001
-    client.ask((1, Receive("q", wait_ms=0)))
+    FakeClient(wiring.service).greet().ask((1, Send("q", [Entry(b"x")])))
+    await turn()
+    wiring.store.commit()
     await turn()
     assert client.transport.is_aborted
 

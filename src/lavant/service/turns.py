@@ -1,0 +1,139 @@
+"""Fair turns of the event loop: the requests of each namespace get the same time, whatever waits of others.
+
+    native connections ──enter──┐                        ┌──► take(): requests for about a quantum
+                                ├──► one fair queue ─────┤
+    HTTP and SQS ───────wait────┘     of namespaces      └──► wake up, and go on
+
+In each round of the loop requests are worked on for about a slice; the rest waits, and so do the connections that they
+came from: they are not read meanwhile. So a backlog of one namespace costs another about a slice, not the backlog.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from lavant.broker.serving.fair_queue import FairQueue
+
+SLICE_S = 0.002
+"""How long requests are worked on before the loop looks at its sockets again."""
+QUANTUM_S = 0.0005
+"""How long at once for one connection."""
+CALL_S = 0.0002
+"""What a request over HTTP costs in about, beside what the broker does for it: reading it, and writing the answer."""
+
+
+class Work(Protocol):
+    """Whoever has its turn."""
+
+    cost_s: float
+    """What a turn costs at least."""
+
+    def take(self, until_s: float) -> bool:
+        """Work until about then; true if there is more to do."""
+        ...
+
+
+class _Waiter:
+    """A coroutine that waits for its turn."""
+
+    __slots__ = ("cost_s", "future")
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self.future = future
+        self.cost_s = CALL_S
+
+    def take(self, until_s: float) -> bool:
+        if self.future.done():  # it was cancelled
+            self.cost_s = 0.0
+        else:
+            self.future.set_result(None)
+        return False
+
+
+class Turns:
+    """Of one event loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        slice_s: float = SLICE_S,
+    ) -> None:
+        self.clock = clock
+        self._loop = loop
+        self._queue: FairQueue[Work] = FairQueue()
+        self._slice_s = slice_s
+        self._left_s = slice_s
+        """Of this round's slice."""
+        self._is_working = False
+        self._is_renewal_due = False
+
+    @property
+    def waiting(self) -> int:
+        """Connections and calls that wait for their turn."""
+        return len(self._queue)
+
+    def enter(self, namespace: str, work: Work) -> None:
+        """It has something to do; it has its turn now, or later."""
+        self._queue.add(namespace, work)
+        self._go_on()
+
+    async def wait(self, namespace: str) -> None:
+        """Return when it is this namespace's turn."""
+        if not self._queue and self._left_s > 0:
+            self._spend(CALL_S)
+            return
+        waiter = _Waiter(self._loop.create_future())
+        self.enter(namespace, waiter)
+        await waiter.future
+
+    def charge(self, namespace: str, seconds: float) -> None:
+        """What was done for a namespace outside of its turn."""
+        self._queue.charge(namespace, seconds)
+        self._spend(seconds)
+
+    def hold(self, namespace: str) -> None:
+        """It has no turns until it is released."""
+        self._queue.hold(namespace)
+
+    def release(self, namespace: str) -> None:
+        self._queue.release(namespace)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_working:
+            return
+        self._is_working = True
+        try:
+            self._work()
+        finally:
+            self._is_working = False
+
+    def _work(self) -> None:
+        queue, clock = self._queue, self.clock
+        while self._left_s > 0 and (turn := queue.next()) is not None:
+            namespace, work = turn
+            started_s = clock()
+            has_more = work.take(started_s + QUANTUM_S)
+            cost_s = max(clock() - started_s, work.cost_s)
+            if has_more:
+                queue.add(namespace, work)
+            queue.charge(namespace, cost_s)
+            self._spend(cost_s)
+
+    def _spend(self, seconds: float) -> None:
+        self._left_s -= seconds
+        if not self._is_renewal_due:
+            self._is_renewal_due = True
+            self._loop.call_soon(self._renew)
+
+    def _renew(self) -> None:
+        """The next round of the loop."""
+        self._is_renewal_due = False
+        self._left_s = self._slice_s
+        if self._queue:
+            self._go_on()
