@@ -4,9 +4,9 @@
     Subscribe, … ───┼──► the line ────┼──► Subscribe, … ──► engine.change  ──► journal ──► answers
     Found ──────────┘                 └──► Deliver ─────────────────────┘
 
-What stands in the line is done in order, so a change of subscriptions holds for every publication that comes behind it.
-While the engine is busy, publications gather, and are matched together when it is free. So the line needs no timer,
-and the more comes, the larger the batches.
+What a namespace has in the line is done in order, so a change of subscriptions holds for every publication that comes
+behind it; between namespaces the line is fair. While the engine is busy, publications gather, and are matched together
+when it is free. So the line needs no timer, and the more comes, the larger the batches.
 
 The engine works in a thread of its own. An answer leaves when the disk has what it rests on, as everywhere.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -54,12 +54,11 @@ from lavant.service.clock import Clock
 from lavant.service.engines.filter_admission import FilterAdmission
 from lavant.service.engines.interface import Batch, Engine, Logged
 from lavant.service.found import FoundDeliveries, OnMatched, Source
+from lavant.service.ingest_queue import PUBLICATIONS_AT_ONCE, Changing, Finding, IngestQueue, Publishing
 from lavant.service.limits import ServiceLimits
 
-PUBLICATIONS_AT_ONCE = 2000
 INLINE_S_MAX = 0.0015
 """A batch that takes so little is matched in the event loop itself: a thread would take as long to hear of it."""
-CHANGES_AT_ONCE = 1000
 NOTHING = Spread([], b"", b"", b"")
 REQUESTS = (Publish, Subscribe, Unsubscribe)
 """What goes through here; everything else goes to the server at once."""
@@ -68,47 +67,14 @@ _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 
-class _Publishing(msgspec.Struct):
-    """A request to publish in the line."""
-
-    asked: Asked
-    key: str
-    fingerprint: bytes
-    """Of what is published, if there is a key."""
-    namespace: str
-    entries: list[str | Refused]
-    """The answer to be, which changes if a publication cannot be delivered."""
-    accepted: dict[int, Accepted]
-    """By place."""
-    size_bytes: int
-    repeated: list[Asked] = []
-    """The same requests once more, by their key, that came while this one was under way."""
-
-
-class _Changing(msgspec.Struct):
-    """A change of subscriptions in the line."""
-
-    asked: Asked
-    request: Subscribe | Unsubscribe
-
-
-class _Finding(msgspec.Struct):
-    """What a process that matches has found, in the line."""
-
-    asked: Asked
-    found: Found
-    deliveries: FoundDeliveries
-
-
 class _Place(msgspec.Struct):
     """A publication of a batch, and whose it is."""
 
-    publishing: _Publishing
+    publishing: Publishing
     place: int
     accepted: Accepted
 
 
-_Step: TypeAlias = _Publishing | _Changing | _Finding
 _Matched: TypeAlias = list[tuple[list[_Place], list[Piece] | Logged]]
 Perform: TypeAlias = Callable[[list[Effect]], None]
 
@@ -142,8 +108,8 @@ class Access:
         self._limits = limits
         self._perform = perform
         self._on_failed = on_failed
-        self._line: deque[_Step] = deque()
-        self._by_key: dict[tuple[str, str], _Publishing] = {}
+        self._line = IngestQueue()
+        self._by_key: dict[tuple[str, str], Publishing] = {}
         """Requests with a key that are not answered yet."""
         self._waiting_publications = 0
         self._waiting_bytes = 0
@@ -164,18 +130,18 @@ class Access:
         """A client asks. It is answered later, or refused at once."""
         asked = Asked(client, number, None)
         try:
-            step = self._publishing(asked, request) if isinstance(request, Publish) else _Changing(asked, request)
+            step = self._publishing(asked, request) if isinstance(request, Publish) else Changing(asked, request)
         except LavantError as error:
             self.refused += 1
             self._perform([Reply(client, number, refusal(error))])
             return
         if step is not None:
-            self._line.append(step)
+            self._line.add(request.namespace, step)
             self.go_on()
 
     def found(self, client: Hashable, number: int, found: Found, deliveries: FoundDeliveries) -> None:
         """A process that matches has found something. It is answered when that is in queues, and durable."""
-        self._line.append(_Finding(Asked(client, number, None), found, deliveries))
+        self._line.add(found.lane, Finding(Asked(client, number, None), found, deliveries))
         self.go_on()
 
     def deliveries(self, source: Source) -> FoundDeliveries:
@@ -206,7 +172,7 @@ class Access:
 
     # ── coming in ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _publishing(self, asked: Asked, request: Publish) -> _Publishing | None:
+    def _publishing(self, asked: Asked, request: Publish) -> Publishing | None:
         """None if it was done before, or is about to be."""
         check_publish(request)
         check_namespace(request.namespace)
@@ -229,7 +195,7 @@ class Access:
         self.on_arrived(len(accepted))
         self._waiting_publications += len(accepted)
         self._waiting_bytes += size_bytes
-        publishing = _Publishing(asked, request.key, fingerprint, request.namespace, entries, accepted, size_bytes)
+        publishing = Publishing(asked, request.key, fingerprint, request.namespace, entries, accepted, size_bytes)
         if request.key:
             self._by_key[request.namespace, request.key] = publishing
         return publishing
@@ -271,44 +237,22 @@ class Access:
     async def _work(self) -> None:
         try:
             while self._line or self._subscriptions.changes:
-                first = self._line[0] if self._line else None
-                if self._subscriptions.changes or isinstance(first, _Changing):
-                    await self._change(self._next_changes())
-                elif isinstance(first, _Publishing):
-                    await self._publish(self._next_publishings())
-                elif isinstance(first, _Finding):
-                    self._line.popleft()
+                first = self._line.first()
+                if self._subscriptions.changes or isinstance(first, Changing):
+                    await self._change(self._line.changings())
+                elif isinstance(first, Publishing):
+                    await self._publish(self._line.publishings())
+                elif isinstance(first, Finding):
+                    self._line.take(1)
                     await first.deliveries.carry_out(first.asked, first.found, self._in_thread)
         except Exception as error:
             self._on_failed(error)
         finally:
             self._task = None
 
-    def _next_publishings(self) -> list[_Publishing]:
-        taken: list[_Publishing] = []
-        publications = 0
-        while self._line and publications < PUBLICATIONS_AT_ONCE:
-            first = self._line[0]
-            if not isinstance(first, _Publishing):
-                break
-            taken.append(first)
-            publications += len(first.accepted)
-            self._line.popleft()
-        return taken
-
-    def _next_changes(self) -> list[_Changing]:
-        taken: list[_Changing] = []
-        while self._line and len(taken) < CHANGES_AT_ONCE:
-            first = self._line[0]
-            if not isinstance(first, _Changing):
-                break
-            taken.append(first)
-            self._line.popleft()
-        return taken
-
     # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _change(self, changings: list[_Changing]) -> None:
+    async def _change(self, changings: list[Changing]) -> None:
         subscribes = [each.request for each in changings if isinstance(each.request, Subscribe)]
         filters = iter(await self._in_thread(self._filters.prepare, subscribes))
         changes, prepared = self._subscriptions.changes, dict[int, Any]()
@@ -318,7 +262,7 @@ class Access:
             filter = next(filters) if isinstance(request, Subscribe) else None
             problem = self._filters.problem(request, filter, self._subscriptions.limits)
             if problem is not None and has_removed:
-                self._line.extendleft(reversed(changings[place:]))  # there may be room when that is counted
+                self._line.put_back(changings[place:])  # there may be room when that is counted
                 break
             if problem is not None:
                 self._answer(changing.asked, refusal(problem))
@@ -338,7 +282,7 @@ class Access:
 
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _publish(self, publishings: list[_Publishing]) -> None:
+    async def _publish(self, publishings: list[Publishing]) -> None:
         places = [
             _Place(publishing, place, accepted)
             for publishing in publishings
@@ -352,6 +296,7 @@ class Access:
             else:
                 matched = await self._in_thread(self._match, groups)
             seconds = time.monotonic() - started_s
+            self._line.took(len(places), seconds)
             logged = [result for _, result in matched if not isinstance(result, list)]
             pieces = [(group, piece) for group, result in matched if isinstance(result, list) for piece in result]
             if not logged:
@@ -389,7 +334,7 @@ class Access:
                 each.publishing.entries[each.place] = refusal(error)
             return [(places, [Piece.nothing(len(places))])]
 
-    async def _count(self, logged: list[Logged], publishings: list[_Publishing]) -> None:
+    async def _count(self, logged: list[Logged], publishings: list[Publishing]) -> None:
         """The journal says how far logs count and what was answered: both, or none of it has happened."""
         try:
             self._carry_out(NOTHING, publishings, {each.lane: each.end for each in logged})
@@ -405,7 +350,7 @@ class Access:
             for each in logged:
                 each.confirm()
 
-    def _deliver(self, places: list[_Place], piece: Piece, publishings: list[_Publishing]) -> None:
+    def _deliver(self, places: list[_Place], piece: Piece, publishings: list[Publishing]) -> None:
         own = places[piece.start : piece.stop]
         bodies = [
             each.accepted.body if is_wanted else b"" for each, is_wanted in zip(own, piece.wanted.tolist(), strict=True)
@@ -422,7 +367,7 @@ class Access:
                 for number, is_last in _with_last(range(len(own))):
                     self._deliver(own, piece.only(number), publishings if is_last else [])
 
-    def _answer_all(self, publishings: list[_Publishing]) -> None:
+    def _answer_all(self, publishings: list[Publishing]) -> None:
         """The last publication of these was refused. If there is no room even for their keys, those are forgotten."""
         try:
             self._carry_out(NOTHING, publishings)
@@ -432,9 +377,7 @@ class Access:
                 each.key = ""
             self._carry_out(NOTHING, publishings)
 
-    def _carry_out(
-        self, spread: Spread, publishings: list[_Publishing], accepted: dict[str, int] | None = None
-    ) -> None:
+    def _carry_out(self, spread: Spread, publishings: list[Publishing], accepted: dict[str, int] | None = None) -> None:
         keyed = [each for each in publishings if each.key]
         answers: list[tuple[Asked, Answer]] = [
             (asked, Published(each.entries)) for each in publishings for asked in (each.asked, *each.repeated)

@@ -1,6 +1,6 @@
 """A queue that serves tenants fairly: start-time fair queueing. Pure.
 
-    add(tenant, item) ──► one line for each tenant ──► next() ──► the item of whoever used the least ──► charge(tenant, cost)
+    add(tenant, item) ──► a line for each tenant ──► next() ──► an item of who used the least ──► charge(tenant, cost)
 
 The paper is Goyal, Vin and Cheng, "Start-time Fair Queueing: A Scheduling Algorithm for Integrated Services Packet
 Switching Networks" (SIGCOMM 1996). Each tenant has a virtual time, which its costs move on; the tenant with the least
@@ -81,8 +81,24 @@ class FairQueue(Generic[T]):
         self._count += 1
         self._list(tenant, line)
 
+    def put_back(self, tenant: str, item: T) -> None:
+        """Before all other items of the tenant: it was taken, and could not be done."""
+        self.add(tenant, item)
+        items = self._lines[tenant].items
+        items.rotate(1)
+
     def next(self) -> tuple[str, T] | None:
-        """The item that is to be done next; None if there is none of a tenant that is not held."""
+        """Take the item that is to be done next; None if there is none of a tenant that is not held."""
+        found = self.first()
+        if found is not None:
+            line = self._lines[found[0]]
+            line.items.popleft()
+            self._time = line.time
+            self._count -= 1
+        return found
+
+    def first(self) -> tuple[str, T] | None:
+        """What `next` would take."""
         heap = self._heap
         while heap:
             time, _, tenant = heap[0]
@@ -95,9 +111,7 @@ class FairQueue(Generic[T]):
                 line.is_listed = False
                 self._forget(tenant, line)
             else:
-                self._time = line.time
-                self._count -= 1
-                return tenant, line.items.popleft()
+                return tenant, line.items[0]
         return None
 
     def charge(self, tenant: str, cost: float) -> None:
