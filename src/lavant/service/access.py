@@ -101,6 +101,8 @@ class Access:
         self.on_matched: OnMatched = lambda publications, subscriptions, matches, seconds: None
         """Told how many publications were matched together, against how many subscriptions, with how many finds, and
         how long it took, if that is known."""
+        self.on_worked: Callable[[str, float], None] = lambda namespace, seconds: None
+        """Told how long the loop was kept for a namespace."""
         self._server = server
         self._subscriptions = server.broker.subscriptions
         self._engine = engine
@@ -296,14 +298,15 @@ class Access:
             else:
                 matched = await self._in_thread(self._match, groups)
             seconds = time.monotonic() - started_s
-            self._line.took(len(places), seconds)
             logged = [result for _, result in matched if not isinstance(result, list)]
             pieces = [(group, piece) for group, result in matched if isinstance(result, list) for piece in result]
             if not logged:
                 matches = sum(len(piece.places) // INTEGERS.itemsize for _, piece in pieces)
                 self.on_matched(len(places), len(self._subscriptions), matches, seconds)
             for (group, piece), is_last in _with_last(pieces):
+                started_s = time.monotonic()
                 self._deliver(group, piece, publishings if is_last and not logged else [])
+                self.on_worked(group[0].publishing.namespace, time.monotonic() - started_s)
                 await asyncio.sleep(0)  # others have their turn
             if logged:
                 await self._count(logged, publishings)
@@ -316,8 +319,10 @@ class Access:
         """In the engine's thread, or in the loop while that has nothing to do."""
         started_s = time.thread_time()
         matched = [each for batch, places in groups for each in self._match_alike(batch, places)]
-        size_class = _size_class(sum(len(places) for _, places in groups))
-        self._costs_s[size_class] += (time.thread_time() - started_s - self._costs_s[size_class]) / 8
+        seconds, publications = time.thread_time() - started_s, sum(len(places) for _, places in groups)
+        size_class = _size_class(publications)
+        self._costs_s[size_class] += (seconds - self._costs_s[size_class]) / 8
+        self._line.took(publications, seconds)
         return matched
 
     def _match_alike(self, batch: Batch, places: list[_Place]) -> _Matched:

@@ -24,6 +24,8 @@ PUBLICATIONS_AT_ONCE_MIN = 64
 CHANGES_AT_ONCE = 1000
 BATCH_S = 0.008
 """How long a batch of several requests should keep the engine at most."""
+SHARED = 8
+"""A batch in which several namespaces have a part is smaller, by this factor: each of them waits for all of it."""
 
 
 class Publishing(msgspec.Struct):
@@ -88,9 +90,7 @@ class IngestQueue:
 
     def take(self, cost: int) -> None:
         """The first one has its turn."""
-        found = self._steps.next()
-        assert found is not None
-        self._steps.charge(found[0], cost)
+        self._steps.take(cost)
 
     def publishings(self) -> list[Publishing]:
         """Take those that are to be done next, as many as make a batch."""
@@ -98,7 +98,8 @@ class IngestQueue:
         publications = 0
         while isinstance(first := self.first(), Publishing):
             publications += len(first.accepted)
-            if taken and publications > self._publications_max:
+            is_shared = bool(taken) and first.namespace != taken[0].namespace
+            if taken and publications > self._publications_max // (SHARED if is_shared else 1):
                 break
             taken.append(first)
             self.take(len(first.accepted))
@@ -118,7 +119,7 @@ class IngestQueue:
             self._steps.put_back(each.request.namespace, each)
 
     def took(self, publications: int, seconds: float) -> None:
-        """How long a batch of publications kept the engine, and those who wait for it."""
+        """How long the processor was busy with a batch of publications, and those waited who come behind it."""
         if seconds > BATCH_S:
             self._publications_max = max(PUBLICATIONS_AT_ONCE_MIN, min(self._publications_max, publications) // 2)
         elif seconds < BATCH_S / 2 and publications > self._publications_max // 2:

@@ -124,6 +124,7 @@ class Service:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self.access = Access(server, engine, clock, limits=limits, perform=self._perform_later, on_failed=self._fail)
+        self.access.on_worked = self.turns.charge
         store.start(on_committed=self._committed, on_failed=self._fail)
         self._perform(server.open(clock.now_ms()))
         self._open_turn()

@@ -59,6 +59,8 @@ class FairQueue(Generic[T]):
         self._time = 0.0
         """The virtual time of whoever was served last."""
         self._count = 0
+        self._head: _Line[T]
+        """That which `first` found."""
 
     def __len__(self) -> int:
         """How many items wait, also of tenants that are held."""
@@ -88,17 +90,15 @@ class FairQueue(Generic[T]):
         items.rotate(1)
 
     def next(self) -> tuple[str, T] | None:
-        """Take the item that is to be done next; None if there is none of a tenant that is not held."""
+        """Take the item that is to be done next, and charge it later; None if there is none of a tenant that is not
+        held."""
         found = self.first()
         if found is not None:
-            line = self._lines[found[0]]
-            line.items.popleft()
-            self._time = line.time
-            self._count -= 1
+            self.take(0.0)
         return found
 
     def first(self) -> tuple[str, T] | None:
-        """What `next` would take."""
+        """The item that is to be done next."""
         heap = self._heap
         while heap:
             time, _, tenant = heap[0]
@@ -111,8 +111,17 @@ class FairQueue(Generic[T]):
                 line.is_listed = False
                 self._forget(tenant, line)
             else:
+                self._head = line
                 return tenant, line.items[0]
         return None
+
+    def take(self, cost: float) -> None:
+        """Take the item that `first` just returned, whose cost is known."""
+        line = self._head
+        line.items.popleft()
+        self._time = line.time
+        line.time += max(cost, COST_MIN)
+        self._count -= 1
 
     def charge(self, tenant: str, cost: float) -> None:
         """What an item of the tenant has cost. Nothing is remembered where nobody waits."""
