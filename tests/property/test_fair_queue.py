@@ -17,6 +17,7 @@ STEPS = st.lists(
         st.tuples(st.just("add"), st.sampled_from(TENANTS), st.integers(1, 4)),
         st.tuples(st.just("serve"), st.just(""), COSTS),
         st.tuples(st.just("serve"), st.just(""), COSTS),
+        st.tuples(st.just("return"), st.just(""), COSTS),
         st.tuples(st.just("hold"), st.sampled_from(TENANTS), st.just(0)),
         st.tuples(st.just("release"), st.sampled_from(TENANTS), st.just(0)),
     ),
@@ -59,6 +60,14 @@ class Checked:
             self.served.setdefault((other, tenant), 0)
         return tenant
 
+    def give_back(self, cost: int) -> None:
+        """What is taken, charged, and cannot be done is the first of its tenant again."""
+        before = {tenant: list(line) for tenant, line in self.lines.items()}
+        tenant = self.serve(cost)
+        if tenant is not None:
+            self.queue.put_back(tenant, before[tenant][0])
+            self.lines[tenant].appendleft(before[tenant][0])
+
     def check(self) -> None:
         assert len(self.queue) == sum(map(len, self.lines.values()))
         for tenant in TENANTS:
@@ -78,6 +87,8 @@ def test_a_fair_queue_keeps_its_promises_whatever_happens(steps: list[tuple[str,
             checked.add(tenant, amount)
         elif what == "serve":
             checked.serve(amount)
+        elif what == "return":
+            checked.give_back(amount)
         elif what == "hold":
             checked.held.add(tenant)
             checked.queue.hold(tenant)

@@ -179,8 +179,12 @@ class CompactProtocol(asyncio.Protocol):
         is_ready = self._backlog is not None and not self._pauses and not self._is_closed and not self._is_entered
         if is_ready and (self._is_greeted or self._greet()):
             self._is_entered = True
-            self._service.turns.enter("" if self._principal is None else self._principal.namespace, self)
+            self._service.turns.enter(self._namespace, self)
         self._read_or_not()
+
+    @property
+    def _namespace(self) -> str:
+        return "" if self._principal is None else self._principal.namespace
 
     def _read_or_not(self) -> None:
         reads = self._backlog is None and not self._pauses
@@ -199,6 +203,7 @@ class CompactProtocol(asyncio.Protocol):
         except (LavantError, *UNDECODABLE) as error:
             self._hang_up(error, FAULT_NUMBER)
         self._is_entered = has_more
+        self._service.had_turn(self._namespace)
         self._turns += 1
         if not has_more or self._turns >= TURNS_MAX:
             self._turns = 0

@@ -34,6 +34,8 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     unread until some are answered."""
     staged_bytes_max: int = 64 << 20
     """What waits for the disk; then nobody's requests are read."""
+    staged_bytes_fair: int = 8 << 20
+    """What waits for the disk; then the requests of namespaces that have staged more than half of it stay unread."""
     unread_bytes_high: int = 1 << 20
     """Answers that a client has not read; then its requests stay unread until it has read some."""
     unread_bytes_max: int = 64 << 20

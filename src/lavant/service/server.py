@@ -23,6 +23,7 @@ from lavant.service.clock import Clock
 from lavant.service.engines.interface import Engine
 from lavant.service.keys import Principal
 from lavant.service.limits import LIMITS, ServiceLimits
+from lavant.service.staged_shares import StagedShares
 from lavant.service.storage.stores import Store
 from lavant.service.telemetry.events import Events
 from lavant.service.turns import Turns
@@ -121,10 +122,11 @@ class Service:
         self._answered: list[Connection] = []
         self._is_turn_open = False
         self._is_disk_behind = False
+        self._shares = StagedShares(limits.staged_bytes_fair)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self.access = Access(server, engine, clock, limits=limits, perform=self._perform_later, on_failed=self._fail)
-        self.access.on_worked = self.turns.charge
+        self.access.on_worked = self._worked
         store.start(on_committed=self._committed, on_failed=self._fail)
         self._perform(server.open(clock.now_ms()))
         self._open_turn()
@@ -156,6 +158,10 @@ class Service:
         if type(request) is DeleteQueue:
             self.access.go_on()  # subscriptions may have ended with it
 
+    def had_turn(self, namespace: str) -> None:
+        """A connection of this namespace has taken in some requests."""
+        self._shares.attribute(namespace)
+
     def taken(self) -> None:
         """All requests of a connection that are there for now were taken in."""
         if len(self.connections) == 1:  # no other's can be waited for
@@ -177,7 +183,7 @@ class Service:
             call = Call(self.loop.create_future())
         started_s = self.turns.clock()
         self.request(call, 0, request, None)
-        self.turns.charge("" if principal is None else principal.namespace, self.turns.clock() - started_s)
+        self._worked("" if principal is None else principal.namespace, self.turns.clock() - started_s)
         self._open_turn()
         return call
 
@@ -250,12 +256,18 @@ class Service:
             return
         for effect in effects:
             if isinstance(effect, Record):
+                self._shares.stage(len(effect.data))
                 position = self._store.stage(effect.data, hurry=False)
                 assert position == effect.position, "the journal and the queues count differently"
             elif isinstance(effect, Reply):
                 effect.client.reply(effect.number, effect.answer)
             else:
                 _logger.error("mistake when answering %.300r", effect.request, exc_info=effect.error)
+
+    def _worked(self, namespace: str, seconds: float) -> None:
+        """So long the loop was kept for a namespace, outside of its turns."""
+        self.turns.charge(namespace, seconds)
+        self._shares.attribute(namespace)
 
     def _perform_later(self, effects: list[Effect]) -> None:
         """Effects that come in a turn of their own."""
@@ -275,7 +287,10 @@ class Service:
             # With several clients, what has arrived meanwhile is taken in first: fewer and larger commits.
             self._store.hurry(at_once=len(self.connections) == 1)
         self._server.is_full, self._server.is_exhausted = self._store.is_full, self._store.is_exhausted
-        if self._store.staged_bytes > self.limits.staged_bytes_max and not self._is_disk_behind:
+        staged_bytes = self._store.staged_bytes
+        for namespace in self._shares.to_hold(staged_bytes) if not self._store.is_full else ():
+            self.turns.hold(namespace)
+        if staged_bytes > self.limits.staged_bytes_max and not self._is_disk_behind:
             self._is_disk_behind = True
             for connection in self.connections:
                 connection.pause_for_disk()
@@ -287,6 +302,8 @@ class Service:
         except Exception as error:
             self._fail(error)
         self._flush()
+        for namespace in self._shares.to_release(self._store.staged_bytes):
+            self.turns.release(namespace)
         if self._is_disk_behind and self._store.staged_bytes <= self.limits.staged_bytes_max // 2:
             self._is_disk_behind = False
             for connection in self.connections:

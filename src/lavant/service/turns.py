@@ -84,7 +84,7 @@ class Turns:
 
     async def wait(self, namespace: str) -> None:
         """Return when it is this namespace's turn."""
-        if not self._queue and self._left_s > 0:
+        if not self._queue and self._left_s > 0 and not self._queue.is_held(namespace):
             self._spend(CALL_S)
             return
         waiter = _Waiter(self._loop.create_future())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 from tests.unit.service.key_rings import key_ring
-from tests.unit.service.wiring import FakeClient, Wiring, in_loop, turn, until
+from tests.unit.service.wiring import FakeClient, Wiring, WorkClock, in_loop, turn, until
 
 from lavant.broker.queues.commands import (
     Created,
@@ -30,6 +30,7 @@ from lavant.broker.serving.wire import FAULT_NUMBER, Hello, frame
 from lavant.core.errors import StorageFailed
 from lavant.service.keys import KeyEntry, sha256_of
 from lavant.service.limits import LIMITS
+from lavant.service.turns import Turns
 
 
 def refused(answer: object) -> str:
@@ -352,16 +353,17 @@ async def test_answers_that_are_large_stop_the_reading_before_they_are_many() ->
 
 @in_loop
 async def test_a_thousand_requests_at_once_let_others_have_their_turn() -> None:
-    wiring = Wiring()
+    wiring = Wiring(turns=Turns(asyncio.get_running_loop(), clock=WorkClock()))
     await wiring.create()
     eager, modest = FakeClient(wiring.service).greet(), FakeClient(wiring.service).greet()
     eager.answers()
     eager.ask(*((number, Receive("q", wait_ms=0)) for number in range(1, 1001)))
     modest.ask((1, Receive("q", wait_ms=0)))
-    await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
     assert 1 in modest.answers()
-    assert len(eager.answers()) < 1000
-    for _ in range(5):
+    assert len(eager.answers()) < 100
+    for _ in range(50):
         await turn()
     assert 1000 in eager.answers()
     assert eager.transport.reads

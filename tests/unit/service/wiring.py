@@ -25,6 +25,7 @@ from lavant.service.histograms import Histogram
 from lavant.service.keys import KeyRing
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.server import Service
+from lavant.service.turns import QUANTUM_S, Turns
 
 
 class FakeStore:
@@ -116,6 +117,18 @@ def ticket() -> Ticket:
     return admitted
 
 
+class WorkClock:
+    """For turns of the loop: it moves only when somebody looks at it, which is once a request."""
+
+    def __init__(self, step_s: float = QUANTUM_S / 4) -> None:
+        self.now_s = 0.0
+        self.step_s = step_s
+
+    def __call__(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+
 class FakeClient:
     """The other end of a connection."""
 
@@ -143,7 +156,7 @@ class FakeClient:
 
 
 class Wiring:
-    """A service, its store, and what made it fail."""
+    """A service, its store, and what made it fail. Without other turns, requests take no time."""
 
     def __init__(
         self,
@@ -152,6 +165,7 @@ class Wiring:
         acknowledge_early: bool = False,
         engine: Engine | None = None,
         store: FakeStore | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.store = FakeStore() if store is None else store
         self.failures: list[Exception] = []
@@ -165,6 +179,7 @@ class Wiring:
             Clock(),
             limits=limits,
             on_failed=self.failures.append,
+            turns=Turns(asyncio.get_running_loop(), clock=lambda: 0.0) if turns is None else turns,
         )
 
     async def create(self, queue: str = "q", config: QueueConfig = QueueConfig()) -> None:  # noqa: B008

@@ -70,9 +70,9 @@ class FairQueue(Generic[T]):
         line = self._lines.get(tenant)
         return 0 if line is None else len(line.items)
 
-    def is_alone(self, tenant: str) -> bool:
-        """Whether nobody else has items; true at times also if others have none any more."""
-        return self._count == self.waiting(tenant)
+    def is_held(self, tenant: str) -> bool:
+        line = self._lines.get(tenant)
+        return line is not None and line.is_held
 
     def add(self, tenant: str, item: T) -> None:
         """Behind all other items of the tenant."""
