@@ -1,0 +1,111 @@
+"""`leases`: clients with temporary subscriptions and their server are killed; nothing ends early, nothing is left.
+
+The server is the real one. A client that hears that its subscription has ended must have been silent for the length of
+its lease. When all is calm, there are the subscriptions of the clients that are up, and no others, and no other queue.
+"""
+
+from __future__ import annotations
+
+from lavant.broker.journal import JournalConfig
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.server import BrokerServer
+from lavant.core.errors import InvalidValue
+from lavant.simulation.kernel import (
+    MS,
+    FaultOptions,
+    Host,
+    LogUniform,
+    Machine,
+    Scenario,
+    World,
+    schedule_faults,
+    swarmed_disk,
+    swarmed_links,
+)
+from lavant.simulation.kernel.fault_kinds import DRIFTS_PPM
+from lavant.simulation.queues.client import ClientMachine
+from lavant.simulation.queues.leases import Subscriber
+from lavant.simulation.queues.ledger import Ledger
+from lavant.simulation.queues.server import MakeServer, ServerMachine, boot
+
+SERVER = "server"
+SEGMENT_BYTES = 8 << 10
+CLIENTS_MAX = 100
+LEASE_MS = 6_000
+RESTART_US = LogUniform(10 * MS, 20_000 * MS)
+"""Some come back within their lease, others do not."""
+EARLY = "no subscription ends before its lease"
+LEFT = "the subscriptions are those of the clients that are there"
+
+
+class LeaseOptions(FaultOptions, frozen=True, kw_only=True):
+    power_losses_per_min: float = 4.0
+    kills_per_min: float = 12.0
+    full_disks_per_min: float = 4.0
+    clock_jumps_per_min: float = 0.0
+    """A step of the server's clock counts up to its bound, so with these a lease may end early by that much."""
+    clients: int = 6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.clients <= CLIENTS_MAX:
+            raise InvalidValue(f"clients must lie in 1 to {CLIENTS_MAX}, got {self.clients}")
+
+
+def build(world: World, options: LeaseOptions, make_server: MakeServer | None = None) -> None:
+    """The world of this scenario; tests put a server with a mistake into it."""
+    world.links(swarmed_links(options, world.random("links")))
+    ledger = Ledger(world)
+    config = JournalConfig(segment_bytes=SEGMENT_BYTES, block_bytes_max=4096, compaction_bytes_min=2 * SEGMENT_BYTES)
+    make: MakeServer = _server if make_server is None else make_server
+    server = world.host(
+        SERVER,
+        lambda host: boot(host, config, ledger, make),
+        disk=swarmed_disk(options, world.random("disk")),
+        restart_us=RESTART_US,
+    )
+    clients = [_add_client(world, number) for number in range(1, options.clients + 1)]
+    world.at_end(LEFT, lambda: _check_left(server, clients))
+    schedule_faults(world, options, [*[server] * (len(clients) // 2), *clients])
+
+
+def _server(broker: Broker, position: int) -> BrokerServer:
+    return BrokerServer(broker, position=position)
+
+
+def _add_client(world: World, number: int) -> Host:
+    def ended(name: str, silent_us: int) -> None:
+        world.count("subscriptions that had ended")
+        if silent_us * 1_000_000 < LEASE_MS * MS * (1_000_000 - max(DRIFTS_PPM)):
+            world.violated(EARLY, f"{name} had ended {silent_us // MS} ms after its lease of {LEASE_MS} ms was renewed")
+
+    def start(host: Host) -> Machine:
+        name = _name_of(host)
+        work = Subscriber(name, LEASE_MS, now_us=lambda: world.now_us, on_ended=ended)
+        return ClientMachine(SERVER, host.incarnation, work, world.random(name))
+
+    return world.host(f"client-{number}", start, restart_us=RESTART_US)
+
+
+def _name_of(host: Host) -> str:
+    """Each start of a client has a subscription of its own."""
+    return f"{host.name}-{host.incarnation}"
+
+
+def _check_left(server: Host, clients: list[Host]) -> str | None:
+    machine = server.machine
+    assert isinstance(machine, ServerMachine), "the server is up when all is over"
+    broker = machine.server.broker
+    there = sorted(each.name for each in broker.subscriptions)
+    wanted = sorted(map(_name_of, clients))
+    queues = sorted(each.name for each in broker.queues.all())
+    return None if there == queues == wanted else f"there are {there} with queues {queues}, and not {wanted}"
+
+
+SCENARIO = Scenario(
+    name="leases",
+    summary="clients with temporary subscriptions are killed, and so is the server; nothing ends early or is left",
+    options=LeaseOptions,
+    build=build,
+    minutes=2.0,
+)
