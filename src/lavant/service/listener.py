@@ -21,6 +21,8 @@ ACCEPTS_A_TURN = 64
 """So many connections are accepted at once; then others have their turn."""
 REST_S = 1.0
 """How long nothing is accepted when the system refuses, as it does when there are no descriptors left."""
+SILENT_S, PROBE_S, PROBES = 60, 15, 4
+"""A connection without a word for so long is probed so often, so many seconds apart; then it is taken for dead."""
 
 _logger = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class Listener:
                 self.close()
                 raise
             listening.setblocking(False)
+            _probe_silent(listening)
             self._sockets.append(listening)
             port = listening.getsockname()[1]
         for listening in self._sockets:
@@ -110,3 +113,11 @@ class Listener:
     def _go_on(self, listening: socket.socket) -> None:
         if listening in self._sockets:
             self._loop.add_reader(listening, self._accept, listening)
+
+
+def _probe_silent(listening: socket.socket) -> None:
+    """For all connections that it accepts: a machine that lost its power does not say that it is gone."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", SILENT_S), ("TCP_KEEPINTVL", PROBE_S), ("TCP_KEEPCNT", PROBES)):
+        if hasattr(socket, option):  # the system's own times do elsewhere
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

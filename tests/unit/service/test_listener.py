@@ -190,3 +190,28 @@ def test_a_port_that_is_taken_is_an_error() -> None:
                 await listener.open("127.0.0.1", other.getsockname()[1])
 
     asyncio.run(run())
+
+
+def test_the_kernel_asks_connections_that_are_silent_whether_anybody_is_there() -> None:
+    """A machine that lost its power says nothing: without this its connections would count for ever."""
+    accepted: list[socket.socket] = []
+
+    class Noting(Echo):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            accepted.append(transport.get_extra_info("socket"))
+
+    async def run() -> None:
+        listener = Listener(Noting, Admission(connections_max=3, unauthenticated_max=3))
+        _, port = await listener.open("127.0.0.1", 0)
+        client = await Client.connect(port)
+        assert await client.says(b"x") == b"x"
+        options = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT]
+        [connection] = accepted
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        asked = [connection.getsockopt(socket.IPPROTO_TCP, option) for option in options]
+        assert asked == [module.SILENT_S, module.PROBE_S, module.PROBES]
+        client.close()
+        listener.close()
+
+    asyncio.run(run())
