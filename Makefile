@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint bench soak setup java zookeeper rabbitmq nats kernels clean
+.PHONY: help run serve test lint bench soak setup java zookeeper rabbitmq nats chromium kernels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,7 +14,7 @@ run: setup java ## run the demonstration: the service, then the pipeline on Spar
 serve: setup ## run a server that stays up, with its data in ./lavant-data
 	@$(BIN)/lavant serve --data lavant-data
 
-test: java zookeeper rabbitmq ## lint, then all tests but the soak tests
+test: java zookeeper rabbitmq chromium ## lint, then all tests but the soak tests
 	@$(MAKE) --no-print-directory -j 2 lint kernels
 	@$(BIN)/pytest -q -n 3 --durations 30
 
@@ -49,6 +49,10 @@ zookeeper:
 # And for those that start a RabbitMQ node; it is also measured beside ours in the same run of the benchmarks.
 rabbitmq:
 	@tools/rabbitmq || [ -z "$$CI" ]
+
+# And for those of web pages in a real browser.
+chromium:
+	@tools/chromium || [ -z "$$CI" ]
 
 nats:
 	@tools/nats

@@ -14,8 +14,8 @@ from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 from lavant.service.keys import KeyEntry, entry_text, sha256_of
 
 
-def status(url: str, key: str = "") -> int:
-    request = urllib.request.Request(url, headers={"authorization": f"Bearer {key}"} if key else {})
+def status(url: str, key: str = "", **headers: str) -> int:
+    request = urllib.request.Request(url, headers=headers | ({"authorization": f"Bearer {key}"} if key else {}))
     try:
         with urllib.request.urlopen(request, timeout=WAIT_S_MAX) as response:
             assert b"# EOF" in response.read() or "healthz" in url
@@ -54,6 +54,8 @@ def test_metrics_may_have_a_port_of_their_own() -> None:
         assert status(f"{own}/metrics") == 200
         assert status(f"{own}/healthz") == 200
         assert status(f"{own}/openapi.json") == 404
+        assert status(f"{own}/metrics", Host="evil.example") == 421
+        assert status(f"{own}/metrics", Origin="http://evil.example") == 403
         assert status(f"http://{server.host}:{server.port}/metrics") != 200
         assert status(f"http://{server.host}:{server.port}/healthz") == 200
 

@@ -46,6 +46,9 @@ class _Headers(NamedTuple):
     dest: list[str]
 
 
+_PLACES = {b"host": 0, b"origin": 1, b"sec-fetch-site": 2, b"sec-fetch-mode": 3, b"sec-fetch-dest": 4}
+
+
 class BrowserGuard:
     """`origins` are those of pages that may use the server though they come from elsewhere."""
 
@@ -68,10 +71,8 @@ class BrowserGuard:
 
     def allowed_origin(self, scope: Scope) -> str | None:
         """That of a page elsewhere that may use the server, if it is one that asks."""
-        match _headers(scope).origin:
-            case [origin] if origin in self._origins:
-                return origin
-        return None
+        given = _headers(scope).origin if self._origins else []
+        return given[0] if len(given) == 1 and given[0] in self._origins else None
 
     def _check_host(self, given: _Headers, scope: Scope) -> Refusal | None:
         if not given.host and scope.get("http_version") == "1.0":
@@ -79,6 +80,8 @@ class BrowserGuard:
         if len(given.host) != 1:
             return Refusal(400, "InvalidValue", f"a request has one Host header, got {len(given.host)}")
         [host] = given.host
+        if host.encode("latin-1") in self._admitted:
+            return None
         if host not in self._hosts:
             return Refusal(421, "MisdirectedRequest", self._unknown_host(host))
         if len(self._admitted) >= ADMITTED_MAX:
@@ -151,15 +154,7 @@ def _foreign(page: str, option: str) -> Refusal:
 
 def _headers(scope: Scope) -> _Headers:
     found = _Headers([], [], [], [], [])
-    places = {
-        b"host": found.host,
-        b"origin": found.origin,
-        b"sec-fetch-site": found.site,
-        b"sec-fetch-mode": found.mode,
-        b"sec-fetch-dest": found.dest,
-    }
     for name, value in scope["headers"]:
-        place = places.get(name)
-        if place is not None:
-            place.append(value.decode("latin-1"))
+        if name in _PLACES:
+            found[_PLACES[name]].append(value.decode("latin-1"))
     return found
