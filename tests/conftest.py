@@ -24,7 +24,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 LONGEST_FIRST = ("test_cluster", "spark", "test_spark_engine", "test_autoscaling", "test_rabbitmq", "integration")
 """So that no process is left with one of them when the others have nothing more to do; the rest comes last."""
 
-SHARE_SPARK = ("test_pipeline", "test_service_telemetry", "test_sweep", "test_telemetry_job")
+SHARE_SPARK = (
+    "test_pipeline",
+    "test_service_telemetry",
+    "test_spark_identities",
+    "test_spark_tables",
+    "test_sweep",
+    "test_telemetry_job",
+)
 """They use one session, which takes long to start."""
 
 

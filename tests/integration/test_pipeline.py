@@ -69,7 +69,7 @@ def test_a_table_is_matched_against_a_store(spark: SparkSession, store: SliceSto
         [(r["@id"], r["symbol"], r["volume"], r.get("price")) for r in publications],
         "event string, symbol string, volume int, price double",
     )
-    matched = match(table, store.directory, id="event", hosts=2).collect()
+    matched = match(table, store.directory, id="event").collect()
     assert {row.id: sorted(row.subscriptions) for row in matched} == expected(TEXTS, publications)
     assert all(row.rejected is None for row in matched)
 
@@ -77,7 +77,7 @@ def test_a_table_is_matched_against_a_store(spark: SparkSession, store: SliceSto
 def test_rows_that_are_no_publications_come_out_with_the_reason(spark: SparkSession, store: SliceStore) -> None:
     lines = [("good", "IBM", 101, 1.0), ("nan", "IBM", 101, float("nan")), ("long", "x" * 70_000, 1, 1.0)]
     table = spark.createDataFrame(lines, "event string, symbol string, volume int, price double")
-    matched = {row.id: row for row in match(table, store.directory, id="event", hosts=2).collect()}
+    matched = {row.id: row for row in match(table, store.directory, id="event").collect()}
     assert matched["good"].subscriptions
     assert "at most 65536 are allowed" in matched["long"].rejected
     assert "'price' is nan" in matched["nan"].rejected
@@ -100,7 +100,7 @@ def test_a_streaming_table_is_matched(spark: SparkSession, store: SliceStore, tm
     schema = "event string, symbol string, volume bigint, price double"
     table = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
     query = (
-        match(table, store.directory, id="event", hosts=2)
+        match(table, store.directory, id="event")
         .writeStream.format("memory")
         .queryName("matched")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))

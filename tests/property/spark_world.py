@@ -64,7 +64,7 @@ class World:
         await self.access.load()
 
     def make_engine(self) -> SparkEngine:
-        return SparkEngine(self._directory, self.lanes, slices=self.slices, limits=self._limits)
+        return SparkEngine(self._directory, self.lanes, slices=self.slices, identity=b"journal", limits=self._limits)
 
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -11,6 +11,7 @@ LavantError
 ├── IdempotencyConflict     the key of a request belongs to another one; nothing of it was done
 ├── Overloaded              more came than can be done; nothing of it was accepted, try later
 ├── CorruptSnapshot         files that are damaged, incomplete, or of another format
+├── IdentityMismatch        a store or log is not the one that it was, or not the one that belongs to something
 ├── PartlyRefused           some entries of a batch were refused, the others were accepted
 ├── NotPublished            a broker did not take a transfer, or nobody knows whether it did; it goes again later
 ├── PublisherClosed         publications came after the publisher was closed
@@ -102,6 +103,10 @@ class Overloaded(LavantError):
 
 class CorruptSnapshot(LavantError):
     """A snapshot whose files are damaged, incomplete or of another format version."""
+
+
+class IdentityMismatch(LavantError):
+    """A store or log has been replaced by another one since, or what goes with it belongs to another one."""
 
 
 class PartlyRefused(LavantError):

@@ -9,6 +9,7 @@ import msgspec
 
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
+from lavant.core.identities import UNKNOWN
 
 
 class Stretch(NamedTuple):
@@ -16,29 +17,45 @@ class Stretch(NamedTuple):
 
     start: int
     end: int
+    log: str = UNKNOWN
+    """Identity of the log."""
 
 
-class _Offset(msgspec.Struct):
+class LogOffset(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a stream has come, as Spark keeps it; in older checkpoints without the log's identity."""
+
     offset: int
+    log: str = UNKNOWN
 
 
 def stretch_of(checkpoint: Path, batch: int, first: int = 0) -> Stretch:
     """Of a batch of a stream that began at offset `first`."""
-    start = _end_of(checkpoint, batch - 1) if batch else first
-    return Stretch(start, _end_of(checkpoint, batch))
+    start = _end_of(checkpoint, batch - 1).offset if batch else first
+    end = _end_of(checkpoint, batch)
+    return Stretch(start, end.offset, end.log)
+
+
+def last_planned(checkpoint: Path) -> LogOffset | None:
+    """Where the last batch ends that was begun; None before the first."""
+    return _last(checkpoint, "offsets")
 
 
 def last_committed(checkpoint: Path) -> int | None:
     """The offset behind the last batch that Spark has committed; None before the first."""
-    numbers = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if path.name.isdigit()]
+    last = _last(checkpoint, "commits")
+    return None if last is None else last.offset
+
+
+def _last(checkpoint: Path, kind: str) -> LogOffset | None:
+    numbers = [int(path.name) for path in (checkpoint / kind).glob("[0-9]*") if path.name.isdigit()]
     return _end_of(checkpoint, max(numbers)) if numbers else None
 
 
-def _end_of(checkpoint: Path, batch: int) -> int:
+def _end_of(checkpoint: Path, batch: int) -> LogOffset:
     """A version, a line of metadata, and a line for each source: there is one."""
     path = checkpoint / "offsets" / str(batch)
     try:
-        return msgspec.json.decode(path.read_text().splitlines()[2], type=_Offset).offset
+        return msgspec.json.decode(path.read_text().splitlines()[2], type=LogOffset)
     except (OSError, IndexError, *UNDECODABLE) as error:
         raise CorruptSnapshot(
             f"{path} does not say where batch {batch} ends ({error}); restore the checkpoint from a copy, "

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -26,13 +26,14 @@ from pyspark.sql import SparkSession
 from lavant.broker.slices import SliceReader
 from lavant.control.placement import Enforcer, HostProbe, Placement, PlacementConfig, Plan, Probes, SliceProbe
 from lavant.core.decisions import Decision
+from lavant.core.identities import UNKNOWN
 from lavant.core.ids import HostId, SliceId
 from lavant.pipeline.assignment import ANYWHERE, Assignment
 from lavant.pipeline.coordination import Coordination, FileCoordination
 from lavant.pipeline.executors import POLL_S, Executors
 from lavant.pipeline.hosts import run_on_hosts
 from lavant.pipeline.probes import Probe, take_probes
-from lavant.pipeline.slice_cache import open_slice, store_version
+from lavant.pipeline.slice_cache import open_slice
 
 STATE = "manager.json"
 ASSIGNMENT = "assignment.json"
@@ -43,6 +44,8 @@ EXECUTORS_S_MAX = 60.0
 class ManagerState(msgspec.Struct, frozen=True):
     hosts: tuple[tuple[HostId, tuple[SliceId, ...]], ...]
     enforcer: str
+    store: str = UNKNOWN
+    """Identity of the subscriptions whose slices are placed."""
 
 
 class Stores(msgspec.Struct):
@@ -51,10 +54,13 @@ class Stores(msgspec.Struct):
     slices: int
     paths: list[Path]
     """More may come while the manager runs."""
+    identity: str = UNKNOWN
+    """Of the one store that there is."""
 
     @classmethod
     def of(cls, path: Path) -> Stores:
-        return cls(SliceReader(path).settings.slices, [path])
+        store = SliceReader(path)
+        return cls(store.settings.slices, [path], store.identity)
 
 
 class Manager:
@@ -136,7 +142,7 @@ class Manager:
 
     def _measured(self, now_ms: int) -> Probes | None:
         """The CPU share, memory and traffic of each slice since the last tick."""
-        taken = take_probes(self._probes)
+        taken = take_probes(self._probes, self._stores.identity)
         if self._last_ms is None or now_ms <= self._last_ms:
             self._last_ms = now_ms
             return None
@@ -223,21 +229,25 @@ class Manager:
             first = HostId(f"{self._config.host_prefix}-0000")
             return Placement.of([first], {SliceId(f"M:{number}"): first for number in range(slices)})
         state = msgspec.json.decode(saved, type=ManagerState)
+        _assignment(state.hosts, state.store).check(self._stores.slices, self._stores.identity)
         self._enforcer.restore(base64.b64decode(state.enforcer))
         return Placement(state.hosts)
 
     def _save(self) -> None:
         snapshot = base64.b64encode(self._enforcer.snapshot()).decode()
-        self._coordination.put(STATE, msgspec.json.encode(ManagerState(self.placement.by_host, snapshot)))
+        state = ManagerState(self.placement.by_host, snapshot, self._stores.identity)
+        self._coordination.put(STATE, msgspec.json.encode(state))
 
     def _publish(self) -> None:
         """The assignment that the next batch will read; hosts without slices get no task."""
         working = [(host, slices) for host, slices in self.placement.by_host if slices]
-        assignment = Assignment(
-            hosts=tuple(tuple(map(_number, slices)) for _, slices in working),
-            locations=tuple(self._location(host) for host, _ in working),
-        )
+        locations = tuple(self._location(host) for host, _ in working)
+        assignment = msgspec.structs.replace(_assignment(working, self._stores.identity), locations=locations)
         FileCoordination(self._directory).put(ASSIGNMENT, msgspec.json.encode(assignment))
+
+
+def _assignment(placed: Iterable[tuple[HostId, tuple[SliceId, ...]]], store: str) -> Assignment:
+    return Assignment(hosts=tuple(tuple(map(_number, slices)) for _, slices in placed), store=store)
 
 
 def _number(id: SliceId) -> int:
@@ -257,7 +267,8 @@ def _slice_probe(id: SliceId, probes: list[Probe], seconds: float) -> SliceProbe
 def open_slices(task: bytes) -> None:
     """In a host's Python worker."""
     stores, numbers = msgspec.msgpack.decode(task, type=tuple[list[str], list[int]])
-    for store in stores:
-        version = store_version(store)
+    for path in stores:
+        store = SliceReader(Path(path))
+        version = store.version()
         for number in numbers:
             open_slice(store, number, version)

@@ -1,6 +1,7 @@
-"""Access, match and exit on DataFrames.
+"""Matching on DataFrames: each task matches the rows that it has, against all slices.
 
-    publications ─► AP: to every host ─► M: each host its slices ─► EP: one list a publication
+A row and its result never leave their task, so nothing has to be joined again and no two rows can be taken for one,
+whatever their ids are.
 
 >>> matched = match(publications, "subscriptions", id="event_id")     # doctest: +SKIP
 """
@@ -12,95 +13,140 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, BooleanType, DoubleType, FloatType, IntegralType, StringType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
+from lavant.broker.matching.plain.table import Dimension
 from lavant.broker.slices import SliceReader
+from lavant.broker.slices.reader import Version
+from lavant.core.attributes import check_name
+from lavant.core.columns import ENVELOPE
 from lavant.core.errors import InvalidValue
-from lavant.pipeline.assignment import Assignment
+from lavant.pipeline.exchange import Lists
 from lavant.pipeline.probes import Probe
-from lavant.pipeline.publications import POINT
-from lavant.pipeline.slice_cache import store_version
-from lavant.pipeline.stages import NOTIFIED_SQL, match_records, merge_hosts
+from lavant.pipeline.publications import POINT, compared_columns
+from lavant.pipeline.slice_cache import open_slice
+from lavant.pipeline.stages import PUBLICATIONS_AT_ONCE, match_records
 
-HOST, KEY = "@host", "@key"
 ATTRIBUTE_TYPES = (StringType, BooleanType, IntegralType, FloatType, DoubleType)
-EXITS_A_HOST = 4
-"""Exits of a table: each collects its share of the lists, so there are more of them than hosts."""
 IDS_OF_A_PIECE_MAX = 1_000_000
-"""Of the rows that leave a host together; Spark keeps a whole piece in memory."""
+"""Of the rows that leave a task together; Spark keeps a whole piece in memory."""
+ROW_BITS = 33
+"""Of a key, as in Spark's `monotonically_increasing_id`; the partition's number is above them."""
 
 
-def match(
-    publications: DataFrame, subscriptions: str | Path, *, id: str | None = None, hosts: int | None = None
-) -> DataFrame:
-    """For each publication that matches anything: `key`, `id` and the `subscriptions` it matches.
+def match(publications: DataFrame, subscriptions: str | Path, *, id: str | None = None) -> DataFrame:
+    """For each row of `publications` that matches anything: `key`, `id` and the `subscriptions` it matches.
 
     `publications` has a column for each attribute, or `@point` for encrypted ones; batch or streaming. Column `id`
-    names the publications; it must be unique, and without it a batch DataFrame is numbered. `subscriptions` is a slice
-    store that all hosts reach. Rows that cannot be publications come out with the reason in `rejected`.
+    names its rows: it comes out as it is, of whatever type, also where it is null or not unique. `key` numbers the rows
+    of this run. `subscriptions` is a slice store that all hosts reach. Rows that cannot be publications come out with
+    the reason in `rejected`.
 
-    A streaming DataFrame follows changes of the store, each host at the start of its task; for batches that see one
-    version everywhere, read the publications from a log (`lavant.pipeline.stream`).
+    A streaming DataFrame follows changes of the store, each task when it starts; for batches that see one version
+    everywhere, read the publications from a log (`lavant.pipeline.stream`).
     """
-    if id is None and publications.isStreaming:
-        raise InvalidValue("a streaming DataFrame needs `id`, the column that names its publications")
-    if id is not None and id not in publications.columns:
-        raise InvalidValue(f"there is no column {id!r} for the ids; the columns are {', '.join(publications.columns)}")
-    _check_types(publications, id)
-    store = str(Path(subscriptions).absolute())
-    slices = SliceReader(Path(store)).settings.slices
-    spark = publications.sparkSession
-    count = hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism)
-    assignment = Assignment.even(slices, count)
-    count = len(assignment.hosts)
-    version = None if publications.isStreaming else store_version(store).number
-    key = sf.xxhash64(sf.col(f"`{id}`")) if id is not None else sf.monotonically_increasing_id()
-    keyed = publications.withColumn(KEY, key)
-    exploded = keyed.withColumn(HOST, sf.explode(sf.array(*(sf.lit(host) for host in range(count)))))
-    matched = exploded.repartitionById(count, sf.col(f"`{HOST}`")).mapInArrow(
-        _match_columns(store, version, assignment, id), NOTIFIED_SQL
+    if id is not None and publications.columns.count(id) != 1:
+        problem = "there is no column" if id not in publications.columns else "there are several columns"
+        raise InvalidValue(f"{problem} {id!r} for the ids; the columns are {', '.join(publications.columns)}")
+    attributes = [field.name for field in publications.schema.fields if _is_attribute(field, id)]
+    store = SliceReader(Path(subscriptions).absolute())
+    version = None if publications.isStreaming else store.version().number
+    id_type = publications.schema[id].dataType if id is not None else StringType()
+    run = _match_rows(str(store.directory), store.identity, version, attributes, id)
+    return publications.mapInArrow(run, _result(id_type))
+
+
+def _result(id: DataType) -> StructType:
+    return StructType(
+        [
+            StructField("key", LongType()),
+            StructField("id", id),
+            StructField("subscriptions", ArrayType(LongType())),
+            StructField("rejected", StringType()),
+        ]
     )
-    return exit_point(matched, EXITS_A_HOST * count)
 
 
-def _check_types(publications: DataFrame, id: str | None) -> None:
-    """Refuse before the job starts what every row would be refused for."""
-    for field in publications.schema.fields:
-        is_point = field.name == POINT and isinstance(field.dataType, ArrayType)
-        if not (isinstance(field.dataType, ATTRIBUTE_TYPES) or is_point or field.name == id):
-            raise InvalidValue(
-                f"column {field.name!r} is of type {field.dataType.simpleString()}; "
-                "cast it to string, a number or boolean, or leave it out"
-            )
+def _is_attribute(field: StructField, id: str | None) -> bool:
+    """Of the ids' column, whether it can be one; of another that cannot, an error, as every row would be refused."""
+    if field.name == POINT and isinstance(field.dataType, ArrayType):
+        return True
+    problem = None
+    if not isinstance(field.dataType, ATTRIBUTE_TYPES):
+        problem = (
+            f"column {field.name!r} is of type {field.dataType.simpleString()}; "
+            "cast it to string, a number or boolean, or leave it out"
+        )
+    elif field.name not in ENVELOPE:
+        try:
+            check_name(field.name)
+        except InvalidValue as error:
+            problem = f"{error}; rename the column, or leave it out"
+    if problem is not None and field.name != id:
+        raise InvalidValue(problem)
+    return problem is None
 
 
-def exit_point(matched: DataFrame, partitions: int) -> DataFrame:
-    """EP: one row for each publication, from the rows of all hosts."""
-    slot = sf.pmod(sf.col("key"), sf.lit(partitions)).cast("int")
-    return matched.repartitionById(partitions, slot).mapInArrow(merge_hosts, NOTIFIED_SQL)
-
-
-def _match_columns(
-    store: str, version: int | None, assignment: Assignment, id: str | None
+def _match_rows(
+    store: str, identity: str, version: int | None, attributes: list[str], id: str | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """M on columns: the partition is the host's, as its rows say."""
+    """What a task does with its rows."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pinned = store_version(store, version)
+        reader = SliceReader(Path(store), identity)
+        pinned = reader.version(version)
+        context = TaskContext.get()
+        first = 0 if context is None else context.partitionId() << ROW_BITS
+        compared = _dimensions(reader, pinned) if reader.settings.scheme == "plain" else None
+        probes = [Probe(host=0, slice=number) for number in range(reader.settings.slices)]
         for batch in batches:
-            if not batch.num_rows:
-                continue
-            host = batch.column(HOST)[0].as_py()
-            keys = batch.column(KEY).to_numpy()
-            records = _publication_columns(batch, id)
-            probes = [Probe(host=host, slice=number) for number in assignment.hosts[host]]
-            lists = match_records(store, pinned, records, np.asarray(keys), probes, report_rejected=host == 0)
-            for piece in _pieces(lists.to_records()):
-                yield _without_unsigned(piece)
+            for start in range(0, batch.num_rows, PUBLICATIONS_AT_ONCE):
+                rows = batch.slice(start, PUBLICATIONS_AT_ONCE)
+                keys = first + np.arange(rows.num_rows)
+                first += rows.num_rows
+                records = _columns(rows, attributes)
+                if compared is not None:
+                    records = compared_columns(records, compared)
+                found = match_records(reader, pinned, records, keys, probes, report_rejected=True)
+                yield from _pieces(_records(found, keys, None if id is None else rows.column(id)))
 
     return run
+
+
+def _dimensions(store: SliceReader, version: Version) -> frozenset[Dimension]:
+    """All that any filter compares."""
+    slices = (open_slice(store, number, version) for number in range(store.settings.slices))
+    return frozenset(dimension for matcher in slices for dimension in matcher.dimensions)
+
+
+def _columns(rows: pa.RecordBatch, attributes: list[str]) -> pa.RecordBatch:
+    wanted = [place for place, name in enumerate(rows.schema.names) if name in attributes]
+    return rows.select(wanted)
+
+
+def _records(found: Lists, keys: NDArray[np.int64], ids: pa.Array | None) -> pa.RecordBatch:
+    """What was found, with the ids as they came, and subscriptions of a type that Spark knows."""
+    listed = found.to_records()
+    chosen = pa.array(listed.column("key").to_numpy() - (keys[0] if len(keys) else 0))
+    if ids is not None:
+        listed = listed.set_column(1, "id", ids.take(chosen))
+    lists = listed.column("subscriptions")
+    signed = pa.ListArray.from_arrays(lists.offsets, lists.values.cast(pa.int64()))
+    return listed.set_column(2, "subscriptions", signed)
 
 
 def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -112,29 +158,3 @@ def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         last = min(max(last, first + 1), records.num_rows)
         yield records.slice(first, last - first)
         first = last
-
-
-def _without_unsigned(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Ids as Spark can take them."""
-    lists = records.column("subscriptions")
-    ends = lists.offsets.to_numpy()
-    signed = pa.ListArray.from_arrays(pa.array(ends - ends[0]), lists.flatten().cast(pa.int64()))
-    return records.set_column(2, "subscriptions", signed)
-
-
-def _publication_columns(batch: pa.RecordBatch, id: str | None) -> pa.RecordBatch:
-    """Without our own columns, and with the user's id where the matchers' batches carry it."""
-    names = [name for name in batch.schema.names if name not in (HOST, KEY)]
-    columns = [batch.column(name) for name in names]
-    if id is not None:
-        if not _is_attribute(batch.column(id).type):  # a name only, a date perhaps
-            names.remove(id)
-            columns = [batch.column(name) for name in names]
-        names.append("@id")
-        columns.append(batch.column(id).cast(pa.string()))
-    return pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def _is_attribute(type: pa.DataType) -> bool:
-    kinds = (pa.types.is_string, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
-    return any(is_kind(type) for is_kind in kinds)

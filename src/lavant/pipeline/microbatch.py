@@ -19,7 +19,7 @@ from lavant.broker.slices import SliceReader
 from lavant.pipeline.assignment import Assignment
 from lavant.pipeline.checkpoints import Stretch, stretch_of
 from lavant.pipeline.hosts import run_on_hosts
-from lavant.pipeline.sinks import Notifications
+from lavant.pipeline.sinks import Notifications, Origin
 from lavant.pipeline.stages import HostTask, match_host
 
 
@@ -28,6 +28,7 @@ class MicroBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     log: Path
     store: Path
+    store_identity: str
     exchange: Path
     checkpoint: Path
     notifications: Notifications
@@ -39,20 +40,24 @@ class MicroBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         stretch = stretch_of(self.checkpoint, number, self.starting_offset)
-        if self.notifications.is_done(number, stretch.start):
+        origin = Origin(stretch.log, self.store_identity)
+        if self.notifications.is_done(number, stretch.start, origin):
             return
         found = run_on_hosts(batch.sparkSession.sparkContext, self._tasks(stretch), match_host)
-        self.notifications.write(number, stretch.start, [self.exchange / name for name in found])
+        self.notifications.write(number, stretch.start, [self.exchange / name for name in found], origin)
 
     def _tasks(self, stretch: Stretch) -> list[tuple[str, bytes]]:
         """Access (AP): every host gets the whole stretch, for its own slices."""
-        store = SliceReader(self.store)
+        store = SliceReader(self.store, self.store_identity)
         version = store.version().number
         assignment = self._assignment(store.settings.slices)
+        assignment.check(store.settings.slices, store.identity)
         tasks = (
             HostTask(
                 log=str(self.log),
+                log_identity=stretch.log,
                 store=str(self.store),
+                store_identity=self.store_identity,
                 version=version,
                 host=host,
                 slices=slices,

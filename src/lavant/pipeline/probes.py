@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from lavant.core.identities import UNKNOWN, is_other
+
 
 class Probe(msgspec.Struct):
     """Of one slice on one host in one batch."""
@@ -18,6 +20,8 @@ class Probe(msgspec.Struct):
     matches: int = 0
     memory_bytes: int = 0
     time_ms: int = 0
+    store: str = UNKNOWN
+    """Identity of the store whose slice it is."""
 
     def add(self, *, cpu_s: float, publications: int, matches: int, memory_bytes: int) -> None:
         self.cpu_s += cpu_s
@@ -36,10 +40,11 @@ def write_probes(directory: str, batch: int, probes: list[Probe], *, part: str =
     temporary.replace(path)
 
 
-def take_probes(directory: Path) -> list[Probe]:
-    """All probes since the last time, oldest batch first; their files are gone then."""
+def take_probes(directory: Path, store: str = UNKNOWN) -> list[Probe]:
+    """All probes of a store since the last time, oldest batch first; the files of all are gone then."""
     taken: list[Probe] = []
     for path in sorted(directory.glob("*.json")):
-        taken += msgspec.json.decode(path.read_bytes(), type=list[Probe])
+        probes = msgspec.json.decode(path.read_bytes(), type=list[Probe])
+        taken += [probe for probe in probes if not is_other(store, probe.store)]
         path.unlink()
     return taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,8 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lavant.broker.matching.encrypted.values import EncryptedBatch
+from lavant.broker.matching.plain.table import Dimension, Kind
 from lavant.core.batches import PublicationBatch
 from lavant.core.errors import InvalidValue
+from lavant.core.publications import ID
 
 POINT = "@point"
 """The column of an encrypted publication's vector, a list of doubles."""
@@ -32,6 +35,34 @@ def accept(scheme: str, records: pa.RecordBatch) -> Accepted:
         return Accepted(make(records), np.arange(records.num_rows), {})
     except InvalidValue:
         return _accept_row_by_row(make, records, _odd_lengths(records) if scheme == "encrypted" else {})
+
+
+def compared_columns(records: pa.RecordBatch, dimensions: Collection[Dimension]) -> pa.RecordBatch:
+    """Of attributes, only what filters look at: a value that nobody compares is no reason to refuse a publication.
+
+    An attribute of which filters only ask whether it is there keeps that, with another value.
+    """
+    named = {name for name, _ in dimensions}
+    columns: dict[int, pa.Array] = {}
+    for place, (name, column) in enumerate(zip(records.schema.names, records.columns, strict=True)):
+        if name in named:
+            is_compared = (name, _kind(column.type)) in dimensions
+            columns[place] = column if is_compared else _any_value(column)
+    if not columns:  # Arrow counts rows by columns, so there is at least one
+        return pa.RecordBatch.from_arrays([pa.array([""] * records.num_rows, pa.string())], names=[ID])
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=[records.schema.names[place] for place in columns])
+
+
+def _kind(type: pa.DataType) -> Kind:
+    if pa.types.is_boolean(type):
+        return Kind.BOOLEAN
+    return Kind.NUMBER if pa.types.is_integer(type) or pa.types.is_floating(type) else Kind.STRING
+
+
+def _any_value(column: pa.Array) -> pa.Array:
+    """Of the same kind, where there is one."""
+    value = pa.scalar("" if _kind(column.type) is Kind.STRING else False).cast(column.type)
+    return pc.if_else(column.is_valid(), value, pa.scalar(None, column.type))
 
 
 def encrypted_records(batch: EncryptedBatch, ids: list[str] | None = None) -> pa.RecordBatch:

@@ -11,14 +11,23 @@ again; if it dies after, the repeated batch finds the manifest and writes nothin
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import IdentityMismatch, InvalidValue
 from lavant.core.files import replace_file
+from lavant.core.identities import UNKNOWN, is_other
 from lavant.pipeline.exchange import SCHEMA, merge_files
+
+
+class Origin(NamedTuple):
+    """Of what notifications are: the identities of the log and of the store."""
+
+    log: str = UNKNOWN
+    store: str = UNKNOWN
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -26,6 +35,8 @@ class Manifest(msgspec.Struct, frozen=True):
     start: int
     """Offset of the batch's first publication."""
     rows: int
+    log: str = UNKNOWN
+    store: str = UNKNOWN
 
 
 class Notifications:
@@ -35,12 +46,19 @@ class Notifications:
         self._path = path
         path.mkdir(parents=True, exist_ok=True)
 
-    def is_done(self, number: int, start: int) -> bool:
+    def check(self, origin: Origin) -> None:
+        """Raise if what is there is of another log or other subscriptions."""
+        known = sorted(self._path.glob("batch-*.json"))
+        if known:
+            _check_origin(known[-1], _read(known[-1]), origin)
+
+    def is_done(self, number: int, start: int, origin: Origin = Origin()) -> bool:  # noqa: B008 - it is a value
         """Whether an earlier try of this batch, which starts at an offset, has got so far that it counts."""
         manifest = self._manifest(number)
         if not manifest.exists():
             return False
-        known = msgspec.json.decode(manifest.read_bytes(), type=Manifest)
+        known = _read(manifest)
+        _check_origin(manifest, known, origin)
         if start != known.start:  # the same batch repeated starts where it did; another stream's hardly does
             raise InvalidValue(
                 f"{manifest} is of a batch that starts at offset {known.start}, this one at {start}: the directory "
@@ -48,12 +66,13 @@ class Notifications:
             )
         return True
 
-    def write(self, number: int, start: int, found: list[Path]) -> None:
+    def write(self, number: int, start: int, found: list[Path], origin: Origin = Origin()) -> None:  # noqa: B008
         """Merge the hosts' lists; their files are gone then."""
         merged = merge_files(found)
         if merged.num_rows:
             _write_rows(self._path / f"{_name(number)}.parquet", merged)
-        replace_file(self._manifest(number), [msgspec.json.encode(Manifest(number, start, merged.num_rows))])
+        manifest = Manifest(number, start, merged.num_rows, origin.log, origin.store)
+        replace_file(self._manifest(number), [msgspec.json.encode(manifest)])
         for file in found:
             file.unlink(missing_ok=True)
 
@@ -63,13 +82,26 @@ class Notifications:
 
 def read_manifests(path: Path) -> list[Manifest]:
     """The batches that count, in their order."""
-    return [msgspec.json.decode(file.read_bytes(), type=Manifest) for file in sorted(path.glob("batch-*.json"))]
+    return [_read(file) for file in sorted(path.glob("batch-*.json"))]
 
 
 def read_notifications(path: Path) -> pa.Table:
     """Everything that was notified, in the order of the batches."""
     tables = [pq.read_table(path / f"{_name(each.batch)}.parquet") for each in read_manifests(path) if each.rows]
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def _read(manifest: Path) -> Manifest:
+    return msgspec.json.decode(manifest.read_bytes(), type=Manifest)
+
+
+def _check_origin(manifest: Path, known: Manifest, origin: Origin) -> None:
+    for kind, there, here in (("log", known.log, origin.log), ("store", known.store, origin.store)):
+        if is_other(there, here):
+            raise IdentityMismatch(
+                f"{manifest.parent} holds the notifications of another {kind}: its identity was {there}, this one's is "
+                f"{here}; choose another output directory, or put the {kind} back that was there"
+            )
 
 
 def _name(batch: int) -> str:

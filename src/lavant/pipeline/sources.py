@@ -17,6 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from lavant.broker.log import LogReader
+from lavant.broker.log.identity import check_log
+from lavant.core.identities import UNKNOWN
 
 BATCH_ROWS_MAX = 8192
 
@@ -49,23 +51,25 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._log_end()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return {"offset": self._start}
+        return self._offset(self._start)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return ReadMaxRows(self._rows_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        self._check(start)
         end = self._log_end()
         if not isinstance(limit, ReadAllAvailable):
             end = min(end, start["offset"] + limit.max_rows)  # type: ignore[attr-defined]
-        return {"offset": max(end, start["offset"])}
+        return self._offset(end) if end > start["offset"] else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [InputPartition((start["offset"], end["offset"]))]
+        self._check(end)
+        return [InputPartition((start["offset"], end["offset"], end.get("log", UNKNOWN)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        start, end = partition.value
-        for slab in LogReader(Path(self._log)).read(start, end):
+        start, end, identity = partition.value
+        for slab in LogReader(Path(self._log), identity).read(start, end):
             offsets = range(slab.first_offset, slab.first_offset + slab.records.num_rows)
             given = [
                 msgspec.json.encode({name: value for name, value in row.items() if value is not None}).decode()
@@ -73,8 +77,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ]
             yield pa.record_batch({"offset": pa.array(offsets, pa.int64()), "publication": given})
 
-    def _log_end(self) -> int:
+    def _check(self, offset: dict[str, Any]) -> None:
+        """Raise if an offset is of another log than the one that lies there."""
+        check_log(Path(self._log), offset.get("log", UNKNOWN))
+
+    def _open(self) -> LogReader:
         if self._reader is None:
             self._reader = LogReader(Path(self._log))
-        end = self._reader.end()
+        return self._reader
+
+    def _offset(self, offset: int) -> dict[str, Any]:
+        """With the log's identity, so that a checkpoint does not go on in another log."""
+        identity = self._open().identity
+        return {"offset": offset} if identity == UNKNOWN else {"offset": offset, "log": identity}
+
+    def _log_end(self) -> int:
+        end = self._open().end()
         return end if self._target is None else min(end, self._target)

@@ -1,4 +1,4 @@
-"""Match (M) and exit (EP) as functions over Arrow batches: what runs in Spark's Python workers."""
+"""Match (M) as functions over Arrow batches: what runs in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from numpy.typing import NDArray
 from lavant.broker.matching import EncryptedMatcher, Matches, PlainMatcher
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.merging import merge
-from lavant.broker.slices.store import Version
+from lavant.broker.slices import SliceReader
+from lavant.broker.slices.reader import Version
 from lavant.core.batches import PublicationBatch
 from lavant.core.errors import InvalidValue
 from lavant.pipeline.exchange import Lists, Refused, write_file
 from lavant.pipeline.probes import Probe, write_probes
 from lavant.pipeline.publications import Accepted, accept
-from lavant.pipeline.slice_cache import open_log, open_slice, scheme_of, store_version
+from lavant.pipeline.slice_cache import open_log, open_slice
 
 PUBLICATIONS_AT_ONCE = 4096
 """Publications that are matched together: enough for the kernels, little enough for the memory."""
-
-NOTIFIED_SQL = "key bigint, id string, subscriptions array<bigint>, rejected string"
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -35,7 +34,9 @@ class HostTask(msgspec.Struct, frozen=True, kw_only=True):
     """A host's part of a batch: which publications, which slices at which version, and where the finds go."""
 
     log: str
+    log_identity: str
     store: str
+    store_identity: str
     version: int
     host: int
     slices: tuple[int, ...]
@@ -50,7 +51,7 @@ class HostTask(msgspec.Struct, frozen=True, kw_only=True):
 def match_host(task: bytes) -> str:
     """M on a stretch of the log, in the host's Python worker: the name of a file of finds."""
     todo = msgspec.msgpack.decode(task, type=HostTask)
-    probes = [Probe(host=todo.host, slice=number) for number in todo.slices]
+    probes = [Probe(host=todo.host, slice=number, store=todo.store_identity) for number in todo.slices]
     file = write_file(Path(todo.exchange), _finds(todo, probes))
     if todo.probes is not None:
         write_probes(todo.probes, todo.start, probes, part=todo.part)
@@ -58,13 +59,14 @@ def match_host(task: bytes) -> str:
 
 
 def _finds(task: HostTask, probes: list[Probe]) -> Iterator[Lists]:
-    version = store_version(task.store, task.version)
+    store = SliceReader(Path(task.store), task.store_identity)
+    version = store.version(task.version)
     start = task.start
-    for records in gathered(slab.records for slab in open_log(task.log).read(start, task.end)):
+    for records in gathered(slab.records for slab in open_log(task.log, task.log_identity).read(start, task.end)):
         keys = start + np.arange(records.num_rows)
         start += records.num_rows
         # Every host refuses the same publications; one of them says so.
-        yield match_records(task.store, version, records, keys, probes, report_rejected=task.host == 0)
+        yield match_records(store, version, records, keys, probes, report_rejected=task.host == 0)
 
 
 def gathered(slabs: Iterable[pa.RecordBatch]) -> Batches:
@@ -77,7 +79,7 @@ def gathered(slabs: Iterable[pa.RecordBatch]) -> Batches:
 
 
 def match_records(
-    store: str,
+    store: SliceReader,
     version: Version,
     records: pa.RecordBatch,
     keys: NDArray[np.int64],
@@ -86,7 +88,7 @@ def match_records(
     report_rejected: bool,
 ) -> Lists:
     """Match records against the slices that the probes name, and note there what it cost."""
-    accepted = accept(scheme_of(store), records)
+    accepted = accept(store.settings.scheme, records)
     refused = dict(accepted.rejected)
     try:
         matches = _match_slices(store, version, accepted, probes)
@@ -101,7 +103,7 @@ def match_records(
     return Lists(keys[chosen], ids.take(pa.array(chosen)), Matches(ends, matches.ids), rejected)
 
 
-def _match_slices(store: str, version: Version, accepted: Accepted, probes: list[Probe]) -> Matches:
+def _match_slices(store: SliceReader, version: Version, accepted: Accepted, probes: list[Probe]) -> Matches:
     parts: list[Matches] = []
     for probe in probes if len(accepted.rows) else ():
         matcher = open_slice(store, probe.slice, version)
@@ -115,24 +117,6 @@ def _match_slices(store: str, version: Version, accepted: Accepted, probes: list
 
 def _nothing(publications: int) -> Matches:
     return Matches(np.zeros(publications + 1, np.int64), np.empty(0, np.uint32))
-
-
-def merge_hosts(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """EP on rows: the rows of a publication lie in one partition; their lists become one."""
-    arrived = [batch for batch in batches if batch.num_rows]
-    if not arrived:
-        return
-    rows = pa.concat_batches(arrived)
-    keys = rows.column("key").to_numpy()
-    order = np.argsort(keys, kind="stable")
-    rows, keys = rows.take(pa.array(order)), keys[order]
-    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    # The lists of a publication lie side by side now, so one list from where its first begins holds them all.
-    lists = rows.column("subscriptions")
-    ends = lists.offsets.to_numpy()
-    merged = pa.ListArray.from_arrays(pa.array(np.append(ends[:-1][first], ends[-1])), lists.values)
-    chosen = rows.take(pa.array(first))
-    yield chosen.set_column(2, "subscriptions", merged)
 
 
 def _ids_of(records: pa.RecordBatch) -> pa.Array:

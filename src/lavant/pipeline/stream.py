@@ -18,12 +18,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lavant.broker.log import LogReader, LogWriter
-from lavant.core.errors import FailedStream, InvalidValue
+from lavant.broker.slices import SliceReader
+from lavant.core.errors import FailedStream, IdentityMismatch, InvalidValue
 from lavant.core.files import replace_file
+from lavant.core.identities import is_other
 from lavant.core.publications import Rejected
+from lavant.pipeline.checkpoints import last_planned
+from lavant.pipeline.failures import root_cause
 from lavant.pipeline.inputs import load_publications, load_subscriptions
 from lavant.pipeline.microbatch import MicroBatch
-from lavant.pipeline.sinks import Notifications
+from lavant.pipeline.sinks import Notifications, Origin
 from lavant.pipeline.sources import LogSource
 
 SLICES = 16
@@ -124,14 +128,19 @@ def start(
     """
     given = dict(options or {})
     work = (output / "work").absolute()
+    store = SliceReader(subscriptions)
+    _refuse_other_log(log, work / "checkpoint")
+    notifications = Notifications((output / "notifications").absolute())
+    notifications.check(Origin(LogReader(log).identity, store.identity))
     _remove_tree(work / "exchange")  # what a batch left that was killed
     placement, probes = given.pop("placement", None), given.pop("probes", None)
     batch = MicroBatch(
         log=log.absolute(),
         store=subscriptions.absolute(),
+        store_identity=store.identity,
         exchange=work / "exchange",
         checkpoint=work / "checkpoint",
-        notifications=Notifications((output / "notifications").absolute()),
+        notifications=notifications,
         hosts=hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism),
         placement=None if placement is None else Path(placement),
         probes=None if probes is None else Path(probes),
@@ -143,6 +152,24 @@ def start(
     return (writer.trigger(availableNow=True) if available_now else writer).start()
 
 
+def _refuse_other_log(log: Path, checkpoint: Path) -> None:
+    """A checkpoint is of one log; in another its offsets would skip some publications and repeat others."""
+    last = last_planned(checkpoint)
+    if last is None:
+        return
+    reader = LogReader(log)
+    if is_other(last.log, reader.identity):
+        raise IdentityMismatch(
+            f"{checkpoint} is of another log: its identity was {last.log}, that of {log} is {reader.identity}; "
+            "choose another output directory, or put the log back that was there"
+        )
+    if last.offset > reader.end():
+        raise IdentityMismatch(
+            f"{checkpoint} has come to offset {last.offset}, and {log} ends at {reader.end()}: it is another log, or "
+            "has lost its end; choose another output directory, or put the log back that was there"
+        )
+
+
 def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> None:
     """Wait for a query that ends by itself, and tell how far it is."""
     try:
@@ -152,8 +179,7 @@ def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> N
             query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # seconds, and parts of them
         query.awaitTermination()
     except StreamingQueryException as error:
-        cause = str(error).strip().splitlines()
-        raise FailedStream(f"the stream stopped: {cause[0] if cause else 'no reason given'}") from error
+        raise FailedStream(f"the stream stopped: {root_cause(error)}") from error
     if progress is not None:
         progress(end, end)
 
@@ -197,8 +223,6 @@ def _write_rejected(path: Path, rejected: list[Rejected]) -> None:
 
 
 def _count(store: Path) -> int:
-    from lavant.broker.slices import SliceReader  # noqa: PLC0415
-
     return SliceReader(store).version().subscriptions
 
 

@@ -151,7 +151,7 @@ def _service(
         if not stopped.done():
             stopped.set_exception(error)
 
-    engine = engine_of(settings.spark, settings.data, broker.subscriptions.lanes)
+    engine = engine_of(settings.spark, settings.data, broker.subscriptions.lanes, store.identity)
     return Service(server, engine, store, times.clock, limits=settings.limits, on_failed=fail)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import IdentityMismatch, InvalidValue
 from lavant.pipeline.assignment import ANYWHERE, Assignment
 
 
@@ -35,3 +35,16 @@ def test_an_assignment_comes_back_from_the_file_that_the_manager_writes() -> Non
     given = Assignment(((0, 2), (), (1,)), ("executor_h_3", ANYWHERE))
     assert msgspec.json.decode(msgspec.json.encode(given), type=Assignment) == given
     assert [given.location(host) for host in range(3)] == ["executor_h_3", ANYWHERE, ANYWHERE]
+
+
+@pytest.mark.parametrize("hosts", [((0, 1),), ((0, 1), (1, 2)), ((0, 1, 2, 3),), ((0, 2), (3,))])
+def test_a_placement_that_does_not_match_each_slice_once_is_refused(hosts: tuple[tuple[int, ...], ...]) -> None:
+    with pytest.raises(IdentityMismatch, match="does not fit a store of 3 slices"):
+        Assignment(hosts).check(3, "a")
+
+
+def test_a_placement_of_another_store_is_refused() -> None:
+    Assignment(((0, 2), (1,)), store="a").check(3, "a")
+    Assignment(((0, 2), (1,))).check(3, "a")
+    with pytest.raises(IdentityMismatch, match="is of the store with identity a, and these subscriptions have b"):
+        Assignment(((0, 2), (1,)), store="a").check(3, "b")

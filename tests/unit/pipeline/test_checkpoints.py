@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lavant.core.errors import CorruptSnapshot
-from lavant.pipeline.checkpoints import Stretch, last_committed, stretch_of
+from lavant.pipeline.checkpoints import LogOffset, Stretch, last_committed, last_planned, stretch_of
 
 
 def offsets(checkpoint: Path, batch: int, end: int) -> None:
@@ -42,3 +42,12 @@ def test_only_batches_that_spark_has_committed_count(tmp_path: Path) -> None:
     for name in ("0", "1", ".2.tmp"):
         (tmp_path / "commits" / name).touch()
     assert last_committed(tmp_path) == 45
+
+
+def test_offsets_say_of_which_log_they_are_since_they_do(tmp_path: Path) -> None:
+    assert last_planned(tmp_path) is None
+    offsets(tmp_path, 0, 40)
+    assert last_planned(tmp_path) == LogOffset(40)
+    (tmp_path / "offsets" / "1").write_text('v1\n{}\n{"offset": 45, "log": "abc"}')
+    assert last_planned(tmp_path) == LogOffset(45, "abc")
+    assert stretch_of(tmp_path, 1) == Stretch(40, 45, "abc")

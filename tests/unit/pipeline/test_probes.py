@@ -49,3 +49,10 @@ def test_what_a_killed_task_left_half_written_is_not_taken(tmp_path: Path) -> No
 
 def test_a_manager_without_tasks_yet_takes_nothing(tmp_path: Path) -> None:
     assert take_probes(tmp_path / "probes") == []
+
+
+def test_probes_of_another_store_do_not_count(tmp_path: Path) -> None:
+    for host, store in enumerate(("mine", "other", "")):
+        write_probes(str(tmp_path), 7, [Probe(host=host, slice=1, store=store)])
+    assert [each.store for each in take_probes(tmp_path, "mine")] == ["mine", ""]
+    assert take_probes(tmp_path) == []

@@ -10,7 +10,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lavant.broker.log.blocks import Block, files_of, read_block, scan_blocks
+from lavant.broker.log.identity import check_log
 from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.core.identities import UNKNOWN
 
 
 class Slab(NamedTuple):
@@ -21,12 +23,23 @@ class Slab(NamedTuple):
 
 
 class LogReader:
-    """A view of a log that some other process may be writing. Only headers are kept in memory."""
+    """A view of a log that some other process may be writing. Only headers are kept in memory.
 
-    def __init__(self, directory: Path) -> None:
+    It is a view of *one* log: that of the identity which is given, or else which is found first. Another log at the
+    same path is an error, because its offsets name other publications.
+    """
+
+    def __init__(self, directory: Path, identity: str = UNKNOWN) -> None:
         self._directory = directory
+        self._identity = identity
         self._blocks: list[Block] = []
         self._starts: list[int] = []
+
+    @property
+    def identity(self) -> str:
+        """`UNKNOWN` until there is a log that has one."""
+        self._check_identity()
+        return self._identity
 
     def end(self) -> int:
         """The offset behind the last publication that is wholly there."""
@@ -35,6 +48,7 @@ class LogReader:
 
     def read(self, start: int, end: int) -> Iterator[Slab]:
         """The publications from `start` up to `end`."""
+        self._check_identity()
         if end > self._known_end() and end > self.end():
             raise InvalidValue(f"the log {self._directory} ends at offset {self._known_end()}, asked for {end}")
         if start < end and start < self._starts[0]:
@@ -54,6 +68,7 @@ class LogReader:
 
     def _refresh(self) -> None:
         """Look at what has come since: new blocks of the last file, and new files."""
+        self._check_identity()
         files = files_of(self._directory)
         self._forget_trimmed(files)
         last = self._blocks[-1] if self._blocks else None
@@ -69,6 +84,11 @@ class LogReader:
                     )
                 self._blocks.append(block)
                 self._starts.append(block.first_offset)
+
+    def _check_identity(self) -> None:
+        found = check_log(self._directory, self._identity)
+        if self._identity == UNKNOWN:
+            self._identity = found
 
     def _forget_trimmed(self, files: list[Path]) -> None:
         """Of a file that is gone, everything; of a last one that is gone, it is not even known where it ended."""

@@ -11,6 +11,7 @@ from typing import Self
 import pyarrow as pa
 
 from lavant.broker.log.blocks import encode_block, file_name, files_of, read_block, scan_blocks
+from lavant.broker.log.identity import keep_identity
 from lavant.core.errors import CorruptSnapshot, InvalidValue
 from lavant.core.files import sync_directory
 
@@ -25,13 +26,23 @@ class LogWriter:
     >>> with LogWriter(Path(tempfile.mkdtemp())) as log:
     ...     log.append(PublicationBatch.from_dicts([{"a": 1}, {"a": 2}]).records), log.end
     (0, 2)
+
+    A new log gets an identity: `identity`, or one that nothing else has. A log that is there must have the one given.
     """
 
-    def __init__(self, directory: Path, *, durable: bool = True, file_bytes_max: int = FILE_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        durable: bool = True,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        identity: str | None = None,
+    ) -> None:
         self._directory = directory
         self._durable = durable
         self._file_bytes_max = file_bytes_max
         directory.mkdir(parents=True, exist_ok=True)
+        self.identity = keep_identity(directory, identity)
         self.end = 0
         """The offset that the next publication gets."""
         files = files_of(directory)

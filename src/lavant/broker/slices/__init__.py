@@ -24,7 +24,8 @@ from lavant.broker.slices.layout import SINK, Layout
 from lavant.broker.slices.machine import SliceMachine
 from lavant.broker.slices.making import make_slice, make_slices
 from lavant.broker.slices.match import MatchSlice
-from lavant.broker.slices.store import SliceReader, SliceStore, slice_of
+from lavant.broker.slices.reader import SliceReader
+from lavant.broker.slices.store import SliceStore, slice_of
 from lavant.broker.slices.values import (
     Allow,
     BatchId,

@@ -1,7 +1,7 @@
 """Subscriptions on disk in slices, with versions: one process changes them, many read the version they are told to.
 
     store/
-      store.json                       scheme and number of slices, which never change
+      store.json                       identity, scheme and number of slices, which never change
       head.json                        the latest version, and for it and some before: each slice's version
       slice-0003/base-0000000012/      a snapshot of slice 3 at its version 12
       slice-0003/delta-0000000012      what leads from 12 on …
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,9 +26,10 @@ from lavant.broker.matching.interface import Ids
 from lavant.broker.matching.plain.encode import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.matching.segmented import as_ids
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.broker.slices.reader import Head, Settings, SliceReader, Version, base_path, delta_path, slice_path
+from lavant.core.errors import InvalidValue
 from lavant.core.files import replace_file
+from lavant.core.identities import new_identity
 
 HISTORY = 64
 """Versions that can still be read: more than a stream may lie behind."""
@@ -37,27 +38,6 @@ DELTAS_MAX = 32
 DELTA_BYTES_MAX = 1 << 20
 SLICES_MAX = 4096
 SCHEMES = ("plain", "encrypted")
-
-T = TypeVar("T")
-
-
-class Settings(msgspec.Struct, frozen=True):
-    scheme: str
-    slices: int
-    format: int = 1
-
-
-class Version(msgspec.Struct, frozen=True):
-    """A version of the whole store: the version of each slice, and of the snapshot it builds on."""
-
-    number: int
-    slices: tuple[int, ...]
-    bases: tuple[int, ...]
-    subscriptions: int = 0
-
-
-class Head(msgspec.Struct, frozen=True):
-    versions: tuple[Version, ...]
 
 
 def slice_of(ids: Ids, slices: int) -> NDArray[np.int64]:
@@ -74,6 +54,8 @@ class SliceStore:
         self.settings = settings
         self._head = head
         self._matchers = matchers
+        self._is_of_old = False
+        """Made before there were identities: its own, which readers derive, is written with the first change."""
 
     @classmethod
     def create(cls, directory: Path, *, scheme: str = "plain", slices: int = 16) -> SliceStore:
@@ -84,14 +66,14 @@ class SliceStore:
             raise InvalidValue(f"a store has between 1 and {SLICES_MAX} slices, got {slices}")
         if (directory / "store.json").exists():
             raise InvalidValue(f"{directory} holds a store already; open it, or choose another directory")
-        settings = Settings(scheme, slices)
+        settings = Settings(scheme, slices, identity=new_identity())
         matchers = [MATCHERS[scheme]() for _ in range(slices)]
         directory.mkdir(parents=True, exist_ok=True)
         for number, matcher in enumerate(matchers):
-            matcher.snapshot(_base(directory, number, 0))
+            matcher.snapshot(base_path(directory, number, 0))
         store = cls(directory, settings, Head(()), matchers)
         store._publish_head(Version(0, (0,) * slices, (0,) * slices))
-        _replace(directory / "store.json", msgspec.json.encode(settings))
+        store._keep_settings()
         return store
 
     @classmethod
@@ -101,7 +83,9 @@ class SliceStore:
         head = reader.head()
         version = head.versions[-1]
         matchers = [reader.matcher(number, version) for number in range(reader.settings.slices)]
-        return cls(directory, reader.settings, head, matchers)
+        store = cls(directory, reader.settings, head, matchers)
+        store._is_of_old = reader.is_of_old
+        return store
 
     @property
     def version(self) -> int:
@@ -166,6 +150,8 @@ class SliceStore:
             return self.version
         try:
             version = self._next_version(changed)
+            if self._is_of_old:
+                self._keep_settings()
             self._publish_head(version)
         except BaseException:
             self._reopen(changed)
@@ -184,11 +170,15 @@ class SliceStore:
             versions[number] = matcher.version
             delta = _small_delta(matcher, before)
             if delta is None or before - bases[number] >= DELTAS_MAX:
-                matcher.snapshot(_base(self.directory, number, matcher.version))
+                matcher.snapshot(base_path(self.directory, number, matcher.version))
                 bases[number] = matcher.version
             else:
-                _replace(_delta(self.directory, number, before), delta)
+                _replace(delta_path(self.directory, number, before), delta)
         return Version(latest.number + 1, tuple(versions), tuple(bases), len(self))
+
+    def _keep_settings(self) -> None:
+        _replace(self.directory / "store.json", msgspec.json.encode(self.settings))
+        self._is_of_old = False
 
     def _publish_head(self, version: Version) -> None:
         head = Head((*self._head.versions, version)[-HISTORY:])
@@ -198,7 +188,7 @@ class SliceStore:
     def _delete_what_no_version_needs(self, changed: list[int]) -> None:
         for number in changed:
             oldest = min(version.bases[number] for version in self._head.versions)
-            for path in _slice(self.directory, number).iterdir():
+            for path in slice_path(self.directory, number).iterdir():
                 kind, _, text = path.name.partition("-")
                 is_left_over = path.suffix == ".partial"  # by a change that failed
                 if is_left_over or (kind == "delta" and int(text) < oldest):
@@ -209,44 +199,6 @@ class SliceStore:
                     path.rmdir()
 
 
-class SliceReader:
-    """A reader: opens slices at the version that it is told, from files that others share."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.settings = _read_json(directory, "store.json", Settings)
-
-    def head(self) -> Head:
-        return _read_json(self.directory, "head.json", Head)
-
-    def version(self, number: int | None = None) -> Version:
-        """The latest version, or the one with this number."""
-        versions = self.head().versions
-        if number is None:
-            return versions[-1]
-        for version in versions:
-            if version.number == number:
-                return version
-        raise InvalidValue(
-            f"version {number} is not kept any more; {self.directory} holds "
-            f"{versions[0].number} to {versions[-1].number}"
-        )
-
-    def matcher(self, number: int, version: Version, known: Any = None) -> Any:
-        """Slice `number` at a version: `known` brought forward if that is possible, else opened from files."""
-        wanted, base = version.slices[number], version.bases[number]
-        if known is None or not base <= known.version <= wanted:
-            known = MATCHERS[self.settings.scheme].open(_base(self.directory, number, base))
-        while known.version < wanted:
-            path = _delta(self.directory, number, known.version)
-            try:
-                delta = path.read_bytes()
-            except FileNotFoundError:
-                raise CorruptSnapshot(f"{path} is missing; restore it, or read a version that is kept") from None
-            known.apply(delta)
-        return known
-
-
 def _small_delta(matcher: Any, before: int) -> bytes | None:
     """The change since a version, unless opening the slice anew costs a reader less than applying it."""
     try:
@@ -254,27 +206,6 @@ def _small_delta(matcher: Any, before: int) -> bytes | None:
     except InvalidValue:  # more than the change log keeps
         return None
     return delta if len(delta) <= DELTA_BYTES_MAX else None
-
-
-def _read_json(directory: Path, name: str, type: type[T]) -> T:
-    try:
-        return msgspec.json.decode((directory / name).read_bytes(), type=type)
-    except FileNotFoundError:
-        raise CorruptSnapshot(f"{directory} holds no subscriptions: {name} is missing") from None
-    except UNDECODABLE as error:
-        raise CorruptSnapshot(f"{directory / name} is damaged: {error}; restore it from a copy") from None
-
-
-def _slice(directory: Path, number: int) -> Path:
-    return directory / f"slice-{number:04d}"
-
-
-def _base(directory: Path, number: int, version: int) -> Path:
-    return _slice(directory, number) / f"base-{version:010d}"
-
-
-def _delta(directory: Path, number: int, version: int) -> Path:
-    return _slice(directory, number) / f"delta-{version:010d}"
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -22,6 +22,7 @@ from lavant.broker.matching.interface import Matches
 from lavant.broker.queues.commands import Done, Refused
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.core.errors import InvalidValue
+from lavant.core.identities import UNKNOWN
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -95,6 +96,8 @@ class Stretch(_Value, frozen=True):
     version: int
     start: int
     end: int
+    log_identity: str = UNKNOWN
+    subscriptions_identity: str = UNKNOWN
 
 
 class Work(_Value, tag="work", frozen=True):

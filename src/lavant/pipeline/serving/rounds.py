@@ -53,7 +53,9 @@ class Rounds:
         return msgspec.msgpack.encode(
             HostTask(
                 log=stretch.log,
+                log_identity=stretch.log_identity,
                 store=stretch.subscriptions,
+                store_identity=stretch.subscriptions_identity,
                 version=stretch.version,
                 host=host,
                 slices=slices,

@@ -15,8 +15,8 @@ DIRECTORY = "spark"
 """Within the server's own."""
 
 
-def engine_of(spark: SparkSettings | None, data: Path | None, lanes: Lanes) -> Engine:
-    """The local one, unless there are settings of Spark's."""
+def engine_of(spark: SparkSettings | None, data: Path | None, lanes: Lanes, identity: bytes) -> Engine:
+    """The local one, unless there are settings of Spark's. `identity` is that of the journal with the lanes."""
     if spark is None:
         if lanes.owed:
             raise InvalidValue(
@@ -28,4 +28,4 @@ def engine_of(spark: SparkSettings | None, data: Path | None, lanes: Lanes) -> E
         return engine
     if data is None:
         raise InvalidValue("the Spark engine keeps publications in logs on disk; give --data DIR, not --memory")
-    return SparkEngine(data / DIRECTORY, lanes, slices=spark.slices)
+    return SparkEngine(data / DIRECTORY, lanes, slices=spark.slices, identity=identity)

@@ -10,7 +10,7 @@ import numpy as np
 
 from lavant.broker.filters import Filter
 from lavant.broker.slices import SliceReader, SliceStore
-from lavant.broker.slices.store import Version
+from lavant.broker.slices.reader import Version
 from lavant.client.encryption import Key, NumericAttribute, Schema
 from lavant.core.batches import PublicationBatch
 

@@ -12,7 +12,7 @@ from lavant.broker.matching import container
 from lavant.broker.matching.interface import Ids
 from lavant.broker.matching.plain.encode import encode_filters
 from lavant.broker.matching.plain.segment import PlainSegment
-from lavant.broker.matching.plain.table import FilterTable, fit_together
+from lavant.broker.matching.plain.table import Dimension, FilterTable, fit_together
 from lavant.broker.matching.segmented import SegmentedMatcher
 from lavant.core.batches import PublicationBatch
 
@@ -30,6 +30,10 @@ class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
 
     scheme = "plain"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._known_dimensions: tuple[object, frozenset[Dimension]] = (None, frozenset())
+
     def add(self, ids: Sequence[int] | NDArray[Any], filters: FilterTable | Sequence[Filter | str]) -> None:
         """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
         super().add(ids, filters if isinstance(filters, FilterTable) else encode_filters(filters))
@@ -37,6 +41,16 @@ class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
     @classmethod
     def _fit(cls, parts: Sequence[FilterTable]) -> bool:
         return fit_together(parts)
+
+    @property
+    def dimensions(self) -> frozenset[Dimension]:
+        """Which attributes the filters that are there compare, and as what."""
+        state, known = self._known_dimensions
+        if state is not self._state:
+            state = self._state
+            known = frozenset(dim for placed in state.segments for dim in placed.survivors()[1].dimensions)
+            self._known_dimensions = state, known
+        return known
 
     @classmethod
     def _build(cls, ids: Ids, filters: FilterTable) -> PlainSegment:

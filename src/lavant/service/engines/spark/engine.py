@@ -16,6 +16,7 @@ from lavant.broker.subscriptions.handover import Found, Stretch
 from lavant.broker.subscriptions.lanes import Lanes
 from lavant.broker.subscriptions.routing import Piece
 from lavant.core.errors import Overloaded, StorageFull
+from lavant.core.identities import derived_identity
 from lavant.service.engines.filters import Step
 from lavant.service.engines.interface import Batch
 from lavant.service.engines.spark.lane import SparkLane
@@ -24,15 +25,19 @@ from lavant.service.found import Part
 
 
 class SparkEngine:
-    """`offsets` are the broker's own; `on_work` is called in the loop when there is something to match."""
+    """`offsets` are the broker's own, and `identity` is the journal's that they are in; `on_work` is called in the loop
+    when there is something to match."""
 
     waits = True
 
-    def __init__(self, directory: Path, offsets: Lanes, *, slices: int, limits: SparkLimits = LIMITS) -> None:
+    def __init__(
+        self, directory: Path, offsets: Lanes, *, slices: int, identity: bytes, limits: SparkLimits = LIMITS
+    ) -> None:
         self.on_work: Callable[[], None] = lambda: None
         self._directory = directory
         self._offsets = offsets
         self._slices = slices
+        self._identity = identity
         self._limits = limits
         self.lanes_max: int | None = limits.lanes_max
         self._lanes: dict[str, SparkLane] = {}
@@ -135,6 +140,7 @@ class SparkEngine:
                 slices=self._slices,
                 offsets=self._offsets[name],
                 limits=self._limits,
+                identity=derived_identity(self._identity, name),
             )
         return lane
 

@@ -36,8 +36,17 @@ class SparkLane:
     loop's."""
 
     def __init__(
-        self, name: str, directory: Path, *, scheme: str, slices: int, offsets: Lane, limits: SparkLimits
+        self,
+        name: str,
+        directory: Path,
+        *,
+        scheme: str,
+        slices: int,
+        offsets: Lane,
+        limits: SparkLimits,
+        identity: str | None = None,
     ) -> None:
+        """`identity` is that of its log, which no other server's log has."""
         self.name = name
         self.scheme = scheme
         self.durable = offsets.delivered
@@ -50,7 +59,7 @@ class SparkLane:
         self._store = SliceStore.create(self._subscriptions_directory, scheme=scheme, slices=slices)
         self._routes = Routes()
         self._number_max = -1
-        self._log = LogWriter(self._log_directory, file_bytes_max=limits.file_bytes_max)
+        self._log = LogWriter(self._log_directory, file_bytes_max=limits.file_bytes_max, identity=identity)
         self._log.cut(offsets.accepted)
         self._reader = LogReader(self._log_directory)
         self._blocks = deque(_blocks_behind(self._log_directory, offsets.delivered))
@@ -116,7 +125,8 @@ class SparkLane:
             if end == end_max:
                 break
         directories = (str(self._log_directory), str(self._subscriptions_directory))
-        return Stretch(self.name, *directories, self._store.version, offsets.delivered, end)
+        identities = (self._log.identity, self._store.settings.identity)
+        return Stretch(self.name, *directories, self._store.version, offsets.delivered, end, *identities)
 
     # ── what was found ────────────────────────────────────────────────────────────────────────────────────────────────
 

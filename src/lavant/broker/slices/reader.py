@@ -1,0 +1,124 @@
+"""Reading subscriptions from slices on disk, at the version that one is told; `store.py` says how the files lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from lavant.broker.matching import MATCHERS
+from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import CorruptSnapshot, IdentityMismatch, InvalidValue
+from lavant.core.identities import UNKNOWN, derived_identity, is_other
+
+T = TypeVar("T")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    scheme: str
+    slices: int
+    format: int = 1
+    identity: str = UNKNOWN
+    """Of this store, wherever it lies, and of no other one that lies there later."""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version of the whole store: the version of each slice, and of the snapshot it builds on."""
+
+    number: int
+    slices: tuple[int, ...]
+    bases: tuple[int, ...]
+    subscriptions: int = 0
+
+
+class Head(msgspec.Struct, frozen=True):
+    versions: tuple[Version, ...]
+
+
+class SliceReader:
+    """A reader: opens slices at the version that it is told, from files that others share.
+
+    It reads *one* store: that of the identity which is given, or else which is found. Another one that is put in its
+    place is an error, because its versions have the same numbers.
+    """
+
+    def __init__(self, directory: Path, identity: str = UNKNOWN) -> None:
+        self.directory = directory
+        self.is_of_old = False
+        self.settings = self._settings()
+        self._check(identity, self.identity)
+
+    @property
+    def identity(self) -> str:
+        return self.settings.identity
+
+    def head(self) -> Head:
+        return _read_json(self.directory, "head.json", Head)
+
+    def version(self, number: int | None = None) -> Version:
+        """The latest version, or the one with this number."""
+        versions = self.head().versions
+        if number is None:
+            return versions[-1]
+        for version in versions:
+            if version.number == number:
+                return version
+        raise InvalidValue(
+            f"version {number} is not kept any more; {self.directory} holds "
+            f"{versions[0].number} to {versions[-1].number}"
+        )
+
+    def matcher(self, number: int, version: Version, known: Any = None) -> Any:
+        """Slice `number` at a version: `known` brought forward if that is possible, else opened from files."""
+        wanted, base = version.slices[number], version.bases[number]
+        if known is not None and known.version == wanted:
+            return known
+        if known is None or not base <= known.version <= wanted:
+            known = MATCHERS[self.settings.scheme].open(base_path(self.directory, number, base))
+        while known.version < wanted:
+            path = delta_path(self.directory, number, known.version)
+            try:
+                delta = path.read_bytes()
+            except FileNotFoundError:
+                raise CorruptSnapshot(f"{path} is missing; restore it, or read a version that is kept") from None
+            known.apply(delta)
+        self._check(self.identity, self._settings().identity)  # these files may have been another's already
+        return known
+
+    def _settings(self) -> Settings:
+        settings = _read_json(self.directory, "store.json", Settings)
+        self.is_of_old = settings.identity == UNKNOWN
+        if not self.is_of_old:
+            return settings
+        # Such a file is written once, with the store, and is the only thing that tells it from another of its kind.
+        written_ns = (self.directory / "store.json").stat().st_mtime_ns
+        return msgspec.structs.replace(settings, identity=derived_identity(written_ns))
+
+    def _check(self, expected: str, found: str) -> None:
+        if is_other(expected, found):
+            raise IdentityMismatch(
+                f"the subscriptions in {self.directory} are not those that were read before: their identity was "
+                f"{expected} and is {found}. If they were made anew, start anew as well, with another output directory"
+            )
+
+
+def _read_json(directory: Path, name: str, type: type[T]) -> T:
+    try:
+        return msgspec.json.decode((directory / name).read_bytes(), type=type)
+    except FileNotFoundError:
+        raise CorruptSnapshot(f"{directory} holds no subscriptions: {name} is missing") from None
+    except UNDECODABLE as error:
+        raise CorruptSnapshot(f"{directory / name} is damaged: {error}; restore it from a copy") from None
+
+
+def slice_path(directory: Path, number: int) -> Path:
+    return directory / f"slice-{number:04d}"
+
+
+def base_path(directory: Path, number: int, version: int) -> Path:
+    return slice_path(directory, number) / f"base-{version:010d}"
+
+
+def delta_path(directory: Path, number: int, version: int) -> Path:
+    return slice_path(directory, number) / f"delta-{version:010d}"
