@@ -28,6 +28,7 @@ from lavant.control.placement import Enforcer, HostProbe, Placement, PlacementCo
 from lavant.core.decisions import Decision
 from lavant.core.identities import UNKNOWN
 from lavant.core.ids import HostId, SliceId
+from lavant.core.paths import local_path
 from lavant.pipeline.assignment import ANYWHERE, Assignment
 from lavant.pipeline.coordination import Coordination, FileCoordination
 from lavant.pipeline.executors import POLL_S, Executors
@@ -81,6 +82,7 @@ class Manager:
     ) -> None:
         self._spark = spark
         self._stores = Stores.of(subscriptions) if isinstance(subscriptions, Path) else subscriptions
+        directory = local_path(directory)
         self._directory = directory
         self._probes = directory / "probes"
         self._probes.mkdir(parents=True, exist_ok=True)

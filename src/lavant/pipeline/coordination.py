@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from lavant.core.errors import LimitExceeded, MissingComponent
 from lavant.core.files import replace_file
+from lavant.core.paths import local_path
 
 TIMEOUT_S = 20.0
 """How long an answer is waited for: longer than a server takes to come back."""
@@ -32,6 +33,7 @@ class FileCoordination:
     """A directory with a file for each name."""
 
     def __init__(self, directory: Path) -> None:
+        directory = local_path(directory)
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
 

@@ -20,9 +20,11 @@ from lavant.broker.filters import Filter
 from lavant.broker.log import LogWriter
 from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.slices import SliceStore
+from lavant.core.batches import PublicationBatch
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue
 from lavant.core.jsonlines import from_json_lines
+from lavant.core.paths import local_path
 from lavant.core.publications import Rejected
 from lavant.pipeline.publications import accept
 
@@ -38,6 +40,7 @@ class SubscriptionLine(msgspec.Struct, forbid_unknown_fields=True):
 
 def load_subscriptions(path: Path, directory: Path, *, scheme: str, slices: int) -> SliceStore:
     """A new slice store with the subscriptions of a file."""
+    path = local_path(path)
     store = SliceStore.create(directory, scheme=scheme, slices=slices)
     read = _encrypted_subscriptions if scheme == "encrypted" else _plain_subscriptions
     for ids, filters in read(path):
@@ -48,7 +51,7 @@ def load_subscriptions(path: Path, directory: Path, *, scheme: str, slices: int)
 def load_publications(path: Path, log: LogWriter, *, scheme: str) -> list[Rejected]:
     """Append the publications of a file, or of all files of a directory, to a log; what was refused, with reasons."""
     rejected: list[Rejected] = []
-    for file in _files(path):
+    for file in files_of(local_path(path)):
         for records in _publication_records(file, scheme, rejected):
             if records.num_rows:
                 log.append(records)
@@ -107,6 +110,8 @@ def _encrypted_subscriptions(path: Path) -> Iterator[tuple[Any, EncryptedFilters
 def _publication_records(path: Path, scheme: str, rejected: list[Rejected]) -> Iterator[pa.RecordBatch]:
     first = 0
     if path.suffix == ".parquet":
+        if scheme == "plain":
+            _check_columns(path)
         for batch in _parquet(path):
             accepted = accept(scheme, batch)
             rejected += [Rejected(first + row, f"{path.name}", reason) for row, reason in accepted.rejected.items()]
@@ -124,6 +129,18 @@ def _publication_records(path: Path, scheme: str, rejected: list[Rejected]) -> I
             yield lines_batch.records
 
 
+def _check_columns(path: Path) -> None:
+    """Refuse as a whole a file of which every row would be refused, for the name or type of a column."""
+    try:
+        empty = pq.read_schema(path).empty_table()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InvalidValue(f"cannot read {path}: {error}") from None
+    try:
+        PublicationBatch(pa.RecordBatch.from_arrays([c.combine_chunks() for c in empty.columns], schema=empty.schema))
+    except InvalidValue as error:
+        raise InvalidValue(f"{path}: {error}") from None
+
+
 def _parquet(path: Path, *columns: str) -> Iterator[pa.RecordBatch]:
     """The rows of a file, with these columns or with all."""
     try:
@@ -137,7 +154,7 @@ def _parquet(path: Path, *columns: str) -> Iterator[pa.RecordBatch]:
         yield from file.iter_batches(ROWS_AT_ONCE, columns=list(columns) if columns else None)
 
 
-def _files(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in (*JSON_SUFFIXES, ".parquet"))
         if not files:

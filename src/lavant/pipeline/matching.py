@@ -35,6 +35,7 @@ from lavant.broker.slices.reader import Version
 from lavant.core.attributes import check_name
 from lavant.core.columns import ENVELOPE
 from lavant.core.errors import InvalidValue
+from lavant.core.paths import local_path
 from lavant.pipeline.exchange import Lists
 from lavant.pipeline.probes import Probe
 from lavant.pipeline.publications import POINT, compared_columns
@@ -63,7 +64,7 @@ def match(publications: DataFrame, subscriptions: str | Path, *, id: str | None 
         problem = "there is no column" if id not in publications.columns else "there are several columns"
         raise InvalidValue(f"{problem} {id!r} for the ids; the columns are {', '.join(publications.columns)}")
     attributes = [field.name for field in publications.schema.fields if _is_attribute(field, id)]
-    store = SliceReader(Path(subscriptions).absolute())
+    store = SliceReader(local_path(subscriptions).absolute())
     version = None if publications.isStreaming else store.version().number
     id_type = publications.schema[id].dataType if id is not None else StringType()
     run = _match_rows(str(store.directory), store.identity, version, attributes, id)

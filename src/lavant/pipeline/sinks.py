@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from lavant.core.errors import IdentityMismatch, InvalidValue
 from lavant.core.files import replace_file
 from lavant.core.identities import UNKNOWN, is_other
+from lavant.core.paths import local_path
 from lavant.pipeline.exchange import SCHEMA, merge_files
 
 
@@ -37,14 +38,16 @@ class Manifest(msgspec.Struct, frozen=True):
     rows: int
     log: str = UNKNOWN
     store: str = UNKNOWN
+    rejected: int = 0
+    """Of the rows, those of publications that were refused."""
 
 
 class Notifications:
     """The exit (EP): one per stream."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        path.mkdir(parents=True, exist_ok=True)
+        self._path = local_path(path)
+        self._path.mkdir(parents=True, exist_ok=True)
 
     def check(self, origin: Origin) -> None:
         """Raise if what is there is of another log or other subscriptions."""
@@ -71,7 +74,7 @@ class Notifications:
         merged = merge_files(found)
         if merged.num_rows:
             _write_rows(self._path / f"{_name(number)}.parquet", merged)
-        manifest = Manifest(number, start, merged.num_rows, origin.log, origin.store)
+        manifest = Manifest(number, start, merged.num_rows, origin.log, origin.store, _rejected(merged))
         replace_file(self._manifest(number), [msgspec.json.encode(manifest)])
         for file in found:
             file.unlink(missing_ok=True)
@@ -87,6 +90,7 @@ def read_manifests(path: Path) -> list[Manifest]:
 
 def read_notifications(path: Path) -> pa.Table:
     """Everything that was notified, in the order of the batches."""
+    path = local_path(path)
     tables = [pq.read_table(path / f"{_name(each.batch)}.parquet") for each in read_manifests(path) if each.rows]
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
@@ -102,6 +106,20 @@ def _check_origin(manifest: Path, known: Manifest, origin: Origin) -> None:
                 f"{manifest.parent} holds the notifications of another {kind}: its identity was {there}, this one's is "
                 f"{here}; choose another output directory, or put the {kind} back that was there"
             )
+
+
+def read_reasons(path: Path) -> list[str]:
+    """Why publications were refused, once for each."""
+    tables = [
+        pq.read_table(path / f"{_name(each.batch)}.parquet", columns=["rejected"])
+        for each in read_manifests(path)
+        if each.rejected
+    ]
+    return [reason for table in tables for reason in table.column("rejected").drop_null().to_pylist()]
+
+
+def _rejected(rows: pa.RecordBatch) -> int:
+    return int(rows.num_rows - rows.column("rejected").null_count)
 
 
 def _name(batch: int) -> str:

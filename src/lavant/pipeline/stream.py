@@ -17,17 +17,17 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lavant.broker.log import LogReader, LogWriter
+from lavant.broker.log import LogReader
 from lavant.broker.slices import SliceReader
-from lavant.core.errors import FailedStream, IdentityMismatch, InvalidValue
-from lavant.core.files import replace_file
+from lavant.core.errors import FailedStream, IdentityMismatch
 from lavant.core.identities import is_other
-from lavant.core.publications import Rejected
+from lavant.core.paths import local_path
 from lavant.pipeline.checkpoints import last_planned
 from lavant.pipeline.failures import root_cause
-from lavant.pipeline.inputs import load_publications, load_subscriptions
 from lavant.pipeline.microbatch import MicroBatch
-from lavant.pipeline.sinks import Notifications, Origin
+from lavant.pipeline.preparation import prepare, remove_tree
+from lavant.pipeline.refusals import count_reasons
+from lavant.pipeline.sinks import Notifications, Origin, read_manifests, read_reasons
 from lavant.pipeline.sources import LogSource
 
 SLICES = 16
@@ -41,7 +41,13 @@ class StreamResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a finished stream did."""
 
     publications: int
+    """That are in the log."""
     rejected: int
+    """That were refused: of the input, and of those in the log."""
+    reasons: dict[str, int]
+    """Why, and how many for each reason."""
+    matched_none: bool
+    """There were publications, and every one of them was refused."""
     subscriptions: int
     batches: int
     seconds: float
@@ -63,53 +69,24 @@ def stream(
 
     Called again with the same output after a failure, it goes on where it was.
     """
-    work = output / "work"
-    _refuse_other_inputs(work, Inputs(_described(subscriptions), _described(publications), scheme, slices))
-    store = _subscriptions(subscriptions, work, scheme, slices)
-    log, rejected = _publications(publications, work, scheme, output)
-    end = LogReader(log).end()
+    subscriptions, publications, output = map(local_path, (subscriptions, publications, output))
+    prepared = prepare(subscriptions, publications, output, scheme=scheme, slices=slices)
+    end = LogReader(prepared.log).end()
     started = time.monotonic()
-    query = start(spark, log=log, subscriptions=store, output=output, hosts=hosts, available_now=True)
+    query = start(spark, log=prepared.log, subscriptions=prepared.store, output=output, hosts=hosts, available_now=True)
     wait(query, end, progress)
-    batches = len(list((output / "notifications").glob("batch-*.json")))
+    notifications = output / "notifications"
+    refused = read_reasons(notifications)
     return StreamResult(
         publications=end,
-        rejected=rejected,
-        subscriptions=_count(store),
-        batches=batches,
+        rejected=len(prepared.refused) + len(refused),
+        reasons=count_reasons([*prepared.refused, *refused]),
+        matched_none=0 < end == len(refused),
+        subscriptions=SliceReader(prepared.store).version().subscriptions,
+        batches=len(read_manifests(notifications)),
         seconds=time.monotonic() - started,
-        notifications=str(output / "notifications"),
+        notifications=str(notifications),
     )
-
-
-class Inputs(msgspec.Struct, frozen=True):
-    """What an output directory is made from: paths with sizes and times, and how they are read."""
-
-    subscriptions: tuple[str, int, int]
-    publications: tuple[str, int, int]
-    scheme: str
-    slices: int
-
-
-def _described(path: Path) -> tuple[str, int, int]:
-    if not path.exists():
-        raise InvalidValue(f"there is no file {path}")
-    if path.is_dir():  # a store or a log may grow meanwhile
-        return str(path.absolute()), 0, 0
-    return str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns
-
-
-def _refuse_other_inputs(work: Path, inputs: Inputs) -> None:
-    """An output directory goes on with what it was started with; anything else would be silently ignored."""
-    known = work / "inputs.json"
-    if known.exists():
-        if msgspec.json.decode(known.read_bytes(), type=Inputs) != inputs:
-            raise InvalidValue(
-                f"{work.parent} holds the results of other inputs (see {known}); choose another output directory"
-            )
-        return
-    work.mkdir(parents=True, exist_ok=True)
-    replace_file(known, [msgspec.json.encode(inputs)])
 
 
 def start(
@@ -126,13 +103,14 @@ def start(
 
     `options` are those of `LogSource`, and `placement` and `probes` as the manager gives them.
     """
+    log, subscriptions, output = map(local_path, (log, subscriptions, output))
     given = dict(options or {})
     work = (output / "work").absolute()
     store = SliceReader(subscriptions)
     _refuse_other_log(log, work / "checkpoint")
     notifications = Notifications((output / "notifications").absolute())
     notifications.check(Origin(LogReader(log).identity, store.identity))
-    _remove_tree(work / "exchange")  # what a batch left that was killed
+    remove_tree(work / "exchange")  # what a batch left that was killed
     placement, probes = given.pop("placement", None), given.pop("probes", None)
     batch = MicroBatch(
         log=log.absolute(),
@@ -191,46 +169,3 @@ def offset_of(query: StreamingQuery) -> int:
         return 0
     offset = latest["sources"][0]["endOffset"]
     return int(msgspec.json.decode(offset)["offset"] if isinstance(offset, str) else offset["offset"])
-
-
-def _subscriptions(path: Path, work: Path, scheme: str, slices: int) -> Path:
-    if (path / "store.json").exists():
-        return path
-    store = work / "subscriptions"
-    if not (store / "complete").exists():
-        _remove_tree(store)
-        load_subscriptions(path, store, scheme=scheme, slices=slices)
-        (store / "complete").touch()
-    return store
-
-
-def _publications(path: Path, work: Path, scheme: str, output: Path) -> tuple[Path, int]:
-    if path.is_dir() and any(path.glob("*.log")):
-        return path, 0
-    log = work / "log"
-    refused = output / "rejected.jsonl"
-    if not refused.exists():
-        _remove_tree(log)
-        with LogWriter(log, durable=False) as writer:
-            rejected = load_publications(path, writer, scheme=scheme)
-        _write_rejected(refused, rejected)
-    return log, len(refused.read_bytes().splitlines())
-
-
-def _write_rejected(path: Path, rejected: list[Rejected]) -> None:
-    lines = [msgspec.json.encode(each._asdict()) + b"\n" for each in rejected]
-    replace_file(path, lines)
-
-
-def _count(store: Path) -> int:
-    return SliceReader(store).version().subscriptions
-
-
-def _remove_tree(directory: Path) -> None:
-    """What an earlier try left unfinished."""
-    if not directory.exists():
-        return
-    if directory.is_symlink():
-        raise InvalidValue(f"{directory} is a link; give an output directory of its own")
-    for path in sorted(directory.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()

@@ -13,6 +13,7 @@ from lavant.broker.log.blocks import Block, files_of, read_block, scan_blocks
 from lavant.broker.log.identity import check_log
 from lavant.core.errors import CorruptSnapshot, InvalidValue
 from lavant.core.identities import UNKNOWN
+from lavant.core.paths import local_path
 
 
 class Slab(NamedTuple):
@@ -30,7 +31,7 @@ class LogReader:
     """
 
     def __init__(self, directory: Path, identity: str = UNKNOWN) -> None:
-        self._directory = directory
+        self._directory = local_path(directory)
         self._identity = identity
         self._blocks: list[Block] = []
         self._starts: list[int] = []

@@ -14,6 +14,7 @@ from lavant.broker.log.blocks import encode_block, file_name, files_of, read_blo
 from lavant.broker.log.identity import keep_identity
 from lavant.core.errors import CorruptSnapshot, InvalidValue
 from lavant.core.files import sync_directory
+from lavant.core.paths import local_path
 
 FILE_BYTES_MAX = 256 << 20
 
@@ -38,6 +39,7 @@ class LogWriter:
         file_bytes_max: int = FILE_BYTES_MAX,
         identity: str | None = None,
     ) -> None:
+        directory = local_path(directory)
         self._directory = directory
         self._durable = durable
         self._file_bytes_max = file_bytes_max

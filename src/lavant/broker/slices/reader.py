@@ -11,6 +11,7 @@ from lavant.broker.matching import MATCHERS
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot, IdentityMismatch, InvalidValue
 from lavant.core.identities import UNKNOWN, derived_identity, is_other
+from lavant.core.paths import local_path
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class SliceReader:
     """
 
     def __init__(self, directory: Path, identity: str = UNKNOWN) -> None:
-        self.directory = directory
+        self.directory = local_path(directory)
         self.is_of_old = False
         self.settings = self._settings()
         self._check(identity, self.identity)

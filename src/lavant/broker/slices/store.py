@@ -30,6 +30,7 @@ from lavant.broker.slices.reader import Head, Settings, SliceReader, Version, ba
 from lavant.core.errors import InvalidValue
 from lavant.core.files import replace_file
 from lavant.core.identities import new_identity
+from lavant.core.paths import local_path
 
 HISTORY = 64
 """Versions that can still be read: more than a stream may lie behind."""
@@ -60,6 +61,7 @@ class SliceStore:
     @classmethod
     def create(cls, directory: Path, *, scheme: str = "plain", slices: int = 16) -> SliceStore:
         """A new, empty store."""
+        directory = local_path(directory)
         if scheme not in SCHEMES:
             raise InvalidValue(f"scheme {scheme!r} is none of {', '.join(SCHEMES)}")
         if not 1 <= slices <= SLICES_MAX:
@@ -83,7 +85,7 @@ class SliceStore:
         head = reader.head()
         version = head.versions[-1]
         matchers = [reader.matcher(number, version) for number in range(reader.settings.slices)]
-        store = cls(directory, reader.settings, head, matchers)
+        store = cls(reader.directory, reader.settings, head, matchers)
         store._is_of_old = reader.is_of_old
         return store
 

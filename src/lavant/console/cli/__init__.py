@@ -15,6 +15,7 @@ from lavant.console.cli.explain import explain
 from lavant.console.cli.job import job
 from lavant.console.cli.keys import keys
 from lavant.console.cli.model import model
+from lavant.console.cli.paths import take_local_paths
 from lavant.console.cli.plan import plan
 from lavant.console.cli.pub import pub
 from lavant.console.cli.queue import queue
@@ -53,6 +54,7 @@ commands.add_typer(reproduce, name="reproduce")
 commands.add_typer(model, name="model")
 commands.add_typer(workflow, name="workflow")
 commands.add_typer(job, name="job")
+take_local_paths(commands)
 
 
 def app() -> None:

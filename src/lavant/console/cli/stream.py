@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from lavant.console.cli.common import EXIT_FAILED
 
 
 class Engine(StrEnum):
@@ -31,6 +34,7 @@ def stream(
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
+    from lavant.pipeline.refusals import in_words  # noqa: PLC0415
     from lavant.pipeline.session import spark_session  # noqa: PLC0415
     from lavant.pipeline.stream import stream as run  # noqa: PLC0415
 
@@ -58,11 +62,15 @@ def stream(
             spark.stop()
     if as_json:
         print(msgspec.json.encode(result).decode())
-        return
+        raise typer.Exit(EXIT_FAILED if result.matched_none else 0)
     print(
         f"{result.publications:,} publications against {result.subscriptions:,} subscriptions "
         f"in {result.seconds:.1f} s ({result.batches} batches)"
     )
     print(f"notifications: {result.notifications}")
     if result.rejected:
-        print(f"{result.rejected} publications were refused; {output / 'rejected.jsonl'} says why")
+        print(f"{result.rejected} publications were refused, {in_words(result.reasons)}")
+        print(f"each with its reason: {output / 'rejected.jsonl'}, or column rejected of the notifications")
+    if result.matched_none:
+        print("lavant: every publication of the log was refused, so nothing was matched", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED)

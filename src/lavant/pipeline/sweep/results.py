@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lavant.core.errors import InvalidValue
+from lavant.core.paths import local_path
 from lavant.pipeline.sweep.calls import TaskResult
 from lavant.pipeline.sweep.scenario import Sweep
 
@@ -40,6 +41,7 @@ class ResultStore:
     """The results of one function in one directory. `done` are the ids of tasks that need no computing any more."""
 
     def __init__(self, directory: Path, sweep: Sweep, *, fresh: bool = False) -> None:
+        directory = local_path(directory)
         self.directory = directory
         self._function = sweep.function
         self._parameters = {name: _TYPES[kind] for name, kind in sweep.parameter_types.items()}
