@@ -31,7 +31,7 @@ from lavant.pipeline.matching import match
 from lavant.pipeline.publications import encrypted_records
 from lavant.pipeline.sinks import Notifications, read_notifications
 from lavant.pipeline.sources import LogSource
-from lavant.pipeline.stream import start, stream, wait
+from lavant.pipeline.stream import StreamResult, start, stream, wait
 from lavant.simulation.workloads.encrypted import EncryptedWorkload
 
 
@@ -245,13 +245,13 @@ def test_an_output_directory_is_of_one_input(spark: SparkSession, tmp_path: Path
 
 
 def test_a_command_whose_filter_was_wrong_runs_once_it_is_mended(spark: SparkSession, tmp_path: Path) -> None:
-    files = {"subscriptions": tmp_path / "s.jsonl", "publications": tmp_path / "p.jsonl", "output": tmp_path / "out"}
-    files["publications"].write_text('{"volume": 2}\n')
-    files["subscriptions"].write_text('{"id": 1, "filter": "volume >"}\n')
+    subscriptions, publications, output = tmp_path / "s.jsonl", tmp_path / "p.jsonl", tmp_path / "out"
+    publications.write_text('{"volume": 2}\n')
+    subscriptions.write_text('{"id": 1, "filter": "volume >"}\n')
     with pytest.raises(InvalidValue, match="subscription 1: expected a value"):
-        stream(spark, **files)
-    files["subscriptions"].write_text('{"id": 1, "filter": "volume > 1"}\n')
-    assert stream(spark, **files).subscriptions == 1
+        stream(spark, subscriptions=subscriptions, publications=publications, output=output)
+    subscriptions.write_text('{"id": 1, "filter": "volume > 1"}\n')
+    assert stream(spark, subscriptions=subscriptions, publications=publications, output=output).subscriptions == 1
     assert read_notifications(tmp_path / "out" / "notifications").num_rows == 1
 
 
@@ -260,12 +260,15 @@ def test_a_log_of_which_everything_is_refused_is_not_a_success(
 ) -> None:
     with LogWriter(tmp_path / "log", durable=False) as log:
         log.append(pa.record_batch({"price": [float("nan"), float("inf"), float("nan")]}))
-    files = {"subscriptions": store.directory, "publications": tmp_path / "log", "output": tmp_path / "out"}
-    result = stream(spark, **files, hosts=2)
+
+    def run() -> StreamResult:
+        return stream(spark, subscriptions=store.directory, publications=tmp_path / "log", output=tmp_path / "out")
+
+    result = run()
     assert (result.publications, result.rejected, result.matched_none) == (3, 3, True)
     assert [count for reason, count in result.reasons.items() if "'price' is nan; leave" in reason] == [2]
     append(tmp_path / "log", rows(5))
-    assert not stream(spark, **files, hosts=2).matched_none
+    assert not run().matched_none
 
 
 def test_the_command_says_in_one_line_what_is_missing(tmp_path: Path) -> None:
