@@ -12,9 +12,9 @@ org.apache.spark.api.python.PythonException: Traceback (most recent call last):
     process()
 {cause}
 
-	at org.apache.spark.api.python.BasePythonRunner.x(PythonRunner.scala:1)
+    at org.apache.spark.api.python.BasePythonRunner.x(PythonRunner.scala:1)
 Caused by: java.io.EOFException
-	... 1 more
+    ... 1 more
 """
 
 
