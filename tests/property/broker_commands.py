@@ -144,7 +144,7 @@ class Commands:
         )
 
     def spread(self, broker: Broker) -> q.Spread:
-        bodies = self.few(self.body)
+        bodies = self.few(lambda: self.one(self.body(), b"shared" * 100, b"large" * 100))
         there = [broker.queues.serial(name) for name in self.existing]
         gone = self.random.randint(1, 2 + max(there, default=0))
         serials = sorted({self.one(gone, *there) for _ in range(self.random.randint(0, 4))})

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.broker_commands import GENERATORS, Commands
+from tests.property.memory_count import counted_anew
 
 from lavant.broker.queues.limits import HubLimits
 from lavant.broker.serving.broker import Broker
@@ -24,7 +25,7 @@ from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.workflows import JobLimits
 from lavant.core.errors import LavantError
 
-HUB = HubLimits(queues_max=14, bytes_max=6_000, moves_max=1, deduplication_names_max=6)
+HUB = HubLimits(queues_max=14, memory_max=60_000, moves_max=1, deduplication_names_max=6)
 SUBSCRIPTIONS = SubscriptionLimits(subscriptions_max=6, namespace_subscriptions_max=3, advertisements_max=3)
 JOBS = JobLimits(running_max=3, bytes_max=400)
 STEPS_MS = [*[0] * 6, *[1] * 6, 30, 30, 100, 500, 500, 1_000, 5_000, 30_000, 60_000, -20]
@@ -67,6 +68,7 @@ class World:
             self.records.append(broker.queues.now_ms.to_bytes(TIME_BYTES, "big") + _encode(command))
         else:
             assert self.bytes() == before, f"{command} is not in the journal, and changed something: {answer}"
+        assert broker.queues.memory_held == counted_anew(broker), f"{command} is not counted as it is"
         if isinstance(answer, LavantError):
             assert not broker.changed
             self.note(command, type(answer).__name__)
@@ -88,6 +90,9 @@ class World:
         restored = Broker.restore(list(self.broker.snapshot()))
         for broker in (again, restored):
             assert bytes_of(broker) == expected
+            assert broker.queues.memory_held == counted_anew(broker)
+            if not (len(broker.queues.counters.bodies) or len(self.broker.queues.counters.bodies)):
+                assert broker.queues.memory_held == self.broker.queues.memory_held
         self.broker = limited(self.make.one(self.broker, again, restored))
         self.broker.subscriptions.changes.clear()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lavant.broker.queues.rules import RULES
+from lavant.broker.queues.shared_bodies import SharedBodies
 
 LEASE_BITS = 40
 EPOCH_MAX = (1 << 24) - 1
@@ -12,10 +13,10 @@ EPOCH_MAX = (1 << 24) - 1
 class Counters:
     """The last number, lease, task and serial that were given, and the bytes that are held. All others only grow.
 
-    And the rules that hold for all queues.
+    And the rules that hold for all queues, and the bodies that several of them share.
     """
 
-    __slots__ = ("bytes", "lease", "number", "rules", "serial", "task")
+    __slots__ = ("bodies", "bytes", "lease", "memory", "names", "number", "rules", "serial", "task")
 
     def __init__(self, *, number: int = 0, lease: int = 0, task: int = 0) -> None:
         self.number = number
@@ -26,6 +27,11 @@ class Counters:
         """Of the last queue that was created."""
         self.bytes = 0
         """Of bodies and attributes."""
+        self.memory = 0
+        """What all that is held takes in memory, by `lavant.broker.queues.memory`; jobs and subscriptions included."""
+        self.names = 0
+        """Remembered for de-duplication, in all queues."""
+        self.bodies = SharedBodies()
         self.rules = RULES
         """A new hub has the latest; one that is made from a journal those that its first `Open` names."""
 

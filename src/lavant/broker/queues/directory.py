@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from lavant.broker.queues.commands import CreateQueue
 from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig
 from lavant.broker.queues.counters import Counters
-from lavant.broker.queues.queue import Queue
+from lavant.broker.queues.queue import Queue, memory_of, tags_memory
 from lavant.broker.queues.validation import check_config, check_name, check_tags
 from lavant.core.errors import InvalidValue, LimitExceeded, QueueExists, UnknownQueue
 
@@ -87,6 +87,7 @@ class Directory:
         return self.add(Queue(name, config, tags, self._counters, created_ms=now_ms, serial=self._counters.serial))
 
     def add(self, queue: Queue) -> Queue:
+        self._counters.memory += memory_of(queue.name, queue.tags)
         self._queues[queue.name] = queue
         self._by_serial[queue.serial] = queue
         insort(self._names, queue.name)
@@ -106,8 +107,14 @@ class Directory:
             self._check_dead_letters(name, config, {})
         return queue
 
+    def tag(self, queue: Queue, tags: dict[str, str]) -> None:
+        self._counters.memory += tags_memory(tags) - tags_memory(queue.tags)
+        queue.tags = tags
+
     def delete(self, queue: Queue) -> None:
         queue.purge()
+        queue.deduplication.clear()
+        self._counters.memory -= memory_of(queue.name, queue.tags)
         del self._queues[queue.name]
         del self._by_serial[queue.serial]
         del self._names[bisect_left(self._names, queue.name)]

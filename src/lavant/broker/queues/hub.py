@@ -33,7 +33,7 @@ the clock would not end until the clock is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from lavant.broker.queues import commands, snapshot
 from lavant.broker.queues.commands import Answer, Request
@@ -41,22 +41,33 @@ from lavant.broker.queues.config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, Queu
 from lavant.broker.queues.counters import EPOCH_MAX, Counters
 from lavant.broker.queues.directory import Directory
 from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
+from lavant.broker.queues.memory import MESSAGE
 from lavant.broker.queues.message import Message, state_of
 from lavant.broker.queues.moves import STEP_MAX, Moves
 from lavant.broker.queues.planning import Plan, half_applied
-from lavant.broker.queues.queue import Queue, size_of
+from lavant.broker.queues.queue import Queue, memory_of, size_of, tags_memory
 from lavant.broker.queues.receiving import receive, room_for
 from lavant.broker.queues.rules import PURGE_FORGETS_NAMES, check_rules
 from lavant.broker.queues.sending import send
 from lavant.broker.queues.settling import acknowledge, change_visibility, release
 from lavant.broker.queues.spreading import carry_out, check_shares, shares_of
+from lavant.broker.queues.spreading import memory_of as memory_of_shares
 from lavant.broker.queues.validation import check_batch, check_part_of_name, check_range, check_receive, check_tags
 from lavant.broker.queues.wakes import Wakes
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, StorageFull
 
 LISTED_MAX = 1000
 NEVER = 1 << 62
+SWEEP_MS = 10_000
+"""How often what is over is looked for, where nobody comes by who would notice."""
 _DONE = commands.Done()
+
+
+class Sweep(NamedTuple):
+    """Something that is remembered for a time: how to forget what is over by now, and how much there is."""
+
+    forget: Callable[[int], None]
+    held: Callable[[], int]
 
 
 class Queues:
@@ -90,6 +101,8 @@ class Queues:
         self._directory = Directory(self._counters)
         self._moves = Moves(self._directory, self._counters)
         self._wakes = Wakes()
+        self.sweeps = [Sweep(self._forget_names, lambda: self._counters.names)]
+        self._sweep_ms = 0
 
     def handle(self, request: Request, now_ms: int) -> Answer:
         """Carry out a command or answer a query. Raises a `LavantError` if it can't be done, and has not begun then."""
@@ -124,6 +137,7 @@ class Queues:
             for each in creates:
                 self._check_reserved(each)
         new = self._directory.check_new(creates, self.limits.queues_max, is_replay=self.is_replay)
+        self.check_memory(sum(memory_of(each.queue, each.tags) for each in new))
 
         def apply() -> Answer:
             for each in new:
@@ -141,7 +155,13 @@ class Queues:
         if now_ms <= self.now_ms:
             return []
         self.now_ms = now_ms
+        if now_ms >= self._sweep_ms:
+            self._sweep()
         return self._wakes.advance(now_ms)
+
+    def sweep_ms(self) -> int | None:
+        """When to call `advance` so that what is over does not take memory, though nobody asks for anything."""
+        return self._sweep_ms if any(sweep.held() for sweep in self.sweeps) else None
 
     def wakeup_ms(self) -> int | None:
         """When something becomes visible or expires by itself: always later than `now_ms`. Call `advance` then."""
@@ -190,6 +210,25 @@ class Queues:
     def bytes_held(self) -> int:
         """Of all bodies and attributes in all queues."""
         return self._counters.bytes
+
+    @property
+    def counters(self) -> Counters:
+        """For whoever extends this hub: what they hold is counted here too."""
+        return self._counters
+
+    @property
+    def memory_held(self) -> int:
+        """Bytes of memory that all that is held takes, as it is counted for the limit."""
+        return self._counters.memory
+
+    def check_memory(self, size_bytes: int, *, reserve: int = 0) -> None:
+        """Raise if what comes in would be over the limit of memory, and a reserve. What takes nothing always may."""
+        if size_bytes > 0 and not self.is_replay and self.memory_held + size_bytes > self.limits.memory_max + reserve:
+            raise StorageFull(
+                f"messages, queues, jobs and subscriptions take {self.memory_held} bytes of the server's memory, "
+                f"{size_bytes} more would be over the limit of {self.limits.memory_max}; try again when some were "
+                "acknowledged or deleted, or start the server with a larger --memory-max"
+            )
 
     def moves_running(self) -> list[commands.MoveState]:
         """Those that wait for their next `MoveSome`."""
@@ -242,9 +281,10 @@ class Queues:
         queue = self._directory[request.queue]
         if not self.is_replay:
             check_tags(request.tags)
+        self.check_memory(tags_memory(request.tags) - tags_memory(queue.tags))
 
         def apply() -> Answer:
-            queue.tags = request.tags
+            self._directory.tag(queue, request.tags)
             return self._done()
 
         return apply
@@ -308,7 +348,7 @@ class Queues:
     def _spread(self, request: commands.Spread) -> Plan:
         shares = shares_of(request, self._directory)
         check_shares(shares, [len(body) for body in request.bodies])
-        self._check_bytes(sum(share.size_bytes for share in shares))
+        self.check_memory(memory_of_shares(shares, request.bodies))
 
         def apply() -> Answer:
             carry_out(shares, request.bodies, self.now_ms, self._counters)
@@ -426,6 +466,16 @@ class Queues:
     def _list_moves(self, request: commands.ListMoves) -> Answer:
         return commands.Moves(self._moves.of(self._directory[request.source].name))
 
+    def _sweep(self) -> None:
+        self._sweep_ms = self.now_ms + SWEEP_MS
+        for sweep in self.sweeps:
+            sweep.forget(self.now_ms)
+
+    def _forget_names(self, now_ms: int) -> None:
+        if self._counters.names:
+            for queue in self._directory:
+                queue.deduplication.forget(now_ms)
+
     # ── what they have in common ──────────────────────────────────────────────────────────────────────────────────────
 
     def _done(self) -> Answer:
@@ -444,7 +494,7 @@ class Queues:
         return 0 if queue.delayed else self.now_ms + queue.config.retention_ms
 
     def _check_room(self, queue: Queue, entries: int, bytes_sent: int) -> None:
-        self._check_bytes(bytes_sent)
+        self.check_memory(entries * MESSAGE + bytes_sent)
         if len(queue.deduplication) + entries > self.limits.deduplication_names_max:
             queue.deduplication.forget(self.now_ms)
             if len(queue.deduplication) + entries > self.limits.deduplication_names_max:
@@ -452,13 +502,6 @@ class Queues:
                     f"queue {queue.name!r} remembers {len(queue.deduplication)} names of messages sent lately, "
                     "which is the limit; send more slowly, or to several queues"
                 )
-
-    def _check_bytes(self, bytes_sent: int) -> None:
-        if self._counters.bytes + bytes_sent > self.limits.bytes_max:
-            raise StorageFull(
-                f"all queues together hold {self._counters.bytes} bytes, {bytes_sent} more would be over the limit of "
-                f"{self.limits.bytes_max}; send again when some were acknowledged, or raise the limit"
-            )
 
     _PLANNERS: ClassVar[dict[type, Callable[[Any, Any], Plan]]] = {
         commands.Open: _open,

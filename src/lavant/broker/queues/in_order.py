@@ -23,6 +23,7 @@ import msgspec
 
 from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.hidden import STALE_MIN
+from lavant.broker.queues.memory import GROUP, text_bytes
 from lavant.broker.queues.message import Message
 from lavant.broker.queues.order import Turn
 from lavant.broker.queues.rules import GROUPS_TAKE_TURNS
@@ -75,9 +76,10 @@ class Group(msgspec.Struct, gc=False):
 class InOrder:
     """Fulfils `Order`."""
 
-    __slots__ = ("_counters", "_fresh", "_groups", "_messages", "_returned")
+    __slots__ = ("_counters", "_fresh", "_groups", "_messages", "_returned", "memory")
 
     def __init__(self, messages: Mapping[int, Message], counters: Counters) -> None:
+        self.memory = 0
         self._messages = messages
         self._counters = counters
         # There can be as many groups as messages: one whose only message waits is only the number of that message, and
@@ -110,7 +112,7 @@ class InOrder:
         for name in {message.group: None for message in messages}:
             group = self._groups[name]
             if isinstance(group, int):
-                del self._groups[name]
+                self._forget(name)
             else:
                 self._list(group)
 
@@ -202,6 +204,7 @@ class InOrder:
         group = self._groups.get(message.group)
         if group is None:
             group = self._groups[message.group] = Group(message.group)
+            self._hold(GROUP + text_bytes(message.group))
         elif isinstance(group, int):
             only = self._messages[group]
             group = Group(only.group, group, listed=NONE if only.visible_ms else group)
@@ -248,7 +251,7 @@ class InOrder:
         while group.first != NONE and group.first not in messages:
             group.pop()
         if group.first == NONE:
-            del self._groups[group.name]
+            self._forget(group.name)
             return
         first = messages[group.first]
         if group.first != group.listed and not first.visible_ms:
@@ -260,3 +263,12 @@ class InOrder:
                 heappush(self._fresh, group.listed)
         if group.rest == NONE and group.turn is None:
             self._groups[group.name] = group.first
+
+    def _forget(self, name: str) -> None:
+        """A group without messages."""
+        del self._groups[name]
+        self._hold(-GROUP - text_bytes(name))
+
+    def _hold(self, size_bytes: int) -> None:
+        self.memory += size_bytes
+        self._counters.memory += size_bytes

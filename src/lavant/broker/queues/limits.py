@@ -10,8 +10,8 @@ import msgspec
 
 class HubLimits(msgspec.Struct, frozen=True):
     queues_max: int = 10_000
-    bytes_max: int = 16 << 30
-    """Of all bodies and attributes together; they are held in memory."""
+    memory_max: int = 16 << 30
+    """Bytes of memory that all that is held may take, as `lavant.broker.queues.memory` counts them."""
     moves_max: int = 100
     """How many may run at once."""
     deduplication_names_max: int = 10_000_000

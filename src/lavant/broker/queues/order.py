@@ -32,6 +32,10 @@ class Turn(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Order(Protocol):
     """The line in which a queue's messages wait, visible or delayed. Who leases, counts and forgets is the queue."""
 
+    @property
+    def memory(self) -> int:
+        """What it takes beside the messages; it is in the hub's count already."""
+
     def enter(self, messages: Sequence[Message]) -> None:
         """Messages that came into the queue; each is visible or delayed."""
 

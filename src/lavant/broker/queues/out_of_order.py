@@ -15,6 +15,8 @@ class OutOfOrder:
 
     __slots__ = ("_line",)
 
+    memory = 0
+
     def __init__(self) -> None:
         self._line: deque[Message] = deque()
 

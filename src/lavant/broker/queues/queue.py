@@ -27,6 +27,7 @@ from lavant.broker.queues.deduplication import Deduplication
 from lavant.broker.queues.figures import Totals
 from lavant.broker.queues.hidden import STALE_MIN, Hidden
 from lavant.broker.queues.in_order import InOrder
+from lavant.broker.queues.memory import HIDDEN, MESSAGE, QUEUE, TAG, text_bytes, texts_bytes
 from lavant.broker.queues.message import GONE, Message
 from lavant.broker.queues.order import Order, Turn
 from lavant.broker.queues.out_of_order import OutOfOrder
@@ -57,6 +58,7 @@ class Queue:
         "name",
         "order",
         "serial",
+        "shares_bodies",
         "tags",
         "totals",
         "wake_ms",
@@ -74,7 +76,9 @@ class Queue:
         self.config = config
         self.tags = tags
         self.created_ms = self.changed_ms = created_ms
-        self.deduplication = Deduplication()
+        self.deduplication = Deduplication(counters)
+        self.shares_bodies = False
+        """Some of its messages may hold a body that messages of other queues hold too."""
         self.totals = Totals()
         self.wake_ms: int | None = None
         """For the hub: when it looks after this queue next."""
@@ -82,7 +86,7 @@ class Queue:
         self.bytes = 0
         self._left = 0
         """How many entries have lost their meaning since the last look at them."""
-        self.purge()
+        self._make_empty()
 
     @property
     def is_in_order(self) -> bool:
@@ -98,11 +102,14 @@ class Queue:
             if message.visible_ms:
                 self.delayed += 1
                 self.hidden.add((message,), message.visible_ms)
+                self._counters.memory += HIDDEN
         self._numbers.extend([message.number for message in messages])
         self._came(messages, bytes_added)
 
     def take_in(self, message: Message) -> None:
         """A message that comes from another queue, with any number; it is visible."""
+        if self.shares_bodies:
+            self._counters.memory -= self._counters.bodies.join(message)
         self.messages[message.number] = message
         self._numbers.add(message.number)
         self._came((message,), size_of(message))
@@ -120,6 +127,7 @@ class Queue:
         if messages and visible_ms > now_ms:
             self.hidden.add(messages, visible_ms)
         self._counters.lease = lease
+        self._counters.memory += len(messages) * HIDDEN
         self.in_flight += len(messages)
         self.totals.received += len(messages)
 
@@ -133,6 +141,7 @@ class Queue:
         """A message in flight is visible again."""
         message.visible_ms = 0
         self.in_flight -= 1
+        self._counters.memory -= HIDDEN
         self.totals.returned += 1
         self.order.return_(message)
 
@@ -145,20 +154,26 @@ class Queue:
                 message.first_received_ms = 0
             self.order.release(message)
         self.in_flight -= len(messages)
+        self._counters.memory -= len(messages) * HIDDEN
         self.totals.returned += len(messages)
 
     def remove(self, messages: Sequence[Message]) -> None:
         """Messages that were taken out of `messages` just now are gone, in whatever state they were."""
         in_flight = [message for message in messages if message.visible_ms and message.lease]
-        self.in_flight -= len(in_flight)
+        hidden = len(in_flight)
+        self.in_flight -= hidden
         if len(in_flight) < len(messages):
             waiting = [message for message in messages if not (message.visible_ms and message.lease)]
-            self.delayed -= sum(1 for message in waiting if message.visible_ms)
+            delayed = sum(1 for message in waiting if message.visible_ms)
+            hidden += delayed
+            self.delayed -= delayed
             self.order.leave(waiting)
         self.order.finish(in_flight)
+        self._counters.memory -= hidden * HIDDEN
         self._went(messages)
         if not self.messages:
             self.messages.clear()  # a dictionary that was large stays so until then
+            self.shares_bodies = False
 
     def hand_over(self, message: Message) -> None:
         """A message that the order gave out, and that is not leased, leaves for another queue."""
@@ -168,7 +183,14 @@ class Queue:
 
     def purge(self) -> None:
         """All messages are gone, whatever their state. Names for de-duplication are the hub's business."""
+        kept = self._counters.bodies.release(self.messages.values()) if self.shares_bodies else 0
+        hidden = self.in_flight + self.delayed
+        self._counters.memory -= len(self.messages) * MESSAGE + hidden * HIDDEN + self.bytes - kept + self.order.memory
         self._counters.bytes -= self.bytes
+        self._make_empty()
+
+    def _make_empty(self) -> None:
+        self.shares_bodies = False
         self.messages = {}
         self.bytes = self.in_flight = self.delayed = 0
         self.hidden = Hidden(self.messages)
@@ -178,9 +200,12 @@ class Queue:
 
     def restore(self, messages: Sequence[Message]) -> None:
         """After a restart: the next messages in the order of their arrival, in any state."""
+        if self.shares_bodies:
+            self._counters.memory -= self._counters.bodies.restore(messages)
         for message in messages:
             self.messages[message.number] = message
             if message.visible_ms:
+                self._counters.memory += HIDDEN
                 self.hidden.add((message,), message.visible_ms)
                 if message.lease:
                     self.in_flight += 1
@@ -188,9 +213,7 @@ class Queue:
                     self.delayed += 1
         self._arrivals.extend(messages)
         self.order.restore(messages)
-        bytes_added = sum(map(size_of, messages))
-        self.bytes += bytes_added
-        self._counters.bytes += bytes_added
+        self._hold(len(messages), sum(map(size_of, messages)))
 
     def restored(self, line: Iterable[Message], turns: Iterable[Turn]) -> None:
         """All messages are here; in this order they are given out."""
@@ -210,6 +233,7 @@ class Queue:
             else:
                 message.visible_ms = 0
                 self.delayed -= 1
+                self._counters.memory -= HIDDEN
                 self.order.appear(message)
         self._expire(now_ms)
 
@@ -276,22 +300,37 @@ class Queue:
     def _came(self, messages: Sequence[Message], bytes_added: int) -> None:
         self._arrivals.extend(messages)
         self.order.enter(messages)
-        self.bytes += bytes_added
-        self._counters.bytes += bytes_added
+        self._hold(len(messages), bytes_added)
 
     def _went(self, messages: Sequence[Message]) -> None:
+        if self.shares_bodies:
+            self._counters.memory += self._counters.bodies.release(messages)
         bytes_gone = 0
         for message in messages:
             bytes_gone += len(message.body) + len(message.attributes)
             message.visible_ms = GONE
             message.body = message.attributes = b""  # what still holds the message need not hold these
         self._left += len(messages)
-        self.bytes -= bytes_gone
-        self._counters.bytes -= bytes_gone
+        self._hold(-len(messages), -bytes_gone)
+
+    def _hold(self, messages: int, size_bytes: int) -> None:
+        counters = self._counters
+        self.bytes += size_bytes
+        counters.bytes += size_bytes
+        counters.memory += messages * MESSAGE + size_bytes
 
     def _expires_ms(self, message: Message) -> int:
         """The first whole second at which its retention is over."""
         return -(-(message.entered_ms + self.config.retention_ms) // SECOND_MS) * SECOND_MS
+
+
+def memory_of(name: str, tags: dict[str, str]) -> int:
+    """What a queue takes without its messages."""
+    return QUEUE + text_bytes(name) + tags_memory(tags)
+
+
+def tags_memory(tags: dict[str, str]) -> int:
+    return len(tags) * TAG + texts_bytes(tags) + texts_bytes(tags.values())
 
 
 def size_of(message: Message) -> int:

@@ -81,6 +81,6 @@ def _bury(queue: Queue, taken: list[Message], dead_letters: Queue, now_ms: int) 
 
 def transfer(message: Message, source: Queue, target: Queue, *, origin: str | None, now_ms: int) -> None:
     """Move a message that the source's order gave out."""
-    copy = moved(message, origin=origin, now_ms=now_ms)
+    target.shares_bodies |= source.shares_bodies
+    target.take_in(moved(message, origin=origin, now_ms=now_ms))
     source.hand_over(message)
-    target.take_in(copy)

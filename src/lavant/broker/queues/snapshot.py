@@ -62,6 +62,8 @@ class QueuePart(_Part, tag="queue", frozen=True):
     changed_ms: int
     serial: int
     totals: Totals
+    shares_bodies: bool = False
+    """Messages with the same body as those of other queues hold the same object again."""
 
 
 class MessagesPart(_Part, tag="messages", frozen=True):
@@ -134,6 +136,7 @@ def decode(chunks: Iterable[bytes], directory: Directory, moves: Moves, counters
         if isinstance(part, End):
             if part.messages != messages or next(parts, None) is not None:
                 raise _corrupt(f"it ends after {messages} messages, {part.messages} were written")
+            counters.memory -= counters.bodies.restored()
             return head.now_ms
         if isinstance(part, QueuePart):
             filling = _Filling(part, directory, counters)
@@ -151,6 +154,7 @@ class _Filling:
         self._queue = Queue(part.name, part.config, part.tags, counters, created_ms=part.created_ms, serial=part.serial)
         self._queue.changed_ms = part.changed_ms
         self._queue.totals = part.totals
+        self._queue.shares_bodies = part.shares_bodies
         self._line: list[Message] = []
         self._turns: list[Turn] = []
         directory.add(self._queue)
@@ -183,7 +187,7 @@ class _Filling:
 
 def _parts_of(queue: Queue) -> Iterator[Part]:
     times_ms = (queue.created_ms, queue.changed_ms)
-    yield QueuePart(queue.name, queue.config, queue.tags, *times_ms, queue.serial, queue.totals)
+    yield QueuePart(queue.name, queue.config, queue.tags, *times_ms, queue.serial, queue.totals, queue.shares_bodies)
     for messages in _by_size(queue.messages.values()):
         yield MessagesPart(messages)
     for numbers in by_count(queue.order.line(), CHUNK_NUMBERS):

@@ -14,8 +14,10 @@ import numpy as np
 from lavant.broker.queues.commands import Spread
 from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.directory import Directory
+from lavant.broker.queues.memory import MESSAGE
 from lavant.broker.queues.message import Message
 from lavant.broker.queues.queue import Queue
+from lavant.broker.queues.shared_bodies import SAVED_BYTES_MIN, is_worth_sharing
 from lavant.core.errors import InvalidValue, LimitExceeded, QueueFull
 
 INTEGERS = np.dtype("<u4")
@@ -61,6 +63,7 @@ def check_shares(shares: Sequence[Share], sizes: Sequence[int]) -> None:
 
 def carry_out(shares: Sequence[Share], bodies: Sequence[bytes], now_ms: int, counters: Counters) -> None:
     """Every queue gets its messages, in the order of their places."""
+    bodies, saved = _shared(shares, bodies, counters)
     number = counters.number
     for share in shares:
         queue = share.queue
@@ -72,7 +75,28 @@ def carry_out(shares: Sequence[Share], bodies: Sequence[bytes], now_ms: int, cou
             messages.append(Message(number, bodies[place], b"", now_ms, now_ms, visible_ms, 0, 0, 0, "", "", None))
         queue.enter(messages, share.size_bytes)
         queue.totals.sent += len(messages)
+        queue.shares_bodies |= saved is not None
     counters.number = number
+    counters.memory -= 0 if saved is None else saved
+
+
+def memory_of(shares: Sequence[Share], bodies: Sequence[bytes]) -> int:
+    """About what it takes to carry it out, each body once."""
+    messages = sum(len(share.places) for share in shares)
+    return messages * MESSAGE + sum(map(len, bodies)) if messages else 0
+
+
+def _shared(shares: Sequence[Share], bodies: Sequence[bytes], counters: Counters) -> tuple[Sequence[bytes], int | None]:
+    """The bodies, as far as others have the same ones too; and what it saves to count them once, if any is shared."""
+    if len(shares) * max(map(len, bodies), default=0) < SAVED_BYTES_MIN:
+        return bodies, None
+    counts = np.bincount([place for share in shares for place in share.places], minlength=len(bodies)).tolist()
+    shared, saved = list(bodies), None
+    for place, (body, messages) in enumerate(zip(bodies, counts, strict=True)):
+        if is_worth_sharing(len(body), messages):
+            shared[place], saved_here = counters.bodies.share(body, messages)
+            saved = saved_here if saved is None else saved + saved_here
+    return shared, saved
 
 
 def _check_size(share: Share, sizes: Sequence[int], bytes_max: int) -> None:

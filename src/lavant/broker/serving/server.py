@@ -216,7 +216,11 @@ class BrokerServer:
     def wakeup_ms(self) -> int | None:
         """When to call `tick`."""
         return earliest(
-            self.queues.wakeup_ms(), self._room.wakeup_ms(), self._paces.wakeup_ms(), self._leases.wakeup_ms()
+            self.queues.wakeup_ms(),
+            self.queues.sweep_ms(),
+            self._room.wakeup_ms(),
+            self._paces.wakeup_ms(),
+            self._leases.wakeup_ms(),
         )
 
     def may_wake_before(self, time_ms: int) -> bool:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from lavant.broker.queues.counters import Counters
+from lavant.broker.queues.memory import LANE, text_bytes
 from lavant.core.errors import InvalidValue
 
 
@@ -31,9 +33,10 @@ class Lane(NamedTuple):
 class Lanes:
     """All lanes of a broker, by name."""
 
-    __slots__ = ("_lanes",)
+    __slots__ = ("_counters", "_lanes")
 
-    def __init__(self) -> None:
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
         self._lanes: dict[str, Lane] = {}
 
     def __getitem__(self, name: str) -> Lane:
@@ -64,12 +67,18 @@ class Lanes:
     def advance(self, accepted: Mapping[str, int], delivered: Mapping[str, int]) -> None:
         """As far as a record says, after a check."""
         for name, offset in accepted.items():
-            self._lanes[name] = self[name]._replace(accepted=offset)
+            self._set(name, self[name]._replace(accepted=offset))
         for name, offset in delivered.items():
-            self._lanes[name] = self[name]._replace(delivered=offset)
+            self._set(name, self[name]._replace(delivered=offset))
 
     def restore(self, lanes: Iterable[tuple[str, Lane]]) -> None:
-        self._lanes = dict(lanes)
+        for name, lane in lanes:
+            self._set(name, lane)
+
+    def _set(self, name: str, lane: Lane) -> None:
+        if name not in self._lanes:
+            self._counters.memory += LANE + text_bytes(name)
+        self._lanes[name] = lane
 
 
 _NEW = Lane()

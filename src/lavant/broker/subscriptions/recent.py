@@ -4,6 +4,7 @@
 
 Each namespace has its own keys and its own bound. A namespace that uses more of them than it may forgets its own oldest
 ones early, and no other namespace does. When all namespaces together hold too many, those with the most keys give way.
+Keys whose time is over go second by second, and a namespace goes with its last key.
 
 The same key with other publications is a mistake of the publisher. It is told from a repetition by the fingerprint.
 """
@@ -13,11 +14,16 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 
 import msgspec
 
 from lavant.broker.queues.commands import Refused
+from lavant.broker.queues.config import SECOND_MS
+from lavant.broker.queues.counters import Counters
+from lavant.broker.queues.memory import KEYS_NAMESPACE, text_bytes
 from lavant.broker.subscriptions.commands import Answered
+from lavant.broker.subscriptions.memory import memory_of_key
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.publications import ID, POINT
 
@@ -50,13 +56,16 @@ class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RecentKeys:
     """What requests with a key were answered, for some minutes."""
 
-    __slots__ = ("_namespaces", "_total", "_unplaced", "evicted")
+    __slots__ = ("_counters", "_namespaces", "_seconds", "_total", "_unplaced", "evicted")
 
-    def __init__(self) -> None:
+    def __init__(self, counters: Counters) -> None:
         self.evicted = 0
         """Keys that were forgotten before their time, since the process started."""
+        self._counters = counters
         self._namespaces: dict[str, dict[str, Remembered]] = {}
-        """By namespace; the one that was used last is last. Keys are in the order of their times."""
+        """Those that have keys, which are in the order of their times."""
+        self._seconds: dict[int, dict[str, None]] = {}
+        """The namespaces that got keys in each second, in the order of time."""
         self._unplaced: dict[str, Remembered] = {}
         """Written by a version that did not say whose they are."""
         self._total = 0
@@ -77,20 +86,34 @@ class RecentKeys:
         return found if found is not None and now_ms < found.time_ms + REMEMBERED_MS else None
 
     def remember(self, answers: Iterable[Answered], now_ms: int) -> None:
+        self.forget(now_ms)
         for each in answers:
-            keys = self._namespaces[each.namespace] = self._namespaces.pop(each.namespace, {})  # the last one now
-            self._total -= keys.pop(each.key, None) is not None
-            keys[each.key] = Remembered(now_ms, each.fingerprint, each.entries)
-            self._total += 1
-            self._forget(keys, now_ms)
-        self._tidy(now_ms)
+            self._put(each.namespace, each.key, Remembered(now_ms, each.fingerprint, each.entries))
+            keys = self._namespaces[each.namespace]
+            if len(keys) > KEYS_MAX:
+                self._drop(each.namespace, keys, 1)
+                self.evicted += 1
+        if self._total > KEYS_TOTAL_MAX:
+            self._cut()
 
     def remember_unplaced(self, answers: Mapping[str, Entries], now_ms: int) -> None:
         """From a journal of a version that said neither namespace nor fingerprint."""
+        self.forget(now_ms)
         for key, entries in answers.items():
             self._unplaced.pop(key, None)
             self._unplaced[key] = Remembered(now_ms, b"", entries)
-        self._tidy(now_ms)
+        while len(self._unplaced) > KEYS_MAX:
+            del self._unplaced[next(iter(self._unplaced))]
+
+    def forget(self, now_ms: int) -> None:
+        """Keys of seconds that are over for `REMEMBERED_MS`."""
+        over = (now_ms - REMEMBERED_MS) // SECOND_MS
+        while self._seconds and (second := next(iter(self._seconds))) < over:
+            for namespace in self._seconds.pop(second):
+                keys = self._namespaces.get(namespace, {})
+                self._drop(namespace, keys, _count_before(keys, over * SECOND_MS))
+        for key in list(islice(self._unplaced, _count_before(self._unplaced, over * SECOND_MS))):
+            del self._unplaced[key]
 
     def all(self) -> Iterator[tuple[str, str, Remembered]]:
         """Namespace, key, answer; in the order that `restore` needs."""
@@ -104,44 +127,48 @@ class RecentKeys:
     ) -> None:
         """Into an empty one."""
         for namespace, key, each in answers:
-            self._namespaces.setdefault(namespace, {})[key] = each
-            self._total += 1
+            self._put(namespace, key, each)
+        self._seconds = dict(sorted(self._seconds.items()))
         self._unplaced = {key: Remembered(time_ms, b"", entries) for key, time_ms, entries in unplaced}
 
-    def _forget(self, keys: dict[str, Remembered], now_ms: int) -> None:
-        """The oldest of one namespace: those whose time is over, and those that are too many."""
-        while keys:
-            key, oldest = next(iter(keys.items()))
-            is_over = now_ms >= oldest.time_ms + REMEMBERED_MS
-            if not is_over and len(keys) <= KEYS_MAX:
-                return
-            self.evicted += not is_over
-            del keys[key]
+    def _put(self, namespace: str, key: str, remembered: Remembered) -> None:
+        """The latest of its namespace."""
+        keys = self._namespaces.get(namespace)
+        if keys is None:
+            keys = self._namespaces[namespace] = {}
+            self._counters.memory += KEYS_NAMESPACE + text_bytes(namespace)
+        former = keys.pop(key, None)
+        if former is not None:
             self._total -= 1
+            self._counters.memory -= memory_of_key(key, former.entries)
+        keys[key] = remembered
+        self._total += 1
+        self._counters.memory += memory_of_key(key, remembered.entries)
+        self._seconds.setdefault(remembered.time_ms // SECOND_MS, {})[namespace] = None
 
-    def _tidy(self, now_ms: int) -> None:
-        """Namespaces that are no longer used, what older versions wrote, and the bound of all together."""
-        while self._namespaces:
-            namespace, keys = next(iter(self._namespaces.items()))
-            if keys and now_ms < next(reversed(keys.values())).time_ms + REMEMBERED_MS:
-                break
-            self._total -= len(self._namespaces.pop(namespace))
-        while self._unplaced:
-            key, oldest = next(iter(self._unplaced.items()))
-            if now_ms < oldest.time_ms + REMEMBERED_MS and len(self._unplaced) <= KEYS_MAX:
-                break
-            del self._unplaced[key]
-        if self._total > KEYS_TOTAL_MAX:
-            self._cut()
+    def _drop(self, namespace: str, keys: dict[str, Remembered], count: int) -> None:
+        """The oldest keys of a namespace, and the namespace if these are all."""
+        if not count:
+            return
+        for key in list(islice(keys, count)):
+            self._counters.memory -= memory_of_key(key, keys.pop(key).entries)
+        self._total -= count
+        if not keys:
+            del self._namespaces[namespace]
+            self._counters.memory -= KEYS_NAMESPACE + text_bytes(namespace)
 
     def _cut(self) -> None:
         """A namespace with fewer keys than the others is not touched."""
         most = _level([len(keys) for keys in self._namespaces.values()], _KEPT_OF_TOTAL)
-        for keys in self._namespaces.values():
-            for key in list(keys)[: max(0, len(keys) - most)]:
-                del keys[key]
-                self.evicted += 1
-                self._total -= 1
+        for namespace, keys in list(self._namespaces.items()):
+            surplus = max(0, len(keys) - most)
+            self._drop(namespace, keys, surplus)
+            self.evicted += surplus
+
+
+def _count_before(keys: Mapping[str, Remembered], time_ms: int) -> int:
+    """How many are older; they are in the order of their times."""
+    return sum(1 for _ in takewhile(lambda each: each.time_ms < time_ms, keys.values()))
 
 
 def fingerprint_of(publications: list[bytes]) -> bytes:

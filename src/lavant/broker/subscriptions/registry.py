@@ -18,8 +18,9 @@ import msgspec
 
 from lavant.broker.queues.commands import CreateQueue, DeleteQueue, Done
 from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig
-from lavant.broker.queues.hub import Queues
+from lavant.broker.queues.hub import Queues, Sweep
 from lavant.broker.queues.planning import Plan, unchanged
+from lavant.broker.queues.queue import memory_of as queue_memory
 from lavant.broker.subscriptions import validation
 from lavant.broker.subscriptions.commands import (
     Advertise,
@@ -42,6 +43,7 @@ from lavant.broker.subscriptions.commands import (
 )
 from lavant.broker.subscriptions.lanes import Lanes
 from lavant.broker.subscriptions.limits import DEFAULT_LIMITS, SubscriptionLimits
+from lavant.broker.subscriptions.memory import memory_of, memory_of_advertisement, memory_of_key
 from lavant.broker.subscriptions.recent import RecentKeys
 from lavant.core.errors import (
     DuplicateSubscription,
@@ -81,13 +83,15 @@ class Subscriptions:
         self.changes: list[Change] = []
         """What matchers have not been told yet; whoever tells them empties it."""
         self._queues = queues
+        self._counters = queues.counters
         self._number = 0
         self._subscriptions: dict[Key, SubscriptionState] = {}
         self._advertisements: dict[Key, AdvertisementState] = {}
         self._sorted: list[Key] = []
         self._by_queue: dict[str, dict[Key, None]] = {}
-        self.recent = RecentKeys()
-        self.lanes = Lanes()
+        self.recent = RecentKeys(queues.counters)
+        queues.sweeps.append(Sweep(self.recent.forget, self.recent.__len__))
+        self.lanes = Lanes(queues.counters)
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -119,6 +123,10 @@ class Subscriptions:
             raise UnknownSubscription(f"there is no subscription {shown!r}; list the subscriptions to see their names")
         return state
 
+    def forget(self) -> None:
+        """Idempotency keys whose time is over."""
+        self.recent.forget(self._queues.now_ms)
+
     def queue_deleted(self, queue: str) -> None:
         """Subscriptions that went there end: a second queue of that name is not theirs."""
         for key in list(self._by_queue.get(queue, ())):
@@ -138,20 +146,21 @@ class Subscriptions:
         queue = in_namespace(request.namespace, request.queue if request.queue else name)
         creates = self._queues_for(queue, request)
         create_queues = self._queues.plan_queues(creates)
+        state = SubscriptionState(
+            number,
+            name,
+            request.namespace,
+            request.filter,
+            queue,
+            bool(creates),
+            request.webhook,
+            self._queues.now_ms,
+            request.lease_ms,
+        )
+        self._queues.check_memory(memory_of(state) + sum(queue_memory(each.queue, each.tags) for each in creates))
 
         def apply() -> Answer:
             create_queues()
-            state = SubscriptionState(
-                number,
-                name,
-                request.namespace,
-                request.filter,
-                queue,
-                bool(creates),
-                request.webhook,
-                self._queues.now_ms,
-                request.lease_ms,
-            )
             self._number = number
             self._remember(state)
             self._queues.changed = True
@@ -225,12 +234,14 @@ class Subscriptions:
     def _remember(self, state: SubscriptionState) -> None:
         key = (state.namespace, state.name)
         self._subscriptions[key] = state
+        self._counters.memory += memory_of(state)
         insort(self._sorted, key)
         self._by_queue.setdefault(state.queue, {})[key] = None
         self.changes.append(Added(state, self._queues.serial(state.queue)))
 
     def _forget(self, key: Key) -> None:
         state = self._subscriptions.pop(key)
+        self._counters.memory -= memory_of(state)
         del self._sorted[bisect_right(self._sorted, key) - 1]
         users = self._by_queue[state.queue]
         del users[key]
@@ -252,11 +263,14 @@ class Subscriptions:
             raise QuotaExceeded(
                 f"there are {len(self._advertisements)} advertisements, which is the limit; remove some"
             )
+        state = AdvertisementState(name, request.namespace, request.filter, self._queues.now_ms)
+        grown = memory_of_advertisement(state) - (0 if existing is None else memory_of_advertisement(existing))
+        self._queues.check_memory(grown)
 
         def apply() -> Answer:
-            state = AdvertisementState(name, request.namespace, request.filter, self._queues.now_ms)
             self._number += 1
             self._advertisements[key] = state
+            self._counters.memory += grown
             self._queues.changed = True
             return Advertised(state, is_new=existing is None)
 
@@ -271,7 +285,7 @@ class Subscriptions:
             )
 
         def apply() -> Answer:
-            del self._advertisements[key]
+            self._counters.memory -= memory_of_advertisement(self._advertisements.pop(key))
             self._queues.changed = True
             return Done()
 
@@ -287,6 +301,7 @@ class Subscriptions:
 
     def _deliver(self, request: Deliver) -> Plan:
         self.lanes.check(request.accepted, request.delivered)
+        self._queues.check_memory(sum(memory_of_key(each.key, each.entries) for each in request.answered))
         spread = self._queues.plan(request.spread)
 
         def apply() -> Answer:
@@ -332,6 +347,7 @@ class Subscriptions:
         for state in subscriptions:
             self._remember(state)
         self._advertisements = {(each.namespace, each.name): each for each in advertisements}
+        self._counters.memory += sum(map(memory_of_advertisement, self._advertisements.values()))
 
 
 def in_namespace(namespace: str, queue: str) -> str:

@@ -66,6 +66,7 @@ _decode = msgspec.msgpack.Decoder(Part).decode
 
 
 def encode(registry: Subscriptions) -> Iterator[bytes]:
+    registry.forget()
     number, subscriptions, advertisements = registry.contents()
     yield _encode(Head(FORMAT, number))
     for some in by_count(subscriptions, CHUNK_ENTRIES):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lavant.broker.queues.counters import Counters
+from lavant.broker.queues.memory import JOB_ENDED, text_bytes
 from lavant.broker.queues.sorted_numbers import SortedNumbers
 from lavant.broker.workflows.archive import Archive, Ended
-from lavant.broker.workflows.commands import JobsListed, JobSummary, KeepJobs
-from lavant.broker.workflows.job import Job
+from lavant.broker.workflows.commands import JobsListed, JobSummary, KeepJobs, Result
+from lavant.broker.workflows.job import Job, memory_of_result, size_of
 from lavant.broker.workflows.limits import LOOKED_AT_MAX, JobLimits
 from lavant.broker.workflows.views import encode_view, summary_of
 from lavant.core.errors import LimitExceeded, StorageFull, UnknownJob
@@ -18,7 +20,8 @@ FORGOTTEN = "forgotten"
 class Book:
     """Jobs by number and by name. Numbers count up, and none is given twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
         self.number = 0
         """The last that was given."""
         self.running = 0
@@ -63,29 +66,39 @@ class Book:
         self._enter(job.number, job.name, job)
         self.running += 1
         self.bytes += job.bytes
+        self._counters.memory += job.memory
 
-    def grow(self, job: Job, size_bytes: int) -> None:
+    def add_result(self, job: Job, result: Result) -> None:
         """A job has a result more."""
+        size_bytes = size_of(result)
         job.bytes += size_bytes
         self.bytes += size_bytes
+        self.hold(job, memory_of_result(result))
+
+    def hold(self, job: Job, size_bytes: int) -> None:
+        """A job takes more memory."""
+        job.memory += size_bytes
+        self._counters.memory += size_bytes
 
     def end(self, job: Job, state: str, reason: str, now_ms: int) -> None:
         """A job is over: only its view is remembered."""
         self.running -= 1
         self.bytes -= job.bytes
+        self._counters.memory -= job.memory
         view = encode_view(job, state, reason, now_ms)
         self._jobs[job.number] = view
-        self.archive.add(Ended(job.number, now_ms, job.name, len(view)))
+        self._archive(Ended(job.number, now_ms, job.name, len(view)))
         self.forget(now_ms)
 
     def restore_ended(self, number: int, ended_ms: int, name: str, view: bytes) -> None:
         self._enter(number, name, view)
-        self.archive.add(Ended(number, ended_ms, name, len(view)))
+        self._archive(Ended(number, ended_ms, name, len(view)))
 
     def forget(self, now_ms: int) -> None:
         """Those that need not be remembered any longer."""
         for ended in self.archive.surplus(now_ms):
             del self._jobs[ended.number]
+            self._counters.memory -= _memory_of(ended)
             if ended.name:
                 del self._by_name[ended.name]
             if len(self._numbers) > 2 * len(self._jobs):
@@ -118,8 +131,16 @@ class Book:
                 found.append(summary)
         return JobsListed(found, None)
 
+    def _archive(self, ended: Ended) -> None:
+        self.archive.add(ended)
+        self._counters.memory += _memory_of(ended)
+
     def _enter(self, number: int, name: str, job: Job | bytes) -> None:
         self._jobs[number] = job
         self._numbers.add(number)
         if name:
             self._by_name[name] = number
+
+
+def _memory_of(ended: Ended) -> int:
+    return JOB_ENDED + text_bytes(ended.name) + ended.size_bytes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from lavant.broker.queues.memory import ATTEMPT, text_bytes
 from lavant.broker.queues.message import Message
 from lavant.broker.queues.queue import Queue
 from lavant.broker.workflows.book import Book
@@ -25,7 +26,6 @@ from lavant.broker.workflows.job import (
     TIMED_OUT,
     Attempt,
     Job,
-    size_of,
 )
 from lavant.broker.workflows.job_types import JobTypes
 from lavant.broker.workflows.timers import THE_JOB, Timers
@@ -114,7 +114,7 @@ class Course:
         task = job.tasks[index]
         self._end_attempt(job, index, COMPLETED, "", now_ms)
         task.state, task.result = DONE, result
-        self._book.grow(job, size_of(result))
+        self._book.add_result(job, result)
         self._go_on(job, index, result, now_ms)
 
     def give_up(self, job: Job, index: int, outcome: str, reason: str, now_ms: int, *, is_final: bool = False) -> None:
@@ -167,6 +167,7 @@ class Course:
         task.message = self._topics.put(topic, b"%d%b" % (job.number, step.reference), now_ms, delay_ms)
         task.state = QUEUED
         task.attempts.append(Attempt(now_ms))
+        self._book.hold(job, ATTEMPT)
         self.touched.append(queue_of(topic))
 
     def _end_attempt(self, job: Job, index: int, outcome: str, reason: str, now_ms: int) -> None:
@@ -174,6 +175,7 @@ class Course:
         self._topics.drop(job.type.steps[index].definition.topic, task.message)
         attempt = task.attempts[-1]
         attempt.ended_ms, attempt.outcome, attempt.reason = now_ms, outcome, reason
+        self._book.hold(job, text_bytes(reason))
 
     def _meant_by(self, message: Message) -> tuple[Job | None, int]:
         """The task of which the message is the latest attempt. What anybody else put into the queue means nothing."""

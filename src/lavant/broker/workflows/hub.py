@@ -22,8 +22,10 @@ from typing import Any, ClassVar
 from lavant.broker.queues.commands import Done
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
+from lavant.broker.queues.memory import ATTEMPT, MESSAGE
 from lavant.broker.queues.planning import Plan, unchanged
 from lavant.broker.queues.queue import Queue
+from lavant.broker.queues.queue import memory_of as queue_memory
 from lavant.broker.queues.validation import check_range
 from lavant.broker.queues.wakes import earliest
 from lavant.broker.workflows import commands, snapshot
@@ -31,14 +33,26 @@ from lavant.broker.workflows.book import Book
 from lavant.broker.workflows.checking import check
 from lavant.broker.workflows.commands import Request
 from lavant.broker.workflows.course import Course
-from lavant.broker.workflows.definitions import TASK_TIMEOUT_MS_MAX
-from lavant.broker.workflows.job import CANCELLED, COMPLETED, FAILED, RUNNING, Attempt, Job, size_of
+from lavant.broker.workflows.definitions import TASK_TIMEOUT_MS_MAX, letters_of, queue_of
+from lavant.broker.workflows.job import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    RUNNING,
+    Attempt,
+    Job,
+    memory_of_new,
+    memory_of_result,
+    size_of,
+)
 from lavant.broker.workflows.job_types import JobTypes
+from lavant.broker.workflows.job_types import memory_of as type_memory
 from lavant.broker.workflows.limits import (
     DEFAULT_JOB_LIMITS,
     LEASED_BYTES_MAX,
     LISTED_MAX,
     REASON_CHARACTERS_MAX,
+    RESULTS_SHARE,
     JobLimits,
 )
 from lavant.broker.workflows.mapping import JobType
@@ -79,8 +93,8 @@ class Jobs(Queues):
     def __init__(self, limits: HubLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS) -> None:
         super().__init__(limits)
         self.job_limits = job_limits
-        self._book = Book()
-        self._types = JobTypes()
+        self._book = Book(self._counters)
+        self._types = JobTypes(self._counters)
         self._topics = Topics(self._directory, self._counters, self._moved)
         self._reserved = self._topics.queues
         self._course = Course(self._book, self._types, self._topics)
@@ -144,6 +158,8 @@ class Jobs(Queues):
             self._types.check_room(request.workflows.jobs)
         topics = self._topics.check_new(request.workflows.topics, self.limits.queues_max, is_replay=self.is_replay)
         types = [JobType(each) for each in request.workflows.jobs if not self._types.has(each)]
+        queues = sum(queue_memory(name, {}) for topic in topics for name in (queue_of(topic), letters_of(topic)))
+        self.check_memory(queues + sum(type_memory(each.definition) for each in types))
 
         def apply() -> Done:
             self._topics.add(topics, self.now_ms)
@@ -206,6 +222,8 @@ class Jobs(Queues):
                 )
             return unchanged(commands.Submitted(known, is_new=False))
         self._book.check_room(len(request.input), self.job_limits)
+        tasks = len(type_.starts) * (ATTEMPT + MESSAGE)
+        self.check_memory(memory_of_new(request.name, request.input, len(type_.steps)) + tasks)
 
         def apply() -> commands.Submitted:
             self._book.number += 1
@@ -268,6 +286,8 @@ class Jobs(Queues):
         if not self.is_replay:
             check_result(request.result)
         job, index = self._reported(request, COMPLETED)
+        if job is not None and size_of(request.result):
+            self.check_memory(memory_of_result(request.result), reserve=self.limits.memory_max // RESULTS_SHARE)
 
         def apply() -> commands.Reported:
             if job is not None:

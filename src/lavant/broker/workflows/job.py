@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from lavant.broker.queues.memory import ATTEMPT, JOB, RESULT, TASK, text_bytes
 from lavant.broker.workflows.commands import Result
 from lavant.broker.workflows.mapping import JobType, is_taken
 from lavant.core.attributes import AttributeValue
@@ -61,7 +62,18 @@ class Task(msgspec.Struct, array_like=True, gc=False):
 class Job:
     """Trusts its caller; messages and timers are the hub's."""
 
-    __slots__ = ("bytes", "deadline_ms", "input", "name", "number", "submitted_ms", "tasks", "type", "undecided")
+    __slots__ = (
+        "bytes",
+        "deadline_ms",
+        "input",
+        "memory",
+        "name",
+        "number",
+        "submitted_ms",
+        "tasks",
+        "type",
+        "undecided",
+    )
 
     def __init__(
         self,
@@ -85,6 +97,8 @@ class Job:
         """How many tasks may still happen."""
         self.bytes = len(input_) + sum(size_of(task.result) for task in self.tasks if task.result is not None)
         """Of the input and all results."""
+        self.memory = memory_of(self)
+        """What it takes, as it is counted; the book keeps it."""
 
     def decide(self, index: int, attributes: Mapping[str, AttributeValue]) -> list[int]:
         """A task is over, its result has these attributes: the places of the tasks that start now, ascending."""
@@ -133,3 +147,20 @@ def size_of(result: Result) -> int:
     return len(result.body) + sum(
         len(name) + (len(value) if isinstance(value, str) else 8) for name, value in result.attributes.items()
     )
+
+
+def memory_of(job: Job) -> int:
+    """What a job under way takes in memory, without the messages that stand for its tasks."""
+    return memory_of_new(job.name, job.input, len(job.tasks)) + sum(
+        sum(ATTEMPT + text_bytes(attempt.reason) for attempt in task.attempts) + memory_of_result(task.result)
+        for task in job.tasks
+    )
+
+
+def memory_of_new(name: str, input_: bytes, tasks: int) -> int:
+    """What a job takes when it is submitted."""
+    return JOB + text_bytes(name) + len(input_) + tasks * TASK
+
+
+def memory_of_result(result: Result | None) -> int:
+    return 0 if result is None else RESULT + size_of(result)

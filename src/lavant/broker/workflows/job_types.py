@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from lavant.broker.queues.counters import Counters
+from lavant.broker.queues.memory import JOB_TYPE, JOB_TYPE_BYTE
 from lavant.broker.workflows.definitions import JOB_TYPES_MAX, NAME_CHARACTERS_MAX, JobDefinition
 from lavant.broker.workflows.mapping import JobType
 from lavant.core.errors import LimitExceeded, UnknownJobType
@@ -27,7 +29,8 @@ class Totals(msgspec.Struct, array_like=True):
 class JobTypes:
     """By name, in the order in which they were first defined."""
 
-    def __init__(self) -> None:
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
         self._types: dict[str, JobType] = {}
         self._totals: dict[str, Totals] = {}
         self._running: dict[str, int] = {}
@@ -59,10 +62,13 @@ class JobTypes:
         self.restore(type_, self._totals.get(type_.name, Totals()))
 
     def restore(self, type_: JobType, totals: Totals) -> None:
+        self._forget(type_.name)
         self._types[type_.name] = type_
         self._totals[type_.name] = totals
+        self._counters.memory += memory_of(type_.definition)
 
     def remove(self, type_: JobType) -> None:
+        self._forget(type_.name)
         del self._types[type_.name]
         del self._totals[type_.name]
 
@@ -89,3 +95,12 @@ class JobTypes:
         totals = self._totals.get(name)
         if totals is not None:
             totals.count(state)
+
+    def _forget(self, name: str) -> None:
+        """If there is such a type, it takes no memory any more."""
+        known = self._types.get(name)
+        self._counters.memory -= 0 if known is None else memory_of(known.definition)
+
+
+def memory_of(definition: JobDefinition) -> int:
+    return JOB_TYPE + JOB_TYPE_BYTE * len(msgspec.msgpack.encode(definition))

@@ -30,6 +30,10 @@ KEPT_MS_MAX = 30 * DAY_MS
 KEPT_MAX = 10_000_000
 KEPT_BYTES_MAX = 1 << 40
 
+RESULTS_SHARE = 8
+"""Results are taken up to an eighth beyond the limit of memory, since jobs that go on make room; then only empty ones
+are."""
+
 
 class JobLimits(msgspec.Struct, frozen=True):
     running_max: int = 1_000_000

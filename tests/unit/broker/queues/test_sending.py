@@ -10,6 +10,7 @@ from tests.unit.broker.queues.hubs import MINUTE_MS, Hub, Q, bodies, hub_with, s
 from lavant.broker.queues import HubLimits
 from lavant.broker.queues.commands import ConfigureQueue, DeleteQueue, Entry, PurgeQueue, Refused, Send, Sent
 from lavant.broker.queues.config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, DELAY_MS_MAX, QueueConfig
+from lavant.broker.queues.memory import MESSAGE
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, StorageFull, UnknownQueue
 
 
@@ -142,10 +143,12 @@ def test_a_whole_batch_is_refused(request_: Send, error: type[LavantError], word
 def test_all_queues_together_hold_no_more_than_the_hub_may() -> None:
     hub = hub_with()
     hub.create("others")
-    hub.limits = HubLimits(bytes_max=100)
+    room = 2 * MESSAGE + 100
+    hub.limits = HubLimits(memory_max=hub.memory_held + room)
     hub.send(bytes(60))
     hub.send(bytes(40), queue="others")
-    with pytest.raises(StorageFull, match="100 bytes, 1 more"):
+    assert hub.memory_held == hub.limits.memory_max
+    with pytest.raises(StorageFull, match=f"take {hub.memory_held} bytes of the server's memory, {MESSAGE + 1} more"):
         hub.send(b"x")
     (delivery,) = hub.receive()
     hub.acknowledge(delivery.receipt)

@@ -8,6 +8,7 @@ from tests.unit.broker.queues.hubs import Hub
 
 from lavant.broker.queues.commands import DeleteQueue, Done, Spread
 from lavant.broker.queues.limits import HubLimits
+from lavant.broker.queues.memory import MESSAGE
 from lavant.core.errors import InvalidValue, LimitExceeded, QueueFull, StorageFull
 
 
@@ -74,7 +75,7 @@ def test_what_is_too_large_for_a_queue_is_refused() -> None:
 
 def test_memory_is_bounded() -> None:
     hub = hub_with("a", "b")
-    hub.limits = HubLimits(bytes_max=10)
+    hub.limits = HubLimits(memory_max=hub.memory_held + 2 * MESSAGE + 10)
     hub.handle(spread([b"12345"], {1: [0], 2: [0]}), 0)
     with pytest.raises(StorageFull):
         hub.handle(spread([b"1"], {1: [0]}), 0)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant.broker.queues.commands import Spread
+from lavant.broker.queues.counters import Counters
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.replay import fold, replay
@@ -28,17 +29,17 @@ def record(command: object, time_ms: int) -> bytes:
 
 
 def test_a_key_is_remembered_for_some_minutes() -> None:
-    recent = RecentKeys()
+    recent = RecentKeys(Counters())
     recent.remember([answered("a", "old")], 0)
     assert recent.find("a", "old", REMEMBERED_MS - 1) == Remembered(0, b"f", ["a:old"])
     assert recent.find("a", "old", REMEMBERED_MS) is None
-    recent.remember([answered("b", "new")], REMEMBERED_MS)
+    recent.remember([answered("b", "new")], REMEMBERED_MS + 1000)
     assert len(recent) == 1
     assert recent.evicted == 0
 
 
 def test_a_namespace_with_too_many_keys_forgets_its_own_oldest_and_nobody_elses() -> None:
-    recent = RecentKeys()
+    recent = RecentKeys(Counters())
     recent.remember([answered("quiet", "k")], 0)
     recent.remember([answered("noisy", str(number)) for number in range(KEYS_MAX + 1000)], 1)
     assert recent.find("quiet", "k", 2) is not None
@@ -51,7 +52,7 @@ def test_a_namespace_with_too_many_keys_forgets_its_own_oldest_and_nobody_elses(
 def test_too_many_keys_in_all_cost_those_who_have_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEYS_TOTAL_MAX", 100)
     monkeypatch.setattr(module, "_KEPT_OF_TOTAL", 90)
-    recent = RecentKeys()
+    recent = RecentKeys(Counters())
     for namespace, count in (("small", 5), ("large", 60), ("larger", 35), ("last", 1)):
         recent.remember([answered(namespace, str(number)) for number in range(count)], 0)
     assert recent.counts() == {"small": 5, "large": 49, "larger": 35, "last": 1}
@@ -116,7 +117,7 @@ def test_keys_of_older_versions_are_known_in_whatever_namespace_and_match_everyt
         assert found.entries == entries
         assert found.matches(b"whatever")
     assert broker.subscriptions.recent.find("", "plain", 5 + REMEMBERED_MS) is None
-    broker.handle(Deliver(NOTHING, answered=[answered("x", "y")]), 5 + REMEMBERED_MS)
+    broker.handle(Deliver(NOTHING, answered=[answered("x", "y")]), 5 + REMEMBERED_MS + 1000)
     assert len(broker.subscriptions.recent) == 1
 
 
