@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lavant.broker.queues.commands import CreateQueue, Entry, Receive, Send, Spread
+from lavant.broker.queues.commands import CreateQueue, Entry, Receive, Refused, Send, Spread
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.queues.limits import UNLIMITED
 from lavant.broker.queues.spreading import INTEGERS
@@ -28,11 +28,10 @@ from lavant.broker.subscriptions.commands import Advertise, Answered, Deliver, S
 from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
 from lavant.broker.workflows.commands import CompleteTask, DefineJobs, LeaseTasks, Result, SubmitJob
 from lavant.broker.workflows.reading import read_workflows
-from lavant.service.engines.local import LocalEngine
 
 QUEUE = "queue"
 BATCH = 500
-MANY = 60_000
+MANY = 40_000
 DEEP = 10_000_000
 FAN_OUT = 100
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -120,7 +119,7 @@ def one_by_one(request: Callable[[int], Any], share: int) -> tuple[Filling, Fill
 
 def keys(publications: int, share: int) -> tuple[Filling, Fill]:
     def request(number: int) -> Deliver:
-        ids = [f"{number:x}-{place:x}" for place in range(publications)]
+        ids: list[str | Refused] = [f"{number:x}-{place:x}" for place in range(publications)]
         return Deliver(NOTHING, answered=[Answered("acme", f"key-{number:016d}", os.urandom(16), ids)])
 
     return one_by_one(request, share)
@@ -128,6 +127,8 @@ def keys(publications: int, share: int) -> tuple[Filling, Fill]:
 
 def subscribing(filter: Callable[[int], str], share: int) -> tuple[Filling, Fill]:
     """With the index of the local engine."""
+    from lavant.service.engines.local import LocalEngine
+
     filling, engine = Filling(), LocalEngine(1)
 
     def fill(count: int) -> None:

@@ -28,6 +28,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from lavant.broker.queues.commands import Refused, Spread
+from lavant.broker.queues.memory import MESSAGE
 from lavant.broker.queues.refusals import refusal
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.serving.commands import Answer
@@ -185,6 +186,7 @@ class Access:
         size_bytes = sum(map(len, request.publications))
         self._check_room(len(request.publications), size_bytes)
         self._engine.check_room(request.namespace)
+        self._server.queues.check_memory(MESSAGE)  # where it is full anyway, nothing needs to be matched
         epoch = self._server.queues.epoch
         ids = (f"{epoch:x}-{number:x}" for number in self._counter)
         results = accept(request.publications, ids, now_ms)

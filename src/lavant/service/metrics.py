@@ -180,6 +180,18 @@ class Metrics:
             ),
             _one("lavant_storage_full", "gauge", "1 if nothing new is accepted.", int(store.is_full)),
             _one("lavant_stored_bytes", "gauge", "Bodies and attributes of all messages.", self._queues.bytes_held),
+            _one(
+                "lavant_memory_bytes",
+                "gauge",
+                "Memory that messages, queues, jobs and subscriptions take, as counted for the limit.",
+                self._queues.memory_held,
+            ),
+            _one(
+                "lavant_memory_limit_bytes",
+                "gauge",
+                "Beyond, nothing new is accepted.",
+                self._queues.limits.memory_max,
+            ),
         ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ from lavant.service.engines.choosing import DIRECTORY, engine_of
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.side import SparkSide
 from lavant.service.keys import KeyRing
+from lavant.service.memory import memory_limit, shown
 from lavant.service.metrics import FamiliesOf, figures_of, queue_names
 from lavant.service.port import Files, Port
 from lavant.service.server import Service
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from lavant.service.backends.rabbitmq import RabbitMQBridge
     from lavant.service.resources.side import ResourceSide
 
+_logger = logging.getLogger(__name__)
 GARBAGE_THRESHOLD = 50_000
 """Messages are not looked at by the garbage collector; looking less often at the rest costs nothing."""
 
@@ -141,7 +144,7 @@ def _files(settings: ServeSettings) -> Files:
 def _service(
     settings: ServeSettings, broker: Broker, store: Store, times: TimeKeeper, stopped: asyncio.Future[None]
 ) -> Service:
-    broker.queues.limits, broker.queues.job_limits = HubLimits(), JobLimits()
+    broker.queues.limits, broker.queues.job_limits = HubLimits(memory_max=_memory_max(settings, broker)), JobLimits()
     broker.subscriptions.limits = SubscriptionLimits()
     _tame_garbage_collector()
     sys.setswitchinterval(SWITCH_S)
@@ -153,6 +156,20 @@ def _service(
 
     engine = engine_of(settings.spark, settings.data, broker.subscriptions.lanes, store.identity)
     return Service(server, engine, store, times.clock, limits=settings.limits, on_failed=fail)
+
+
+def _memory_max(settings: ServeSettings, broker: Broker) -> int:
+    """The log says what the limit is, where it comes from, and what is wrong with it."""
+    limit = memory_limit(settings.memory_max, compacts=settings.data is not None)
+    _logger.info("memory for messages, queues, jobs and subscriptions: %s", limit)
+    if limit.warning:
+        _logger.warning("%s", limit.warning)
+    held = broker.queues.memory_held
+    if held > limit.size_bytes:
+        _logger.warning(
+            "what is stored takes %s, which is over the limit: nothing new is accepted until there is less", shown(held)
+        )
+    return limit.size_bytes
 
 
 def _spark_side(settings: ServeSettings, service: Service) -> SparkSide | None:

@@ -14,6 +14,7 @@ from lavant.service.backends.settings import RabbitMQSettings
 from lavant.service.browser_guard import BrowserGuard, HostList, is_address
 from lavant.service.engines.spark.settings import SparkSettings
 from lavant.service.limits import LIMITS, QUEUES_SHOWN_MAX, ServiceLimits
+from lavant.service.memory import check_memory_max
 from lavant.service.sqs import SqsSettings
 from lavant.service.telemetry.files import KEEP
 from lavant.service.tls import TlsFiles
@@ -77,10 +78,14 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     sqs: SqsSettings = SqsSettings()
     """All but the salt, which belongs to what is stored."""
     limits: ServiceLimits = LIMITS
+    memory_max: int | None = None
+    """Bytes of memory that the state may take; without, a share of what there is."""
     clock_jump: str = HOLD
     """Whether the wall clock's time is taken even if it is not credible that so much has passed."""
 
     def __post_init__(self) -> None:
+        if self.memory_max is not None:
+            check_memory_max(self.memory_max)
         if self.is_open and not is_loopback(self.host):
             raise InvalidValue(
                 f"the server would listen at {self.host}, where other machines reach it, and nobody would have to "

@@ -23,10 +23,12 @@ from lavant.broker.workflows.limits import REASON_CHARACTERS_MAX
 from lavant.client.workers.backend import Backend
 from lavant.client.workers.functions import Handler
 from lavant.client.workers.task import Made, Task, result_of
-from lavant.core.errors import AttemptOver, InvalidValue, LavantError, PermanentFailure, WorkerStuck
+from lavant.core.errors import AttemptOver, InvalidValue, LavantError, PermanentFailure, StorageFull, WorkerStuck
 
 CANCEL_S_MAX = 5.0
 """For a function that was cancelled to end."""
+FULL_S = 1.0
+"""Between two tries to report to a server that has no room for the result."""
 
 _logger = logging.getLogger(__name__)
 
@@ -113,12 +115,17 @@ async def _report(task: Task, running: asyncio.Future[Made], backend: Backend) -
         _logger.warning("%s failed", task, exc_info=error)
         await backend.fail(task, _reason(error), is_final=isinstance(error, PermanentFailure))
         return Outcome.FAILED
-    try:
-        await backend.complete(task, result)
-    except InvalidValue as error:  # too large, say: it would be so again
-        await backend.fail(task, _reason(error), is_final=True)
-        return Outcome.FAILED
-    return Outcome.COMPLETED
+    while True:
+        try:
+            await backend.complete(task, result)
+        except StorageFull as full:  # the lease is kept meanwhile, for as long as the task may take
+            _logger.warning("%s cannot be reported yet: %s", task, full)
+            await asyncio.sleep(FULL_S)
+        except InvalidValue as error:  # too large, say: it would be so again
+            await backend.fail(task, _reason(error), is_final=True)
+            return Outcome.FAILED
+        else:
+            return Outcome.COMPLETED
 
 
 def _reason(error: BaseException) -> str:

@@ -149,6 +149,14 @@ def serve(
         Path | None,
         typer.Option(help="TOML file: workers of topics, and a goal; the server starts and stops workers by it"),
     ] = None,
+    memory_max: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BYTES",
+            help="memory for messages, queues, jobs and subscriptions: 512M, 4G, …; then new ones are refused; a share "
+            "of the container's memory if not given",
+        ),
+    ] = None,
     clock_jump: Annotated[
         ClockJump,
         typer.Option(
@@ -175,6 +183,7 @@ def serve(
     options = {name: value for name, value in context.params.items() if name != "config"}
     settings = settings_of(options, limits_in(context))
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
+    logging.getLogger("lavant.service.process").setLevel(logging.INFO)
     run(settings, lambda started: print(_line(started, settings.data), flush=True))
 
 
@@ -182,12 +191,14 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
     """What the options, by their names, tell a server; raises what is wrong with them."""
     from lavant.service.backends.settings import RabbitMQSettings  # noqa: PLC0415
     from lavant.service.limits import LIMITS  # noqa: PLC0415
+    from lavant.service.memory import parsed_bytes  # noqa: PLC0415
     from lavant.service.settings import MetricsSettings, ServeSettings  # noqa: PLC0415
     from lavant.service.sqs import SqsSettings  # noqa: PLC0415
     from lavant.service.sqs.credentials import read_credentials  # noqa: PLC0415
     from lavant.service.telemetry.files import KEEP  # noqa: PLC0415
     from lavant.service.tls import TlsFiles  # noqa: PLC0415
 
+    memory_max = options["memory_max"]
     data, certificate, key = options["data"], options["tls_certificate"], options["tls_key"]
     if (data is None) != options["memory"]:
         raise InvalidValue("give --data DIR, to keep messages on disk, or --memory, to keep them in memory only")
@@ -211,6 +222,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
         metrics=MetricsSettings(**{name: value for name, value in metrics.items() if value is not None}),
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
         limits=LIMITS if limits is None else limits,
+        memory_max=None if memory_max is None else parsed_bytes(memory_max),
     )
 
 

@@ -17,6 +17,9 @@ CLOCK_S_MAX = 5.0
 APART_S_MAX = 60.0
 """As far as the server and its own clock may be apart without a word about it."""
 
+MEMORY_NOTED, MEMORY_FULL = 0.8, 0.99
+"""Of the limit."""
+
 
 def http_address(url: str) -> str:
     """Where HTTP answers, for the address of any protocol: all share one port.
@@ -30,7 +33,7 @@ def http_address(url: str) -> str:
 
 
 def server(url: str) -> list[Finding]:
-    """Health, and whether both clocks agree."""
+    """Health, whether both clocks agree, and how full its memory is."""
     address = http_address(url)
     name = f"server at {address}"
     try:
@@ -45,21 +48,37 @@ def server(url: str) -> list[Finding]:
     findings = [Finding(name, Verdict.OK, said)]
     if date is not None:
         findings.append(_clock(parsedate_to_datetime(date).timestamp()))
-    findings += _own_time(address)
-    return findings
+    metrics = _metrics(address)
+    return [*findings, *_memory(metrics), *_own_time(metrics)]
 
 
-def _own_time(address: str) -> list[Finding]:
-    """Whether the server's own time, by which leases end and messages expire, is that of its wall clock."""
+def _metrics(address: str) -> dict[str, float]:
+    """Those without labels; none if they are not shown here."""
     try:
         with urllib.request.urlopen(f"{address}/metrics", timeout=TIMEOUT_S) as response:
             text = response.read().decode(errors="replace")
     except (OSError, ValueError):
+        return {}
+    return {name: float(value) for name, value in re.findall(r"^(lavant_\w+) (-?[0-9.e+-]+)$", text, re.MULTILINE)}
+
+
+def _memory(metrics: dict[str, float]) -> list[Finding]:
+    """How much of the memory that messages and the like may take they do."""
+    held, limit = metrics.get("lavant_memory_bytes"), metrics.get("lavant_memory_limit_bytes")
+    if held is None or not limit:
         return []
-    found = re.search(r"^lavant_clock_ahead_seconds (-?[0-9.e+-]+)$", text, re.MULTILINE)
-    if found is None:
+    said = f"{held / (1 << 20):,.0f} of {limit / (1 << 20):,.0f} MiB for messages, queues, jobs and subscriptions"
+    if held < MEMORY_NOTED * limit:
+        return [Finding("server's memory", Verdict.OK, said)]
+    remedy = "receive or delete what is there, or start it with a larger --memory-max: new messages are refused"
+    return [Finding("server's memory", Verdict.BAD if held > MEMORY_FULL * limit else Verdict.NOTE, said, remedy)]
+
+
+def _own_time(metrics: dict[str, float]) -> list[Finding]:
+    """Whether the server's own time, by which leases end and messages expire, is that of its wall clock."""
+    ahead_s = metrics.get("lavant_clock_ahead_seconds")
+    if ahead_s is None:
         return []
-    ahead_s = float(found[1])
     if abs(ahead_s) <= APART_S_MAX:
         return [Finding("server's time", Verdict.OK, "agrees with its clock")]
     said = f"{timedelta(seconds=round(abs(ahead_s)))} {'ahead of' if ahead_s > 0 else 'behind'} its clock"

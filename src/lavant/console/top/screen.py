@@ -9,6 +9,8 @@ from rich.text import Text
 from lavant.console.top.samples import Sample, rate
 
 QUEUES_SHOWN = 20
+MEMORY_HIGH = 0.99
+"""Of the limit; then something new is refused now and then."""
 _RATES = ("sent", "received", "acknowledged")
 
 
@@ -34,6 +36,8 @@ def server(before: Sample, after: Sample) -> dict[str, float]:
         "waiting_receives": after.get("lavant_waiting_receives"),
         "journal_records_per_s": rate(before, after, "lavant_journal_records_total"),
         "stored_mb": after.get("lavant_stored_bytes") / 1e6,
+        "memory_mb": after.get("lavant_memory_bytes") / 1e6,
+        "memory_limit_mb": after.get("lavant_memory_limit_bytes") / 1e6,
         "is_storage_full": after.get("lavant_storage_full"),
     }
 
@@ -42,6 +46,10 @@ def screen(url: str, before: Sample, after: Sample) -> Group:
     figures = server(before, after)
     head = Text(f"{url}   {figures['requests_per_s']:,.0f} requests/s   {figures['connections']:,.0f} connections   ")
     head.append(f"{figures['journal_records_per_s']:,.0f} records/s   {figures['stored_mb']:,.1f} MB stored")
+    if figures["memory_limit_mb"]:
+        head.append(f"   memory {figures['memory_mb']:,.1f} of {figures['memory_limit_mb']:,.0f} MB")
+        if figures["memory_mb"] > MEMORY_HIGH * figures["memory_limit_mb"]:
+            head.append("   MEMORY FULL", style="bold red")
     if figures["is_storage_full"]:
         head.append("   DISK FULL", style="bold red")
     table = Table(box=None, pad_edge=False)

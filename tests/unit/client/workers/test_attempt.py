@@ -12,7 +12,7 @@ from tests.unit.client.workers.benches import FakeBackend, a_task, in_virtual_ti
 from lavant import PermanentFailure, Result, Task
 from lavant.client.workers.attempt import attempt
 from lavant.client.workers.functions import Handler
-from lavant.core.errors import LimitExceeded, WorkerStuck
+from lavant.core.errors import LimitExceeded, StorageFull, WorkerStuck
 
 
 def attempted(function: Any, task: Task, backend: FakeBackend, lease_s: float = 30.0) -> None:
@@ -171,3 +171,21 @@ def test_functions_of_the_ordinary_kind_run_side_by_side_in_threads() -> None:
     backend = FakeBackend()
     asyncio.run(two())
     assert {result.body for result in backend.completed.values()} == {b"task 1/load", b"task 2/load"}
+
+
+def test_a_result_for_which_the_server_has_no_room_is_reported_again_until_it_has() -> None:
+    class FullBackend(FakeBackend):
+        refusals = 0
+
+        async def complete(self, task: Task, result: Result) -> None:
+            if now_s() < 70:
+                self.refusals += 1
+                raise StorageFull("no room")
+            await super().complete(task, result)
+
+    backend = FullBackend()
+    attempted(lambda task: b"x", a_task(timeout_s=100.0), backend, lease_s=30.0)
+    assert backend.completed == {1: Result(b"x")}
+    assert not backend.failed
+    assert backend.refusals > 10
+    assert backend.extended, "the lease is kept meanwhile"
