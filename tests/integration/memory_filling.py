@@ -31,7 +31,8 @@ from lavant.broker.workflows.reading import read_workflows
 
 QUEUE = "queue"
 BATCH = 500
-MANY = 40_000
+MANY = 56_000
+"""So that dictionaries, whose sizes double, are neither nearly full nor nearly empty."""
 DEEP = 10_000_000
 FAN_OUT = 100
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -127,14 +128,15 @@ def keys(publications: int, share: int) -> tuple[Filling, Fill]:
 
 def subscribing(filter: Callable[[int], str], share: int) -> tuple[Filling, Fill]:
     """With the index of the local engine."""
+    from lavant.service.engines.filter_admission import FilterAdmission
     from lavant.service.engines.local import LocalEngine
 
-    filling, engine = Filling(), LocalEngine(1)
+    filling, filters = Filling(), FilterAdmission(LocalEngine(1))
 
     def fill(count: int) -> None:
         for number in filling.numbers(count // share):
             filling.ask(Subscribe(filter(number), name=f"subscription-{number}", queue=QUEUE))
-        engine.change(list(filling.broker.subscriptions.changes), {})
+        filters.tell(list(filling.broker.subscriptions.changes), {})
         filling.broker.subscriptions.changes.clear()
 
     return filling, fill

@@ -46,10 +46,10 @@ JOB_TYPE = 4096
 JOB_TYPE_BYTE = 12
 """For each byte of a definition in MessagePack: its tasks and arrows as objects, and tables over them."""
 
-SUBSCRIPTION = 450
+SUBSCRIPTION = 250
 """Beside its texts: the state, and entries by name, in order, and by queue."""
-MATCHED = 400
-MATCHED_BYTE = 14
+MATCHED = 100
+MATCHED_BYTE = 19
 """For each subscription and each byte of its filter: what the local engine's index takes."""
 MATCHED_TEST_BYTE = 4
 """For each byte of an encrypted filter: once in the state, and in the index while that is built anew."""

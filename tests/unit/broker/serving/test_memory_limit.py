@@ -1,4 +1,4 @@
-"""At the limit of memory: whatever takes more is refused and changes nothing, whatever takes less or nothing goes on."""
+"""At the limit of memory: what takes more is refused and changes nothing, what takes less or nothing goes on."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from lavant.broker.queues.hub import SWEEP_MS
 from lavant.broker.queues.limits import UNLIMITED, HubLimits
 from lavant.broker.queues.memory import HIDDEN, MESSAGE, SHARED_BODY
 from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.replay import replay
-from lavant.broker.serving.server import TIME_BYTES, BrokerServer
+from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.commands import Advertise, Answered, Deliver, Subscribe, Unadvertise, Unsubscribe
 from lavant.broker.subscriptions.recent import REMEMBERED_MS
 from lavant.broker.workflows.commands import (
@@ -165,9 +166,11 @@ def test_names_and_keys_whose_time_is_over_make_room_though_nobody_can_send() ->
     server = BrokerServer(full.broker)
     assert held > before
     end_ms = full.now_ms + max(DEDUPLICATION_MS, REMEMBERED_MS) + 2 * SWEEP_MS
-    while (wakeup_ms := full.broker.queues.sweep_ms()) is not None:
-        assert server.wakeup_ms() <= wakeup_ms <= end_ms
-        full.broker.queues.advance(max(wakeup_ms, full.broker.queues.now_ms + 1))
+    while (sweep_ms := full.broker.queues.sweep_ms()) is not None:
+        wakeup_ms = server.wakeup_ms()
+        assert wakeup_ms is not None
+        assert wakeup_ms <= sweep_ms <= end_ms
+        full.broker.queues.advance(max(sweep_ms, full.broker.queues.now_ms + 1))
     assert len(full.broker.subscriptions.recent) == full.broker.queues.counters.names == 0
     assert full.broker.queues.memory_held == counted_anew(full.broker)
 
