@@ -119,6 +119,12 @@ class Directory:
         del self._by_serial[queue.serial]
         del self._names[bisect_left(self._names, queue.name)]
 
+    def forget_names(self, now_ms: int) -> None:
+        """Those for de-duplication whose time is over."""
+        if self._counters.names:
+            for queue in self:
+                queue.deduplication.forget(now_ms)
+
     def names(self, prefix: str, after: str, count: int, *, is_outside: bool = False) -> list[str]:
         """Sorted; those that start with `prefix`, come behind `after`, and perhaps only those in no namespace."""
         start = max(bisect_left(self._names, prefix), bisect_right(self._names, after))

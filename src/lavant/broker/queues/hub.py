@@ -33,7 +33,7 @@ the clock would not end until the clock is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from lavant.broker.queues import commands, snapshot
 from lavant.broker.queues.commands import Answer, Request
@@ -41,33 +41,23 @@ from lavant.broker.queues.config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, Queu
 from lavant.broker.queues.counters import EPOCH_MAX, Counters
 from lavant.broker.queues.directory import Directory
 from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
-from lavant.broker.queues.memory import MESSAGE
-from lavant.broker.queues.message import Message, state_of
+from lavant.broker.queues.memory import MESSAGE, memory_full
 from lavant.broker.queues.moves import STEP_MAX, Moves
 from lavant.broker.queues.planning import Plan, half_applied
 from lavant.broker.queues.queue import Queue, memory_of, size_of, tags_memory
-from lavant.broker.queues.receiving import receive, room_for
+from lavant.broker.queues.receiving import peeked, receive, room_for
 from lavant.broker.queues.rules import PURGE_FORGETS_NAMES, check_rules
 from lavant.broker.queues.sending import send
 from lavant.broker.queues.settling import acknowledge, change_visibility, release
-from lavant.broker.queues.spreading import carry_out, check_shares, shares_of
-from lavant.broker.queues.spreading import memory_of as memory_of_shares
+from lavant.broker.queues.spreading import carry_out, check_shares, memory_of_shares, shares_of
+from lavant.broker.queues.sweeps import Sweeps
 from lavant.broker.queues.validation import check_batch, check_part_of_name, check_range, check_receive, check_tags
 from lavant.broker.queues.wakes import Wakes
-from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, StorageFull
+from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
 
 LISTED_MAX = 1000
 NEVER = 1 << 62
-SWEEP_MS = 10_000
-"""How often what is over is looked for, where nobody comes by who would notice."""
 _DONE = commands.Done()
-
-
-class Sweep(NamedTuple):
-    """Something that is remembered for a time: how to forget what is over by now, and how much there is."""
-
-    forget: Callable[[int], None]
-    held: Callable[[], int]
 
 
 class Queues:
@@ -101,8 +91,8 @@ class Queues:
         self._directory = Directory(self._counters)
         self._moves = Moves(self._directory, self._counters)
         self._wakes = Wakes()
-        self.sweeps = [Sweep(self._forget_names, lambda: self._counters.names)]
-        self._sweep_ms = 0
+        self.sweeps = Sweeps()
+        self.sweeps.add(self._directory.forget_names, lambda: self._counters.names)
 
     def handle(self, request: Request, now_ms: int) -> Answer:
         """Carry out a command or answer a query. Raises a `LavantError` if it can't be done, and has not begun then."""
@@ -155,13 +145,8 @@ class Queues:
         if now_ms <= self.now_ms:
             return []
         self.now_ms = now_ms
-        if now_ms >= self._sweep_ms:
-            self._sweep()
+        self.sweeps.advance(now_ms)
         return self._wakes.advance(now_ms)
-
-    def sweep_ms(self) -> int | None:
-        """When to call `advance` so that what is over does not take memory, though nobody asks for anything."""
-        return self._sweep_ms if any(sweep.held() for sweep in self.sweeps) else None
 
     def wakeup_ms(self) -> int | None:
         """When something becomes visible or expires by itself: always later than `now_ms`. Call `advance` then."""
@@ -218,17 +203,13 @@ class Queues:
 
     @property
     def memory_held(self) -> int:
-        """Bytes of memory that all that is held takes, as it is counted for the limit."""
+        """Bytes that all that is held takes, as it is counted for the limit."""
         return self._counters.memory
 
     def check_memory(self, size_bytes: int, *, reserve: int = 0) -> None:
         """Raise if what comes in would be over the limit of memory, and a reserve. What takes nothing always may."""
         if size_bytes > 0 and not self.is_replay and self.memory_held + size_bytes > self.limits.memory_max + reserve:
-            raise StorageFull(
-                f"messages, queues, jobs and subscriptions take {self.memory_held} bytes of the server's memory, "
-                f"{size_bytes} more would be over the limit of {self.limits.memory_max}; try again when some were "
-                "acknowledged or deleted, or start the server with a larger --memory-max"
-            )
+            raise memory_full(self.memory_held, size_bytes, self.limits.memory_max)
 
     def moves_running(self) -> list[commands.MoveState]:
         """Those that wait for their next `MoveSome`."""
@@ -425,7 +406,7 @@ class Queues:
             bytes_left -= size_of(message)
             if bytes_left < 0 and shown:
                 break
-            shown.append(_peeked(message))
+            shown.append(peeked(message))
         return commands.Peeked(shown)
 
     # ── moves ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -465,16 +446,6 @@ class Queues:
 
     def _list_moves(self, request: commands.ListMoves) -> Answer:
         return commands.Moves(self._moves.of(self._directory[request.source].name))
-
-    def _sweep(self) -> None:
-        self._sweep_ms = self.now_ms + SWEEP_MS
-        for sweep in self.sweeps:
-            sweep.forget(self.now_ms)
-
-    def _forget_names(self, now_ms: int) -> None:
-        if self._counters.names:
-            for queue in self._directory:
-                queue.deduplication.forget(now_ms)
 
     # ── what they have in common ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -527,17 +498,3 @@ class Queues:
         commands.Peek: _peek,
         commands.ListMoves: _list_moves,
     }
-
-
-def _peeked(message: Message) -> commands.PeekedMessage:
-    return commands.PeekedMessage(
-        message.number,
-        state_of(message),
-        message.visible_ms,
-        message.body,
-        message.attributes,
-        message.sent_ms,
-        message.receive_count,
-        message.group,
-        message.origin,
-    )

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lavant.core.errors import StorageFull
+
 MESSAGE = 256
 """Beside its body and attributes: the object 112, its number 32, the dictionary 30 to 60, arrivals, line and numbers
 25, the head of the body 40; and the time it was sent, where no other message has the same."""
@@ -80,3 +82,11 @@ def text_bytes(text: str) -> int:
 
 def texts_bytes(texts: Iterable[str]) -> int:
     return sum(map(text_bytes, texts))
+
+
+def memory_full(held: int, size_bytes: int, memory_max: int) -> StorageFull:
+    return StorageFull(
+        f"messages, queues, jobs and subscriptions take {held} bytes of the server's memory, {size_bytes} more would "
+        f"be over the limit of {memory_max}; try again when some were acknowledged or deleted, or start the server "
+        "with a larger --memory-max"
+    )

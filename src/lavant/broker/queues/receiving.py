@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lavant.broker.queues.commands import Delivery, Receipt
+from lavant.broker.queues.commands import Delivery, PeekedMessage, Receipt
 from lavant.broker.queues.config import BATCH_BYTES_MAX
-from lavant.broker.queues.message import Message, moved
+from lavant.broker.queues.message import Message, moved, state_of
 from lavant.broker.queues.queue import Queue, size_of
 from lavant.core.errors import TooManyInFlight
 
@@ -84,3 +84,18 @@ def transfer(message: Message, source: Queue, target: Queue, *, origin: str | No
     target.shares_bodies |= source.shares_bodies
     target.take_in(moved(message, origin=origin, now_ms=now_ms))
     source.hand_over(message)
+
+
+def peeked(message: Message) -> PeekedMessage:
+    """What somebody sees of a message who only looks."""
+    return PeekedMessage(
+        message.number,
+        state_of(message),
+        message.visible_ms,
+        message.body,
+        message.attributes,
+        message.sent_ms,
+        message.receive_count,
+        message.group,
+        message.origin,
+    )

@@ -80,7 +80,7 @@ def carry_out(shares: Sequence[Share], bodies: Sequence[bytes], now_ms: int, cou
     counters.memory -= 0 if saved is None else saved
 
 
-def memory_of(shares: Sequence[Share], bodies: Sequence[bytes]) -> int:
+def memory_of_shares(shares: Sequence[Share], bodies: Sequence[bytes]) -> int:
     """About what it takes to carry it out, each body once."""
     messages = sum(len(share.places) for share in shares)
     return messages * MESSAGE + sum(map(len, bodies)) if messages else 0

@@ -217,7 +217,7 @@ class BrokerServer:
         """When to call `tick`."""
         return earliest(
             self.queues.wakeup_ms(),
-            self.queues.sweep_ms(),
+            self.queues.sweeps.next_ms(),
             self._room.wakeup_ms(),
             self._paces.wakeup_ms(),
             self._leases.wakeup_ms(),

@@ -18,7 +18,7 @@ import msgspec
 
 from lavant.broker.queues.commands import CreateQueue, DeleteQueue, Done
 from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig
-from lavant.broker.queues.hub import Queues, Sweep
+from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.planning import Plan, unchanged
 from lavant.broker.queues.queue import memory_of as queue_memory
 from lavant.broker.subscriptions import validation
@@ -90,7 +90,7 @@ class Subscriptions:
         self._sorted: list[Key] = []
         self._by_queue: dict[str, dict[Key, None]] = {}
         self.recent = RecentKeys(queues.counters)
-        queues.sweeps.append(Sweep(self.recent.forget, self.recent.__len__))
+        queues.sweeps.add(self.recent.forget, self.recent.__len__)
         self.lanes = Lanes(queues.counters)
 
     def __len__(self) -> int:

@@ -23,9 +23,9 @@ from lavant.broker.queues.commands import (
     VisibilityChange,
 )
 from lavant.broker.queues.config import DEDUPLICATION_MS, QueueConfig
-from lavant.broker.queues.hub import SWEEP_MS
 from lavant.broker.queues.limits import UNLIMITED, HubLimits
 from lavant.broker.queues.memory import HIDDEN, MESSAGE, SHARED_BODY
+from lavant.broker.queues.sweeps import SWEEP_MS
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.replay import replay
@@ -166,7 +166,7 @@ def test_names_and_keys_whose_time_is_over_make_room_though_nobody_can_send() ->
     server = BrokerServer(full.broker)
     assert held > before
     end_ms = full.now_ms + max(DEDUPLICATION_MS, REMEMBERED_MS) + 2 * SWEEP_MS
-    while (sweep_ms := full.broker.queues.sweep_ms()) is not None:
+    while (sweep_ms := full.broker.queues.sweeps.next_ms()) is not None:
         wakeup_ms = server.wakeup_ms()
         assert wakeup_ms is not None
         assert wakeup_ms <= sweep_ms <= end_ms
