@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lavant.broker.log import LogWriter
+from lavant.broker.queues.counters import Counters
 from lavant.broker.subscriptions.lanes import Lane, Lanes
 from lavant.core.batches import PublicationBatch
 from lavant.core.errors import IdentityMismatch
@@ -14,7 +15,7 @@ from lavant.service.engines.spark.engine import SparkEngine
 
 
 def owing() -> Lanes:
-    lanes = Lanes()
+    lanes = Lanes(Counters())
     lanes.restore([("plain", Lane(accepted=2, delivered=0))])
     return lanes
 
