@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.serving import WAIT_S_MAX, Served
+from tests.integration.serving import WAIT_S_MAX, Served, ServedWithLimits
 from tests.integration.talking_http import Events, Talker, until, websocket
 from tests.integration.webhook_receiver import Got, Receiver, Reply
 from websockets.exceptions import ConnectionClosed
@@ -59,7 +59,7 @@ def test_what_was_accepted_is_delivered_and_what_was_of_a_connection_is_gone(tmp
         return Reply(503, (("Retry-After", "0"),)) if number <= 4 else Reply()
 
     with Receiver(decide) as receiver:
-        with Served(tmp_path) as first, Talker(first) as talker:
+        with ServedWithLimits(tmp_path, stream_lease_ms=1000) as first, Talker(first) as talker:
             talker.subscribe("all", "n >= 0")
             talker.subscribe("kept", "a = 1", settings={"visibility_ms": 3_600_000})
             talker.subscribe("posted", "p >= 0", webhook={"url": receiver.url, "timeout_ms": 1000})
@@ -70,7 +70,7 @@ def test_what_was_accepted_is_delivered_and_what_was_of_a_connection_is_gone(tmp
                 post_until_killed(first, accepted, "first")
         with Served(tmp_path) as second:
             with Talker(second) as talker:
-                assert names(talker) == DURABLE
+                until(lambda: names(talker) == DURABLE)
             post_until_killed(second, accepted, "second")
         with Served(tmp_path) as third, Talker(third) as talker:
             received = {publication["@id"] for publication in talker.drain("all")}

@@ -59,7 +59,7 @@ def test_an_ephemeral_stream_leaves_nothing_behind(brisk: Served, talker: Talker
     before = talker.ask("GET", "/subscriptions").json
     with Events(brisk, "/events?filter=kind = 'ephemeral'") as events:
         [own] = talker.ask("GET", "/subscriptions?prefix=stream-").json["subscriptions"]
-        assert own["lease_ms"] == 60_000, "should the server be killed, that ends it"
+        assert own["lease_ms"] == 20_000, "should the server be killed, that ends it"
         talker.publish({"kind": "ephemeral"}, {"kind": "other"}, {"kind": "ephemeral"})
         assert [json.loads(event["data"])["kind"] for event in events.take(2)] == ["ephemeral"] * 2
     until(lambda: talker.ask("GET", "/subscriptions").json == before)

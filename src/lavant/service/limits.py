@@ -59,6 +59,8 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     """Subscriptions, receipts, … of one HTTP request; publications have their own limit."""
     streams_max: int = 2000
     """Server-sent events and WebSockets at the same time."""
+    stream_lease_ms: int = 20_000
+    """Of a subscription that ends with its stream; a server that was killed leaves it behind for so long."""
     prefetch_max: int = 10_000
     """Messages that a stream may have unacknowledged."""
     heartbeat_s: float = 15.0

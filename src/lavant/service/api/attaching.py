@@ -1,7 +1,8 @@
 """To which queue a stream is attached: that of a subscription, or one that lives only as long as the stream.
 
 A subscription of the second kind is temporary, like those of clients: should the server be killed, its lease ends it.
-While a stream is attached to a temporary subscription, the lease is renewed.
+That is short, since nobody can come back to such a stream. While a stream is attached to a temporary subscription, its
+lease is renewed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from lavant.broker.subscriptions.commands import (
     SubscriptionState,
     Unsubscribe,
 )
-from lavant.broker.subscriptions.limits import LEASE_MS
 from lavant.service.api.desk import Desk
 from lavant.service.api.faults import bad_request
 from lavant.service.api.queries import integer
@@ -56,7 +56,7 @@ async def attached(
     text = connection.query_params.get("filter")
     if text is None:
         raise bad_request("say in ?filter=… what to send, or name a subscription: /subscriptions/NAME/…")
-    wanted = Subscribe(text, f"{NAME_PREFIX}{secrets.token_hex(8)}", lease_ms=LEASE_MS)
+    wanted = Subscribe(text, f"{NAME_PREFIX}{secrets.token_hex(8)}", lease_ms=desk.limits.stream_lease_ms)
     state = (await desk.ask(principal, wanted, Subscribed)).subscription
     try:
         async with _renewed(desk, principal, state):
