@@ -35,9 +35,15 @@ class Served:
         if found is None:
             self.process.wait(WAIT_S_MAX)
             raise AssertionError(f"the server printed {self.line!r}, and {self.errors()!r}")
-        self.complaints = ""
+        self.log = ""
         """What it wrote to its error output until it stopped."""
         self.scheme, self.host, self.port = found[1], found[2], int(found[3])
+
+    @property
+    def complaints(self) -> str:
+        """What is in its log beyond what it says at every start."""
+        lines = self.log.splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("lavant: memory for "))
 
     @property
     def url(self) -> str:
@@ -75,7 +81,7 @@ class Served:
         """In good order; the exit code."""
         self.process.send_signal(number)
         code = self.process.wait(WAIT_S_MAX)
-        self.complaints = self.errors()
+        self.log = self.errors()
         self._close()
         return code
 

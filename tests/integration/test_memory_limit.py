@@ -104,7 +104,7 @@ def test_a_flood_of_small_messages_ends_at_the_limit_and_a_crash_there_does_no_h
         queue.purge()
         assert flood(queue) >= taken
         served.stop()
-        assert "memory for messages, queues, jobs and subscriptions: 24 MiB, by --memory-max" in served.complaints
+        assert "memory for messages, queues, jobs and subscriptions: 24 MiB, by --memory-max" in served.log
 
 
 def test_a_directory_beyond_the_limit_opens_and_becomes_usable_as_messages_go(tmp_path: Path) -> None:

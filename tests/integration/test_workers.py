@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,8 +142,13 @@ def test_jobs_over_http(served: Served, client: Client) -> None:
             found: dict[str, object] = json.load(response)
             return found
 
-    number = ask("POST", "/jobs", b'{"type": "chain", "input": {"n": 1}, "name": "over-http"}')["job"]
-    assert ask("POST", "/jobs", b'{"type": "chain", "name": "over-http"}') == {"job": number, "is_new": False}
+    submission = b'{"type": "chain", "input": {"n": 1}, "name": "over-http"}'
+    number = ask("POST", "/jobs", submission)["job"]
+    assert ask("POST", "/jobs", submission) == {"job": number, "is_new": False}
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask("POST", "/jobs", b'{"type": "chain", "name": "over-http"}')
+    refused.value.close()
+    assert refused.value.code == 422, "the name belongs to a job with another input"
     assert isinstance(number, int)
     client.wait(number, timeout_s=WAIT_S_MAX)
     job = ask("GET", f"/jobs/{number}")
