@@ -230,6 +230,7 @@ GENERATORS: dict[type, Callable[[Commands, Broker], Any]] = {
         make.offsets(broker, is_accepted=True),
         make.offsets(broker, is_accepted=False),
         make.answered(),
+        make.one([], [], [], ["acme/plain"], ["acme/plain", "umbrella/plain"]),
     ),
     w.DefineJobs: lambda make, broker: w.DefineJobs(make.workflows()),
     w.RemoveJobType: lambda make, broker: w.RemoveJobType(make.one("chain", "diamond", "nothing")),

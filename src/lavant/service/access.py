@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
@@ -128,6 +130,7 @@ class Access:
         self._subscriptions.changes.clear()
         serial = self._server.queues.serial
         await self._in_thread(self._filters.tell, [Added(each, serial(each.queue)) for each in self._subscriptions], {})
+        await self._retire()
 
     def request(self, client: Hashable, number: int, request: Publish | Subscribe | Unsubscribe) -> None:
         """A client asks. It is answered later, or refused at once."""
@@ -249,6 +252,7 @@ class Access:
                 elif isinstance(first, Finding):
                     self._line.take(1)
                     await first.deliveries.carry_out(first.asked, first.found, self._in_thread)
+                await self._retire()
         except Exception as error:
             self._on_failed(error)
         finally:
@@ -283,6 +287,17 @@ class Access:
             changes.clear()
             self.on_changes(told)
             await self._in_thread(self._filters.tell, told, prepared)
+
+    async def _retire(self) -> None:
+        """Lanes that nobody needs any more go: from the engine, the disk and the journal."""
+        retired = self._engine.retire()
+        if not retired:
+            return
+        for each in retired:
+            await self._in_thread(shutil.rmtree, each.directory, True)
+        with suppress(LavantError):  # where the disk is full: at the next start, then
+            deliver = Deliver(NOTHING, forgotten=[each.lane for each in retired])
+            self._perform(self._server.deliver(deliver, [], self._clock.now_ms()))
 
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -38,14 +38,16 @@ class LogWriter:
         durable: bool = True,
         file_bytes_max: int = FILE_BYTES_MAX,
         identity: str | None = None,
+        start: int = 0,
     ) -> None:
+        """A log that is new begins at offset `start`."""
         directory = local_path(directory)
         self._directory = directory
         self._durable = durable
         self._file_bytes_max = file_bytes_max
         directory.mkdir(parents=True, exist_ok=True)
         self.identity = keep_identity(directory, identity)
-        self.end = 0
+        self.end = start
         """The offset that the next publication gets."""
         files = files_of(directory)
         if files:

@@ -169,7 +169,7 @@ class BrokerServer:
         now_ms = self._begin(now_ms)
         if self._room:
             self._wake(now_ms)
-        if delivered.spread.bodies or delivered.accepted or delivered.answered:
+        if delivered.spread.bodies or delivered.accepted or delivered.answered or delivered.forgotten:
             self._check_room()
             number = self.queues.number
             self._carry_out(delivered, None, now_ms)

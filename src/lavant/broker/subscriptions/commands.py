@@ -133,6 +133,8 @@ class Deliver(_Value, tag="deliver", frozen=True):
     """By lane: up to which offset publications are in queues with this. Said together, it happens once."""
     answered: list[Answered] = []
     """Of the requests that had a key."""
+    forgotten: list[str] = []
+    """Lanes without subscriptions, of which nothing is owed."""
 
 
 class DescribeSubscription(_Value, tag="describe-subscription", frozen=True):

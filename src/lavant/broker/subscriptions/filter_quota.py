@@ -71,6 +71,8 @@ class FilterQuota:
                 counts[feature] = left
             else:
                 del counts[feature]
+        if is_removal and not counts:
+            del self._counts[lane]
 
     def keep_promises(self) -> None:
         """All that was promised is counted."""

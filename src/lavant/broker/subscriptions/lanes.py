@@ -6,6 +6,9 @@
 A lane is what one namespace publishes under one scheme. Both offsets are part of the broker's state: the record that
 puts publications into queues says how far it goes, so a batch that comes twice, before or after a crash, is delivered
 once.
+
+A lane that nobody needs any more is forgotten. Those that come later, it among them, begin behind it: no offset of a
+lane ever means two publications.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from typing import NamedTuple
 from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.memory import LANE, text_bytes
 from lavant.core.errors import InvalidValue
+
+FORGOTTEN = ""
+"""Stands for all lanes that were forgotten: new ones begin where it ends."""
 
 
 class Lane(NamedTuple):
@@ -41,7 +47,8 @@ class Lanes:
 
     def __getitem__(self, name: str) -> Lane:
         """One of which nothing was heard yet is at its beginning."""
-        return self._lanes.get(name, _NEW)
+        lane = self._lanes.get(name)
+        return self._lanes.get(FORGOTTEN, _NEW) if lane is None else lane
 
     def all(self) -> list[tuple[str, Lane]]:
         return list(self._lanes.items())
@@ -70,6 +77,21 @@ class Lanes:
             self._set(name, self[name]._replace(accepted=offset))
         for name, offset in delivered.items():
             self._set(name, self[name]._replace(delivered=offset))
+
+    def check_forget(self, names: Iterable[str], accepted: Mapping[str, int], delivered: Mapping[str, int]) -> None:
+        """Raise if something of them is owed when these offsets hold."""
+        for name in names:
+            owed = accepted.get(name, self[name].accepted) - delivered.get(name, self[name].delivered)
+            if owed:
+                raise InvalidValue(f"{owed} publications of lane {name!r} are owed: it cannot be forgotten")
+
+    def forget(self, names: Iterable[str]) -> None:
+        """After a check."""
+        for name in names:
+            if name != FORGOTTEN and name in self._lanes:
+                end = max(self._lanes.pop(name).accepted, self[FORGOTTEN].accepted)
+                self._counters.memory -= LANE + text_bytes(name)
+                self._set(FORGOTTEN, Lane(end, end))
 
     def restore(self, lanes: Iterable[tuple[str, Lane]]) -> None:
         for name, lane in lanes:

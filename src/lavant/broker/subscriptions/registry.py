@@ -301,6 +301,7 @@ class Subscriptions:
 
     def _deliver(self, request: Deliver) -> Plan:
         self.lanes.check(request.accepted, request.delivered)
+        self.lanes.check_forget(request.forgotten, request.accepted, request.delivered)
         self._queues.check_memory(sum(memory_of_key(each.key, each.entries) for each in request.answered))
         spread = self._queues.plan(request.spread)
 
@@ -311,7 +312,8 @@ class Subscriptions:
             if request.keys:
                 self.recent.remember_unplaced(request.keys, self._queues.now_ms)
             self.lanes.advance(request.accepted, request.delivered)
-            if request.answered or request.keys or request.accepted or request.delivered:
+            self.lanes.forget(request.forgotten)
+            if request.answered or request.keys or request.accepted or request.delivered or request.forgotten:
                 self._queues.changed = True
             return answer
 

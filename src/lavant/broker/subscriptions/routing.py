@@ -13,8 +13,12 @@ from lavant.broker.queues.spreading import INTEGERS
 from lavant.core.kernels import kernel
 
 NOWHERE = -1
+PAGE_BITS = 10
+"""A page has the routes of 1024 subscriptions."""
 PAIRS_MAX = 20_000
 """Notifications that go into queues at once: some 50 ms of work, after which others have their turn."""
+
+_IN_PAGE = (1 << PAGE_BITS) - 1
 
 Routes32 = NDArray[np.int32]
 Counts = NDArray[np.int64]
@@ -47,11 +51,20 @@ class Piece(NamedTuple):
 
 
 class Routes:
-    """Which queue each subscription goes to. Queues are counted densely here, so that arrays over them stay small."""
+    """Which queue each subscription goes to. Queues are counted densely here, so that arrays over them stay small.
+
+    Numbers of subscriptions are those of the whole server and never given twice: a namespace may have only few, and
+    large ones. So there is memory only for the pages of numbers that it uses.
+    """
 
     def __init__(self) -> None:
-        self._route_of: Routes32 = np.full(1024, NOWHERE, np.int32)
-        """By the numbers of subscriptions."""
+        self._page_of: Routes32 = np.full(1, NOWHERE, np.int32)
+        """By the upper bits of a subscription's number."""
+        self._pages: NDArray[np.int32] = np.full((1, 1 << PAGE_BITS), NOWHERE, np.int32)
+        """The routes of subscriptions, by the lower bits."""
+        self._used: list[int] = []
+        """How many subscriptions each page has."""
+        self._free_pages: list[int] = []
         self._serials: NDArray[np.uint32] = np.zeros(64, INTEGERS)
         """Of queues, by route."""
         self._routes: dict[int, int] = {}
@@ -68,15 +81,18 @@ class Routes:
         if route is None:
             route = self._new_route(serial)
         self._users[route] += 1
-        if subscription >= len(self._route_of):
-            grown = np.full(max(subscription + 1, 2 * len(self._route_of)), NOWHERE, np.int32)
-            grown[: len(self._route_of)] = self._route_of
-            self._route_of = grown
-        self._route_of[subscription] = route
+        page = self._page_for(subscription >> PAGE_BITS)
+        self._pages[page, subscription & _IN_PAGE] = route
+        self._used[page] += 1
 
     def remove(self, subscription: int) -> None:
-        route = int(self._route_of[subscription])
-        self._route_of[subscription] = NOWHERE
+        page = int(self._page_of[subscription >> PAGE_BITS])
+        route = int(self._pages[page, subscription & _IN_PAGE])
+        self._pages[page, subscription & _IN_PAGE] = NOWHERE
+        self._used[page] -= 1
+        if not self._used[page]:
+            self._page_of[subscription >> PAGE_BITS] = NOWHERE
+            self._free_pages.append(page)
         self._users[route] -= 1
         if not self._users[route]:
             del self._routes[int(self._serials[route])]
@@ -99,7 +115,8 @@ class Routes:
         while start < publications:
             counts = np.zeros(routes, np.int64)
             pair_ends = np.empty(publications - start, np.int64)
-            stop = _count(*matches, self._route_of, start, pairs_max, len(self._routes), counts, seen, pairs, pair_ends)
+            known = len(self._routes)
+            stop = _count(*matches, self._page_of, self._pages, start, pairs_max, known, counts, seen, pairs, pair_ends)
             used = np.flatnonzero(counts)
             ends = np.cumsum(counts[used])
             places = np.empty(ends[-1] if len(ends) else 0, INTEGERS)
@@ -110,6 +127,21 @@ class Routes:
             serials = self._serials[used].tobytes()
             yield Piece(start, stop, serials, ends.astype(INTEGERS).tobytes(), places.tobytes(), wanted)
             start = stop
+
+    def _page_for(self, upper: int) -> int:
+        if upper >= len(self._page_of):
+            self._page_of = _grown(self._page_of, upper + 1)
+        page = int(self._page_of[upper])
+        if page == NOWHERE:
+            page = self._free_pages.pop() if self._free_pages else self._new_page()
+            self._page_of[upper] = page
+        return page
+
+    def _new_page(self) -> int:
+        self._used.append(0)
+        if len(self._used) > len(self._pages):
+            self._pages = _grown(self._pages, len(self._used))
+        return len(self._used) - 1
 
     def _new_route(self, serial: int) -> int:
         if self._free:
@@ -124,11 +156,19 @@ class Routes:
         return route
 
 
+def _grown(array: NDArray[np.int32], rows: int) -> NDArray[np.int32]:
+    """With room for so many rows, and half as many again."""
+    grown = np.full((rows + rows // 2, *array.shape[1:]), NOWHERE, np.int32)
+    grown[: len(array)] = array
+    return grown
+
+
 @kernel
 def _count(
     offsets: Counts,
     ids: NDArray[np.uint32],
-    route_of: Routes32,
+    page_of: Routes32,
+    pages: NDArray[np.int32],
     start: int,
     pairs_max: int,
     routes: int,
@@ -146,7 +186,9 @@ def _count(
     for publication in range(start, len(offsets) - 1):
         full = found + routes
         for position in range(offsets[publication], offsets[publication + 1]):
-            route = route_of[ids[position]]
+            number = ids[position]
+            page = page_of[number >> PAGE_BITS] if number >> PAGE_BITS < len(page_of) else NOWHERE
+            route = pages[page, number & _IN_PAGE] if page >= 0 else NOWHERE
             if route >= 0 and seen[route] != publication:
                 seen[route] = publication
                 counts[route] += 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -43,6 +44,14 @@ class Logged(Protocol):
         ...
 
 
+class Retired(NamedTuple):
+    """A lane without subscriptions, of whose log nothing is owed: the engine knows it no more."""
+
+    lane: str
+    directory: Path
+    """What is left of it on disk, to be deleted before the engine is told of anything else."""
+
+
 class Engine(Protocol):
     """Told of changes and given batches one after the other: never two calls at the same time."""
 
@@ -54,6 +63,10 @@ class Engine(Protocol):
 
     def change(self, steps: Sequence[Step]) -> None:
         """Every batch that comes later is matched with these. Whatever was accepted is taken."""
+        ...
+
+    def retire(self) -> list[Retired]:
+        """Let go of lanes that nobody needs any more. Quick, and called in the loop; the journal is to forget them."""
         ...
 
     def check_room(self, namespace: str) -> None:

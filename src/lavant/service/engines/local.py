@@ -39,7 +39,7 @@ from lavant.core.errors import InvalidValue
 from lavant.core.ids import SliceId
 from lavant.core.row_batches import RowBatch
 from lavant.service.engines.filters import Step
-from lavant.service.engines.interface import Batch
+from lavant.service.engines.interface import Batch, Retired
 from lavant.service.engines.upkeep import QUIET_S, TakeEffect, Upkeep
 
 SOURCE = SliceId("service")
@@ -63,15 +63,26 @@ class LocalEngine:
 
     def change(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            self._namespace(step.lane.namespace).change(step)
+            name = step.lane.namespace
+            namespace = self._namespaces.get(name)
+            if namespace is None:
+                namespace = self._namespaces[name] = _Namespace(self._layouts, self._threads)
+            namespace.change(step)
+            if not len(namespace.routes):
+                del self._namespaces[name]
         self._upkeep.changed()
+
+    def retire(self) -> list[Retired]:
+        """A namespace goes with its last subscription, and leaves nothing."""
+        return []
 
     def check_room(self, namespace: str) -> None:
         """Nothing waits here: what stands in the line is bounded there."""
 
     def publish(self, batch: Batch) -> list[Piece]:
         self._upkeep.take_effect()
-        return self._namespace(batch.namespace).publish(batch)
+        namespace = self._namespaces.get(batch.namespace)
+        return [Piece.nothing(len(batch.publications))] if namespace is None else namespace.publish(batch)
 
     def warm_up(self) -> None:
         """Have kernels compiled, or loaded if they were before, in the background: the first who asks need not wait."""
@@ -84,12 +95,6 @@ class LocalEngine:
     def _joining(self) -> Iterator[TakeEffect]:
         for namespace in list(self._namespaces.values()):
             yield from namespace.joining()
-
-    def _namespace(self, name: str) -> _Namespace:
-        found = self._namespaces.get(name)
-        if found is None:
-            found = self._namespaces[name] = _Namespace(self._layouts, self._threads)
-        return found
 
 
 def _layouts(cores: int, *, loop: int = 1) -> dict[str, Layout]:

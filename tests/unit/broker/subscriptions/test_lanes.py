@@ -10,7 +10,7 @@ from lavant.broker.queues.commands import Spread
 from lavant.broker.queues.spreading import INTEGERS
 from lavant.broker.serving.broker import Broker
 from lavant.broker.subscriptions.commands import Deliver, Subscribe
-from lavant.broker.subscriptions.lanes import Lane
+from lavant.broker.subscriptions.lanes import FORGOTTEN, Lane
 from lavant.core.errors import InvalidValue, QueueFull
 
 NOTHING = Spread([], b"", b"", b"")
@@ -59,3 +59,24 @@ def test_a_delivery_that_fails_moves_no_offset() -> None:
     with pytest.raises(QueueFull):
         broker.handle(Deliver(spread, delivered={"plain": 2}), 3)
     assert broker.subscriptions.lanes["plain"].delivered == 0
+
+
+def test_a_lane_that_owes_nothing_can_be_forgotten_and_no_offset_comes_twice() -> None:
+    broker = Broker()
+    broker.handle(Deliver(NOTHING, accepted={"plain": 7, "plain-acme": 2}, delivered={"plain": 7}), 1)
+    with pytest.raises(InvalidValue, match="2 publications of lane 'plain-acme' are owed: it cannot be forgotten"):
+        broker.handle(Deliver(NOTHING, forgotten=["plain-acme"]), 2)
+    with pytest.raises(InvalidValue, match="1 publications of lane 'plain' are owed"):
+        broker.handle(Deliver(NOTHING, accepted={"plain": 8}, forgotten=["plain"]), 2)
+    memory = broker.queues.memory_held
+    broker.handle(Deliver(NOTHING, forgotten=["plain", "never heard of"]), 3)
+    assert broker.changed
+    assert broker.queues.memory_held < memory
+    for each in (broker, Broker.restore(list(broker.snapshot()))):
+        lanes = each.subscriptions.lanes
+        assert [name for name, _ in lanes.all()] == ["plain-acme", FORGOTTEN]
+        assert lanes["plain"] == lanes["new"] == Lane(7, 7)
+        with pytest.raises(InvalidValue):
+            each.handle(Deliver(NOTHING, accepted={"new": 6}), 4)
+        each.handle(Deliver(NOTHING, accepted={"new": 8}), 4)
+        assert lanes.owed == 3

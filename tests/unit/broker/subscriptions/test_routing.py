@@ -84,3 +84,33 @@ def test_who_comes_and_goes_is_forgotten(steps: list[tuple[int, int]], leaving: 
 def test_nothing_is_for_nobody() -> None:
     nothing = Piece.nothing(3)
     assert (nothing.stop, shares_of(nothing), nothing.wanted.tolist()) == (3, {}, [False] * 3)
+
+
+FAR = st.integers(0, 2**32 - 1)
+
+
+@given(st.lists(st.tuples(FAR, st.booleans()), max_size=30))
+def test_numbers_that_are_far_apart_take_little_memory_and_go_where_they_should(steps: list[tuple[int, bool]]) -> None:
+    routes, there = Routes(), dict[int, int]()
+    for number, stays in steps:
+        if number not in there:
+            routes.add(number, 100 + number % 7)
+            there[number] = 100 + number % 7
+        if not stays:
+            routes.remove(number)
+            del there[number]
+    asked = [[number] for number, _ in steps]
+    expected: dict[int, list[int]] = {}
+    for place, (number, _) in enumerate(steps):
+        if number in there:
+            expected.setdefault(there[number], []).append(place)
+    assert joined(list(routes.spread(matches_of(asked)))) == expected
+
+
+def test_memory_is_that_of_the_subscriptions_that_are_there() -> None:
+    routes = Routes()
+    for number in range(1_000_000, 1_100_000):
+        routes.add(number, 7)
+        routes.remove(number)
+    routes.add(1_100_000, 7)
+    assert routes._pages.nbytes + routes._page_of.nbytes < 40_000

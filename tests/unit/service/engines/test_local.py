@@ -76,7 +76,7 @@ def test_indexes_are_joined_while_nothing_changes() -> None:
     added = [Added(subscription(number, text), number) for number, text in texts.items()]
     for some in (added[:20], added[20:]):
         change(engine, some)
-    slices = list(engine._namespace("")._slices["plain"]._match_slices())
+    slices = list(engine._namespaces[""]._slices["plain"]._match_slices())
 
     def segments() -> int:
         assert found(engine, [{"a": number} for number in texts]) == [{number} for number in texts]

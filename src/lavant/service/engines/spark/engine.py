@@ -13,12 +13,12 @@ from pathlib import Path
 
 from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
 from lavant.broker.subscriptions.handover import Found, Stretch
-from lavant.broker.subscriptions.lanes import Lanes
+from lavant.broker.subscriptions.lanes import FORGOTTEN, Lanes
 from lavant.broker.subscriptions.routing import Piece
 from lavant.core.errors import Overloaded, StorageFull
 from lavant.core.identities import derived_identity
 from lavant.service.engines.filters import Step
-from lavant.service.engines.interface import Batch
+from lavant.service.engines.interface import Batch, Retired
 from lavant.service.engines.spark.lane import SparkLane
 from lavant.service.engines.spark.settings import LIMITS, SparkLimits
 from lavant.service.found import Part
@@ -41,10 +41,14 @@ class SparkEngine:
         self._limits = limits
         self.lanes_max: int | None = limits.lanes_max
         self._lanes: dict[str, SparkLane] = {}
+        self._empty: set[str] = set()
+        """Lanes without subscriptions."""
         self._turn = 0
         for name, lane in offsets.all():
             if lane.owed:
                 self._lane(name)
+            elif name != FORGOTTEN:
+                self._empty.add(name)
 
     @property
     def owed(self) -> int:
@@ -61,6 +65,16 @@ class SparkEngine:
                 lane.remove(step.numbers)
             else:
                 lane.add(step.numbers, step.filters, step.serials)
+            self._note(lane)
+
+    def retire(self) -> list[Retired]:
+        over = [name for name in self._empty if not self._offsets[name].owed]
+        for name in over:
+            self._empty.discard(name)
+            lane = self._lanes.pop(name, None)
+            if lane is not None:
+                lane.close()
+        return [Retired(name, self._directory / name) for name in over]
 
     def check_room(self, namespace: str) -> None:
         limits = self._limits
@@ -125,6 +139,9 @@ class SparkEngine:
             self._lanes[lane].durable = max(self._lanes[lane].durable, end)
 
     def parts(self, found: Found, delivered: int) -> list[Part]:
+        lane = self._lanes.get(found.lane)
+        if lane is None and found.end <= delivered:
+            return []  # it has retired since
         return self._lane(found.lane).parts(found, delivered)
 
     def moved(self, lane: str) -> None:
@@ -142,7 +159,15 @@ class SparkEngine:
                 limits=self._limits,
                 identity=derived_identity(self._identity, name),
             )
+            self._note(lane)
         return lane
+
+    def _note(self, lane: SparkLane) -> None:
+        """Whether it has subscriptions."""
+        if len(lane):
+            self._empty.discard(lane.name)
+        else:
+            self._empty.add(lane.name)
 
 
 class LoggedBatch:

@@ -59,8 +59,7 @@ class SparkLane:
         self._store = SliceStore.create(self._subscriptions_directory, scheme=scheme, slices=slices)
         self._routes = Routes()
         self._number_max = -1
-        self._log = LogWriter(self._log_directory, file_bytes_max=limits.file_bytes_max, identity=identity)
-        self._log.cut(offsets.accepted)
+        self._log = _opened(self._log_directory, offsets, identity, limits.file_bytes_max)
         self._reader = LogReader(self._log_directory)
         self._blocks = deque(_blocks_behind(self._log_directory, offsets.delivered))
         """The offset behind each block of the log that is not delivered as a whole, and its bytes."""
@@ -176,6 +175,22 @@ class SparkLane:
             for slab in self._reader.read(start, end)
             for body in slab.records.column(slab.records.schema.get_field_index(PAYLOAD)).to_pylist()
         ]
+
+
+def _opened(directory: Path, offsets: Lane, identity: str | None, file_bytes_max: int) -> LogWriter:
+    """At the offset up to which it counts. One of which nothing is owed, and that ends elsewhere, begins anew there: it
+    was deleted before a crash let the journal forget that, or is what a lane of that name has left."""
+
+    def open_() -> LogWriter:
+        return LogWriter(directory, file_bytes_max=file_bytes_max, identity=identity, start=offsets.accepted)
+
+    log = open_()
+    if not offsets.owed and log.end != offsets.accepted:
+        log.close()
+        shutil.rmtree(directory)
+        log = open_()
+    log.cut(offsets.accepted)
+    return log
 
 
 def _records(scheme: str, publications: Sequence[Accepted]) -> pa.RecordBatch:
