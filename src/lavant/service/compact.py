@@ -109,10 +109,12 @@ class CompactProtocol(asyncio.Protocol):
         if not self._is_closed:  # a closed one has its deadline already
             self.pause(Pause.UNREAD)
             self._abort_after(self._limits.unread_s_max)
+            self._service.unread.note(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         if not self._is_closed:
             self._abort_after(None)
+            self._service.unread.forget(self)
             self.resume(Pause.UNREAD)
 
     # ── called by the service ─────────────────────────────────────────────────────────────────────────────────────────
@@ -138,10 +140,9 @@ class CompactProtocol(asyncio.Protocol):
         try:
             self._transport.write(data)
         except Exception:  # the others' answers are not to be lost with this one's
-            self._abort()
+            self.abort()
         if self._pauses:
-            if self._transport.get_write_buffer_size() > self._limits.unread_bytes_max:
-                self._abort()
+            self._check_unread()
             self._check_outstanding()
 
     def pause(self, reason: Pause) -> None:
@@ -284,15 +285,24 @@ class CompactProtocol(asyncio.Protocol):
 
     def _leave(self) -> None:
         """Nothing is read or answered any more, and no message is leased to this client."""
+        self._service.unread.forget(self)
         if not self._is_closed:
             self._is_closed = True
             self._service.closed(self)
 
+    def _check_unread(self) -> None:
+        unread_bytes = self._transport.get_write_buffer_size()
+        if unread_bytes > self._limits.unread_bytes_max:
+            self.abort()
+        elif Pause.UNREAD in self._pauses and not self._is_closed:
+            self._service.unread.note(self, unread_bytes)
+
     def _abort_after(self, seconds: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if seconds is None else self._service.loop.call_later(seconds, self._abort)
+        self._timer = None if seconds is None else self._service.loop.call_later(seconds, self.abort)
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Hang up at once."""
         self._leave()
         self._transport.abort()

@@ -40,6 +40,8 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     """Answers that a client has not read; then its requests stay unread until it has read some."""
     unread_bytes_max: int = 64 << 20
     """Then it is disconnected."""
+    unread_bytes_total_max: int = 512 << 20
+    """Of all clients that have more than `unread_bytes_high`; then the one with the most is disconnected."""
     unread_s_max: float = 60.0
     """A client that reads nothing for so long, though there is something to read, is disconnected."""
     publications_waiting_max: int = 50_000

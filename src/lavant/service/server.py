@@ -27,6 +27,7 @@ from lavant.service.staged_shares import StagedShares
 from lavant.service.storage.stores import Store
 from lavant.service.telemetry.events import Events
 from lavant.service.turns import Turns
+from lavant.service.unread import UnreadAnswers
 
 _logger = logging.getLogger(__name__)
 TIMER_S_MAX = 10.0
@@ -113,6 +114,7 @@ class Service:
         self.loop = asyncio.get_running_loop()
         self.turns = Turns(self.loop) if turns is None else turns
         self.connections: set[Connection] = set()
+        self.unread = UnreadAnswers(limits.unread_bytes_total_max)
         self.requests = 0
         self._server = server
         self._store = store
