@@ -5,6 +5,7 @@ After every step the state is compared as the bytes of a snapshot. Small limits,
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import Any, get_args
 
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from tests.property.broker_commands import GENERATORS, Commands
 from tests.property.memory_count import counted_anew
 
+from lavant.broker.queues.config import namespace_of
 from lavant.broker.queues.limits import HubLimits
+from lavant.broker.queues.quotas import Quota, Quotas
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import QUERIES, Command, Request
 from lavant.broker.serving.effects import TIME_BYTES
@@ -26,7 +29,8 @@ from lavant.broker.workflows import JobLimits
 from lavant.core.errors import LavantError
 
 HUB = HubLimits(queues_max=14, memory_max=60_000, moves_max=1, deduplication_names_max=6)
-SUBSCRIPTIONS = SubscriptionLimits(subscriptions_max=6, namespace_subscriptions_max=3, advertisements_max=3)
+SUBSCRIPTIONS = SubscriptionLimits(subscriptions_max=6, advertisements_max=3)
+QUOTAS = Quotas(Quota(queues_max=4, bytes_max=1_500, subscriptions_max=3))
 JOBS = JobLimits(running_max=3, bytes_max=400)
 STEPS_MS = [*[0] * 6, *[1] * 6, 30, 30, 100, 500, 500, 1_000, 5_000, 30_000, 60_000, -20]
 _encode = msgspec.msgpack.Encoder().encode
@@ -36,8 +40,25 @@ def bytes_of(broker: Broker) -> bytes:
     return b"".join(broker.snapshot())
 
 
+def check_usages(broker: Broker) -> None:
+    """What is counted for quotas is what a look at all queues and subscriptions says."""
+    queues, sizes = Counter[str](), Counter[str]()
+    for queue in broker.queues.all():
+        queues[namespace_of(queue.name)] += 1
+        sizes[namespace_of(queue.name)] += sum(
+            len(each.body) + len(each.attributes) for each in queue.messages.values()
+        )
+    usages = broker.queues.usages
+    assert {name: (usages.of(name).queues, usages.of(name).bytes) for name in usages} == {
+        name: (count, sizes[name]) for name, count in queues.items()
+    }
+    for name, count in Counter(each.namespace for each in broker.subscriptions).items():
+        assert broker.subscriptions.count(name) == count
+
+
 def limited(broker: Broker) -> Broker:
     broker.queues.limits, broker.queues.job_limits, broker.subscriptions.limits = HUB, JOBS, SUBSCRIPTIONS
+    broker.queues.usages.quotas = QUOTAS
     return broker
 
 
@@ -69,6 +90,7 @@ class World:
         else:
             assert self.bytes() == before, f"{command} is not in the journal, and changed something: {answer}"
         assert broker.queues.memory_held == counted_anew(broker), f"{command} is not counted as it is"
+        check_usages(broker)
         if isinstance(answer, LavantError):
             assert not broker.changed
             self.note(command, type(answer).__name__)
@@ -93,6 +115,7 @@ class World:
             assert broker.queues.memory_held == counted_anew(broker)
             if not (len(broker.queues.counters.bodies) or len(self.broker.queues.counters.bodies)):
                 assert broker.queues.memory_held == self.broker.queues.memory_held
+            check_usages(broker)
         self.broker = limited(self.make.one(self.broker, again, restored))
         self.broker.subscriptions.changes.clear()
 

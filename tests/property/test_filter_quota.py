@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from tests.property.spark_world import Asking, World
 
 from lavant.broker.matching.plain import table
 from lavant.broker.queues.commands import DeleteQueue, Refused
+from lavant.broker.queues.quotas import Quota, Quotas
 from lavant.broker.subscriptions.commands import EncryptedFilter, Publish, Subscribe, Subscribed, Unsubscribe
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.subscriptions.registry import Subscriptions
@@ -25,7 +29,8 @@ from lavant.service.engines.local import LocalEngine
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.settings import SparkLimits
 
-LIMITS = SubscriptionLimits(9, 6, 5, 5)
+LIMITS = SubscriptionLimits(9, 5, 5)
+QUOTAS = Quotas(Quota(subscriptions_max=6))
 LANES_MAX = 3
 ATTRIBUTES = "abcdefgh"
 
@@ -65,7 +70,7 @@ class Model:
         own = [namespace for namespace, _ in self.held if namespace == request.namespace]
         if len(self.held) >= LIMITS.subscriptions_max:
             return False
-        if request.namespace and len(own) >= LIMITS.namespace_subscriptions_max:
+        if request.namespace and len(own) >= 6:
             return False
         return self._fits(request)
 
@@ -89,6 +94,21 @@ def features(filters: list[str | EncryptedFilter]) -> set[Any]:
     return found
 
 
+@contextmanager
+def decisions(world: World) -> Iterator[dict[int, int]]:
+    """When requests were decided about, by their ids: namespaces have their turns, so not in the order they came."""
+    decided: dict[int, int] = {}
+    problem, places = world.access._filters.problem, count()
+
+    def noted(request: Any, *rest: Any) -> Any:
+        decided[id(request)] = next(places)  # the last look at it counts: some have to wait for others
+        return problem(request, *rest)
+
+    world.access._filters.problem = noted  # type: ignore[assignment, method-assign]
+    yield decided
+    world.access._filters.problem = problem  # type: ignore[method-assign]
+
+
 async def ask_together(world: World, batch: list[Any], model: Model) -> None:
     """All in the line before the first is looked at; queues are deleted beside the line, before all of them."""
     for request in batch:
@@ -99,8 +119,9 @@ async def ask_together(world: World, batch: list[Any], model: Model) -> None:
     for request, asking in lined:
         world.access.request(asking, 0, request)
     world.access.go_on()
-    await world.settle()
-    for request, asking in lined:
+    with decisions(world) as decided:
+        await world.settle()
+    for request, asking in sorted(lined, key=lambda each: decided[id(each[0])]):
         if isinstance(request, Unsubscribe):
             model.held.pop((request.namespace, request.name), None)
             continue
@@ -138,6 +159,7 @@ def test_what_was_accepted_opens_with_any_number_of_slices(batches: list[list[An
         world = LocalWorld(Path(), slices=data.draw(st.integers(1, 8)))
         await world.start()
         world.server.broker.subscriptions.limits = LIMITS
+        world.server.queues.usages.quotas = QUOTAS
         model = Model(None)
         for batch in batches:
             await ask_together(world, batch, model)
@@ -148,7 +170,8 @@ def test_what_was_accepted_opens_with_any_number_of_slices(batches: list[list[An
             again = LocalWorld(Path(), slices=slices)
             again.durable = list(journal)
             await again.start()
-            again.server.broker.subscriptions.limits = SubscriptionLimits(1, 1, 1, 1)
+            again.server.broker.subscriptions.limits = SubscriptionLimits(1, 1, 1)
+            again.server.queues.usages.quotas = Quotas(Quota(subscriptions_max=1))
             assert held(again.server.broker.subscriptions) == set(model.held)
             doubled = {queue: 2 * count for queue, count in counts.items()}
             assert await matched(again) == doubled
@@ -164,6 +187,7 @@ def test_the_spark_engine_takes_the_same(batches: list[list[Any]]) -> None:
         world = World(directory, SparkLimits(lanes_max=LANES_MAX))
         await world.start()
         world.server.broker.subscriptions.limits = LIMITS
+        world.server.queues.usages.quotas = QUOTAS
         model = Model(LANES_MAX)
         for batch in batches:
             await ask_together(world, batch, model)

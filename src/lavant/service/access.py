@@ -190,6 +190,8 @@ class Access:
         self._check_room(len(request.publications), size_bytes)
         self._engine.check_room(request.namespace)
         self._server.queues.check_memory(MESSAGE)  # where it is full anyway, nothing needs to be matched
+        if self._engine.waits:  # what is delivered later was accepted here, and is not refused any more
+            self._server.queues.usages.check_bytes(request.namespace, size_bytes)
         epoch = self._server.queues.epoch
         ids = (f"{epoch:x}-{number:x}" for number in self._counter)
         results = accept(request.publications, ids, now_ms)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from lavant.service.openmetrics import Family
+from lavant.service.tenants import Tenant
 
 COMPLAINT_S = 10.0
 """Between two lines in the log."""
@@ -27,19 +28,30 @@ _logger = logging.getLogger(__name__)
 class Ticket:
     """The place of one connection. `hang_up` ends it at once; whoever has the connection keeps that up to date."""
 
-    __slots__ = ("_admission", "hang_up")
+    __slots__ = ("_admission", "_tenant", "hang_up")
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
+        self._tenant: Tenant | None = None
         self.hang_up: Callable[[], object] = _nothing
 
-    def authenticated(self) -> None:
-        """It is known who this is."""
+    def authenticated(self, tenant: Tenant) -> None:
+        """It is known whose this is; raises if the tenant has as many connections as it may."""
+        if tenant is not self._tenant:
+            tenant.connect()
+            self._belongs_to_nobody()
+            self._tenant = tenant
         self._admission.unauthenticated.pop(self, None)
 
     def leave(self) -> None:
         """The connection is gone. To say it twice does no harm."""
+        self._belongs_to_nobody()
         self._admission.left(self)
+
+    def _belongs_to_nobody(self) -> None:
+        if self._tenant is not None:
+            self._tenant.disconnect()
+            self._tenant = None
 
 
 class Admission:
@@ -47,7 +59,7 @@ class Admission:
 
     >>> admission = Admission(connections_max=3, unauthenticated_max=2)
     >>> first, second = admission.admit(), admission.admit()
-    >>> first.authenticated()
+    >>> first.authenticated(Tenants().of("shop"))
     >>> third = admission.admit()
     >>> admission.admit() is None, len(admission), len(admission.unauthenticated)
     (True, 3, 2)

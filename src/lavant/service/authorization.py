@@ -61,6 +61,7 @@ def authorize(principal: Principal, request: Request, now_s: float) -> Request:
     if principal.is_revoked:
         raise shut_out(principal)
     placed = place(principal, request)
+    principal.tenant.check_request(now_s)
     check_rate(principal, request, now_s)
     return placed
 

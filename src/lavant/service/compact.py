@@ -31,11 +31,12 @@ from lavant.broker.serving.wire import (
     frame,
 )
 from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import AccessDenied, InvalidValue, LavantError
+from lavant.core.errors import AccessDenied, InvalidValue, LavantError, QuotaExceeded
 from lavant.service.admission import Ticket
 from lavant.service.authorization import authorize, shut_out
 from lavant.service.keys import KeyRing, Principal
 from lavant.service.showing import shown
+from lavant.service.tenants import ANYBODY
 
 if TYPE_CHECKING:
     from lavant.service.server import Service
@@ -263,8 +264,12 @@ class CompactProtocol(asyncio.Protocol):
             except AccessDenied as error:
                 self._hang_up(error, GREETING_NUMBER)
                 return
+        try:
+            self._ticket.authenticated(ANYBODY if self._principal is None else self._principal.tenant)
+        except QuotaExceeded as error:
+            self._hang_up(error, GREETING_NUMBER)
+            return
         self._is_greeted = True
-        self._ticket.authenticated()
         self._frames.bytes_max = self._limits.frame_bytes_max
         self._abort_after(None)
         self._transport.write(frame(GREETING_NUMBER, Done()))

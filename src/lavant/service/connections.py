@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, Protocol
 
+from lavant.service.tenants import Tenant
+
 STATE = "connection"
 """Where it is in the scope's state."""
 
 
 class Connection(Protocol):
-    def authenticated(self) -> None:
-        """It is known who asks."""
+    def authenticated(self, tenant: Tenant) -> None:
+        """It is known who asks; raises `QuotaExceeded` if that one has too many connections."""
         ...
 
     def unsent_bytes(self) -> int:

@@ -32,6 +32,7 @@ from lavant.service.sqs import SqsApp
 from lavant.service.sqs.desk import Caller, ClientGone
 from lavant.service.sqs.faults import SqsError
 from lavant.service.sqs.http import HttpResponse, body_bytes
+from lavant.service.tenants import Tenant
 from lavant.service.websockets import FRAME_BYTES_MAX, WebSocketProtocol
 
 HEAD_BYTES_MAX = 64 << 10
@@ -192,8 +193,8 @@ class HttpConnection(HttpToolsProtocol):
     def abort(self) -> None:
         self.transport.abort()
 
-    def authenticated(self) -> None:
-        self.ticket.authenticated()
+    def authenticated(self, tenant: Tenant) -> None:
+        self.ticket.authenticated(tenant)
 
     def is_late(self, now_s: float) -> None:
         """Called when the request that is arriving should have arrived. One behind another is not read meanwhile."""

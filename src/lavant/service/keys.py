@@ -7,6 +7,15 @@
     namespace = "shop"                            where its subscriptions and queues live
     publications_per_s = 500                      if it may not publish as much as it likes
 
+    [[namespaces]]
+    name = "shop"                                 all its keys together, of all protocols
+    queues_max = 100                              what is not there has no bound, or that of `lavant serve`
+    bytes_max = 1_000_000_000
+    subscriptions_max = 1000
+    connections_max = 50
+    streams_max = 20
+    requests_per_s = 500
+
 A secret is looked up by its SHA-256. That takes as long for a wrong one as for a right one, as far as it depends on the
 secret: to learn anything of a stored hash, one would have to find inputs with chosen hashes. Secrets are long and
 random, so a slow hash, as for passwords, would add nothing.
@@ -27,9 +36,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import asdict, replace
 
+from lavant.broker.queues.quotas import Quota
 from lavant.broker.subscriptions.validation import check_namespace
 from lavant.core.errors import AccessDenied, InvalidValue
 from lavant.service.rates import TokenBucket
+from lavant.service.tenants import ANYBODY as NO_TENANT
+from lavant.service.tenants import Tenant, Tenants
 
 SCOPES = ("publish", "subscribe", "admin")
 SECRET_PREFIX = "lavant_"
@@ -66,6 +78,19 @@ class KeyEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         check_namespace(self.namespace)
         if self.publications_per_s is not None and not 0 < self.publications_per_s < float("inf"):
             raise InvalidValue(f"publications_per_s of key {self.name!r} must be positive")
+
+
+class NamespaceEntry(Quota, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The quota of one namespace, as the file has it."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_namespace(self.name)
+        try:
+            super().__post_init__()
+        except InvalidValue as error:
+            raise InvalidValue(f"namespace {self.name!r}: {error}") from None
 
 
 class Revocation:
@@ -106,6 +131,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """SHA-256 of the key."""
     is_confined: bool = False
     """Never reaches into namespaces, whatever its scopes: clients of SQS, whose protocol knows none."""
+    tenant: Tenant = NO_TENANT
+    """What all keys of the namespace use together."""
     revocation: Revocation = msgspec.field(default_factory=Revocation)
 
     @property
@@ -122,16 +149,18 @@ ANYBODY = Principal(name="anybody", scopes=frozenset(SCOPES))
 """Where no key is wanted, everybody may do everything."""
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: list[KeyEntry] = []
+    namespaces: list[NamespaceEntry] = []
 
 
 class Ring:
     """The principals of a file, read again when it is told to. Without a file anybody may come in, or, if it is closed,
     nobody."""
 
-    def __init__(self, path: Path | None, *, is_closed: bool = False) -> None:
+    def __init__(self, path: Path | None, *, is_closed: bool = False, tenants: Tenants | None = None) -> None:
         self.path = path
+        self.tenants = Tenants() if tenants is None else tenants
         self._is_closed = is_closed
         self._principals: dict[bytes, Principal] = {}
         self.read()
@@ -174,12 +203,14 @@ class Ring:
 class KeyRing(Ring):
     """The keys of a file, for Lavant's own clients and those of the HTTP interface."""
 
-    def __init__(self, path: Path | None = None, *, is_closed: bool = False) -> None:
-        super().__init__(path, is_closed=is_closed)
+    def __init__(self, path: Path | None = None, *, is_closed: bool = False, tenants: Tenants | None = None) -> None:
+        super().__init__(path, is_closed=is_closed, tenants=tenants)
 
     def _read(self, path: Path) -> list[Principal]:
         before = {principal.name: principal for principal in self._principals.values()}
-        return [_principal(entry, before.get(entry.name)) for entry in read_keys(path)]
+        file = read_keys_file(path)
+        self.tenants.set_quotas({entry.name: entry for entry in file.namespaces})
+        return [_principal(entry, before.get(entry.name), self.tenants.of(entry.namespace)) for entry in file.keys]
 
     def principal(self, secret: bytes) -> Principal:
         """Who shows this secret; raises if nobody is known by it."""
@@ -196,22 +227,26 @@ class KeyRing(Ring):
 
 def read_keys(path: Path) -> list[KeyEntry]:
     """All keys of a file."""
+    return read_keys_file(path).keys
+
+
+def read_keys_file(path: Path) -> KeysFile:
+    """What a file says; raises what is wrong with it."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise InvalidValue(f"the keys file {path} is larger than {FILE_BYTES_MAX} bytes")
-        entries = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File).keys
+        file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), KeysFile)
     except OSError as error:
         raise InvalidValue(f"cannot read the keys file {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise InvalidValue(f"the keys file {path} cannot be understood: {error}") from None
-    if len(entries) > KEYS_MAX:
-        raise InvalidValue(f"the keys file {path} has {len(entries)} keys, at most {KEYS_MAX} are allowed")
-    for what in ("name", "sha256"):
-        values = [getattr(entry, what) for entry in entries]
-        twice = next((value for value in values if values.count(value) > 1), None) if _has_twins(values) else None
-        if twice is not None:
-            raise InvalidValue(f"the keys file {path} has two keys with {what} {twice!r}; remove one")
-    return entries
+    for what, count in (("keys", len(file.keys)), ("namespaces", len(file.namespaces))):
+        if count > KEYS_MAX:
+            raise InvalidValue(f"the keys file {path} has {count} {what}, at most {KEYS_MAX} are allowed")
+    _check_twins(path, "keys", "name", [entry.name for entry in file.keys])
+    _check_twins(path, "keys", "sha256", [entry.sha256 for entry in file.keys])
+    _check_twins(path, "namespaces", "name", [entry.name for entry in file.namespaces])
+    return file
 
 
 def new_secret() -> str:
@@ -241,7 +276,7 @@ def entry_text(entry: KeyEntry) -> str:
     return "[[keys]]\n" + "".join(lines)
 
 
-def _principal(entry: KeyEntry, before: Principal | None) -> Principal:
+def _principal(entry: KeyEntry, before: Principal | None, tenant: Tenant) -> Principal:
     """The same one as before if nothing has changed; its bucket is as full as it was."""
     bucket = None if before is None else before.bucket
     if entry.publications_per_s is None:
@@ -254,6 +289,7 @@ def _principal(entry: KeyEntry, before: Principal | None) -> Principal:
         namespace=entry.namespace,
         bucket=bucket,
         digest=bytes.fromhex(entry.sha256),
+        tenant=tenant,
     )
     return unless_changed(principal, before)
 
@@ -265,5 +301,7 @@ def unless_changed(principal: Principal, before: Principal | None) -> Principal:
     return before
 
 
-def _has_twins(values: list[str]) -> bool:
-    return len(set(values)) < len(values)
+def _check_twins(path: Path, entries: str, what: str, values: list[str]) -> None:
+    if len(set(values)) < len(values):
+        twice = next(value for value in values if values.count(value) > 1)
+        raise InvalidValue(f"the keys file {path} has two {entries} with {what} {twice!r}; remove one")

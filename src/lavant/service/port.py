@@ -86,7 +86,8 @@ class Port:
             credentials=files.credentials,
             unverified_bytes_max=settings.limits.unverified_bytes_max,
         )
-        families = (meters.families, self._families, *metrics)
+        quotas = partial(self._keys.tenants.families, broker, settings.metrics.queues_max)
+        families: tuple[FamiliesOf, ...] = (meters.families, self._families, quotas, *metrics)
         shown = Metrics(broker.queues, store, service, families, queues_max=settings.metrics.queues_max)
         may_see = partial(_may_see_metrics, settings.metrics.key, self._keys)
         operations = Operations(health=health, metrics=shown.text, may_see=may_see)

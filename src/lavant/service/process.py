@@ -15,6 +15,7 @@ import msgspec
 
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.limits import HubLimits
+from lavant.broker.queues.quotas import Quotas
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import replay
 from lavant.broker.serving.server import BrokerServer
@@ -35,6 +36,7 @@ from lavant.service.settings import ACCEPT, ServeSettings
 from lavant.service.sqs.credentials import CredentialRing
 from lavant.service.storage.stores import Store, open_store
 from lavant.service.telemetry import Telemetry, TelemetryFiles
+from lavant.service.tenants import Tenants
 from lavant.service.tls import Tls
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         found = _found(broker.queues, store)
         telemetry = _telemetry(settings, broker)
         times = TimeKeeper(broker.queues.now_ms, settings.data, is_accepted=settings.clock_jump == ACCEPT)
-        service = _service(settings, broker, store, times, stopped)
+        service = _service(settings, broker, store, times, files.keys.tenants.quotas, stopped)
     except BaseException:
         await store.close()
         raise
@@ -134,18 +136,25 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
 
 
 def _files(settings: ServeSettings) -> Files:
+    tenants = Tenants(settings.quota)
     return Files(
-        KeyRing(settings.keys_file, is_closed=not settings.is_open),
-        CredentialRing(settings.credentials_file, is_closed=not settings.is_open),
+        KeyRing(settings.keys_file, is_closed=not settings.is_open, tenants=tenants),
+        CredentialRing(settings.credentials_file, is_closed=not settings.is_open, tenants=tenants),
         None if settings.tls is None else Tls(settings.tls),
     )
 
 
 def _service(
-    settings: ServeSettings, broker: Broker, store: Store, times: TimeKeeper, stopped: asyncio.Future[None]
+    settings: ServeSettings,
+    broker: Broker,
+    store: Store,
+    times: TimeKeeper,
+    quotas: Quotas,
+    stopped: asyncio.Future[None],
 ) -> Service:
     broker.queues.limits, broker.queues.job_limits = HubLimits(memory_max=_memory_max(settings, broker)), JobLimits()
     broker.subscriptions.limits = SubscriptionLimits()
+    broker.queues.usages.quotas = quotas
     _tame_garbage_collector()
     sys.setswitchinterval(SWITCH_S)
     server = BrokerServer(broker, position=store.position, acknowledge_early=settings.acknowledge_early)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lavant.broker.journal import JournalConfig
+from lavant.broker.queues.quotas import Quota
 from lavant.core.errors import InvalidValue
 from lavant.service.backends.settings import RabbitMQSettings
 from lavant.service.browser_guard import BrowserGuard, HostList, is_address
@@ -17,6 +18,7 @@ from lavant.service.limits import LIMITS, QUEUES_SHOWN_MAX, ServiceLimits
 from lavant.service.memory import check_memory_max
 from lavant.service.sqs import SqsSettings
 from lavant.service.telemetry.files import KEEP
+from lavant.service.tenants import DEFAULT_QUOTA
 from lavant.service.tls import TlsFiles
 
 HOLD, ACCEPT = "hold", "accept"
@@ -61,6 +63,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of SQS clients. With it alone, the other protocols are closed."""
     keys_file: Path | None = None
     """Of Lavant's own clients and those of the HTTP interface. With it alone, SQS is closed."""
+    quota: Quota = DEFAULT_QUOTA
+    """Of each namespace with a name, unless the keys file says otherwise."""
     tls: TlsFiles | None = None
     webhooks_to_private_networks: bool = False
     """Also where keys are wanted; where none are, webhooks may be anywhere."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from lavant.service.tenants import Tenant
+
 
 class FakeConnection:
     is_authenticated = False
 
-    def authenticated(self) -> None:
+    def authenticated(self, tenant: Tenant) -> None:
         self.is_authenticated = True
 
     def unsent_bytes(self) -> int:

@@ -20,13 +20,14 @@ from lavant.broker.serving.commands import Answer, Request
 from lavant.service.api import Desk, api_application
 from lavant.service.api.application import PATHS
 from lavant.service.browser_guard import BrowserGuard, Guarded, HostList
-from lavant.service.connections import STATE
+from lavant.service.connections import STATE, Connection
 from lavant.service.http import HttpApplication, Operations
 from lavant.service.keys import KeyEntry, KeyRing, sha256_of
 from lavant.service.limits import LIMITS, ServiceLimits
 from lavant.service.meters import Meters
 from lavant.service.sqs import SqsApp, SqsSettings
 from lavant.service.sqs.credentials import Credential, CredentialRing
+from lavant.service.tenants import Tenants
 
 HOST = "queues.test"
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
@@ -93,15 +94,25 @@ class FrontEnds:
         credentials: list[Credential] | None = None,
         limits: ServiceLimits = LIMITS,
         origins: tuple[str, ...] = (),
+        quotas: Mapping[str, Mapping[str, float]] | None = None,
+        tenants: Tenants | None = None,
     ) -> None:
         self.directory = directory
+        self.tenants = Tenants() if tenants is None else tenants
         is_open = keys is None and credentials is None
-        self.keys = KeyRing(is_closed=not is_open) if keys is None else key_ring(directory, *keys)
+        self.keys = (
+            KeyRing(is_closed=not is_open)
+            if keys is None
+            else key_ring(directory, *keys, quotas=quotas, tenants=self.tenants)
+        )
         self.credentials = (
-            CredentialRing(is_closed=not is_open) if credentials is None else credential_ring(directory, *credentials)
+            CredentialRing(is_closed=not is_open)
+            if credentials is None
+            else credential_ring(directory, *credentials, tenants=self.tenants)
         )
         self.store = _EagerStore()
         self.wiring = Wiring(limits, store=self.store)
+        self.wiring.queues.usages.quotas = self.tenants.quotas
         self.service = self.wiring.service
         self.desk = Desk(self.service, self.keys, Meters())
         self.sqs_app = SqsApp(
@@ -142,7 +153,14 @@ class FrontEnds:
     # ── HTTP and SQS ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def open(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"", *, kind: str = "http"
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        kind: str = "http",
+        connection: Connection | None = None,
     ) -> Open:
         sent: list[dict[str, Any]] = []
         incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -167,7 +185,7 @@ class FrontEnds:
             "client": ("192.0.2.7", 4711),
             "subprotocols": [],
             "extensions": {"websocket.http.response": {}},
-            "state": {STATE: FakeConnection()},
+            "state": {STATE: FakeConnection() if connection is None else connection},
         }
         if kind == "websocket":
             del scope["method"]
@@ -203,9 +221,9 @@ class FrontEnds:
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def write_keys(self, *entries: KeyEntry) -> None:
+    def write_keys(self, *entries: KeyEntry, quotas: Mapping[str, Mapping[str, float]] | None = None) -> None:
         """What the next `reload` finds."""
-        key_ring(self.directory, *entries)
+        key_ring(self.directory, *entries, quotas=quotas)
 
     def write_credentials(self, *credentials: Credential) -> None:
         credential_ring(self.directory, *credentials)

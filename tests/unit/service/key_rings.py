@@ -7,16 +7,27 @@ from pathlib import Path
 
 from lavant.service.keys import KeyEntry, KeyRing, entry_text
 from lavant.service.sqs.credentials import Credential, CredentialRing, credential_text
+from lavant.service.tenants import Tenants
 
 
-def key_ring(directory: Path, *entries: KeyEntry) -> KeyRing:
-    """Of a file that holds just these."""
+def key_ring(
+    directory: Path,
+    *entries: KeyEntry,
+    quotas: Mapping[str, Mapping[str, float]] | None = None,
+    tenants: Tenants | None = None,
+) -> KeyRing:
+    """Of a file that holds just these, and quotas by namespace."""
     path = directory / "keys.toml"
-    path.write_text("\n".join(map(entry_text, entries)))
-    return KeyRing(path)
+    texts = list(map(entry_text, entries))
+    for namespace, quota in ({} if quotas is None else quotas).items():
+        texts.append(f'[[namespaces]]\nname = "{namespace}"\n' + "".join(f"{k} = {v}\n" for k, v in quota.items()))
+    path.write_text("\n".join(texts))
+    return KeyRing(path, tenants=tenants)
 
 
-def credential_ring(directory: Path, *credentials: Credential | Mapping[str, str]) -> CredentialRing:
+def credential_ring(
+    directory: Path, *credentials: Credential | Mapping[str, str], tenants: Tenants | None = None
+) -> CredentialRing:
     """Of a file that holds just these; in a mapping, secrets by access key."""
     path = directory / "credentials"
     texts = []
@@ -29,4 +40,4 @@ def credential_ring(directory: Path, *credentials: Credential | Mapping[str, str
                 for key, secret in each.items()
             ]
     path.write_text("\n".join(texts))
-    return CredentialRing(path)
+    return CredentialRing(path, tenants=tenants)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant.service.admission import Admission, Ticket
+from lavant.service.tenants import ANYBODY
 
 STEPS = st.lists(st.tuples(st.sampled_from(["admit", "authenticated", "leave", "gone"]), st.integers(0, 20)))
 
@@ -41,7 +42,7 @@ def test_bounds_hold_and_only_the_oldest_stranger_is_closed(
             if ticket in strangers:
                 strangers.remove(ticket)
             if step == "authenticated":
-                ticket.authenticated()
+                ticket.authenticated(ANYBODY)
             else:
                 present.remove(ticket)
                 for _ in range(1 if step == "leave" else 2):

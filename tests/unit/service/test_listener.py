@@ -19,6 +19,7 @@ from tests.unit.service.wiring import until
 from lavant.service import listener as module
 from lavant.service.admission import Admission, Ticket
 from lavant.service.listener import Listener
+from lavant.service.tenants import ANYBODY
 from lavant.service.tls import Tls, TlsFiles
 
 
@@ -37,7 +38,7 @@ class Echo(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if data == b"k":
-            self._ticket.authenticated()
+            self._ticket.authenticated(ANYBODY)
         self._transport.write(data)
 
 

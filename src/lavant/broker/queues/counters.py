@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lavant.broker.queues.quotas import Usages
 from lavant.broker.queues.rules import RULES
 from lavant.broker.queues.shared_bodies import SharedBodies
 
@@ -13,10 +14,10 @@ EPOCH_MAX = (1 << 24) - 1
 class Counters:
     """The last number, lease, task and serial that were given, and the bytes that are held. All others only grow.
 
-    And the rules that hold for all queues, and the bodies that several of them share.
+    And the rules that hold for all queues, the bodies that several of them share, and what each namespace has.
     """
 
-    __slots__ = ("bodies", "bytes", "lease", "memory", "names", "number", "rules", "serial", "task")
+    __slots__ = ("bodies", "bytes", "lease", "memory", "names", "number", "rules", "serial", "task", "usages")
 
     def __init__(self, *, number: int = 0, lease: int = 0, task: int = 0) -> None:
         self.number = number
@@ -32,6 +33,7 @@ class Counters:
         self.names = 0
         """Remembered for de-duplication, in all queues."""
         self.bodies = SharedBodies()
+        self.usages = Usages()
         self.rules = RULES
         """A new hub has the latest; one that is made from a journal those that its first `Open` names."""
 

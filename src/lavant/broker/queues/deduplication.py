@@ -10,6 +10,7 @@ from typing import TypeAlias
 from lavant.broker.queues.config import DEDUPLICATION_MS
 from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.memory import NAME, NAME_IN_GROUP, NAMES_WINDOW, text_bytes, texts_bytes
+from lavant.core.errors import LimitExceeded
 
 Key: TypeAlias = str | tuple[str, str]
 """A name or, where each group has names of its own, a group and a name."""
@@ -43,6 +44,16 @@ class Deduplication:
         if self._windows and self._windows[0][0] <= now_ms:
             self.forget(now_ms)
         return self._numbers.get(key)
+
+    def check_room(self, queue: str, names: int, names_max: int, now_ms: int) -> None:
+        """Raise unless so many more may be remembered, now or when those whose time is over are forgotten."""
+        if len(self) + names > names_max:
+            self.forget(now_ms)
+            if len(self) + names > names_max:
+                raise LimitExceeded(
+                    f"queue {queue!r} remembers {len(self)} names of messages sent lately, which is the limit; send "
+                    "more slowly, or to several queues"
+                )
 
     def remember(self, key: Key, *, number: int, now_ms: int) -> None:
         """A name that is not remembered now."""

@@ -15,7 +15,7 @@ from itertools import islice, takewhile
 from msgspec.structs import asdict
 
 from lavant.broker.queues.commands import CreateQueue
-from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig
+from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig, namespace_of
 from lavant.broker.queues.counters import Counters
 from lavant.broker.queues.queue import Queue, memory_of, tags_memory
 from lavant.broker.queues.validation import check_config, check_name, check_tags
@@ -79,6 +79,8 @@ class Directory:
                 else f"there are {len(self._queues)} queues, {len(new)} more would be over the limit of {queues_max}; "
                 "delete some"
             )
+        if not is_replay:
+            self._counters.usages.check_queues(new)
         return list(new.values())
 
     def create(self, name: str, config: QueueConfig, tags: dict[str, str], now_ms: int) -> Queue:
@@ -88,6 +90,7 @@ class Directory:
 
     def add(self, queue: Queue) -> Queue:
         self._counters.memory += memory_of(queue.name, queue.tags)
+        queue.usage = self._counters.usages.enter(namespace_of(queue.name))
         self._queues[queue.name] = queue
         self._by_serial[queue.serial] = queue
         insort(self._names, queue.name)
@@ -115,6 +118,7 @@ class Directory:
         queue.purge()
         queue.deduplication.clear()
         self._counters.memory -= memory_of(queue.name, queue.tags)
+        self._counters.usages.leave(namespace_of(queue.name))
         del self._queues[queue.name]
         del self._by_serial[queue.serial]
         del self._names[bisect_left(self._names, queue.name)]

@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 from lavant.broker.queues import commands, snapshot
 from lavant.broker.queues.commands import Answer, Request
-from lavant.broker.queues.config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, QueueConfig
+from lavant.broker.queues.config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, QueueConfig, namespace_of
 from lavant.broker.queues.counters import EPOCH_MAX, Counters
 from lavant.broker.queues.directory import Directory
 from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
@@ -53,7 +53,7 @@ from lavant.broker.queues.spreading import carry_out, check_shares, memory_of_sh
 from lavant.broker.queues.sweeps import Sweeps
 from lavant.broker.queues.validation import check_batch, check_part_of_name, check_range, check_receive, check_tags
 from lavant.broker.queues.wakes import Wakes
-from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
+from lavant.core.errors import InvalidValue, LavantError
 
 LISTED_MAX = 1000
 NEVER = 1 << 62
@@ -88,6 +88,8 @@ class Queues:
         self._reserved: set[str] = set()
         """Queues that only whoever extends this hub may touch."""
         self._counters = Counters()
+        self.usages = self._counters.usages
+        """What each namespace has in its queues, and may have."""
         self._directory = Directory(self._counters)
         self._moves = Moves(self._directory, self._counters)
         self._wakes = Wakes()
@@ -326,10 +328,13 @@ class Queues:
 
         return apply
 
-    def _spread(self, request: commands.Spread) -> Plan:
+    def plan_spread(self, request: commands.Spread, *, is_admitted: bool = False) -> Plan:
+        """Quotas do not count for what was accepted before, when it was published."""
         shares = shares_of(request, self._directory)
         check_shares(shares, [len(body) for body in request.bodies])
         self.check_memory(memory_of_shares(shares, request.bodies))
+        if not self.is_replay and not is_admitted:
+            self.usages.check_all_bytes((share.queue.name, share.size_bytes) for share in shares)
 
         def apply() -> Answer:
             carry_out(shares, request.bodies, self.now_ms, self._counters)
@@ -466,13 +471,8 @@ class Queues:
 
     def _check_room(self, queue: Queue, entries: int, bytes_sent: int) -> None:
         self.check_memory(entries * MESSAGE + bytes_sent)
-        if len(queue.deduplication) + entries > self.limits.deduplication_names_max:
-            queue.deduplication.forget(self.now_ms)
-            if len(queue.deduplication) + entries > self.limits.deduplication_names_max:
-                raise LimitExceeded(
-                    f"queue {queue.name!r} remembers {len(queue.deduplication)} names of messages sent lately, "
-                    "which is the limit; send more slowly, or to several queues"
-                )
+        self.usages.check_bytes(namespace_of(queue.name), bytes_sent)
+        queue.deduplication.check_room(queue.name, entries, self.limits.deduplication_names_max, self.now_ms)
 
     _PLANNERS: ClassVar[dict[type, Callable[[Any, Any], Plan]]] = {
         commands.Open: _open,
@@ -482,7 +482,7 @@ class Queues:
         commands.DeleteQueue: _delete,
         commands.PurgeQueue: _purge,
         commands.Send: _send,
-        commands.Spread: _spread,
+        commands.Spread: plan_spread,
         commands.Receive: _receive,
         commands.Acknowledge: _acknowledge,
         commands.ChangeVisibility: _change_visibility,

@@ -31,6 +31,7 @@ from lavant.broker.queues.memory import HIDDEN, MESSAGE, QUEUE, TAG, text_bytes,
 from lavant.broker.queues.message import GONE, Message
 from lavant.broker.queues.order import Order, Turn
 from lavant.broker.queues.out_of_order import OutOfOrder
+from lavant.broker.queues.quotas import Usage
 from lavant.broker.queues.sorted_numbers import SortedNumbers
 
 TIDY_EVERY = 128
@@ -61,6 +62,7 @@ class Queue:
         "shares_bodies",
         "tags",
         "totals",
+        "usage",
         "wake_ms",
     )
 
@@ -83,6 +85,8 @@ class Queue:
         self.wake_ms: int | None = None
         """For the hub: when it looks after this queue next."""
         self._counters = counters
+        self.usage = Usage()
+        """Of its namespace, from when it is in a directory on."""
         self.bytes = 0
         self._left = 0
         """How many entries have lost their meaning since the last look at them."""
@@ -187,6 +191,7 @@ class Queue:
         hidden = self.in_flight + self.delayed
         self._counters.memory -= len(self.messages) * MESSAGE + hidden * HIDDEN + self.bytes - kept + self.order.memory
         self._counters.bytes -= self.bytes
+        self.usage.bytes -= self.bytes
         self._make_empty()
 
     def _make_empty(self) -> None:
@@ -316,6 +321,7 @@ class Queue:
     def _hold(self, messages: int, size_bytes: int) -> None:
         counters = self._counters
         self.bytes += size_bytes
+        self.usage.bytes += size_bytes
         counters.bytes += size_bytes
         counters.memory += messages * MESSAGE + size_bytes
 

@@ -10,8 +10,6 @@ import msgspec
 
 class SubscriptionLimits(msgspec.Struct, frozen=True):
     subscriptions_max: int = 1_000_000
-    namespace_subscriptions_max: int = 100_000
-    """Of one namespace with a name; those without have the whole server's limit only."""
     advertisements_max: int = 10_000
     namespace_attributes_max: int = 4096
     """Attributes, each with a type, that the plain filters of one namespace compare; see `filter_quota`."""

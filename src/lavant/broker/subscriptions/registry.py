@@ -21,6 +21,7 @@ from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, Queu
 from lavant.broker.queues.hub import Queues
 from lavant.broker.queues.planning import Plan, unchanged
 from lavant.broker.queues.queue import memory_of as queue_memory
+from lavant.broker.queues.quotas import check_count
 from lavant.broker.subscriptions import validation
 from lavant.broker.subscriptions.commands import (
     Advertise,
@@ -104,6 +105,10 @@ class Subscriptions:
         found = self._subscriptions.get((state.namespace, state.name))
         return found is not None and found.number == state.number
 
+    def count(self, namespace: str) -> int:
+        """How many subscriptions a namespace has."""
+        return bisect_left(self._sorted, (namespace + "\0", "")) - bisect_left(self._sorted, (namespace, ""))
+
     def plan(self, request: Request) -> Plan:
         """Check a command, and return what is to be applied before anything else happens."""
         planner = self._PLANNERS.get(type(request))
@@ -171,13 +176,9 @@ class Subscriptions:
     def _check_room(self, namespace: str, number: int) -> None:
         if len(self._subscriptions) >= self.limits.subscriptions_max or number > SUBSCRIPTION_ID_MAX:
             raise QuotaExceeded(f"there are {len(self._subscriptions)} subscriptions, which is the limit; remove some")
-        if not namespace:
-            return
-        start, stop = bisect_left(self._sorted, (namespace, "")), bisect_left(self._sorted, (namespace + "\0", ""))
-        if stop - start >= self.limits.namespace_subscriptions_max:
-            raise QuotaExceeded(
-                f"there are {stop - start} subscriptions in namespace {namespace!r}, which is the limit; remove some"
-            )
+        if not self._queues.is_replay:
+            allowed = self._queues.usages.quotas.of(namespace).subscriptions_max
+            check_count("subscriptions", namespace, self.count(namespace) + 1, allowed)
 
     def _queues_for(self, queue: str, request: Subscribe) -> list[CreateQueue]:
         """Those that have to be created. One that is there is taken as it is."""
@@ -303,7 +304,7 @@ class Subscriptions:
         self.lanes.check(request.accepted, request.delivered)
         self.lanes.check_forget(request.forgotten, request.accepted, request.delivered)
         self._queues.check_memory(sum(memory_of_key(each.key, each.entries) for each in request.answered))
-        spread = self._queues.plan(request.spread)
+        spread = self._queues.plan_spread(request.spread, is_admitted=bool(request.delivered))
 
         def apply() -> Answer:
             answer: Answer = spread()

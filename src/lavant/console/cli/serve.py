@@ -46,6 +46,10 @@ class ClockJump(StrEnum):
     ACCEPT = "accept"
 
 
+def _quota_option(what: str) -> Any:
+    return typer.Option(min=0, help=f"{what} of each namespace at most; the keys file may say otherwise of some")
+
+
 def serve(
     context: typer.Context,
     config: Annotated[
@@ -95,6 +99,12 @@ def serve(
         Path | None,
         typer.Option(help="keys that other clients must show; without --credentials-file, SQS is closed"),
     ] = None,
+    namespace_queues_max: Annotated[int | None, _quota_option("queues")] = None,
+    namespace_bytes_max: Annotated[int | None, _quota_option("bytes of messages")] = None,
+    namespace_subscriptions_max: Annotated[int | None, _quota_option("subscriptions")] = None,
+    namespace_connections_max: Annotated[int | None, _quota_option("connections")] = None,
+    namespace_streams_max: Annotated[int | None, _quota_option("server-sent events and WebSockets")] = None,
+    namespace_requests_per_s: Annotated[float | None, _quota_option("requests a second")] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="certificate in PEM, with its issuers' behind it")
     ] = None,
@@ -189,6 +199,9 @@ def serve(
 
 def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> ServeSettings:
     """What the options, by their names, tell a server; raises what is wrong with them."""
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from lavant.broker.queues.quotas import Quota  # noqa: PLC0415
     from lavant.service.backends.settings import RabbitMQSettings  # noqa: PLC0415
     from lavant.service.limits import LIMITS  # noqa: PLC0415
     from lavant.service.memory import parsed_bytes  # noqa: PLC0415
@@ -196,6 +209,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
     from lavant.service.sqs import SqsSettings  # noqa: PLC0415
     from lavant.service.sqs.credentials import read_credentials  # noqa: PLC0415
     from lavant.service.telemetry.files import KEEP  # noqa: PLC0415
+    from lavant.service.tenants import DEFAULT_QUOTA  # noqa: PLC0415
     from lavant.service.tls import TlsFiles  # noqa: PLC0415
 
     memory_max = options["memory_max"]
@@ -208,6 +222,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
     keep = options["telemetry_keep"]
     if options["credentials_file"] is not None:
         read_credentials(options["credentials_file"])
+    quota = {name: options[f"namespace_{name}"] for name in Quota.__struct_fields__}
     metrics = {name: options[f"metrics_{name}"] for name in ("key", "port", "host", "queues_max")}
     if metrics["host"] is not None and metrics["port"] is None:
         raise InvalidValue("--metrics-host is where --metrics-port is; give that, too")
@@ -215,6 +230,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
         **{name: options[name] for name in _AS_THEY_ARE},
         public_hosts=_all_of(options["public_host"]),
         allowed_origins=_all_of(options["allow_origin"]),
+        quota=replace(DEFAULT_QUOTA, **{name: value for name, value in quota.items() if value is not None}),
         tls=None if certificate is None else TlsFiles(certificate, key),
         spark=_spark(options["engine"], options["master"], options["hosts_max"]),
         telemetry_keep=KEEP if keep is None else keep,

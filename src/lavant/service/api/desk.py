@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from lavant.broker.queues.commands import Refused
 from lavant.broker.queues.refusals import refusal
 from lavant.broker.serving.commands import Answer, Request
-from lavant.core.errors import AccessDenied, LavantError
+from lavant.core.errors import AccessDenied, LavantError, QuotaExceeded
 from lavant.service.api.faults import ApiError, error_of
 from lavant.service.api.lately import Lately
 from lavant.service.authorization import authorize, carry_out, shut_out
@@ -56,7 +56,10 @@ class Desk:
                 f"{error}; show it in the header `Authorization: Bearer KEY`",
                 headers={"WWW-Authenticate": "Bearer"},
             ) from None
-        connection_of(connection.scope).authenticated()
+        try:
+            connection_of(connection.scope).authenticated(principal.tenant)
+        except QuotaExceeded as error:
+            raise error_of(refusal(error)) from None
         return principal
 
     def placed(self, principal: Principal, request: Request) -> Request:
@@ -95,8 +98,8 @@ class Desk:
             raise error_of(refusal(shut_out(principal)))
 
     @contextmanager
-    def stream(self, kind: str) -> Iterator[None]:
-        """As long as a stream is open."""
+    def stream(self, kind: str, principal: Principal) -> Iterator[None]:
+        """As long as a stream is open; raises if there are as many as may be, in all or of this namespace."""
         streams = self.meters.streams
         if sum(streams.values()) >= self.limits.streams_max:
             raise ApiError(
@@ -105,11 +108,16 @@ class Desk:
                 f"{self.limits.streams_max} streams are open, which is the limit; come later",
                 retry_after_s=10,
             )
-        streams[kind] += 1
-        try:
-            yield
-        finally:
-            streams[kind] -= 1
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(principal.tenant.stream())
+            except QuotaExceeded as error:
+                raise error_of(refusal(error)) from None
+            streams[kind] += 1
+            try:
+                yield
+            finally:
+                streams[kind] -= 1
 
 
 def json_response(value: object, status: int = 200) -> Response:

@@ -58,7 +58,7 @@ class EventStreams:
             principal = desk.principal(request)
             _check_accepted(request)
             last = _last_event(request)
-            with desk.stream(SSE):
+            with desk.stream(SSE, principal):
                 async with attached(desk, principal, request, prefetch=PREFETCH) as window:
                     await acknowledge(desk.service, window.queue, desk.lately.had(window.queue, last))
                     desk.lately.opened(window.queue, window)

@@ -49,7 +49,7 @@ class Streams:
         desk = self._desk
         try:
             principal = desk.principal(socket)
-            with desk.stream(WEBSOCKET):
+            with desk.stream(WEBSOCKET, principal):
                 async with attached(desk, principal, socket, prefetch=PREFETCH) as window:
                     await socket.accept()
                     await _Stream(desk, principal, window, socket).run()

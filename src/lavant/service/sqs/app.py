@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from lavant.broker.queues.refusals import refusal as refused_by
+from lavant.core.errors import QuotaExceeded
 from lavant.service.admission import NOTHING_RESERVED, ByteBudget, Reservation
 from lavant.service.authorization import Execute
 from lavant.service.connections import connection_of
@@ -17,7 +19,7 @@ from lavant.service.keys import KEYS_MAX, Principal
 from lavant.service.limits import LIMITS
 from lavant.service.sqs.credentials import CredentialRing
 from lavant.service.sqs.desk import Call, Caller, ClientGone, Desk
-from lavant.service.sqs.faults import SqsError
+from lavant.service.sqs.faults import SqsError, refusal
 from lavant.service.sqs.http import (
     HttpRequest,
     HttpResponse,
@@ -109,8 +111,9 @@ class SqsApp:
         request_id = self._next_id()
         protocol = protocol_of(http.headers)
         try:
-            desk = self._desk(self._credentials.principal(http, claim))
-            caller.authenticated()
+            principal = self._credentials.principal(http, claim)
+            desk = self._desk(principal)
+            _connect(caller, principal)
             call = self._call(http.headers, scheme, caller.gone)
             action, request = protocol.decode(http)
             result = await action.perform(desk, call, request)
@@ -142,6 +145,13 @@ class SqsApp:
                 raise SqsError("InvalidAddress", "The request must have a Host header that names this server.")
             base_url = f"{scheme}://{host}"
         return Call(f"{base_url}/{self._settings.account}/", gone)
+
+
+def _connect(caller: Caller, principal: Principal) -> None:
+    try:
+        caller.authenticated(principal.tenant)
+    except QuotaExceeded as error:
+        raise refusal(refused_by(error)) from None
 
 
 def _headers(protocol: WireProtocol, request_id: str) -> list[tuple[bytes, bytes]]:

@@ -26,6 +26,7 @@ from lavant.service.keys import FILE_BYTES_MAX, KEYS_MAX, SCOPES, Principal, Rin
 from lavant.service.sqs.faults import SqsError
 from lavant.service.sqs.http import HttpRequest
 from lavant.service.sqs.signature import Claim, SignatureChecker
+from lavant.service.tenants import Tenant, Tenants
 
 ANY_CLIENT = Principal(name="anybody", scopes=frozenset(SCOPES), is_confined=True)
 """Where no signature is wanted, everybody may do everything outside of namespaces."""
@@ -62,13 +63,16 @@ class CredentialRing(Ring):
     _checker: SignatureChecker
     _by_access_key: dict[str, Principal]
 
-    def __init__(self, path: Path | None = None, *, is_closed: bool = False) -> None:
-        super().__init__(path, is_closed=is_closed)
+    def __init__(self, path: Path | None = None, *, is_closed: bool = False, tenants: Tenants | None = None) -> None:
+        super().__init__(path, is_closed=is_closed, tenants=tenants)
 
     def _read(self, path: Path) -> Iterable[Principal]:
         before = {principal.name: principal for principal in self._principals.values()}
         credentials = read_credentials(path)
-        principals = [unless_changed(_principal(each), before.get(each.name)) for each in credentials]
+        principals = [
+            unless_changed(_principal(each, self.tenants.of(each.namespace)), before.get(each.name))
+            for each in credentials
+        ]
         self._by_access_key = {
             each.access_key: principal for each, principal in zip(credentials, principals, strict=True)
         }
@@ -176,13 +180,14 @@ def _credential(name: str, section: configparser.SectionProxy, path: Path) -> Cr
     )
 
 
-def _principal(credential: Credential) -> Principal:
+def _principal(credential: Credential, tenant: Tenant) -> Principal:
     return Principal(
         name=credential.name,
         scopes=frozenset(credential.scopes),
         namespace=credential.namespace,
         digest=hashlib.sha256(f"{credential.access_key}\0{credential.secret}".encode()).digest(),
         is_confined=True,
+        tenant=tenant,
     )
 
 

@@ -13,6 +13,7 @@ from lavant.service.keys import Principal
 from lavant.service.sqs.faults import refusal
 from lavant.service.sqs.seals import Seals
 from lavant.service.sqs.settings import SqsSettings
+from lavant.service.tenants import Tenant
 
 _T = TypeVar("_T")
 
@@ -55,8 +56,8 @@ class Desk:
 class Caller(NamedTuple):
     """Who is at the other end of the connection."""
 
-    authenticated: Callable[[], None]
-    """To be told that it is known who it is."""
+    authenticated: Callable[[Tenant], None]
+    """To be told that it is known who it is; raises `QuotaExceeded` if that one has too many connections."""
     gone: Callable[[], Coroutine[Any, Any, None]]
     """Returns when it is gone."""
 
