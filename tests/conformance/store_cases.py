@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from lavant.broker.disks import FileDisk, MemoryDisk
+from lavant.broker.disks import FileDisk, MemoryDisk, OverlayDisk
 from lavant.broker.journal import Disk
 from lavant.simulation.kernel.disk import DiskConfig, SimulatedDisk
 from lavant.simulation.kernel.stage import Stage
@@ -45,7 +45,18 @@ def files(directory: Path) -> Reopen:
     return reopen
 
 
-DISKS: dict[str, Callable[[Path], Reopen]] = {"memory": memory, "files": files, "simulated": simulated}
+def overlay(directory: Path) -> Reopen:
+    """Over an empty one: what it holds is all its own."""
+    disk = OverlayDisk(MemoryDisk())
+    return lambda: disk
+
+
+DISKS: dict[str, Callable[[Path], Reopen]] = {
+    "memory": memory,
+    "files": files,
+    "simulated": simulated,
+    "overlay": overlay,
+}
 
 
 def left_open(reopen: Reopen) -> None:

@@ -34,6 +34,7 @@ from lavant.service.port import Files, Port
 from lavant.service.server import Service
 from lavant.service.settings import ACCEPT, ServeSettings
 from lavant.service.sqs.credentials import CredentialRing
+from lavant.service.storage.places import explained
 from lavant.service.storage.stores import Store, open_store
 from lavant.service.telemetry import Telemetry, TelemetryFiles
 from lavant.service.tenants import Tenants
@@ -76,9 +77,8 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
     stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     raise_limit()
     files = _files(settings)
-    store = open_store(settings.data, settings.journal)
+    store, broker = await _recovered(settings)
     try:
-        broker = replay(store.recovered.chunks, store.recovered.records)
         found = _found(broker.queues, store)
         telemetry = _telemetry(settings, broker)
         times = TimeKeeper(broker.queues.now_ms, settings.data, is_accepted=settings.clock_jump == ACCEPT)
@@ -133,6 +133,18 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         await times.stop()
         await service.stop()
         telemetry.stop()
+
+
+async def _recovered(settings: ServeSettings) -> tuple[Store, Broker]:
+    """The store of the data directory, and what was in it."""
+    with explained(settings.data):
+        store = open_store(settings.data, settings.journal)
+        try:
+            recovered = store.recovered
+            return store, replay(recovered.chunks, recovered.records, after=recovered.position)
+        except BaseException:
+            await store.close()
+            raise
 
 
 def _files(settings: ServeSettings) -> Files:

@@ -93,3 +93,17 @@ async def test_encrypted_filters_of_a_namespace_have_one_shape_while_there_are_a
     assert not refused(list(await asyncio.gather(*asked)))
     assert isinstance(await hall.ask(Subscribe(encrypted(4, 3), "other", namespace="n")), Subscribed)
     await hall.close()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e200, 0.0])
+def test_an_encrypted_filter_that_no_key_makes_is_refused_and_leaves_nothing(value: float) -> None:
+    @in_loop
+    async def check() -> None:
+        hall = Hall()
+        filter = EncryptedFilter(3, np.full((4, 3), value).tobytes())
+        [reason] = refused([await hall.ask(Subscribe(filter, "bad"))])
+        assert "its length must be finite and between 1e-100 and 1e+100; encrypt it with the client's key" in reason
+        assert len(hall.broker.subscriptions) == 0
+        await hall.close()
+
+    check()

@@ -21,6 +21,7 @@ import zlib
 import msgspec
 
 from lavant.broker.journal.config import JournalConfig
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptJournal
 
 MANIFEST = "manifest"
@@ -71,7 +72,19 @@ def decode_manifest(data: bytes, config: JournalConfig) -> Manifest:
         raise CorruptJournal(
             f"{place} is damaged at byte {match.end()}: the checksum differs; restore the file from a copy"
         )
-    return msgspec.json.decode(text, type=Manifest)
+    try:
+        return msgspec.json.decode(text, type=Manifest)
+    except UNDECODABLE as error:
+        raise CorruptJournal(
+            f"{place} says what this version of Lavant does not know ({error}); use the version that wrote it, or a "
+            "later one"
+        ) from None
+
+
+def format_of(data: bytes) -> int | None:
+    """The format that a manifest says it has, if it is one."""
+    match = _FIRST_LINE.match(data)
+    return None if match is None else int(match[1])
 
 
 def segment_name(number: int) -> str:

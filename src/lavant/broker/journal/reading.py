@@ -36,6 +36,18 @@ class TornEnd(NamedTuple):
     segment: int
     offset: int
     length: int
+    """Of what is there; behind it, only zeros follow."""
+    expected: int
+    """How many bytes its header says; 0 if that is torn, too."""
+
+    def described(self, config: JournalConfig) -> str:
+        """For the log: what is cut off, and how much of it never came to the disk."""
+        missing = self.expected - self.length
+        zeros = f"; of its {self.expected:,} bytes the last {missing:,} are zeros" if missing > 0 else ""
+        return (
+            f"{config.place(segment_name(self.segment))}: {self.length:,} bytes at byte {self.offset:,} are what is "
+            f"left of a write that a crash interrupted, and that nobody was told of{zeros}"
+        )
 
 
 class End(NamedTuple):
@@ -100,7 +112,8 @@ class SegmentReader:
             give_up = f"truncate -s {offset} {self._config.place(segment_name(number))}"
             problem += ", and may have been confirmed; restore the file from a copy, or give up the journal's end:"
             raise self._damaged(number, offset, f"{problem} {give_up}")
-        return TornEnd(number, offset, len(data.rstrip(b"\0")) - offset)
+        expected = 0 if header is None else end_of(offset, header) - offset
+        return TornEnd(number, offset, len(data.rstrip(b"\0")) - offset, expected)
 
     def _later(self, number: int, data: bytes, offset: int, expected: int) -> str | None:
         """In words, where behind this place a later block of this journal begins, if one does."""

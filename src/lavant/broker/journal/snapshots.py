@@ -69,6 +69,16 @@ def read_snapshot(disk: Disk, manifest: Manifest, config: JournalConfig) -> Iter
         raise _damaged(config, name, position, "something follows its end")
 
 
+def read_start(disk: Disk, name: str) -> tuple[int, int] | None:
+    """The journal's id and the position of the snapshot in a file, if one begins there."""
+    start = disk.read(name, 0, _START_BYTES)
+    fields = start[_START.size :]
+    if len(start) < _START_BYTES or start[: _START.size] != _START.pack(_MAGIC, zlib.crc32(fields)):
+        return None
+    journal_id, position = _FIELDS.unpack(fields)
+    return journal_id, position
+
+
 def _next_checksum(checksum: int, chunk: bytes) -> int:
     return zlib.crc32(chunk, zlib.crc32(len(chunk).to_bytes(4, "little"), checksum))
 

@@ -10,16 +10,28 @@ from lavant.broker.serving.effects import TIME_BYTES
 from lavant.broker.serving.wire import decode_request
 from lavant.broker.subscriptions import limits as subscriptions
 from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
+from lavant.core.errors import CorruptJournal
 
 
-def replay(chunks: Iterable[bytes] | None, records: Iterable[bytes], limits: HubLimits = UNLIMITED) -> Broker:
-    """The broker as it was when the last of these records was written."""
+def replay(
+    chunks: Iterable[bytes] | None, records: Iterable[bytes], limits: HubLimits = UNLIMITED, *, after: int = 0
+) -> Broker:
+    """The broker as it was when the last of these records was written; `after` is the position before the first.
+
+    Raises `CorruptJournal` if one cannot be carried out again.
+    """
     broker = Broker(Jobs(limits)) if chunks is None else Broker.restore(chunks, limits)
     broker.queues.is_replay = True
     broker.queues.job_limits = UNLIMITED_JOBS
     broker.subscriptions.limits = subscriptions.UNLIMITED
-    for record in records:
-        handle_again(broker, record)
+    for position, record in enumerate(records, after + 1):
+        try:
+            handle_again(broker, record)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise CorruptJournal(
+                f"record {position} cannot be carried out again ({reason}); restore the journal from a copy"
+            ) from error
     broker.queues.is_replay = False
     return broker
 

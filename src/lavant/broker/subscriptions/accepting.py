@@ -70,7 +70,11 @@ def _accept_encrypted(row: dict[str, Any], id: str, time_ms: int) -> Accepted:
         raise InvalidValue(f"{POINT} must be a list of between 2 and {DIMENSIONS_MAX} numbers, got {point!r:.80}")
     if not all(isinstance(value, float | int) and not isinstance(value, bool) for value in point):
         raise InvalidValue(f"{POINT} must be a list of numbers, got {point!r:.80}")
-    EncryptedBatch(np.array([point], np.float64))  # raises if its length is out of bounds
+    try:
+        vector = np.array([point], np.float64)
+    except OverflowError:
+        raise InvalidValue(f"{POINT} must be a list of numbers that doubles hold, got {point!r:.80}") from None
+    EncryptedBatch(vector)  # raises if its length is out of bounds
     envelope = _envelope(row, id, time_ms)
     return Accepted(envelope[ID], ENCRYPTED, point, _body(envelope))
 

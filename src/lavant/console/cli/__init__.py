@@ -7,6 +7,7 @@ import sys
 import typer
 
 from lavant.console.cli.bench import bench
+from lavant.console.cli.check import check
 from lavant.console.cli.config import config
 from lavant.console.cli.demo import demo
 from lavant.console.cli.doctor import doctor
@@ -41,7 +42,7 @@ commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doctor, plan, worker, resources):
+for command in (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doctor, check, plan, worker, resources):
     commands.command()(command)
 commands.add_typer(subscriptions, name="subscriptions")
 commands.add_typer(queue, name="queue")

@@ -84,6 +84,14 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
+def counted(count: int, what: str) -> str:
+    """
+    >>> counted(1, "queue"), counted(1200, "queue")
+    ('1 queue', '1,200 queues')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def time_of(time_ms: int) -> str:
     """
     >>> time_of(1_500)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lavant.console.cli.common import counted
 from lavant.console.cli.configuration import take_config
 from lavant.core.errors import InvalidValue
 from lavant.core.ports import QUEUES_PORT
@@ -264,13 +265,9 @@ def _line(started: Started, data: Path | None) -> str:
     at, secure = _address(started.host, started.port), "s" if started.is_tls else ""
     return (
         f"listening at http{secure}://{at} and lavant{secure}://{at};{metrics} {place}: "
-        f"{_counted(started.queues, 'queue')} with {_counted(started.messages, 'message')}"
+        f"{counted(started.queues, 'queue')} with {counted(started.messages, 'message')}"
     )
 
 
 def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -6,6 +6,7 @@ recovered ──► the queues are made anew ──► start() ──► stage()
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +27,7 @@ from lavant.service.storage.housekeeping import Compact, Housekeeper
 
 OnCommitted: TypeAlias = Callable[[int], None]
 OnFailed: TypeAlias = Callable[[StorageFailed], None]
+_logger = logging.getLogger(__name__)
 
 
 COMMIT_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -95,6 +97,7 @@ class JournalStore:
     ) -> None:
         self.journal, self.recovered = Journal.open(disk, config, new_id=secrets.randbits(64))
         self.commit_times = Histogram(COMMIT_BOUNDS_S)
+        self._config = config
         self._disk = disk
         self._compact = compact
         self._on_closed = on_closed
@@ -138,6 +141,8 @@ class JournalStore:
         )
         housekeeper = Housekeeper(self.journal, self._disk, self._compact, on_room=commit.go_on, on_failed=fail)
         self._commit, self._housekeeper = commit, housekeeper
+        for torn in self.journal.torn:
+            _logger.warning("%s; it is cut off", torn.described(self._config))
         housekeeper.look()
 
     @property

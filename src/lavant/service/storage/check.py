@@ -1,0 +1,197 @@
+"""Checking a data directory: it is opened as a server opens it, over a disk that keeps every change to itself.
+
+So a directory is fine if a server opens it, and nothing is changed by the check. It looks at rights, room, foreign
+files and the Spark engine's logs besides.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from lavant.broker.disks import FileDisk, OverlayDisk
+from lavant.broker.disks.locks import LOCK
+from lavant.broker.journal import Journal, JournalConfig
+from lavant.broker.journal.manifest import FORMAT, MANIFEST, format_of, is_segment, is_snapshot
+from lavant.broker.serving.broker import Broker
+from lavant.broker.serving.replay import replay
+from lavant.core.errors import InvalidValue, LavantError, StorageLocked
+from lavant.service.engines.choosing import DIRECTORY as SPARK
+from lavant.service.storage import lane_logs
+from lavant.service.storage.contents import Contents
+from lavant.service.storage.findings import Finding, Level
+from lavant.service.storage.places import checked_directory
+
+OnRead = Callable[[int], None]
+"""Told how many bytes were read."""
+OWN_FILES = frozenset({MANIFEST, LOCK, "clock", SPARK})
+_RESTORE = "restore the directory from a copy, or make one of what can be read: lavant check {0} --repair NEW"
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to say about a data directory."""
+
+    directory: str
+    opens: bool
+    """Whether a server, here and as this user, would open it."""
+    findings: list[Finding]
+    contents: Contents | None
+    """What a server would find in it, if it opens."""
+    size_bytes: int
+
+
+class WatchedDisk(FileDisk):
+    """Files that are only read, by somebody who wants to know how far it is."""
+
+    def __init__(self, directory: Path, on_read: OnRead) -> None:
+        super().__init__(directory, lock=False)
+        self._on_read = on_read
+
+    def read(self, name: str, position: int = 0, length: int | None = None) -> bytes:
+        data = super().read(name, position, length)
+        self._on_read(len(data))
+        return data
+
+
+def check(directory: Path, on_read: OnRead = lambda size: None) -> Report:
+    """Look at everything. Raises `StorageLocked` while a server uses it, and `InvalidValue` if it is none."""
+    checked_directory(directory)
+    with held(directory):
+        disk = WatchedDisk(directory, on_read)
+        names = disk.names()
+        if not any(name == MANIFEST or is_segment(name) or is_snapshot(name) for name in names):
+            raise InvalidValue(
+                f"{directory} is no data directory: there is neither a manifest nor a segment in it; give the "
+                "directory that `lavant serve --data` was given"
+            )
+        findings = [*_rights(directory, names), *_foreign(directory, names)]
+        contents = None
+        if not any(finding.code == "unreadable" for finding in findings):
+            broker, found = _opened(disk, directory)
+            findings += found
+            if broker is not None:
+                contents = Contents.of(broker)
+                findings += _logs(directory, broker)
+        findings += _room(directory, names)
+        return Report(
+            directory=str(directory),
+            opens=contents is not None and all(finding.level is Level.NOTE for finding in findings),
+            findings=findings,
+            contents=contents,
+            size_bytes=size_of(directory),
+        )
+
+
+def size_of(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """No server starts meanwhile. Nothing is written: a directory without a lock is nobody's."""
+    try:
+        descriptor = os.open(directory / LOCK, os.O_RDONLY)
+    except OSError:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            raise StorageLocked(
+                f"{directory} is in use, by process {holder or 'unknown'}; stop that one, or check a copy"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _opened(disk: FileDisk, directory: Path) -> tuple[Broker | None, list[Finding]]:
+    """As a server does it."""
+    config = JournalConfig(directory=str(directory))
+    code = "manifest"
+    try:
+        journal, recovered = Journal.open(OverlayDisk(disk), config)
+        code = "journal" if recovered.chunks is None else "snapshot"
+
+        def records() -> Iterator[bytes]:
+            nonlocal code
+            code = "journal"
+            yield from recovered.records
+
+        broker = replay(recovered.chunks, records(), after=recovered.position)
+    except Exception as error:  # damaged bytes may do anything
+        return None, [_damage(code, error, disk, directory)]
+    return broker, [
+        Finding("torn-end", Level.NOTE, torn.described(config), "nothing: the next start cuts it off")
+        for torn in journal.torn
+    ]
+
+
+def _damage(code: str, error: Exception, disk: FileDisk, directory: Path) -> Finding:
+    written = format_of(disk.read(MANIFEST)) if code == "manifest" and MANIFEST in disk.names() else None
+    if written is not None and written != FORMAT:
+        return Finding("too-new", Level.OBSTACLE, str(error), "start the version of Lavant that wrote it")
+    said = str(error) if isinstance(error, LavantError) else f"{type(error).__name__}: {error}"
+    return Finding(code, Level.DAMAGE, said, _RESTORE.format(directory))
+
+
+def _rights(directory: Path, names: list[str]) -> Iterator[Finding]:
+    files = [name for name in names if name in OWN_FILES or is_segment(name) or is_snapshot(name)]
+    for name in files:
+        path = directory / name
+        if not os.access(path, os.R_OK):
+            yield Finding(
+                "unreadable",
+                Level.OBSTACLE,
+                f"{path} may not be read",
+                f"check it as the server's user, or: chmod u+r {path}",
+            )
+        elif not os.access(path, os.W_OK):
+            yield Finding(
+                "read-only", Level.OBSTACLE, f"{path} may not be written", f"chmod u+w {path}, or mount it writable"
+            )
+    if not os.access(directory, os.W_OK | os.X_OK):
+        yield Finding(
+            "read-only",
+            Level.OBSTACLE,
+            f"{directory} may not be written",
+            f"chmod u+wx {directory}, or mount it writable",
+        )
+
+
+def _foreign(directory: Path, names: list[str]) -> Iterator[Finding]:
+    for name in names:
+        if name not in OWN_FILES and not is_segment(name) and not is_snapshot(name):
+            yield Finding(
+                "foreign", Level.NOTE, f"{directory / name} is none of a server's files", "nothing: it is left alone"
+            )
+
+
+def _room(directory: Path, names: list[str]) -> Iterator[Finding]:
+    free = os.statvfs(directory)
+    free_bytes = free.f_bavail * free.f_frsize
+    wanted = JournalConfig().segment_bytes
+    if free_bytes < wanted:
+        said = (
+            f"the disk of {directory} has {free_bytes:,} bytes free, and a server wants {wanted:,} for its next segment"
+        )
+        yield Finding("full", Level.NOTE if any(map(is_segment, names)) else Level.OBSTACLE, said, "make room")
+
+
+def _logs(directory: Path, broker: Broker) -> Iterator[Finding]:
+    for name, lane in broker.subscriptions.lanes.all():
+        log = lane_logs.look_at(name, lane, directory / SPARK / name / "log")
+        if log.problem:
+            lost = f"publications {log.end} to {log.accepted - 1} of lane {name!r} were accepted and cannot be read"
+            level = Level.DAMAGE if lane.owed or (directory / SPARK).exists() else Level.NOTE
+            yield Finding("lane-log", level, f"{lost}: {log.problem}", _RESTORE.format(directory))
+    if broker.subscriptions.lanes.owed:
+        owed = f"{broker.subscriptions.lanes.owed} publications wait for the Spark engine"
+        yield Finding("owed", Level.NOTE, owed, "start with --engine spark until they are delivered")

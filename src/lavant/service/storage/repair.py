@@ -1,0 +1,113 @@
+"""Repair: a copy of a damaged data directory that opens, and a list of what is not in it. The original stays."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from lavant.broker.disks import FileDisk
+from lavant.broker.journal import JournalConfig, write_snapshot
+from lavant.broker.journal.manifest import MANIFEST, Manifest
+from lavant.broker.journal.salvage import Salvaged, salvage
+from lavant.broker.serving.rescue import LeftOut, Rescued, left_out, missing_segments, rescue
+from lavant.broker.subscriptions.lanes import Lane
+from lavant.core.errors import InvalidValue
+from lavant.service.engines.choosing import DIRECTORY as SPARK
+from lavant.service.storage import lane_logs
+from lavant.service.storage.check import OnRead, WatchedDisk, held
+from lavant.service.storage.contents import Contents
+from lavant.service.storage.places import checked_directory, explained
+
+_ALSO = ("clock",)
+"""Files that are copied as they are."""
+
+
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """What was made."""
+
+    directory: str
+    report: str
+    """A file that lists everything that was left out, a line of JSON each."""
+    position: int
+    """Of the last record that is in it."""
+    problem: str
+    """Why it ends there; empty if nothing is lost."""
+    contents: Contents
+    left_out: dict[str, int]
+    """By kind of record, or what else it is: how many."""
+
+
+def repair(directory: Path, target: Path, on_read: OnRead = lambda size: None) -> Repaired:
+    """Make the copy. Raises if the target exists, the directory is in use, or there is nothing to be saved."""
+    checked_directory(directory)
+    report = target.with_name(target.name + ".left-out.jsonl")
+    for path in (target, report):
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise InvalidValue(f"{path} exists already; give --repair a directory that is not there yet")
+    with held(directory), explained(target):
+        disk = WatchedDisk(directory, on_read)
+        config = JournalConfig(directory=str(directory))
+        found = salvage(disk, config)
+        if found is None:
+            raise InvalidValue(f"nothing in {directory} says that there was ever a journal; there is nothing to save")
+        rescued, damaged = rescue(disk, found, config)
+        lost = _copy_logs(rescued, directory, target)
+        missing = [LeftOut("the file is not there", name) for name in missing_segments(found, disk.names())]
+        _write(target, found, rescued)
+        for name in _ALSO:
+            if (directory / name).is_file():
+                shutil.copyfile(directory / name, target / name)
+        counts = _list(report, [*damaged, *missing, *lost], left_out(disk, found, rescued))
+    problem = rescued.problem
+    if not problem and damaged and rescued.position < found.snapshots[0]:
+        problem = damaged[0].why
+    return Repaired(
+        directory=str(target),
+        report=str(report),
+        position=rescued.position,
+        problem=problem,
+        contents=Contents.of(rescued.broker),
+        left_out=dict(counts),
+    )
+
+
+def _write(target: Path, found: Salvaged, rescued: Rescued) -> None:
+    """A snapshot and a manifest: the first start makes the segments."""
+    position = rescued.position
+    with FileDisk(target) as disk:
+        manifest = Manifest(journal_id=found.journal_id, first_position=position + 1, durable=position)
+        if position:
+            chunks = rescued.broker.snapshot()
+            size = write_snapshot(disk, chunks, journal_id=found.journal_id, position=position)
+            manifest = msgspec.structs.replace(manifest, snapshot=position, snapshot_bytes=size)
+        disk.replace(MANIFEST, [manifest.encode()])
+
+
+def _copy_logs(rescued: Rescued, directory: Path, target: Path) -> list[LeftOut]:
+    """Logs of lanes as far as they can be read; the broker then says that no more was accepted."""
+    lanes = rescued.broker.subscriptions.lanes
+    lost: list[LeftOut] = []
+    kept: list[tuple[str, Lane]] = []
+    for name, lane in lanes.all():
+        source = directory / SPARK / name / "log"
+        log = lane_logs.look_at(name, lane, source)
+        lane_logs.copy(log, source, target / SPARK / name / "log")
+        kept.append((name, Lane(min(lane.accepted, log.end), lane.delivered)))
+        if log.problem:
+            why = f"publications of lane {name!r} that were accepted: {log.problem}"
+            lost.append(LeftOut(why, str(Path(SPARK, name, "log")), first=log.end, last=lane.accepted - 1))
+    lanes.restore(kept)
+    return lost
+
+
+def _list(report: Path, known: list[LeftOut], others: Iterator[LeftOut]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    with report.open("wb") as file:
+        for each in (*known, *others):
+            counts[each.kind if each.kind else "missing" if each.offset is None else "unreadable bytes"] += 1
+            file.write(msgspec.json.encode(each) + b"\n")
+    return counts
