@@ -8,25 +8,32 @@ from typing import Any, TypeVar, cast
 import numba
 import numba.core.cgutils
 import numba.extending
+import numpy as np
 from llvmlite import ir
+from numpy.typing import NDArray
+
+from lavant.core.kernel_cache import KernelCache
 
 F = TypeVar("F", bound=Callable[..., Any])
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+KERNELS: list[Any] = []
+"""All that are compiled by themselves, of the modules that are loaded."""
 
 
 def kernel(function: F) -> F:
     """Compile a hot loop over arrays. It releases the GIL, so several threads run it at once."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)(function))
+    return _kernel(function, boundscheck=False)
 
 
 def fast_kernel(function: F) -> F:
     """A `kernel` whose floating-point sums may be reordered and fused: only where the caller bounds the rounding."""
-    flags = {"contract", "reassoc", "nsz", "nnan", "ninf"}
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=flags)(function))
+    return _kernel(function, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"})
 
 
 def inline_kernel(function: F) -> F:
     """A small piece of a kernel, inlined where it is called."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function))
+    return cast(F, numba.njit(nogil=True, error_model="numpy", inline="always")(function))
 
 
 def borrowing_kernel(function: F) -> F:
@@ -35,8 +42,22 @@ def borrowing_kernel(function: F) -> F:
     It may not make arrays or keep them. Counting costs more than the rest where functions pass a tuple of thirty arrays
     to each other: without it a simulation runs five times as fast. `_nrt` is Numba's own switch for this.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
-    return cast(F, numba.njit(**options)(function))
+    return _kernel(function, _nrt=False)
+
+
+def _kernel(function: F, **options: Any) -> F:
+    dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    dispatcher._cache = KernelCache(function, dispatcher.targetoptions)
+    KERNELS.append(dispatcher)
+    return cast(F, dispatcher)
+
+
+def frozen(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
+    """A read-only, contiguous view, for what a kernel only reads: whether mapped, received or built, it is of one type,
+    and the kernel is compiled once."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def _instruction(function: Callable[..., Any]) -> Callable[[Any], Any]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lavant.broker.matching import Matches
 from lavant.core.errors import LimitExceeded
-from lavant.core.kernels import kernel
+from lavant.core.kernels import frozen, kernel
 
 MATCHES_MAX = 2**31 - 1
 """Of one record batch: what Arrow's lists can count."""
@@ -97,7 +97,7 @@ def merge_files(paths: Sequence[Path]) -> pa.RecordBatch:
     ids = np.empty(offsets[-1], np.uint32)
     cursor = offsets[:-1].copy()
     for place, matches in zip(places, lists, strict=True):
-        _copy_lists(place, matches.offsets, matches.ids, cursor, ids)
+        _copy_lists(place, frozen(matches.offsets), frozen(matches.ids), cursor, ids)
     rows = pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=SCHEMA)
     chosen = pa.array(first)
     return pa.RecordBatch.from_arrays(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching.interface import Matches
-from lavant.core.kernels import kernel
+from lavant.core.kernels import frozen, kernel
 
 
 def merge(parts: Sequence[Matches]) -> Matches:
@@ -20,7 +20,7 @@ def merge(parts: Sequence[Matches]) -> Matches:
     ids = np.empty(offsets[-1], np.uint32)
     cursor = offsets[:-1].copy()
     for part in parts:
-        _copy(part.offsets, part.ids, cursor, ids)
+        _copy(frozen(part.offsets), frozen(part.ids), cursor, ids)
     return Matches(offsets, ids)
 
 

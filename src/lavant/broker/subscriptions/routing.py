@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lavant.broker.matching.interface import Matches
 from lavant.broker.queues.spreading import INTEGERS
-from lavant.core.kernels import kernel
+from lavant.core.kernels import frozen, kernel
 
 NOWHERE = -1
 PAGE_BITS = 10
@@ -110,13 +110,14 @@ class Routes:
         [[70, 80], [2, 3], [0, 1, 1]]
         """
         publications, start, routes = len(matches.offsets) - 1, 0, len(self._users)
+        found = frozen(matches.offsets), frozen(matches.ids)
         seen = np.full(routes, NOWHERE, np.int64)
         pairs = np.empty(min(len(matches.ids), pairs_max + routes), np.int32)
         while start < publications:
             counts = np.zeros(routes, np.int64)
             pair_ends = np.empty(publications - start, np.int64)
             known = len(self._routes)
-            stop = _count(*matches, self._page_of, self._pages, start, pairs_max, known, counts, seen, pairs, pair_ends)
+            stop = _count(*found, self._page_of, self._pages, start, pairs_max, known, counts, seen, pairs, pair_ends)
             used = np.flatnonzero(counts)
             ends = np.cumsum(counts[used])
             places = np.empty(ends[-1] if len(ends) else 0, INTEGERS)

@@ -23,9 +23,7 @@ def engine_of(spark: SparkSettings | None, data: Path | None, lanes: Lanes, iden
                 f"{lanes.owed} publications were accepted by the Spark engine and are not delivered yet; start with "
                 "--engine spark until lavant_engine_owed at /metrics is 0, then change the engine"
             )
-        engine = LocalEngine()
-        engine.warm_up()
-        return engine
+        return LocalEngine()
     if data is None:
         raise InvalidValue("the Spark engine keeps publications in logs on disk; give --data DIR, not --memory")
     return SparkEngine(data / DIRECTORY, lanes, slices=spark.slices, identity=identity)

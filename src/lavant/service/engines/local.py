@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
+from lavant.broker.matching.encrypted.values import EncryptedBatch
 from lavant.broker.matching.interface import Ids, Matches
 from lavant.broker.slices import (
     SINK,
@@ -84,10 +84,6 @@ class LocalEngine:
         namespace = self._namespaces.get(batch.namespace)
         return [Piece.nothing(len(batch.publications))] if namespace is None else namespace.publish(batch)
 
-    def warm_up(self) -> None:
-        """Have kernels compiled, or loaded if they were before, in the background: the first who asks need not wait."""
-        self._threads.submit(_warm_up, self._layouts, self._threads)
-
     def close(self) -> None:
         self._upkeep.close()
         self._threads.shutdown()
@@ -105,16 +101,6 @@ def _layouts(cores: int, *, loop: int = 1) -> dict[str, Layout]:
     """
     slices = {PLAIN: max(1, cores - loop), ENCRYPTED: cores}
     return {scheme: Layout(match=min(count, SLICES_MAX), schemes=(scheme,)) for scheme, count in slices.items()}
-
-
-def _warm_up(layouts: Mapping[str, Layout], threads: ThreadPoolExecutor) -> None:
-    """Match something with slices that nobody else has."""
-    namespace = _Namespace(layouts, threads)
-    namespace.add(PLAIN, np.arange(2, dtype=np.uint32), ["a > 0 and b = 'x'", "b like 'x%'"])
-    namespace.add(ENCRYPTED, np.arange(1, dtype=np.uint32), EncryptedFilters(np.ones((1, 8, 5))))
-    namespace.routes.add(0, 1)
-    namespace.match(PLAIN, RowBatch([{"a": 1, "b": "x"}]))
-    namespace.match(ENCRYPTED, EncryptedBatch(np.ones((1, 5))))
 
 
 class _Namespace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from lavant.broker.matching.encrypted.precision import guard
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.interface import Ids
 from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.core.kernels import frozen
 
 PUBLICATIONS_TOGETHER = 256
 """A tile of publications that passes by a block while that is in cache, itself small enough to stay there."""
@@ -22,7 +23,6 @@ CANDIDATES_MIN = 4096
 """A call of the kernel goes on until it has found about this many, or a block's worth where everything matches."""
 
 Dead = NDArray[np.bool_]
-ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
 class EncryptedSearch:
@@ -124,13 +124,6 @@ class _Room:
         self.publication = np.empty(candidates, np.int32)
         self.row = np.empty(candidates, np.int32)
         self.product = np.empty(candidates, np.float32)
-
-
-def frozen(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
-    """A read-only, contiguous view: whether mapped or built, kernels see one type and are compiled once."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 def unit_vectors(vectors: NDArray[np.float64]) -> NDArray[np.float32]:

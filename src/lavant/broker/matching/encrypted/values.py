@@ -19,7 +19,7 @@ from lavant.core.errors import InvalidValue, LimitExceeded
 from lavant.core.ids import PublicationId
 
 ATTRIBUTES_MAX = 16
-DIMENSIONS_MAX = ATTRIBUTES_MAX + 1
+DIMENSIONS_MIN, DIMENSIONS_MAX = 2, ATTRIBUTES_MAX + 1
 TESTS_MAX = 2 * ATTRIBUTES_MAX
 """With more attributes the block no longer fits the second-level cache, and rounding eats into the tolerance."""
 
@@ -121,9 +121,9 @@ def _check_shape(what: str, array: object, *, axes: int) -> None:
         shown = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
         names = "filters × tests × dimensions" if axes == 3 else "publications × dimensions"
         raise InvalidValue(f"{what} must be a float64 array of {names}, got {shown}")
-    if not 2 <= array.shape[-1] <= DIMENSIONS_MAX:
+    if not DIMENSIONS_MIN <= array.shape[-1] <= DIMENSIONS_MAX:
         raise LimitExceeded(
-            f"{what} must have between 2 and {DIMENSIONS_MAX} dimensions (one more than attributes), "
+            f"{what} must have between {DIMENSIONS_MIN} and {DIMENSIONS_MAX} dimensions (one more than attributes), "
             f"got {array.shape[-1]}"
         )
 

@@ -60,6 +60,7 @@ class Checks(NamedTuple):
 
 def build_index(ids: NDArray[np.uint32], table: FilterTable) -> tuple[Index, Checks, Cells, Bitmaps]:
     """Sort the table's rows into groups and buckets. `ids` are the filters' subscriptions."""
+    table = table.frozen()
     groups = group_rows(table)
     cells = build_cells(table, np.concatenate([_no_rows(), *(g.rows for g in groups if g.form == MIXED)]))
     bound = np.where(np.isinf(table.low), table.high, table.low)

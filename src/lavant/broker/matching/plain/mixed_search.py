@@ -1,4 +1,7 @@
-"""The search of MIXED buckets: row by row in small ones, by bitmaps in large ones."""
+"""The search of MIXED buckets: row by row in small ones, by bitmaps in large ones.
+
+Arrays are copied element by element: Numba compiles that as well, and takes seconds longer for an assignment of slices.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,8 @@ def _search_block(
     first_row, first_check = bitmaps.first_row[block], checks.first_row[0]
     for first in range(0, len(chosen), CHUNK):
         left = min(CHUNK, len(chosen) - first)
-        alive[:left] = chosen[first : first + left]
+        for k in range(left):
+            alive[k] = chosen[first + k]
         left = _and_maybe(bitmaps, block, events.cells, alive, left, maybe)
         if len(chosen) >= SURE_FROM:
             _and_sure(bitmaps, block, events.cells, alive, left, sure)
@@ -214,14 +218,16 @@ def _sweep(masks: NDArray[np.uint64], alive: NDArray[np.int64], count: int) -> i
         mask = masks[i]
         if mask[0] | mask[1] | mask[2] | mask[3] | mask[4] | mask[5] | mask[6] | mask[7]:
             if kept < i:
-                masks[kept] = mask
+                for w in range(WORDS):
+                    masks[kept, w] = mask[w]
                 alive[kept] = alive[i]
             kept += np.uint64(1)
-    return int(kept)
+    return np.int64(kept)
 
 
 @kernel
 def _grow(array: NDArray[np.uint32], more: int) -> NDArray[np.uint32]:
     larger = np.empty(2 * len(array) + more, array.dtype)
-    larger[: len(array)] = array
+    for k in range(len(array)):
+        larger[k] = array[k]
     return larger

@@ -18,6 +18,7 @@ from lavant.broker.matching.plain.search import Found, copy_ids, find_rows, sele
 from lavant.broker.matching.plain.strings import StringTable
 from lavant.broker.matching.plain.table import Dimension, FilterTable, Kind
 from lavant.core.batches import PublicationBatch
+from lavant.core.kernels import frozen
 
 _NONE_DEAD = np.empty(0, np.bool_)
 _PARTS: dict[str, Any] = {
@@ -48,7 +49,8 @@ class PlainSegment:
     def build(cls, ids: Ids, table: FilterTable) -> PlainSegment:
         index, checks, cells, bitmaps = build_index(ids, table)
         twins = int(index.row_twin.max(initial=-1)) + 1
-        return cls(table.dimensions, table.strings, index, checks, table.extras, cells, bitmaps, twins)
+        parts = (table.strings, index, checks, table.extras, cells, bitmaps)
+        return cls(table.dimensions, *map(_frozen, parts), twins)
 
     @property
     def row_ids(self) -> Ids:
@@ -58,7 +60,7 @@ class PlainSegment:
         found = find_rows(self.index, self.checks, self.extras, self.bitmaps, self._events(batch))
         if dead is None and not self.twins:
             return FoundIds(self.index.row_ids, found)
-        return SelectedIds(*select_ids(self.index, found, _NONE_DEAD if dead is None else dead, self.twins))
+        return SelectedIds(*select_ids(self.index, found, frozen(_NONE_DEAD if dead is None else dead), self.twins))
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         meta = {"dimensions": [[name, int(kind)] for name, kind in self.dimensions], "twins": self.twins}
@@ -68,7 +70,7 @@ class PlainSegment:
     @classmethod
     def from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> PlainSegment:
         parts: dict[str, Any] = {
-            part: kind(**{field: arrays[f"{part}.{field}"] for field in kind._fields}) for part, kind in _PARTS.items()
+            part: kind(*(frozen(arrays[f"{part}.{field}"]) for field in kind._fields)) for part, kind in _PARTS.items()
         }
         dimensions = tuple((name, Kind(kind)) for name, kind in meta["dimensions"])
         return cls(dimensions=dimensions, twins=meta["twins"], **parts)
@@ -117,6 +119,10 @@ class PlainSegment:
             texts += len(column.offsets) - 1
             size += len(column.data)
         return text, np.concatenate(starts), np.concatenate(ends), np.concatenate(data)
+
+
+def _frozen(part: Any) -> Any:
+    return type(part)(*map(frozen, part))
 
 
 class FoundIds:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lavant.core.batches import StringColumn
-from lavant.core.kernels import kernel
+from lavant.core.kernels import frozen, kernel
 
 
 class StringTable(NamedTuple):
@@ -73,7 +73,7 @@ class StringTable(NamedTuple):
         """The position of each publication's string; NaN where it has none."""
         of_code = np.empty(len(column.offsets), np.float64)  # one more than codes: code -1 reads the NaN at the end
         of_code[-1] = np.nan
-        _find_positions(self.offsets, self.data, column.offsets, column.data, of_code)
+        _find_positions(*map(frozen, (self.offsets, self.data, column.offsets, column.data)), of_code)
         return of_code[column.codes]
 
 

@@ -28,6 +28,7 @@ from lavant.broker.matching import container
 from lavant.broker.matching.plain.extras import Extras
 from lavant.broker.matching.plain.strings import StringTable, high_entries, low_entries, remap_high, remap_low
 from lavant.core.errors import LimitExceeded
+from lavant.core.kernels import frozen
 
 DIMENSIONS_MAX = 4096
 """Of one table: a search makes a column for each. A matcher holds what compares more in several segments."""
@@ -75,6 +76,11 @@ class FilterTable:
         pairs = np.unique(filter_of * width + self.dimension)
         counts = np.bincount((pairs % width).astype(np.int64), minlength=len(self.dimensions))
         return dict(zip(self.dimensions, counts.tolist(), strict=True))
+
+    def frozen(self) -> FilterTable:
+        """The same for kernels, wherever its columns come from."""
+        columns = {name: frozen(getattr(self, name)) for name in ("row_start", "dimension", "low", "high")}
+        return replace(self, **columns)
 
     def take(self, indices: NDArray[np.intp]) -> FilterTable:
         """The filters with these numbers, in this order."""

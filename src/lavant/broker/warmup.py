@@ -1,0 +1,57 @@
+"""Calls every kernel of matching and routing, with each kind of arguments that it is used with.
+
+What a kernel only reads is `frozen`, so the kinds are few: encrypted vectors are of 2 to 17 dimensions, and there is a
+kernel for each of these; everything else there is once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lavant.broker.matching import EncryptedMatcher, PlainMatcher
+from lavant.broker.matching.encrypted.values import DIMENSIONS_MAX, DIMENSIONS_MIN, EncryptedBatch, EncryptedFilters
+from lavant.broker.matching.interface import Matches
+from lavant.broker.matching.merging import merge
+from lavant.broker.matching.plain.bitmaps import BUCKET_ROWS_MIN
+from lavant.broker.matching.plain.grouping import GROUPS_FEW
+from lavant.broker.subscriptions.routing import Routes
+from lavant.core.row_batches import RowBatch
+
+
+def exercise() -> None:
+    found = _plain()
+    for dimensions in range(DIMENSIONS_MIN, DIMENSIONS_MAX + 1):
+        _encrypted(dimensions)
+    routes = Routes()
+    routes.add(0, 1)
+    list(routes.spread(merge([found, found])))
+
+
+def _plain() -> Matches:
+    """Equalities, bounds, patterns, lists; so many ranges that there are bitmaps, and so many forms that keys are chosen."""
+    filters = [
+        *(f"a between {i} and {i + 9} and b > {i}" for i in range(BUCKET_ROWS_MIN + 1)),
+        *(f"k{i} = 1 and a > 0" for i in range(GROUPS_FEW + 1)),
+        "c = 'x' and a between 0 and 2",
+        "c like '%x'",
+        "c in ('x', 'y')",
+        "a > 0",
+        "a < 2 and c = 'x'",
+    ]
+    matcher = PlainMatcher()
+    matcher.add(range(len(filters)), filters)
+    batch = RowBatch([{"a": 1, "b": 70, "c": "x"}])
+    matcher.match(batch)
+    other = PlainMatcher()
+    other.add([0, 1, 2, 3, 4, 5], ["a > 0"] * 6)
+    other.remove([0])
+    merge([other.match(batch), matcher.match(batch)])
+    simple = PlainMatcher()
+    simple.add([0], ["a > 0"])
+    return simple.match(batch)
+
+
+def _encrypted(dimensions: int) -> None:
+    matcher = EncryptedMatcher()
+    matcher.add([0], EncryptedFilters(np.ones((1, 2, dimensions))))
+    matcher.match(EncryptedBatch(np.ones((1, dimensions))))
