@@ -26,7 +26,7 @@ lint: setup ## style, types and import contracts
 
 # Compiles what several of the tests' processes would otherwise compile at the same time, each for itself.
 kernels: setup
-	@$(BIN)/python -c "from lavant.pipeline.stages import warm_up; warm_up()"
+	@$(BIN)/lavant warm-up >&2
 
 bench: setup java rabbitmq nats ## run the benchmarks
 	@$(BIN)/python -m tests.bench

@@ -88,6 +88,7 @@ async def bridged(url: str, workflow: str, *, lease_s: float = 30.0, ahead: floa
         Clock(),
         on_failed=lambda error: loop.call_exception_handler({"message": "the service failed", "exception": error}),
     )
+    service.begin()
     bridge = RabbitMQBridge(service, RabbitMQSettings(url=url, lease_s=lease_s, ahead=ahead))
     try:
         await service.execute(DefineJobs(read_workflows(workflow)))

@@ -52,7 +52,7 @@ def all_delivered(server: Served) -> None:
 
 def health(server: Served) -> bytes:
     try:
-        return server.http("/healthz").read()
+        return server.http("/readyz").read()
     except HTTPError as unhealthy:
         return unhealthy.read()
 

@@ -1,34 +1,37 @@
-"""After a warm-up, nothing that a server or a worker matches needs a kernel of another kind than those that are there."""
+"""After a warm-up, nothing that a server or a worker matches needs a kernel of a kind that is not there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from tests.property.test_plain_matching import ATTRIBUTES, STRINGS, random_filter
 
-from lavant.broker import warmup as broker_warmup
 from lavant.broker.matching import EncryptedMatcher, PlainMatcher
 from lavant.broker.matching.encrypted.values import ATTRIBUTES_MAX, EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.interface import Matches
 from lavant.broker.matching.merging import merge
 from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN, Accepted
 from lavant.broker.subscriptions.commands import EncryptedFilter, SubscriptionState
-from lavant.broker.subscriptions.registry import Added, Change, Removed
+from lavant.broker.subscriptions.registry import Added, Removed
+from lavant.broker.warmup import BROKER_KERNELS
+from lavant.core.attributes import AttributeValue
 from lavant.core.batches import PublicationBatch
 from lavant.core.kernels import KERNELS
 from lavant.core.row_batches import RowBatch
 from lavant.core.warmup import warm_up
-from lavant.models import warmup as models_warmup
 from lavant.models.evaluation import Model
 from lavant.models.network import JobType, Network, Topic
 from lavant.models.prediction import predict
-from lavant.pipeline import warmup as pipeline_warmup
+from lavant.models.warmup import MODEL_KERNELS
 from lavant.pipeline.exchange import Lists, merge_files, write_file
+from lavant.pipeline.warmup import PIPELINE_KERNELS
+from lavant.service.engines.filters import prepared_filter, steps_of
 from lavant.service.engines.interface import Batch
 from lavant.service.engines.local import LocalEngine
 
@@ -46,21 +49,21 @@ def kinds() -> Kinds:
 
 @pytest.fixture(autouse=True)
 def nothing_new() -> Iterator[None]:
-    warm_up([broker_warmup.exercise, models_warmup.exercise, pipeline_warmup.exercise])
+    warm_up([BROKER_KERNELS, MODEL_KERNELS, PIPELINE_KERNELS])
     there = kinds()
     yield
     assert kinds() - there == set()
 
 
-def random_publication(random: Random) -> dict[str, object]:
-    values: list[object] = [*range(20), *STRINGS, 0.5, True]
+def random_publication(random: Random) -> dict[str, AttributeValue]:
+    values: list[AttributeValue] = [*range(20), *STRINGS, 0.5, True]
     return {name: random.choice(values) for name in random.sample(ATTRIBUTES, random.randint(0, len(ATTRIBUTES)))}
 
 
 def batches(random: Random, publications: int) -> Iterator[PublicationBatch]:
     rows = [random_publication(random) for _ in range(publications)]
     yield PublicationBatch.from_dicts(rows)
-    yield RowBatch(rows)  # type: ignore[misc]  # it does all that a matcher asks for
+    yield cast(PublicationBatch, RowBatch(rows))  # it does all that a matcher asks for
     records = pa.RecordBatch.from_pylist([{"n": i, "s": f"text {i}"} for i in range(publications)])
     yield PublicationBatch(records)
     yield PublicationBatch(records.slice(1))
@@ -119,15 +122,16 @@ def test_an_engine_whose_subscriptions_come_and_go(slices: int) -> None:
     there = list(subscriptions(random))
     try:
         for some in (there[:1], there[1:3], there[3:]):
-            prepared = {each.number: engine.prepare("", each.filter) for each in some if each.number % 2}
-            engine.change([Added(each, each.number % 7) for each in some], prepared)
+            prepared = {each.number: prepared_filter(each.filter) for each in some} if len(some) < 3 else {}
+            engine.change(list(steps_of([Added(each, each.number % 7) for each in some], prepared)))
             for publications in (1, 50):
                 plain = [Accepted("", PLAIN, random_publication(random), b"") for _ in range(publications)]
-                points = [Accepted("", ENCRYPTED, [random.uniform(-1, 1) for _ in range(4)], b"") for _ in range(publications)]
+                points = [
+                    Accepted("", ENCRYPTED, [random.uniform(-1, 1) for _ in range(4)], b"") for _ in range(publications)
+                ]
                 for scheme, accepted in ((PLAIN, plain), (ENCRYPTED, points)):
                     engine.publish(Batch(namespace="", scheme=scheme, publications=accepted))
-            changes: list[Change] = [Removed(each) for each in some[::2]]
-            engine.change(changes, {})
+            engine.change(list(steps_of([Removed(each) for each in some[::2]], {})))
     finally:
         engine.close()
 

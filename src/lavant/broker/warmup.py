@@ -16,9 +16,10 @@ from lavant.broker.matching.plain.bitmaps import BUCKET_ROWS_MIN
 from lavant.broker.matching.plain.grouping import GROUPS_FEW
 from lavant.broker.subscriptions.routing import Routes
 from lavant.core.row_batches import RowBatch
+from lavant.core.warmup import KernelSet
 
 
-def exercise() -> None:
+def _call_all() -> None:
     found = _plain()
     for dimensions in range(DIMENSIONS_MIN, DIMENSIONS_MAX + 1):
         _encrypted(dimensions)
@@ -28,7 +29,7 @@ def exercise() -> None:
 
 
 def _plain() -> Matches:
-    """Equalities, bounds, patterns, lists; so many ranges that there are bitmaps, and so many forms that keys are chosen."""
+    """Equalities, bounds, patterns, lists; enough ranges for bitmaps, and enough forms for keys to be chosen."""
     filters = [
         *(f"a between {i} and {i + 9} and b > {i}" for i in range(BUCKET_ROWS_MIN + 1)),
         *(f"k{i} = 1 and a > 0" for i in range(GROUPS_FEW + 1)),
@@ -55,3 +56,6 @@ def _encrypted(dimensions: int) -> None:
     matcher = EncryptedMatcher()
     matcher.add([0], EncryptedFilters(np.ones((1, 2, dimensions))))
     matcher.match(EncryptedBatch(np.ones((1, dimensions))))
+
+
+BROKER_KERNELS = KernelSet(_call_all, kinds=79)

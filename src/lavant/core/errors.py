@@ -23,6 +23,7 @@ LavantError
 ├── StorageFailed           the disk did not write what it was given
 ├── Infeasible              no allocation within the limits reaches the goal
 ├── MissingComponent        something outside of Lavant (Java, a cluster) is not there or does not answer
+│   └── NotReady            a server is there, and has not finished starting; nothing was done, try later
 ├── FailedStream            a stream stopped; started again, it goes on from its checkpoint
 ├── UnknownQueue            no queue has that name                                       (also a KeyError)
 ├── QueueExists             the name is taken by a queue with other settings
@@ -167,6 +168,10 @@ class Infeasible(LavantError):
 
 class MissingComponent(LavantError):
     """Something outside of Lavant that it needs here is not there, too old, or does not answer."""
+
+
+class NotReady(MissingComponent):
+    """A server that has not finished starting: nothing was done, and it may be asked again a little later."""
 
 
 class FailedStream(LavantError):

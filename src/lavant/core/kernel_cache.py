@@ -1,12 +1,12 @@
 """Compiled kernels on disk, where the next process finds them: one file for each kernel, signature and processor.
 
 A file's name is a digest of everything its content depends on: the code of the kernel and of all that it calls, the
-constants it reads, the types of its arguments, the versions of Numba and Python, the processor. So a file is never out of
-date, only unused, and nothing is ever changed in place: a file is written beside its place and moved there whole. Several
+constants it reads, the types of its arguments, the versions of Numba and Python, the processor. So a file is never out
+of date, only unused, and nothing is changed in place: a file is written beside its place and moved there whole. Several
 processes may write the same one. A file begins with a checksum of the rest; one that is damaged counts as missing.
 
-Numba's own cache knows a kernel by its file's time and place, and neither what it calls in other files nor whether what it
-loads is whole.
+Numba's own cache knows a kernel by its file's time and place. It does not know what the kernel calls in other files,
+nor whether what it loads is whole, and a tree that cannot be written to is an error.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numba
-from numba.core import types
+import numba.core.serialize
+from numba.core import compiler, types
 from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
-from numba.extending import _Intrinsic
+from numba.core.extending import _Intrinsic
 
 VARIABLE = "LAVANT_CACHE_DIR"
 """Names the directory; without it, it is `lavant` in that of XDG_CACHE_HOME, or in ~/.cache."""
@@ -35,6 +34,9 @@ FILES_MAX = 1000
 """A version of Lavant has about a hundred on one processor; the oldest go."""
 CHECKSUM_BYTES = 32
 SUFFIX = ".kernel"
+
+_CompileResult: Any = compiler.CompileResult  # Numba has few types
+_dumps: Any = numba.core.serialize.dumps
 
 
 class CacheState(NamedTuple):
@@ -89,18 +91,31 @@ def is_trusted(directory: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """One process at a time; without a lock where none can be had. The end of a process ends its lock."""
+def locked(directory: Path, wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """One process at a time; without a lock where none can be had. The end of a process ends its lock.
+
+    While another one has it, `wait` is called again and again, if it is given.
+    """
     try:
         file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         yield
         return
     try:
+        while wait is not None and not _try_lock(file):
+            wait()
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
     finally:
         os.close(file)
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def prune(directory: Path, files_max: int = FILES_MAX) -> None:
@@ -111,7 +126,7 @@ def prune(directory: Path, files_max: int = FILES_MAX) -> None:
             path.unlink()
 
 
-class KernelCache(_Cache):  # type: ignore[misc]  # Numba has no types
+class KernelCache(_Cache):
     """What Numba asks for a compiled kernel, and gives it to."""
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
@@ -135,13 +150,13 @@ class KernelCache(_Cache):  # type: ignore[misc]  # Numba has no types
         checksum, content = data[:CHECKSUM_BYTES], data[CHECKSUM_BYTES:]
         if hashlib.sha256(content).digest() != checksum:
             return None
-        return CompileResult._rebuild(target, *pickle.loads(content))
+        return _CompileResult._rebuild(target, *pickle.loads(content))
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         path = self._path(signature, compiled.codegen)
         if path is None or compiled.lifted or compiled.library.has_dynamic_globals:
             return
-        content = dumps(compiled._reduce())
+        content = _dumps(compiled._reduce())
         beside = path.with_suffix(f".{os.getpid()}")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -225,9 +240,10 @@ def _described(type_: Any) -> str:
     """
     if isinstance(type_, tuple):
         return f"({', '.join(map(_described, type_))})"
-    if isinstance(type_, types.BaseNamedTuple):
-        fields = (f"{name}: {_described(each)}" for name, each in zip(type_.fields, type_.types, strict=True))
-        return f"{type_.instance_class.__name__}[{', '.join(fields)}]"
-    if isinstance(type_, types.BaseTuple):
-        return f"({', '.join(map(_described, type_.types))})"
-    return str(type_)
+    if not isinstance(type_, types.BaseTuple):
+        return str(type_)
+    parts: Any = type_
+    if not isinstance(type_, types.BaseNamedTuple):
+        return _described(tuple(parts.types))
+    fields = (f"{name}: {_described(each)}" for name, each in zip(parts.fields, parts.types, strict=True))
+    return f"{parts.instance_class.__name__}[{', '.join(fields)}]"

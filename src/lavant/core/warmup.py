@@ -1,8 +1,8 @@
-"""Warm-up: have all kernels compiled, or loaded if they were before, ahead of their first use.
+"""Warm-up: have kernels compiled, or loaded if they were before, ahead of their first use.
 
-A package with kernels has a module `warmup` with one function that calls each of them with every kind of arguments that
-it is used with (`lavant.broker.warmup`, `lavant.models.warmup`, `lavant.pipeline.warmup`). Whoever is going to need them
-runs these functions through `warm_up`: the server, Spark's workers, `lavant warm-up`, and tests.
+A package with kernels has a module `warmup` with a `KernelSet`: a function that calls each of them with every kind of
+arguments that it is used with (`lavant.broker.warmup`, `lavant.models.warmup`, `lavant.pipeline.warmup`). The server,
+Spark's workers, `lavant warm-up` and tests run the sets that they need through `warm_up`.
 """
 
 from __future__ import annotations
@@ -16,57 +16,78 @@ from numba.core import event
 from lavant.core.kernel_cache import cache_state, locked, prune
 from lavant.core.kernels import KERNELS
 
-Exercise = Callable[[], None]
+
+class KernelSet(NamedTuple):
+    """The kernels of a package."""
+
+    call_all: Callable[[], None]
+    kinds: int
+    """Of kernels and argument types, that is compilations if nothing is there yet."""
 
 
 class Progress(NamedTuple):
-    """How far a warm-up is. While nothing has to be compiled, there is none."""
+    """How far a warm-up is. One that only loads has none to speak of."""
 
     compiled: int
-    kernels: int
+    kinds: int
+    is_elsewhere: bool = False
 
     def __str__(self) -> str:
-        return f"compiling kernels {self.compiled}/{self.kernels}, once for this version and processor"
+        if self.is_elsewhere:
+            return "waiting for another process that is compiling kernels"
+        return f"compiling kernels {self.compiled}/{self.kinds}, once for this version and processor"
 
 
-def warm_up(exercises: Sequence[Exercise], on_progress: Callable[[Progress], None] = lambda progress: None) -> int:
+def warm_up(
+    sets: Sequence[KernelSet],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    *,
+    pause: Callable[[], None] | None = None,
+) -> int:
     """Call the kernels; how many had to be compiled. `on_progress` is told of each, and may raise to make an end of it.
 
     Of several processes that start at the same time one compiles, and the others wait for it and load what it has left.
+    While it waits, `pause` is called again and again, if it is given.
     """
+    counter = _Counter(sum(each.kinds for each in sets), on_progress)
+
+    def wait() -> None:
+        on_progress(Progress(0, counter.kinds, is_elsewhere=True))
+        assert pause is not None
+        pause()
+
     directory = cache_state().directory
-    counter = _Counter(on_progress)
-    with locked(directory) if directory is not None else contextlib.nullcontext(), _listening(counter):
-        for exercise in exercises:
-            exercise()
+    lock = contextlib.nullcontext() if directory is None else locked(directory, None if pause is None else wait)
+    with lock, _heard_by(counter):
+        for each in sets:
+            each.call_all()
     if counter.compiled and directory is not None:
         prune(directory)
     return counter.compiled
 
 
-class _Counter(event.Listener):  # type: ignore[misc]  # Numba has no types
+class _Counter(event.Listener):
     """Hears of each compilation; those of Numba's own functions, inside of ours, do not count."""
 
-    def __init__(self, on_progress: Callable[[Progress], None]) -> None:
+    def __init__(self, kinds: int, on_progress: Callable[[Progress], None]) -> None:
+        self.kinds = kinds
         self.compiled = 0
         self._on_progress = on_progress
-        self._seen: set[int] = set()
 
     def on_start(self, event: Any) -> None:
-        kernel = event.data["dispatcher"]
-        if kernel in KERNELS:
+        if event.data["dispatcher"] in KERNELS:
             self.compiled += 1
-            self._seen.add(id(kernel))
-            self._on_progress(Progress(len(self._seen), len(KERNELS)))
+            self._on_progress(Progress(self.compiled, self.kinds))
 
     def on_end(self, event: Any) -> None:
-        """The next one's start says enough."""
+        """The start of the next says enough."""
 
 
 @contextlib.contextmanager
-def _listening(counter: _Counter) -> Iterator[None]:
-    event.register("numba:compile", counter)
+def _heard_by(counter: _Counter) -> Iterator[None]:
+    events: Any = event  # Numba has few types
+    events.register("numba:compile", counter)
     try:
         yield
     finally:
-        event.unregister("numba:compile", counter)
+        events.unregister("numba:compile", counter)

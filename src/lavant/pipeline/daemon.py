@@ -44,7 +44,10 @@ def preload() -> None:
     """Import and run once what workers will run, so that compiled kernels are loaded before the fork."""
     import pyspark.worker  # noqa: PLC0415
 
-    from lavant.pipeline.stages import warm_up  # noqa: PLC0415
+    import lavant.pipeline.stages  # noqa: F401, PLC0415
+    from lavant.broker.warmup import BROKER_KERNELS  # noqa: PLC0415
+    from lavant.core.warmup import warm_up  # noqa: PLC0415
+    from lavant.pipeline.warmup import PIPELINE_KERNELS  # noqa: PLC0415
 
     serve = pyspark.worker.main
 
@@ -54,7 +57,7 @@ def preload() -> None:
 
     if hasattr(socket, "TCP_QUICKACK"):  # Linux; others wait the 40 ms
         pyspark.worker.main = main
-    warm_up()
+    warm_up([BROKER_KERNELS, PIPELINE_KERNELS])
     gc.collect()
     gc.freeze()
 

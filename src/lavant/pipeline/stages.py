@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -12,12 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lavant.broker.matching import EncryptedMatcher, Matches, PlainMatcher
-from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
+from lavant.broker.matching import Matches
 from lavant.broker.matching.merging import merge
 from lavant.broker.slices import SliceReader
 from lavant.broker.slices.reader import Version
-from lavant.core.batches import PublicationBatch
 from lavant.core.errors import InvalidValue
 from lavant.pipeline.exchange import Lists, Refused, write_file
 from lavant.pipeline.probes import Probe, write_probes
@@ -123,17 +121,3 @@ def _ids_of(records: pa.RecordBatch) -> pa.Array:
     if "@id" in records.schema.names:
         return records.column("@id")
     return pa.nulls(records.num_rows, pa.string())
-
-
-def warm_up() -> None:
-    """Load what a worker's first batch would have to load: compiled kernels, above all."""
-    batch = PublicationBatch.from_dicts([{"a": 1, "b": "x"}])
-    plain = PlainMatcher()
-    plain.add([1, 2], ["a between 0 and 2 and b = 'x'", "a > 0"])
-    encrypted = EncryptedMatcher()
-    encrypted.add([1], EncryptedFilters(np.ones((1, 8, 5))))
-    matchers: list[Callable[[], Matches]] = [
-        lambda: plain.match(batch),
-        lambda: encrypted.match(EncryptedBatch(np.ones((1, 5)))),
-    ]
-    merge([match() for match in matchers])

@@ -31,10 +31,11 @@ from lavant.broker.serving.wire import (
     frame,
 )
 from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import AccessDenied, InvalidValue, LavantError, QuotaExceeded
+from lavant.core.errors import AccessDenied, InvalidValue, LavantError, NotReady, QuotaExceeded
 from lavant.service.admission import Ticket
 from lavant.service.authorization import authorize, shut_out
 from lavant.service.keys import KeyRing, Principal
+from lavant.service.readiness import Readiness
 from lavant.service.showing import shown
 from lavant.service.tenants import ANYBODY
 
@@ -60,11 +61,12 @@ class CompactProtocol(asyncio.Protocol):
     cost_s = 0.0
     """A turn costs what it takes."""
 
-    def __init__(self, service: Service, keys: KeyRing, ticket: Ticket) -> None:
+    def __init__(self, service: Service, keys: KeyRing, readiness: Readiness, ticket: Ticket) -> None:
         self.ended = asyncio.Event()
         self._service = service
         self._limits = service.limits
         self._keys = keys
+        self._readiness = readiness
         self._ticket = ticket
         self._principal: Principal | None = None
         """Whose requests are placed in a namespace; None if they are taken as they are."""
@@ -258,15 +260,12 @@ class CompactProtocol(asyncio.Protocol):
         hello = decode_hello(content)
         if number != GREETING_NUMBER:
             raise InvalidValue(f"the first frame is a greeting with number {GREETING_NUMBER}, got number {number}")
-        if not self._keys.is_open:
-            try:
-                self._principal = self._keys.principal(hello.token)
-            except AccessDenied as error:
-                self._hang_up(error, GREETING_NUMBER)
-                return
         try:
+            if not self._keys.is_open:
+                self._principal = self._keys.principal(hello.token)
+            self._readiness.check()
             self._ticket.authenticated(ANYBODY if self._principal is None else self._principal.tenant)
-        except QuotaExceeded as error:
+        except (AccessDenied, NotReady, QuotaExceeded) as error:
             self._hang_up(error, GREETING_NUMBER)
             return
         self._is_greeted = True

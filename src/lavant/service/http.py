@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+from lavant.broker.queues.refusals import refusal
+from lavant.core.errors import NotReady
+from lavant.service.api.faults import error_of, response_of
 from lavant.service.openmetrics import CONTENT_TYPE
+from lavant.service.readiness import Readiness
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -17,32 +21,37 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
-OPERATIONS_PATHS = frozenset({"/healthz", "/metrics"})
+OPERATIONS_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Operations:
-    """`/healthz` and `/metrics`, for operators and their programs. `may_see` says who may see the metrics."""
+    """`/healthz`, `/readyz` and `/metrics`, for operators and their programs.
+
+    `health` says why the server had better be started again, `readiness` why it should get no requests, if it is so;
+    `may_see` says who may see the metrics.
+    """
 
     def __init__(
         self,
         *,
         health: Callable[[], str | None],
+        readiness: Callable[[], str | None],
         metrics: Callable[[], Awaitable[bytes]],
         may_see: Callable[[str], bool] = lambda secret: True,
     ) -> None:
-        self._health = health
+        self._faults = {"/healthz": health, "/readyz": readiness}
         self._metrics = metrics
         self._may_see = may_see
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] not in OPERATIONS_PATHS:
-            await _respond(scope, send, 404, PLAIN_TEXT, b"here are /metrics and /healthz only\n")
+            await _respond(scope, send, 404, PLAIN_TEXT, b"here are /metrics, /healthz and /readyz only\n")
         elif scope["method"] not in {"GET", "HEAD"}:
             await _respond(scope, send, 405, PLAIN_TEXT, b"only GET and HEAD\n")
         elif scope["path"] == "/metrics":
             await self._show_metrics(scope, send)
         else:
-            fault = self._health()
+            fault = self._faults[scope["path"]]()
             status, text = (200, "ok\n") if fault is None else (503, f"{fault}\n")
             await _respond(scope, send, status, PLAIN_TEXT, text.encode())
 
@@ -56,7 +65,7 @@ class Operations:
 
 class HttpApplication:
     """What begins with one of `api_paths` is the HTTP interface's; `paths` are those of the operators that are on this
-    port; the rest is SQS."""
+    port; the rest is SQS. Until a server is ready, only operators are answered."""
 
     def __init__(
         self,
@@ -66,7 +75,9 @@ class HttpApplication:
         api: Application,
         api_paths: frozenset[str],
         sqs: Application,
+        readiness: Readiness,
     ) -> None:
+        self._readiness = readiness
         self._operations = operations
         self._paths = paths
         self._api = api
@@ -78,6 +89,8 @@ class HttpApplication:
 
     def _choose(self, scope: Scope) -> Application:
         path: str = scope["path"]
+        if not self._readiness.is_serving and (path not in self._paths or scope["type"] == "websocket"):
+            return self._refuse
         end = path.find("/", 1)
         if (path if end < 0 else path[:end]) in self._api_paths or scope["type"] == "websocket":
             return self._api
@@ -86,6 +99,13 @@ class HttpApplication:
         if path == "/" and b"Action=" not in scope["query_string"]:
             return self._api
         return self._operations if path in self._paths else self._sqs
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Every client understands the status, be it one of SQS."""
+        try:
+            self._readiness.check()
+        except NotReady as error:
+            await response_of(error_of(refusal(error)))(scope, receive, send)
 
 
 def _bearer(scope: Scope) -> str:

@@ -28,6 +28,7 @@ from lavant.service.connections import STATE as CONNECTION
 from lavant.service.exchange import Exchange, encode_response
 from lavant.service.http import Application
 from lavant.service.limits import ServiceLimits
+from lavant.service.readiness import Readiness
 from lavant.service.sqs import SqsApp
 from lavant.service.sqs.desk import Caller, ClientGone
 from lavant.service.sqs.faults import SqsError
@@ -291,12 +292,19 @@ def _too_slow(seconds: float) -> bytes:
 
 class HttpProtocols:
     """Makes a protocol for each connection that speaks HTTP, and ends them all. Without `sqs`, nothing takes the short
-    way there. Everything passes the guard."""
+    way there, and neither does a connection that comes before the server is ready. Everything passes the guard."""
 
     def __init__(
-        self, application: Application, sqs: SqsApp | None, limits: ServiceLimits, guard: BrowserGuard
+        self,
+        application: Application,
+        sqs: SqsApp | None,
+        limits: ServiceLimits,
+        guard: BrowserGuard,
+        *,
+        readiness: Readiness | None = None,
     ) -> None:
         self._guard = guard
+        self._readiness = readiness
         self._config = Config(
             Guarded(application, guard),
             loop="none",
@@ -329,7 +337,8 @@ class HttpProtocols:
         return self._state.total_requests
 
     def __call__(self, ticket: Ticket) -> asyncio.Protocol:
-        return HttpConnection(self._config, self._state, self._limits, self._deadlines, self._sqs, self._guard, ticket)
+        sqs = self._sqs if self._readiness is None or self._readiness.is_serving else None
+        return HttpConnection(self._config, self._state, self._limits, self._deadlines, sqs, self._guard, ticket)
 
     def _each_second(self) -> None:
         """The date is in the head of every answer; and who is late is waited for no longer."""

@@ -2,7 +2,7 @@
 
 connection ──┬── compact protocol
 (TLS)        └── HTTP ──┬── /publish, /subscriptions, …    the HTTP interface
-                        ├── /healthz, /metrics             the latter on a port of its own, if there is one
+                        ├── /healthz, /readyz, /metrics    the latter on a port of its own, if there is one
                         └── everything else                SQS
 """
 
@@ -34,6 +34,7 @@ from lavant.service.listener import Listener
 from lavant.service.meters import Meters
 from lavant.service.metrics import FamiliesOf, Metrics
 from lavant.service.openmetrics import Family
+from lavant.service.readiness import Readiness
 from lavant.service.server import Service
 from lavant.service.settings import ServeSettings, is_loopback
 from lavant.service.sniffing import SniffingProtocol
@@ -58,7 +59,10 @@ class Files(NamedTuple):
 
 
 class Port:
-    """Opened when a server is ready, closed before it stops. `health` says what is wrong, if something is."""
+    """Listens while a server starts, serves clients from when it is ready, and is closed before it stops.
+
+    `health` says why the server had better be started again, if it is so.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class Port:
         files: Files,
         *,
         health: Callable[[], str | None],
+        readiness: Readiness,
         metrics: Iterable[FamiliesOf],
     ) -> None:
         self._settings = settings
@@ -76,6 +81,7 @@ class Port:
         self._service = service
         self._files = files
         self._keys = files.keys
+        self._readiness = readiness
         meters = Meters()
         self._desk = Desk(service, self._keys, meters)
         to_private = settings.is_open or settings.webhooks_to_private_networks
@@ -90,16 +96,17 @@ class Port:
         families: tuple[FamiliesOf, ...] = (meters.families, self._families, quotas, *metrics)
         shown = Metrics(broker.queues, store, service, families, queues_max=settings.metrics.queues_max)
         may_see = partial(_may_see_metrics, settings.metrics.key, self._keys)
-        operations = Operations(health=health, metrics=shown.text, may_see=may_see)
+        operations = Operations(health=health, readiness=readiness.reason, metrics=shown.text, may_see=may_see)
         application = HttpApplication(
             operations=operations,
             paths=OPERATIONS_PATHS - ({"/metrics"} if settings.metrics.port is not None else set()),
             api=api_application(self._desk),
             api_paths=PATHS,
             sqs=sqs,
+            readiness=readiness,
         )
         guard = BrowserGuard(HostList(settings.hosts), settings.allowed_origins)
-        self._http = HttpProtocols(application, sqs, settings.limits, guard)
+        self._http = HttpProtocols(application, sqs, settings.limits, guard, readiness=readiness)
         self._operations = HttpProtocols(operations, None, settings.limits, guard)
         self._listeners: list[Listener] = []
         self._admissions: list[Admission] = []
@@ -110,9 +117,8 @@ class Port:
         """At `/resources`, if there is a resource manager."""
         self._desk.resources = view
 
-    async def open(self) -> tuple[str, int]:
-        """Where it listens."""
-        self._webhooks.start(self._broker.subscriptions)
+    async def listen(self) -> tuple[str, int]:
+        """Where it listens. Clients are not served yet."""
         settings = self._settings
         protocol = partial(SniffingProtocol, self._compact, self._http, settings.limits.greeting_s_max)
         listener = Listener(protocol, self._admission(), self._files.tls)
@@ -126,6 +132,9 @@ class Port:
             self.metrics_at = await self._listen(scrapers, metrics.host, metrics.port, "--metrics-port")
         self._service.loop.add_signal_handler(signal.SIGHUP, self._read_again)
         return host, number
+
+    def start_webhooks(self) -> None:
+        self._webhooks.start(self._broker.subscriptions)
 
     async def close(self) -> None:
         """Whoever waits is told that nothing came, streams end, and what was asked is answered."""
@@ -166,7 +175,7 @@ class Port:
         return place
 
     def _compact(self, ticket: Ticket) -> asyncio.Protocol:
-        return CompactProtocol(self._service, self._keys, ticket)
+        return CompactProtocol(self._service, self._keys, self._readiness, ticket)
 
     def _read_again(self) -> None:
         """SIGHUP: take what each file holds now; what one holds that is of no use changes nothing.

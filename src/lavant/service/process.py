@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -20,8 +21,10 @@ from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import replay
 from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.limits import SubscriptionLimits
+from lavant.broker.warmup import BROKER_KERNELS
 from lavant.broker.workflows import JobLimits
 from lavant.core.errors import InvalidValue
+from lavant.core.warmup import Progress
 from lavant.service.clock import TimeKeeper
 from lavant.service.descriptors import raise_limit
 from lavant.service.engines.choosing import DIRECTORY, engine_of
@@ -31,6 +34,7 @@ from lavant.service.keys import KeyRing
 from lavant.service.memory import memory_limit, shown
 from lavant.service.metrics import FamiliesOf, figures_of, queue_names
 from lavant.service.port import Files, Port
+from lavant.service.readiness import Readiness, warm_up_in_thread
 from lavant.service.server import Service
 from lavant.service.settings import ACCEPT, ServeSettings
 from lavant.service.sqs.credentials import CredentialRing
@@ -55,10 +59,10 @@ SWITCH_S = 0.0005
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """Where a server listens, and what it found when it started."""
 
-    host: str = ""
-    port: int = 0
-    is_tls: bool = False
-    metrics_at: tuple[str, int] | None = None
+    host: str
+    port: int
+    is_tls: bool
+    metrics_at: tuple[str, int] | None
     """Host and port of the metrics, if they have their own."""
     queues: int
     messages: int
@@ -66,14 +70,23 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     """In the journal, since it began."""
 
 
-def run(settings: ServeSettings, on_started: Callable[[Started], None]) -> None:
+def run(
+    settings: ServeSettings,
+    on_started: Callable[[Started], None],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> None:
     """Serve until a signal says to stop. Raises the error that made it stop, if it was one."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve(settings, on_started))
+        runner.run(serve(settings, on_started, on_progress))
 
 
-async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) -> None:
-    """Serve until SIGTERM or SIGINT, or until the disk fails; then that is raised."""
+async def serve(
+    settings: ServeSettings, on_started: Callable[[Started], None], on_progress: Callable[[Progress], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT, or until the disk fails; then that is raised.
+
+    `on_progress` is told of kernels that have to be compiled first, `on_started` when clients are served.
+    """
     stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     raise_limit()
     files = _files(settings)
@@ -87,52 +100,98 @@ async def serve(settings: ServeSettings, on_started: Callable[[Started], None]) 
         await store.close()
         raise
     service.report_to(telemetry.events)
-    spark = _spark_side(settings, service)
-    resources = _resource_side(settings, broker, service)
-    bridge = _bridge(settings, service, resources)
-    metrics: list[FamiliesOf] = [
-        telemetry.families,
-        times.families,
-        *(each.families for each in (spark, bridge) if each is not None),
-    ]
-    if resources is not None:
-        metrics.append(resources.families)
+    sides = _Sides.of(settings, broker, service)
+    readiness = Readiness(lambda: _fault(service, sides.spark))
     port = Port(
         settings,
         broker,
         store,
         service,
         files,
-        health=lambda: _fault(service, spark),
-        metrics=metrics,
+        health=lambda: _failure(service),
+        readiness=readiness,
+        metrics=[telemetry.families, times.families, *sides.families()],
     )
-    port.show_resources(None if resources is None else resources.view)
+    port.show_resources(None if sides.resources is None else sides.resources.view)
     telemetry.start()
     times.begin()
     try:
-        await service.access.load()
-        if spark is not None:
-            await spark.start()
-        host, number = await port.open()
-        if bridge is not None:
-            bridge.start()
+        host, number = await port.listen()
         _stop_at_signals(stopped)
-        if resources is not None:
-            await resources.start(_url(host, number, is_tls=files.tls is not None))
-        listening = {"host": host, "port": number, "is_tls": files.tls is not None, "metrics_at": port.metrics_at}
-        on_started(msgspec.structs.replace(found, **listening))
+        at = Started(host=host, port=number, is_tls=files.tls is not None, metrics_at=port.metrics_at, **found)
+        if await _completed(_begin(service, sides, port, readiness, at, on_progress), unless=stopped):
+            on_started(at)
         await stopped
     finally:
-        if resources is not None:
-            await resources.stop()
+        readiness.stop()
+        await sides.stop_resources()
         await port.close()
-        if bridge is not None:
-            await bridge.stop()
-        if spark is not None:
-            await spark.stop()
+        await sides.stop()
         await times.stop()
         await service.stop()
         telemetry.stop()
+
+
+async def _begin(
+    service: Service,
+    sides: _Sides,
+    port: Port,
+    readiness: Readiness,
+    at: Started,
+    on_progress: Callable[[Progress], None],
+) -> None:
+    """From a port that listens to a server that serves."""
+    await _warm_up(readiness, on_progress, has_models=sides.resources is not None)
+    readiness.starts_with("reading subscriptions")
+    await service.access.load()
+    service.begin()
+    if sides.spark is not None:
+        await sides.spark.start()
+    port.start_webhooks()
+    if sides.bridge is not None:
+        sides.bridge.start()
+    readiness.begin()
+    if sides.resources is not None:
+        await sides.resources.start(_url(at.host, at.port, is_tls=at.is_tls))
+
+
+async def _completed(work: Coroutine[Any, Any, None], *, unless: asyncio.Future[None]) -> bool:
+    """Whether the work was done; it is left undone if something else comes first."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait((task, unless), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+        return True
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return False
+
+
+class _Sides(NamedTuple):
+    """What a server may have beside itself."""
+
+    spark: SparkSide | None
+    resources: ResourceSide | None
+    bridge: RabbitMQBridge | None
+
+    @classmethod
+    def of(cls, settings: ServeSettings, broker: Broker, service: Service) -> _Sides:
+        resources = _resource_side(settings, broker, service)
+        return cls(_spark_side(settings, service), resources, _bridge(settings, service, resources))
+
+    def families(self) -> list[FamiliesOf]:
+        return [side.families for side in self if side is not None]
+
+    async def stop_resources(self) -> None:
+        if self.resources is not None:
+            await self.resources.stop()
+
+    async def stop(self) -> None:
+        if self.bridge is not None:
+            await self.bridge.stop()
+        if self.spark is not None:
+            await self.spark.stop()
 
 
 async def _recovered(settings: ServeSettings) -> tuple[Store, Broker]:
@@ -236,16 +295,35 @@ def _telemetry(settings: ServeSettings, broker: Broker) -> Telemetry:
     return Telemetry(broker.queues, files)
 
 
+async def _warm_up(readiness: Readiness, on_progress: Callable[[Progress], None], *, has_models: bool) -> None:
+    """All kernels that serving needs; the server says how far it is."""
+
+    def tell(progress: Progress) -> None:
+        readiness.starts_with(str(progress))
+        on_progress(progress)
+
+    sets = [BROKER_KERNELS]
+    if has_models:
+        from lavant.models.warmup import MODEL_KERNELS  # noqa: PLC0415  only the resource manager needs the models
+
+        sets.append(MODEL_KERNELS)
+    readiness.starts_with("loading kernels")
+    await warm_up_in_thread(sets, tell)
+
+
+def _failure(service: Service) -> str | None:
+    return "the server has failed and stops" if service.has_failed else None
+
+
 def _fault(service: Service, spark: SparkSide | None) -> str | None:
-    if service.has_failed:
-        return "the server has failed and stops"
-    return None if spark is None else spark.fault()
+    failure = _failure(service)
+    return spark.fault() if failure is None and spark is not None else failure
 
 
-def _found(queues: Queues, store: Store) -> Started:
+def _found(queues: Queues, store: Store) -> dict[str, int]:
     held = [figures_of(queues, name) for name in queue_names(queues)]
     messages = sum(figures.visible + figures.in_flight + figures.delayed for figures in held)
-    return Started(queues=len(held), messages=messages, records=store.position)
+    return {"queues": len(held), "messages": messages, "records": store.position}
 
 
 def _stop_at_signals(stopped: asyncio.Future[None]) -> None:

@@ -129,9 +129,8 @@ class Service:
         self._timer_ms = 0
         self.access = Access(server, engine, clock, limits=limits, perform=self._perform_later, on_failed=self._fail)
         self.access.on_worked = self._worked
+        self._has_begun = False
         store.start(on_committed=self._committed, on_failed=self._fail)
-        self._perform(server.open(clock.now_ms()))
-        self._open_turn()
 
     # ── called by connections ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -220,6 +219,11 @@ class Service:
             observers[kind] = _both(observers[kind], other) if kind in observers else other
 
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        """When clients can be heard, and not before: their leases run from then on."""
+        self._has_begun = True
+        self._perform_later(self._server.open(self._clock.now_ms()))
 
     @property
     def has_failed(self) -> bool:
@@ -319,6 +323,8 @@ class Service:
 
     def _set_timer(self) -> None:
         """One timer, for whatever happens first; one that fires too early does no harm."""
+        if not self._has_begun:
+            return
         if self._timer is not None and not self._server.may_wake_before(self._timer_ms):
             return
         wakeup_ms = self._server.wakeup_ms()

@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from tests.unit.service.fake_connections import FakeConnection
 from tests.unit.service.key_rings import credential_ring, key_ring
-from tests.unit.service.wiring import FakeClient, FakeStore, Wiring
+from tests.unit.service.wiring import FakeClient, FakeStore, Wiring, ready
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.commands import Answer, Request
@@ -123,10 +123,11 @@ class FrontEnds:
         )
         self.api = api_application(self.desk)
         application = HttpApplication(
-            operations=Operations(health=lambda: None, metrics=_no_metrics),
+            operations=Operations(health=lambda: None, readiness=lambda: None, metrics=_no_metrics),
             api=self.api,
             api_paths=PATHS,
             sqs=self.sqs_app,
+            readiness=ready(),
         )
         self.application = Guarded(application, BrowserGuard(HostList([HOST]), origins))
         self._secrets = {each.name: each for each in ([] if credentials is None else credentials)}

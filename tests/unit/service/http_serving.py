@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.unit.service.front_ends import HOST, FrontEnds, credential, key
+from tests.unit.service.wiring import ready
 
 from lavant.broker.queues.commands import CreateQueue
 from lavant.broker.queues.config import QueueConfig
@@ -88,7 +89,7 @@ def serving(
         admission = Admission(connections_max=100, unauthenticated_max=100)
 
         def compact(ticket: Ticket) -> asyncio.Protocol:
-            return CompactProtocol(front.service, front.keys, ticket)
+            return CompactProtocol(front.service, front.keys, ready(), ticket)
 
         listener = Listener(partial(SniffingProtocol, compact, http, bounds.greeting_s_max), admission)
         _, port = await listener.open("127.0.0.1", 0)

@@ -176,7 +176,7 @@ HTTP: dict[tuple[str, str], Route] = {
     ("GET", "/jobs/{number}"): Route("", "/jobs/1", is_of_the_server=True),
     ("DELETE", "/jobs/{number}"): Route("publish", "/jobs/1", is_of_the_server=True),
 }
-PUBLIC = {"/", "/healthz", "/metrics", "/openapi.json"}
+PUBLIC = {"/", "/healthz", "/readyz", "/metrics", "/openapi.json"}
 """Paths that ask for no key, with GET and HEAD."""
 WAYS = {(each.method, each.path): each.way for each in OPERATIONS}
 
@@ -234,7 +234,7 @@ def test_http_routes(tmp_path: Path, kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", [*STRANGERS, Kind("publish-only", ("publish",))], ids=lambda kind: kind.name)
 def test_only_public_paths_answer_without_a_key(tmp_path: Path, kind: Kind) -> None:
-    guessed = {"/readyz", "/livez", "/health", "/debug", "/admin", "/docs", "/favicon.ico", "/metrics/", "/healthz/",
+    guessed = {"/readyz/", "/livez", "/health", "/debug", "/admin", "/docs", "/favicon.ico", "/metrics/", "/healthz/",
                "/openapi.json/", "//metrics", "/Metrics", "/resources/", "/000000000000/q", "/q"}  # fmt: skip
 
     async def work(front: FrontEnds) -> None:

@@ -30,6 +30,7 @@ from lavant.broker.serving.wire import FAULT_NUMBER, Hello, frame
 from lavant.core.errors import StorageFailed
 from lavant.service.keys import KeyEntry, sha256_of
 from lavant.service.limits import LIMITS
+from lavant.service.readiness import Readiness
 from lavant.service.turns import Turns
 
 
@@ -39,6 +40,22 @@ def refused(answer: object) -> str:
 
 
 # ── greeting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@in_loop
+async def test_a_server_that_is_not_ready_says_how_far_it_is_and_hangs_up() -> None:
+    readiness = Readiness(lambda: None)
+    readiness.starts_with("compiling kernels 12/31")
+    wiring = Wiring()
+    early, position = FakeClient(wiring.service, readiness=readiness), wiring.store.position
+    early.protocol.data_received(bytes(frame(0, Hello()) + frame(1, CreateQueue("q", QueueConfig()))))
+    await turn()
+    said = "the server is starting: compiling kernels 12/31; try again in a moment"
+    assert early.answers() == {0: Refused("NotReady", said)}
+    assert (early.transport.is_closed, wiring.store.position) == (True, position)
+    readiness.begin()
+    late = FakeClient(wiring.service, readiness=readiness).greet()
+    assert late.answers() == {0: Done()}
 
 
 @in_loop

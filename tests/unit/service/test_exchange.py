@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.unit.service.wiring import ready
 
 from lavant.broker.queues.commands import Received, Send, Sent, SentEntry
 from lavant.broker.serving.commands import Answer, Request
@@ -53,7 +54,7 @@ def serving(scenario: Callable[[Hub, Connect], Awaitable[None]]) -> None:
     async def run() -> None:
         hub = Hub()
         app = SqsApp(hub.execute, SqsSettings(salt=b"salt", body_bytes_max=BODY_BYTES_MAX))
-        application = HttpApplication(operations=app, api=app, api_paths=frozenset(), sqs=app)
+        application = HttpApplication(operations=app, api=app, api_paths=frozenset(), sqs=app, readiness=ready())
         protocols = HttpProtocols(application, app, LIMITS, BrowserGuard(HostList(["queues.test"])))
         listener = Listener(protocols, Admission(connections_max=9, unauthenticated_max=9))
         _, port = await listener.open("127.0.0.1", 0)

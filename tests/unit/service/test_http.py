@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
+from tests.unit.service.wiring import ready
 
 from lavant.service.http import OPERATIONS_PATHS, Application, HttpApplication, Operations
 from lavant.service.openmetrics import Family, openmetrics
+from lavant.service.readiness import Readiness
 
 SQS, API = 299, 298
 
@@ -27,9 +30,17 @@ async def metrics() -> bytes:
 
 
 def ask(
-    method: str, path: str, *, fault: str | None = None, key: str = "", shown: str = "", is_apart: bool = False
+    method: str,
+    path: str,
+    *,
+    fault: str | None = None,
+    key: str = "",
+    shown: str = "",
+    is_apart: bool = False,
+    readiness: Readiness | None = None,
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """`key` is wanted, `shown` is shown; the metrics may be on a port apart."""
+    readiness = ready() if readiness is None else readiness
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(event: MutableMapping[str, Any]) -> None:
@@ -39,11 +50,14 @@ def ask(
         raise AssertionError("there is no body to be read")
 
     application = HttpApplication(
-        operations=Operations(health=lambda: fault, metrics=metrics, may_see=lambda secret: secret == key),
-        paths=frozenset({"/healthz"}) if is_apart else OPERATIONS_PATHS,
+        operations=Operations(
+            health=lambda: fault, readiness=readiness.reason, metrics=metrics, may_see=lambda secret: secret == key
+        ),
+        paths=OPERATIONS_PATHS - {"/metrics"} if is_apart else OPERATIONS_PATHS,
         api=answering(API),
         api_paths=frozenset({"/publish", "/subscriptions"}),
         sqs=answering(SQS),
+        readiness=readiness,
     )
     path, _, query = path.partition("?")
     scope = {"type": "http", "method": method, "path": path, "query_string": query.encode()}
@@ -140,5 +154,52 @@ def test_the_port_of_the_metrics_has_nothing_else(method: str, path: str, status
         raise AssertionError("there is no body to be read")
 
     scope = {"type": "http", "method": method, "path": path, "headers": []}
-    asyncio.run(Operations(health=lambda: None, metrics=metrics)(scope, receive, send))
+    asyncio.run(Operations(health=lambda: None, readiness=lambda: None, metrics=metrics)(scope, receive, send))
     assert sent[0]["status"] == status
+
+
+# ── a server that is not ready ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_server_that_starts_lives_and_says_how_far_it_is() -> None:
+    starting = Readiness(lambda: None)
+    starting.starts_with("compiling kernels 12/31")
+    assert ask("GET", "/healthz", readiness=starting)[::2] == (200, b"ok\n")
+    said = b"the server is starting: compiling kernels 12/31\n"
+    assert ask("GET", "/readyz", readiness=starting)[::2] == (503, said)
+    assert ask("GET", "/metrics", readiness=starting)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/publish"),
+        ("GET", "/subscriptions"),
+        ("POST", "/"),
+        ("GET", "/"),
+        ("GET", "/123/q"),
+        ("GET", "/readyz/"),
+    ],
+)
+def test_a_server_that_starts_asks_all_others_to_come_again(method: str, path: str) -> None:
+    status, headers, body = ask(method, path, readiness=Readiness(lambda: None))
+    assert (status, headers[b"retry-after"]) == (503, b"1")
+    assert json.loads(body)["error"]["code"] == "NotReady"
+
+
+def test_a_server_that_serves_is_ready_unless_something_is_wrong() -> None:
+    faults: list[str] = []
+    readiness = Readiness(lambda: faults[0] if faults else None)
+    readiness.begin()
+    assert ask("GET", "/readyz", readiness=readiness)[::2] == (200, b"ok\n")
+    faults.append("Spark is starting")
+    assert ask("GET", "/readyz", readiness=readiness)[::2] == (503, b"Spark is starting\n")
+    assert ask("GET", "/healthz", readiness=readiness)[0] == 200
+    assert ask("POST", "/publish", readiness=readiness)[0] == API, "it goes on with what it can do"
+
+
+def test_a_server_that_stops_is_not_ready_and_answers_those_who_are_there() -> None:
+    stopping = ready()
+    stopping.stop()
+    assert ask("GET", "/readyz", readiness=stopping)[::2] == (503, b"the server is stopping\n")
+    assert ask("POST", "/publish", readiness=stopping)[0] == API

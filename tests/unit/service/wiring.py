@@ -24,8 +24,16 @@ from lavant.service.engines.local import LocalEngine
 from lavant.service.histograms import Histogram
 from lavant.service.keys import KeyRing
 from lavant.service.limits import LIMITS, ServiceLimits
+from lavant.service.readiness import Readiness
 from lavant.service.server import Service
 from lavant.service.turns import QUANTUM_S, Turns
+
+
+def ready() -> Readiness:
+    """Of a server that serves."""
+    readiness = Readiness(lambda: None)
+    readiness.begin()
+    return readiness
 
 
 class FakeStore:
@@ -132,9 +140,10 @@ class WorkClock:
 class FakeClient:
     """The other end of a connection."""
 
-    def __init__(self, service: Service, keys: KeyRing | None = None) -> None:
+    def __init__(self, service: Service, keys: KeyRing | None = None, readiness: Readiness | None = None) -> None:
         self.transport = FakeTransport()
-        self.protocol = CompactProtocol(service, KeyRing() if keys is None else keys, ticket())
+        readiness = ready() if readiness is None else readiness
+        self.protocol = CompactProtocol(service, KeyRing() if keys is None else keys, readiness, ticket())
         self.transport.on_close = lambda: self.protocol.connection_lost(None)
         self.protocol.connection_made(self.transport)
         self._frames = Frames()
@@ -181,6 +190,7 @@ class Wiring:
             on_failed=self.failures.append,
             turns=Turns(asyncio.get_running_loop(), clock=lambda: 0.0) if turns is None else turns,
         )
+        self.service.begin()
 
     async def create(self, queue: str = "q", config: QueueConfig = QueueConfig()) -> None:  # noqa: B008
         asking = asyncio.ensure_future(self.service.execute(CreateQueue(queue, config)))

@@ -11,9 +11,9 @@ from lavant.broker.serving.commands import Answer
 from lavant.client.connection.calls import Call
 from lavant.client.connection.link import Link
 from lavant.client.connection.refusals import error_of
-from lavant.client.connection.retrying import Retries
+from lavant.client.connection.retrying import Pauses, Retries
 from lavant.client.connection.settings import Settings
-from lavant.core.errors import ConnectionLost, MissingComponent
+from lavant.core.errors import ConnectionLost, MissingComponent, NotReady
 
 T = TypeVar("T")
 
@@ -28,9 +28,21 @@ class AsyncConnection:
         self._is_closed = False
 
     async def open(self) -> Self:
-        """Connect now, so that a server that is not there is told at once; otherwise the first request does."""
-        await self._connected()
-        return self
+        """Connect now, so that a server that is not there is told at once; otherwise the first request does.
+
+        One that is starting is waited for.
+        """
+        pauses = Pauses(self._settings.retries)
+        while True:
+            try:
+                await self._connected()
+            except NotReady as error:
+                pause_s = pauses.after_s(error)
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
+            else:
+                return self
 
     async def run(self, call: Call[T], *, retries: Retries | None = None) -> T:
         """Carry out a call. If the connection breaks, it is tried again where that can do no harm.
@@ -66,7 +78,7 @@ class AsyncConnection:
         await self.close()
 
     async def _ask_until_answered(self, call: Call[Any], retries: Retries | None) -> Answer:
-        pauses_s = (self._settings.retries if retries is None else retries).pauses_s()
+        pauses = Pauses(self._settings.retries if retries is None else retries)
         while True:
             try:
                 link = await self._connected()
@@ -74,7 +86,7 @@ class AsyncConnection:
                 return await link.ask(call.request, call.wait_ms)
             except (ConnectionLost, MissingComponent) as error:
                 may_repeat = call.is_repeatable or isinstance(error, MissingComponent)
-                pause_s = next(pauses_s, None) if may_repeat and not self._is_closed else None
+                pause_s = pauses.after_s(error) if may_repeat and not self._is_closed else None
                 if pause_s is None:
                     raise
                 await asyncio.sleep(pause_s)

@@ -15,9 +15,9 @@ from lavant.broker.serving.wire import append_frame
 from lavant.broker.subscriptions.commands import Publish
 from lavant.client.connection.calls import Call
 from lavant.client.connection.channel import Channel
-from lavant.client.connection.retrying import Retries
+from lavant.client.connection.retrying import Pauses, Retries
 from lavant.client.connection.settings import Settings
-from lavant.core.errors import ConnectionLost, LavantError, MissingComponent
+from lavant.core.errors import ConnectionLost, LavantError, MissingComponent, NotReady
 
 T = TypeVar("T")
 
@@ -34,10 +34,22 @@ class Connection:
         self._lock = threading.Lock()
 
     def open(self) -> Self:
-        """Connect now, so that a server that is not there is told at once; otherwise the first request does."""
+        """Connect now, so that a server that is not there is told at once; otherwise the first request does.
+
+        One that is starting is waited for.
+        """
+        pauses = Pauses(self._settings.retries)
         with self._lock:
-            self._connected()
-        return self
+            while True:
+                try:
+                    self._connected()
+                except NotReady as error:
+                    pause_s = pauses.after_s(error)
+                    if pause_s is None:
+                        raise
+                    time.sleep(pause_s)
+                else:
+                    return self
 
     def run(self, call: Call[T], *, retries: Retries | None = None) -> T:
         """Carry out a call. If the connection breaks, it is tried again where that can do no harm.
@@ -86,10 +98,10 @@ class Connection:
             raise
 
     def _ask_again(self, call: Call[Any], error: ConnectionLost | MissingComponent, retries: Retries) -> Answer:
-        pauses_s = retries.pauses_s()
+        pauses = Pauses(retries)
         while True:
             may_repeat = (call.is_repeatable or isinstance(error, MissingComponent)) and not self._is_closed
-            pause_s = next(pauses_s, None) if may_repeat else None
+            pause_s = pauses.after_s(error) if may_repeat else None
             if pause_s is None:
                 raise error
             time.sleep(pause_s)

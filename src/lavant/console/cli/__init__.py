@@ -29,6 +29,7 @@ from lavant.console.cli.sub import sub
 from lavant.console.cli.subscriptions import subscriptions
 from lavant.console.cli.sweep import sweep
 from lavant.console.cli.top import top
+from lavant.console.cli.warm_up import warm_up
 from lavant.console.cli.worker import worker
 from lavant.console.cli.workflow import workflow
 from lavant.core.errors import LavantError
@@ -42,7 +43,8 @@ commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doctor, check, plan, worker, resources):
+_PLAIN = (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doctor, check, plan, worker, resources, warm_up)
+for command in _PLAIN:
     commands.command()(command)
 commands.add_typer(subscriptions, name="subscriptions")
 commands.add_typer(queue, name="queue")

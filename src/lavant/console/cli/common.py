@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
+import sys
+import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 """The command was understood, and what it was asked for could not be done, or only in part."""
+
+LISTENS_WITHIN_S = 20.0
+"""From when a server is started: it loads its programs and reads its journal before it listens."""
 
 Url = Annotated[str, typer.Option(help="the server", envvar="LAVANT_URL")]
 Key = Annotated[str, typer.Option(help="who asks, if the server wants to know", envvar="LAVANT_KEY")]
@@ -32,16 +38,41 @@ QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="the queue's nam
 def client(
     url: str, key: str, ca_file: Path | None, *, encryption: Path | None = None, is_patient: bool = False
 ) -> Client:
-    """A connection. Somebody is looking, so nothing is tried again, unless it is a command that goes on for long."""
+    """A connection. Somebody is looking, so nothing is tried again, unless the command `is_patient`.
+
+    Such a command goes on for long; it also waits for a server that is only just being started.
+    """
     from lavant.client.blocking import connect  # noqa: PLC0415
     from lavant.client.connection.retrying import NO_RETRIES, RETRIES  # noqa: PLC0415
 
     retries = RETRIES if is_patient else NO_RETRIES
+    if is_patient:
+        _wait_until_somebody_listens(url)
     if encryption is None:
         return connect(url, key=key, ca_file=ca_file, retries=retries)
     from lavant.client.encryption import Key as EncryptionKey  # noqa: PLC0415
 
     return connect(url, key=key, ca_file=ca_file, retries=retries, encryption=EncryptionKey.load(encryption))
+
+
+def _wait_until_somebody_listens(url: str) -> None:
+    """For a while; what is wrong otherwise, the client says better."""
+    from lavant.client.connection.address import Address  # noqa: PLC0415
+    from lavant.client.connection.retrying import Retries  # noqa: PLC0415
+
+    address = Address.parse(url)
+    for attempt, pause_s in enumerate(Retries(within_s=LISTENS_WITHIN_S).pauses_s()):
+        try:
+            socket.create_connection((address.host, address.port), LISTENS_WITHIN_S).close()
+        except ConnectionRefusedError:
+            if attempt == 0:
+                said = f"nothing listens at {address} yet; waiting for it, at most {LISTENS_WITHIN_S:g} s"
+                print(f"lavant: {said}", file=sys.stderr, flush=True)
+            time.sleep(pause_s)
+        except OSError:
+            return
+        else:
+            return
 
 
 def print_json(value: Any) -> None:

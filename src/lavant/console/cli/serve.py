@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from enum import StrEnum
@@ -186,16 +187,26 @@ def serve(
 ) -> None:
     """Serve publish/subscribe and durable queues on one port: to Lavant's own clients, over HTTP, and to SQS clients.
 
+    It is ready when it says that it listens: kernels are compiled before, once for a version and a processor.
+
     Stops in good order at SIGTERM or Ctrl-C. Whatever happens, what was accepted is there at the next start.
     """
     from lavant.console.cli.configuration import limits_in  # noqa: PLC0415
+    from lavant.console.kernels import shown_progress  # noqa: PLC0415
     from lavant.service.process import run  # noqa: PLC0415
 
     options = {name: value for name, value in context.params.items() if name != "config"}
     settings = settings_of(options, limits_in(context))
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
     logging.getLogger("lavant.service.process").setLevel(logging.INFO)
-    run(settings, lambda started: print(_line(started, settings.data), flush=True))
+    with contextlib.ExitStack() as shown:
+        show = shown.enter_context(shown_progress())
+
+        def tell(started: Started) -> None:
+            shown.close()
+            print(_line(started, settings.data), flush=True)
+
+        run(settings, tell, show)
 
 
 def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> ServeSettings:

@@ -18,7 +18,6 @@ from lavant.core.errors import LavantError
 PUBLISHERS = 2
 ROW_EVERY_S = 1.0
 LATE_S_MAX = 10.0
-WARM_UP = 200
 
 
 def run_service(console: Console, *, seconds: float, rate: float) -> None:
@@ -31,7 +30,6 @@ def run_service(console: Console, *, seconds: float, rate: float) -> None:
         console.print(f'  curl -d \'{{"symbol": "AAB"}}\' {address}/publish\n', highlight=False)
         with console.status("subscribing"):
             subscribers = [Subscriber(url, name, filter) for name, filter in WANTED.items()]
-            _warm_up(url)
         for each in subscribers:
             console.print(f"  {each.name} wants  {each.filter}", highlight=False, soft_wrap=True)
         console.print()
@@ -46,15 +44,6 @@ def run_service(console: Console, *, seconds: float, rate: float) -> None:
         finally:
             for subscriber in subscribers:
                 subscriber.close()
-
-
-def _warm_up(url: str) -> None:
-    """Let the server compile its kernels with what nobody wants."""
-    from lavant import connect  # noqa: PLC0415
-
-    with connect(url) as client:
-        for number in range(WARM_UP):
-            client.publish({"symbol": "ZZZ", "volume": number, "high": 1.0, "low": 1.0})
 
 
 def _show_one_match(console: Console) -> None:

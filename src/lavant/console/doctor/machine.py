@@ -82,6 +82,7 @@ def kernels() -> Finding:
     """Whether matchers compile, and compiled code is kept for the next start."""
     from lavant.broker.matching import PlainMatcher  # noqa: PLC0415
     from lavant.core.batches import PublicationBatch  # noqa: PLC0415
+    from lavant.core.kernel_cache import cache_state  # noqa: PLC0415
 
     started = time.perf_counter()
     matcher = PlainMatcher()
@@ -90,10 +91,10 @@ def kernels() -> Finding:
     took_s = time.perf_counter() - started
     if sorted(found) != [1, 2]:
         return Finding("matching", Verdict.BAD, f"found {found} instead of [1, 2]", "report this as a bug")
-    home = Path(__file__).parents[2]
-    if not os.access(home, os.W_OK) and "NUMBA_CACHE_DIR" not in os.environ:
-        remedy = "set NUMBA_CACHE_DIR to a directory that can be written, or each start compiles anew"
-        return Finding("matching", Verdict.NOTE, f"works ({took_s:.1f} s), but nothing is kept", remedy)
+    problem = cache_state().problem
+    if problem is not None:
+        said = f"works ({took_s:.1f} s), but compiled kernels are not kept"
+        return Finding("matching", Verdict.NOTE, said, f"{problem}, or each start compiles them")
     return Finding("matching", Verdict.OK, f"works, ready in {took_s:.1f} s")
 
 

@@ -33,15 +33,15 @@ def http_address(url: str) -> str:
 
 
 def server(url: str) -> list[Finding]:
-    """Health, whether both clocks agree, and how full its memory is."""
+    """Whether it is ready, whether both clocks agree, and how full its memory is."""
     address = http_address(url)
     name = f"server at {address}"
     try:
-        with urllib.request.urlopen(f"{address}/healthz", timeout=TIMEOUT_S) as response:
+        with urllib.request.urlopen(f"{address}/readyz", timeout=TIMEOUT_S) as response:
             said, date = response.read(1000).decode(errors="replace").strip(), response.headers.get("date")
     except urllib.error.HTTPError as error:
         said = error.read(1000).decode(errors="replace").strip()
-        return [Finding(name, Verdict.BAD, f"it is not well: {said}", "look at its log")]
+        return [Finding(name, Verdict.BAD, f"it is not ready: {said}", "look at its log")]
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         return [Finding(name, Verdict.NOTE, f"no answer: {reason}", "start one with `lavant serve`")]

@@ -32,7 +32,7 @@ This is a Lavant server: publish, subscribe by content, durable queues.
   GET  /subscriptions/NAME/stream             WebSocket
   PUT  /workflows, POST /jobs                 jobs as workflows over queues
   GET  /openapi.json                          all that there is
-  GET  /metrics, /healthz                     for operators
+  GET  /metrics, /healthz, /readyz            for operators
 
 Clients of Amazon SQS use this address as their endpoint.
 """

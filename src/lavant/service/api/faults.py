@@ -38,12 +38,13 @@ _STATUS = {
     "QuotaExceeded": 429,
     "Overloaded": 429,
     "TooManyInFlight": 429,
+    "NotReady": 503,
     "StorageFull": 503,
     "QueueFull": 503,
     "StorageFailed": 500,
     "InternalError": 500,
 }
-_RETRY_AFTER_S = {"Overloaded": 1.0, "TooManyInFlight": 1.0, "StorageFull": 10.0, "QueueFull": 5.0}
+_RETRY_AFTER_S = {"Overloaded": 1.0, "NotReady": 1.0, "TooManyInFlight": 1.0, "StorageFull": 10.0, "QueueFull": 5.0}
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from starlette.types import Scope
 from lavant.core.errors import InvalidValue
 from lavant.service.browser_guard.hosts import Authority, HostList, authority_of
 
-PAGES = frozenset({"/", "/healthz", "/metrics", "/openapi.json"})
+PAGES = frozenset({"/", "/healthz", "/readyz", "/metrics", "/openapi.json"})
 """May be the target of links: they need no key and change nothing."""
 ORIGINS_MAX = 100
 ADMITTED_MAX = 1000

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from lavant.client.connection.retrying import NO_RETRIES, Retries
+import pytest
+
+from lavant.client.connection.retrying import NO_RETRIES, STARTING_S, Pauses, Retries
+from lavant.core.errors import ConnectionLost, LavantError, MissingComponent, NotReady
 
 
 class Clock:
@@ -33,3 +36,22 @@ def test_there_are_no_more_when_the_time_is_over() -> None:
 
 def test_no_retries_are_none() -> None:
     assert list(NO_RETRIES.pauses_s()) == []
+
+
+def test_a_server_that_is_starting_is_waited_for_longer_than_one_that_is_gone() -> None:
+    clock = Clock()
+    pauses = Pauses(Retries(within_s=10), clock)
+    assert pauses.after_s(NotReady("starting")) is not None
+    clock.now_s += STARTING_S - 1
+    assert pauses.after_s(NotReady("starting")) is not None
+    assert pauses.after_s(ConnectionLost("gone")) is not None, "its own time begins when it is first gone"
+    clock.now_s += 5
+    assert pauses.after_s(NotReady("starting")) is None
+    assert pauses.after_s(MissingComponent("gone")) is not None
+    clock.now_s += 5
+    assert pauses.after_s(ConnectionLost("gone")) is None
+
+
+@pytest.mark.parametrize("error", [NotReady("starting"), ConnectionLost("gone")])
+def test_without_retries_nothing_is_waited_for(error: LavantError) -> None:
+    assert Pauses(NO_RETRIES).after_s(error) is None

@@ -1,10 +1,9 @@
-"""The local engine: what it finds does not depend on how many slices share the work, and warming up works."""
+"""The local engine: what it finds does not depend on how many slices share the work."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.service.engines.filters import steps_of
 from lavant.service.engines.interface import Batch
-from lavant.service.engines.local import LocalEngine, _layouts, _warm_up
+from lavant.service.engines.local import LocalEngine
 
 
 def subscription(number: int, filter: str) -> SubscriptionState:
@@ -87,8 +86,3 @@ def test_indexes_are_joined_while_nothing_changes() -> None:
         assert time.monotonic() < deadline_s
         time.sleep(0.02)  # or the two would fight over the interpreter
     engine.close()
-
-
-def test_warming_up_touches_everything_that_matching_needs() -> None:
-    with ThreadPoolExecutor(1) as threads:
-        _warm_up(_layouts(2), threads)

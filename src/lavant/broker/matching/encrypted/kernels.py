@@ -115,7 +115,7 @@ def survey(
     for block in range(start, blocks.shape[0]):
         if found + publications * LANES + 8 > len(row):
             return block, found
-        first = np.int64(0)  # a plain 0 is a type of its own, and all below would be compiled twice
+        first = int(np.int64(0))  # 0 is a type of its own, and what is called below would be compiled twice
         while first < publications:
             if len(dims) <= FOUR_DIMENSIONS_MAX and first + 4 <= publications:
                 together = 4

@@ -222,7 +222,7 @@ def _sweep(masks: NDArray[np.uint64], alive: NDArray[np.int64], count: int) -> i
                     masks[kept, w] = mask[w]
                 alive[kept] = alive[i]
             kept += np.uint64(1)
-    return np.int64(kept)
+    return int(np.int64(kept))
 
 
 @kernel

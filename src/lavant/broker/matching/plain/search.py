@@ -50,7 +50,7 @@ def find_rows(index: Index, checks: Checks, extras: Extras, bitmaps: Bitmaps, ev
             run_length[e, g] = length
             counts[e] += length
     room = 64 + 16 * count if runs < groups else 0
-    hits = np.empty(room, np.uint32), np.empty(room, np.uint32), np.int64(0)  # a plain 0 is a type of its own
+    hits = np.empty(room, np.uint32), np.empty(room, np.uint32), int(np.int64(0))  # 0 is a type of its own
     bucket = np.empty(count, np.int64)
     for g in range(runs, groups):
         for e in range(count):

@@ -49,8 +49,15 @@ class PlainSegment:
     def build(cls, ids: Ids, table: FilterTable) -> PlainSegment:
         index, checks, cells, bitmaps = build_index(ids, table)
         twins = int(index.row_twin.max(initial=-1)) + 1
-        parts = (table.strings, index, checks, table.extras, cells, bitmaps)
-        return cls(table.dimensions, *map(_frozen, parts), twins)
+        parts = {
+            "strings": table.strings,
+            "index": index,
+            "checks": checks,
+            "extras": table.extras,
+            "cells": cells,
+            "bitmaps": bitmaps,
+        }
+        return cls(dimensions=table.dimensions, twins=twins, **{name: _frozen(part) for name, part in parts.items()})
 
     @property
     def row_ids(self) -> Ids:

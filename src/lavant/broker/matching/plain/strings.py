@@ -73,7 +73,8 @@ class StringTable(NamedTuple):
         """The position of each publication's string; NaN where it has none."""
         of_code = np.empty(len(column.offsets), np.float64)  # one more than codes: code -1 reads the NaN at the end
         of_code[-1] = np.nan
-        _find_positions(*map(frozen, (self.offsets, self.data, column.offsets, column.data)), of_code)
+        own, sought = (frozen(self.offsets), frozen(self.data)), (frozen(column.offsets), frozen(column.data))
+        _find_positions(*own, *sought, of_code)
         return of_code[column.codes]
 
 

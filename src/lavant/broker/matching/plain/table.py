@@ -79,8 +79,13 @@ class FilterTable:
 
     def frozen(self) -> FilterTable:
         """The same for kernels, wherever its columns come from."""
-        columns = {name: frozen(getattr(self, name)) for name in ("row_start", "dimension", "low", "high")}
-        return replace(self, **columns)
+        return replace(
+            self,
+            row_start=frozen(self.row_start),
+            dimension=frozen(self.dimension),
+            low=frozen(self.low),
+            high=frozen(self.high),
+        )
 
     def take(self, indices: NDArray[np.intp]) -> FilterTable:
         """The filters with these numbers, in this order."""
