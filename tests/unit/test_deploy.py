@@ -12,8 +12,10 @@ import yaml
 
 from lavant.client.workers.functions import load
 from lavant.console.cli import commands
+from lavant.core.kernel_cache import VARIABLE
 from lavant.core.ports import QUEUES_PORT
 from lavant.service.browser_guard import HostList
+from lavant.service.http import OPERATIONS_PATHS
 from lavant.service.resources.allocators.kubernetes import deployment_names
 from lavant.service.resources.file import ResourcesFile
 
@@ -173,3 +175,24 @@ def test_the_server_answers_by_the_names_that_the_cluster_gives_it() -> None:
     for name in (service["name"], short, f"{short}.svc", f"{short}.svc.cluster.local", pod, f"{pod}.cluster.local"):
         assert f"{name}:{QUEUES_PORT}" in hosts, name
     assert "evil.example" not in hosts
+
+
+def test_kernels_are_compiled_when_the_image_is_built_for_any_processor() -> None:
+    built = DOCKERFILE.rpartition("FROM ")[2]
+    directory = built.partition(f"{VARIABLE}=")[2].split()[0]
+    assert built.index("ENV ") < built.index("RUN lavant warm-up") < built.index("USER "), "root's, and read-only"
+    assert f"chmod -R a+rX {directory}" in built
+    assert "ARG CPU_NAME=generic\n" in built
+    assert {"NUMBA_CPU_NAME=$CPU_NAME", "NUMBA_CPU_FEATURES=$CPU_FEATURES"} <= set(built.split())
+
+
+def test_a_pod_gets_requests_when_it_is_ready_and_is_restarted_only_when_it_has_failed() -> None:
+    server = container(the("StatefulSet"))
+    probes = {name: server[name]["httpGet"] for name in ("startupProbe", "readinessProbe", "livenessProbe")}
+    assert {name: probe["path"] for name, probe in probes.items()} == {
+        "startupProbe": "/healthz",
+        "readinessProbe": "/readyz",
+        "livenessProbe": "/healthz",
+    }
+    assert {probe["path"] for probe in probes.values()} <= OPERATIONS_PATHS
+    assert {probe["port"] for probe in probes.values()} == {server["ports"][0]["name"]}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 """The command was understood, and what it was asked for could not be done, or only in part."""
 
-LISTENS_WITHIN_S = 20.0
+LISTENS_WITHIN_S = 30.0
 """From when a server is started: it loads its programs and reads its journal before it listens."""
 
 Url = Annotated[str, typer.Option(help="the server", envvar="LAVANT_URL")]
