@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import traceback
 
 LENGTH_MAX = 500
 _OWN = re.compile(r"^\s*lavant\.core\.errors\.(\w+: .+)$", re.MULTILINE)
 _PYTHON = re.compile(
     r"^(?!(?:org|java|javax|scala|py4j|pyspark)\.)((?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?:: .*)?)$", re.MULTILINE
 )
+_JAVA_FRAME = re.compile(r"^\s+(?:at \S+\(.*\)|\.\.\. \d+ more)$")
 _JAVA = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
 
 
@@ -19,6 +21,12 @@ def root_cause(error: BaseException) -> str:
     'ValueError: wrong'
     """
     return cause_in(str(error)) or _line(f"{type(error).__name__}: {_first_line(str(error))}")
+
+
+def full_report(error: BaseException) -> str:
+    """The whole traceback of Python, and of Java's what it says but not the frames, which are hundreds."""
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    return "\n".join(line for line in lines if not _JAVA_FRAME.match(line))
 
 
 def cause_in(text: str) -> str | None:

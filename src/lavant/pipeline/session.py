@@ -78,8 +78,11 @@ def check_java() -> None:
         raise MissingComponent(
             f"Spark needs Java {JAVA_VERSION_MIN} or newer, and there is no java {where}; install it"
         )
-    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = java_version(shown)
+    tried = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        said = [line for line in (tried.stdout + tried.stderr).splitlines() if not line.startswith("Picked up ")]
+        raise MissingComponent(f"{java} does not start: {said[0] if said else f'exit code {tried.returncode}'}")
+    version = java_version(tried.stderr)
     if version is None or version < JAVA_VERSION_MIN:
         found = "an unknown version" if version is None else f"Java {version}"
         raise MissingComponent(f"Spark needs Java {JAVA_VERSION_MIN} or newer, {java} is {found}; install a newer one")

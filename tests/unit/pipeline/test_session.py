@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from lavant.core.errors import MissingComponent
-from lavant.pipeline.session import check_master, java_version
+from lavant.pipeline.session import check_java, check_master, java_version
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,15 @@ def test_a_master_that_does_not_answer_is_a_missing_component_in_one_line() -> N
 def test_a_master_without_host_or_port_is_refused(master: str) -> None:
     with pytest.raises(MissingComponent, match="is not of the form spark://HOST:PORT"):
         check_master(master)
+
+
+def test_a_java_that_does_not_start_is_named_with_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(
+        "#!/bin/sh\necho 'Picked up JAVA_TOOL_OPTIONS: -x' >&2\necho \"Unrecognized option: -x\" >&2\nexit 1\n"
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MissingComponent, match=r"bin/java does not start: Unrecognized option: -x$"):
+        check_java()

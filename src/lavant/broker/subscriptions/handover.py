@@ -50,6 +50,8 @@ class Next(_Value, tag="next", frozen=True):
 
     hosts: int = 0
     """On so many it is going to be matched."""
+    fault: str = ""
+    """Why the last round failed, if it did."""
 
 
 class Found(_Value, tag="found", frozen=True):

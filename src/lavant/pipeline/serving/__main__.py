@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +17,8 @@ import msgspec
 
 from lavant.broker.subscriptions.handover import Order
 from lavant.control.placement import PlacementConfig
-from lavant.core.errors import LavantError
+from lavant.core.errors import FailedStream, LavantError
+from lavant.pipeline.failures import full_report, root_cause
 from lavant.pipeline.serving.link import ServiceLink
 from lavant.pipeline.serving.placing import ElasticPlacing, EvenPlacing, Placing
 from lavant.pipeline.serving.rounds import Rounds
@@ -24,6 +26,7 @@ from lavant.pipeline.session import check_java, check_master, spark_session
 
 FAILURES_MAX = 3
 """Rounds that fail one after the other; then a new process may do better."""
+_failing = threading.Lock()
 _logger = logging.getLogger(__name__)
 
 
@@ -36,7 +39,8 @@ def main() -> None:
         check_master(order.master)
         link = ServiceLink(order.port, order.secret)
         serve(order, link)
-    except LavantError as error:
+    except BaseException as error:
+        # Python would end threads that read and Java's sockets in no order, and abort.
         _fail(error)
 
 
@@ -46,6 +50,8 @@ def serve(order: Order, link: ServiceLink) -> None:
     is_cluster = order.master.startswith("spark://")
     executors = {"spark_executor_cores": "1", "spark_cores_max": str(order.hosts_max), "spark_task_maxFailures": "8"}
     spark = spark_session(order.master, "lavant serve", **(executors if is_cluster else {}))
+    java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    threading.Thread(target=_fail_with_java, args=(java,), name="java", daemon=True).start()
     rounds = Rounds(spark.sparkContext, directory / "exchange")
     placing: Placing
     if is_cluster:
@@ -60,22 +66,24 @@ def serve(order: Order, link: ServiceLink) -> None:
         rounds.probes = placing.probes
     else:
         placing = EvenPlacing(order.slices, min(order.hosts_max, spark.sparkContext.defaultParallelism))
-    failures = 0
+    failures, fault = 0, ""
     while True:
-        stretches = link.next(len(placing.assignment().hosts))
+        stretches = link.next(len(placing.assignment().hosts), fault)
         placing.see(stretches)
         try:
             for found in rounds.match(stretches, placing.assignment()) if stretches else ():
                 link.report(found)  # what is refused comes again
         except LavantError:
             raise
-        except Exception:  # a job that failed: an executor was lost, or its files are behind
-            failures += 1
+        except Exception as error:  # a job that failed: an executor was lost, or its files are behind
+            failures, fault = failures + 1, root_cause(error)
+            if java.poll() is not None:
+                raise _java_ended(java) from error
             if failures == FAILURES_MAX:
                 raise
-            _logger.warning("a round failed", exc_info=True)
+            _logger.warning("a round failed: %s", fault)
         else:
-            failures = 0
+            failures, fault = (0, "") if stretches else (failures, fault)
 
 
 def _end_with_the_service() -> None:
@@ -83,10 +91,26 @@ def _end_with_the_service() -> None:
     os._exit(0)
 
 
-def _fail(error: Exception) -> None:
-    """One line, which the service repeats."""
-    print(f"lavant: {error}", file=sys.stderr, flush=True)
-    os._exit(1)
+def _fail_with_java(process: subprocess.Popen[bytes]) -> None:
+    """When Spark's Java is gone there is nothing left to do here; calls to it would fail one by one, or not at all."""
+    process.wait()
+    _fail(_java_ended(process))
+
+
+def _java_ended(process: subprocess.Popen[bytes]) -> FailedStream:
+    code = process.wait()
+    how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+    return FailedStream(f"Spark's Java process ended ({how})")
+
+
+def _fail(error: BaseException) -> None:
+    """One line at the end, which the service repeats; before it, for what was not foreseen, all that is known."""
+    with _failing:  # never given back: one failure is told, and the others are its consequences
+        is_foreseen = isinstance(error, LavantError)
+        if not is_foreseen:
+            print(full_report(error), file=sys.stderr)
+        print(f"lavant: {error if is_foreseen else root_cause(error)}", file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ class ServiceLink:
         if not isinstance(answer, Done):
             raise AccessDenied(f"the service does not take this process for its own: {answer}")
 
-    def next(self, hosts: int) -> list[Stretch]:
+    def next(self, hosts: int, fault: str) -> list[Stretch]:
         """What is to be matched; nothing if there was nothing for a while."""
-        answer = self._ask(Next(hosts))
+        answer = self._ask(Next(hosts, fault))
         assert isinstance(answer, Work)
         return answer.stretches
 

@@ -92,3 +92,23 @@ def test_work_is_waited_for_and_what_is_found_is_answered_when_it_is_durable(tmp
         world.engine.close()
 
     asyncio.run(play())
+
+
+def test_a_round_that_failed_is_known_until_one_does_not(tmp_path: Path) -> None:
+    async def play() -> None:
+        world, link = await started(tmp_path)
+        await world.ask(Subscribe("a = 1", "s"))
+        await world.ask(Publish([b'{"a": 1}']))
+        matcher = Matcher()
+        await matcher.connect(link.port, link.secret)
+        for fault in ("KeyError: 'x'", "", "OSError"):
+            matcher.ask(Next(2, fault))
+            assert isinstance(await matcher.answer(), Work)
+            assert (link.hosts, link.fault) == (2, fault)
+        await matcher.close()
+        await until(lambda: not link.greeted.is_set())
+        assert (link.hosts, link.fault) == (0, "")
+        await link.close()
+        world.engine.close()
+
+    asyncio.run(play())

@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 
 import msgspec
 
@@ -29,7 +31,13 @@ STOP_S_MAX = 10.0
 BACKOFF_S, BACKOFF_S_MAX = 1.0, 60.0
 WELL_S = 60.0
 """After so long, an end is a new mishap and not the old one."""
-LINES_KEPT = 20
+LINES_KEPT = 100
+READ_S_MAX = 1.0
+"""For what it said last; Java may hold the pipe for longer."""
+TOLD = "lavant: "
+NO_JAVA = "JAVA_GATEWAY_EXITED"
+NOISE = re.compile(r"WARNING: |Picked up |NOTE: |Using Spark|lavant: ")
+"""What Java and Spark say when all is well."""
 _logger = logging.getLogger(__name__)
 
 
@@ -76,12 +84,15 @@ class Child:
             started_s = time.monotonic()
             code = await process.wait()
             self._on_ended()
+            await self._hear_out()
             if time.monotonic() - started_s > WELL_S:
                 backoff_s = BACKOFF_S
             self.state = (
                 f"ended ({_how(code)}) and starts again in {backoff_s:.0f} s: {self._reason('it said nothing')}"
             )
             _logger.warning("the Spark process %s", self.state)
+            if said := list(self._said):
+                _logger.warning("what it said last:\n%s", "\n".join(said))
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
             self.state = "is starting again"
@@ -122,15 +133,33 @@ class Child:
             except TimeoutError:
                 process.kill()
                 await process.wait()
+        await self._hear_out()
+
+    async def _hear_out(self) -> None:
         if self._listening is not None:
-            await asyncio.wait({self._listening}, timeout=1.0)  # Java may hold the pipe for a little longer
+            await asyncio.wait({self._listening}, timeout=READ_S_MAX)
             self._listening.cancel()
 
     def _reason(self, otherwise: str) -> str:
-        """What it said last, in one line."""
-        said = [line for line in self._said if line.strip()]
-        told = [line.removeprefix("lavant: ") for line in said if line.startswith("lavant: ")]
-        return (told or said or [otherwise])[-1]
+        """Why it ended, in one line."""
+        return reason_in(list(self._said)) or otherwise
+
+
+def reason_in(said: list[str]) -> str | None:
+    """What the process told last; where Java did not even start, also what that said, which the process cannot see.
+
+    >>> reason_in(["Unrecognized VM option 'x'", "Traceback …", "lavant: JAVA_GATEWAY_EXITED"])
+    "JAVA_GATEWAY_EXITED: Unrecognized VM option 'x'"
+    """
+    lines = [line for line in said if line.strip()]
+    told = [line.removeprefix(TOLD) for line in lines if line.startswith(TOLD)]
+    if not lines:
+        return None
+    reason = (told or lines)[-1]
+    if NO_JAVA not in reason:
+        return reason
+    before = [line for line in takewhile(lambda line: not line.startswith("Traceback"), lines) if not NOISE.match(line)]
+    return ": ".join([reason.rstrip("."), *before[:1]])
 
 
 def _how(code: int) -> str:

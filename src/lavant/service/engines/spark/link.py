@@ -49,6 +49,8 @@ class EngineLink:
         """The process is there."""
         self.hosts = 0
         """On which it matches; 0 before it asked for work."""
+        self.fault = ""
+        """Why the last round failed; empty if it did not."""
         self._engine = engine
         self._access = access
         self._deliveries = deliveries
@@ -73,6 +75,7 @@ class EngineLink:
         """The process has ended, or hung up, which comes to the same."""
         self.greeted.clear()
         self.hosts = 0
+        self.fault = ""
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -119,6 +122,7 @@ class EngineLink:
 
     async def _work(self, request: Next) -> Work:
         self.hosts = request.hosts
+        self.fault = request.fault
         give_up_ms = self._clock.now_ms() + int(NEXT_S_MAX * 1000)
         while True:
             self._has_work.clear()

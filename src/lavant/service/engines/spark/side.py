@@ -49,9 +49,11 @@ class SparkSide:
 
     def fault(self) -> str | None:
         """Why nothing is matched now; None if all is well."""
-        if self._link.hosts:
+        if self._link.hosts and not self._link.fault:
             return None
         state = "is starting" if self._child is None else self._child.state
+        if self._link.fault:
+            state = f"tries again what failed: {self._link.fault}"
         return f"publications are accepted, and delivered later: the Spark process {state}"
 
     def families(self) -> list[Family]:
