@@ -247,6 +247,9 @@ GENERATORS: dict[type, Callable[[Commands, Broker], Any]] = {
     ),
     w.ExtendTask: lambda make, broker: w.ExtendTask(*make.report(), make.one(0, 500, 5_000)),
     w.CancelJob: lambda make, broker: w.CancelJob(make.random.randint(1, 9)),
+    w.ReleaseTasks: lambda make, broker: w.ReleaseTasks(
+        [w.TaskAttempt(*make.report()) for _ in range(make.random.randint(0, 3))]
+    ),
 }
 _WEIGHTS: dict[type, int] = {
     q.CreateQueue: 6,
@@ -264,4 +267,5 @@ _WEIGHTS: dict[type, int] = {
     w.CompleteTask: 5,
     w.FailTask: 5,
     w.ExtendTask: 4,
+    w.ReleaseTasks: 4,
 }

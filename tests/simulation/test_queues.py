@@ -93,8 +93,8 @@ class UnrecordedAcknowledgement(BrokerServer):
 class HastyDelivery(BrokerServer):
     """Does not wait until the messages that it delivers are durable."""
 
-    def _deliver(self, asked: Asked, answer: Received | Leased) -> None:
-        self._effects.append(Reply(asked.client, asked.number, answer))
+    def _deliver(self, asked: Asked, answer: Received | Leased, queue: str) -> None:
+        self._effects.append(Reply(asked.client, asked.number, answer, queue))
 
 
 class HastyEpoch(BrokerServer):

@@ -65,11 +65,11 @@ class HastyReport(BrokerServer):
 
 
 class HastyLease(BrokerServer):
-    def _deliver(self, asked: Asked, answer: Any) -> None:
+    def _deliver(self, asked: Asked, answer: Any, queue: str) -> None:
         if isinstance(answer, Leased):
-            self._effects.append(Reply(asked.client, asked.number, answer))
+            self._effects.append(Reply(asked.client, asked.number, answer, queue))
         else:
-            super()._deliver(asked, answer)
+            super()._deliver(asked, answer, queue)
 
 
 class UnrecordedReport(BrokerServer):

@@ -248,7 +248,7 @@ RULES: dict[type, Rule] = {
     jobs.DescribeJobType: Rule(ANY_SCOPE, _of_the_server, is_data=True),
     jobs.ListJobTypes: Rule(ANY_SCOPE, _of_the_server, is_data=True),
 }
-OWN = (queues.Open, queues.Spread, queues.MoveSome, subscriptions.Deliver)
+OWN = (queues.Open, queues.Spread, queues.MoveSome, subscriptions.Deliver, jobs.ReleaseTasks)
 """The server's own: in its journal, and for no client."""
 
 

@@ -25,7 +25,13 @@ OPERATOR = Principal(name="operator", scopes=ALL)
 OUTSIDE = Principal(name="outside", scopes=ALL - {"admin"})
 CONFINED = Principal(name="sqs", scopes=ALL, is_confined=True)
 SPREAD = queues.Spread([], b"", b"", b"")
-INTERNAL: list[Any] = [queues.Open(1), SPREAD, queues.MoveSome(1, 1), subscriptions.Deliver(SPREAD)]
+INTERNAL: list[Any] = [
+    queues.Open(1),
+    SPREAD,
+    queues.MoveSome(1, 1),
+    subscriptions.Deliver(SPREAD),
+    jobs.ReleaseTasks([]),
+]
 DEAD = QueueConfig(dead_letters="dead", receives_max=2)
 
 REQUESTS: list[tuple[Any, str]] = [

@@ -27,6 +27,9 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     """Whatever the world gave as the client."""
     number: int
     answer: Answer
+    queue: str = ""
+    """Of an answer that leases messages or tasks: where they were taken from. If it cannot be handed over, the world
+    says so (`BrokerServer.undelivered`), and they go back there."""
 
 
 class Mistake(msgspec.Struct, frozen=True, gc=False):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Hashable
 from operator import itemgetter
 
 from lavant.broker.serving.effects import Reply
+
+_NOTHING = (0, 0)
 
 
 class PendingReplies:
@@ -19,9 +22,11 @@ class PendingReplies:
         """In the order of positions, and whether somebody is in a hurry."""
         self._hurried = 0
         """How many of them are."""
-        self._receives: list[tuple[int, int, Reply]] = []
-        """A heap of what waits for the commit of the messages it delivers."""
-        self._receives_count = 0
+        self._leases: list[tuple[int, int, Reply]] = []
+        """A heap of what waits for the commit of the messages it delivers, or of the lease of tasks."""
+        self._leases_count = 0
+        self._gone: dict[Hashable, tuple[int, int]] = {}
+        """Clients that hung up: which leases they had been given by then, and the position by which those are due."""
         self._sends: deque[tuple[int, int]] = deque()
         """Of each send that is not durable yet, the number of its last message and its position; both count up."""
         self._number_durable = number
@@ -51,26 +56,47 @@ class PendingReplies:
         after = self._sends[place][1] if place < len(self._sends) else position
         if after <= self.durable:
             return False
-        self._receives_count += 1
-        heapq.heappush(self._receives, (after, self._receives_count, reply))
+        self.hold_lease(reply, after)
         return True
 
-    def committed(self, position: int) -> list[Reply]:
-        """All records up to `position` are durable: the replies that may leave."""
+    def hold_lease(self, reply: Reply, position: int) -> None:
+        """One that leases something, until a record is durable."""
+        self._leases_count += 1
+        heapq.heappush(self._leases, (position, self._leases_count, reply))
+
+    def gone(self, client: Hashable, position: int) -> None:
+        """A client hung up, when that was the last record: it has no use for the leases that it was given."""
+        if self._leases:
+            self._gone[client] = (self._leases_count, position)
+
+    def committed(self, position: int) -> tuple[list[Reply], list[Reply]]:
+        """All records up to `position` are durable: the replies that may leave, and the leases of clients that are
+        gone."""
         self.durable = position
         ready: list[Reply] = []
-        replies, receives, sends = self._replies, self._receives, self._sends
+        replies, sends = self._replies, self._sends
         while replies and replies[0][0] <= position:
             _, reply, is_hurried = replies.popleft()
             ready.append(reply)
             self._hurried -= is_hurried
-        while receives and receives[0][0] <= position:
-            ready.append(heapq.heappop(receives)[2])
+        undeliverable = self._take_leases(position, ready)
         while sends and sends[0][1] <= position:
             self._number_durable = sends.popleft()[0]
-        return ready
+        return ready, undeliverable
+
+    def _take_leases(self, position: int, ready: list[Reply]) -> list[Reply]:
+        """Those that are due and can be handed over go to the others that are ready; the rest is returned."""
+        leases = self._leases
+        undeliverable: list[Reply] = []
+        while leases and leases[0][0] <= position:
+            _, count, reply = heapq.heappop(leases)
+            is_gone = bool(self._gone) and count <= self._gone.get(reply.client, _NOTHING)[0]
+            (undeliverable if is_gone else ready).append(reply)
+        if self._gone:
+            self._gone = {client: until for client, until in self._gone.items() if until[1] > position}
+        return undeliverable
 
     @property
     def is_awaited(self) -> bool:
         """Whether somebody waits for the disk."""
-        return self._hurried > 0 or bool(self._receives)
+        return self._hurried > 0 or bool(self._leases)

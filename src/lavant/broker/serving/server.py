@@ -21,7 +21,8 @@ what the broker holds may be half changed, and must not be used. Time that passe
 A lease of tasks is a command like any other: its own record comes first.
 
 A receive that finds nothing changes nothing and is not recorded. If it may wait, it waits in the waiting room and is
-carried out, as if it came then, when a message is visible. So do leases. Those who came first are served first.
+carried out, as if it came then, when a message is visible. So do leases. Those who came first are served first. What
+was leased and could not be handed over, because its client is gone, is released, as if it had never been leased.
 
 Temporary subscriptions whose clients are not heard of are unsubscribed by the server itself (`leases`).
 """
@@ -29,6 +30,7 @@ Temporary subscriptions whose clients are not heard of are unsubscribed by the s
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -60,6 +62,7 @@ from lavant.broker.queues.wakes import earliest
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.commands import QUERIES, Answer, Command, Query, Request
 from lavant.broker.serving.effects import TIME_BYTES, Effect, Mistake, Observer, Record, Reply
+from lavant.broker.serving.handover import release_of
 from lavant.broker.serving.leases import SubscriptionLeases, lease_ms_of
 from lavant.broker.serving.pacing import MovePaces
 from lavant.broker.serving.pending import PendingReplies
@@ -74,18 +77,8 @@ from lavant.broker.subscriptions.commands import (
     Unsubscribe,
 )
 from lavant.broker.subscriptions.validation import check_address, check_filter
-from lavant.broker.workflows.commands import (
-    CancelJob,
-    CompleteTask,
-    DefineJobs,
-    ExtendTask,
-    FailTask,
-    KeepJobs,
-    Leased,
-    LeaseTasks,
-    RemoveJobType,
-    SubmitJob,
-)
+from lavant.broker.workflows import commands as jobs
+from lavant.broker.workflows.commands import Leased, LeaseTasks
 from lavant.core.errors import InternalError, InvalidValue, LavantError, StorageFull, UnknownQueue
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -125,8 +118,9 @@ class BrokerServer:
             Unsubscribe: self._unsubscribe,
             Unadvertise: self._withdraw,
             RenewSubscription: self._renew,
-            **dict.fromkeys((DefineJobs, SubmitJob), self._submit),
-            **dict.fromkeys((RemoveJobType, KeepJobs, CompleteTask, FailTask, ExtendTask, CancelJob), self._report),
+            **dict.fromkeys((jobs.DefineJobs, jobs.SubmitJob), self._submit),
+            **dict.fromkeys((jobs.CompleteTask, jobs.FailTask, jobs.ExtendTask), self._report),
+            **dict.fromkeys((jobs.RemoveJobType, jobs.KeepJobs, jobs.CancelJob), self._report),
             LeaseTasks: self._receive,
             **dict.fromkeys(QUERIES, self._query),
         }
@@ -184,8 +178,16 @@ class BrokerServer:
 
     def committed(self, position: int, now_ms: int) -> list[Effect]:
         """All records up to `position` are durable."""
-        self._begin(now_ms)
-        self._effects += self._pending.committed(position)
+        now_ms = self._begin(now_ms)
+        ready, undeliverable = self._pending.committed(position)
+        self._effects += ready
+        for reply in undeliverable:
+            self._return(reply, now_ms)
+        return self._effects
+
+    def undelivered(self, reply: Reply, now_ms: int) -> list[Effect]:
+        """A reply could not be handed over. What it leased goes back at once, as if it had not been leased."""
+        self._return(reply, self._begin(now_ms))
         return self._effects
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -201,8 +203,9 @@ class BrokerServer:
         return self._effects
 
     def gone(self, client: Hashable) -> None:
-        """A client hung up: what it waited for is forgotten, and no message is leased to it any more."""
+        """A client hung up: nothing is leased to it any more, and what was, and waits for the disk, goes back then."""
         self._room.forget(client)
+        self._pending.gone(client, self._position)
 
     def stop(self, now_ms: int) -> list[Effect]:
         """The server is about to stop: those who wait are told that nothing came."""
@@ -258,7 +261,7 @@ class BrokerServer:
         answer = self._take(request, asked, now_ms)
         self._leases.used(request.queue, now_ms)
         if answer is not None:
-            self._deliver(asked, answer)
+            self._deliver(asked, answer, request.queue)
         else:
             wait_ms = request.wait_ms
             if wait_ms is None:
@@ -318,7 +321,7 @@ class BrokerServer:
         self._leases.hold(state, now_ms)
         self._reply(asked, self._leases.shown(Subscribed(state, is_new=False), now_ms), self._position)
 
-    def _submit(self, request: DefineJobs | SubmitJob, asked: Asked, now_ms: int) -> None:
+    def _submit(self, request: jobs.DefineJobs | jobs.SubmitJob, asked: Asked, now_ms: int) -> None:
         self._check_room()
         self._report(request, asked, now_ms)
 
@@ -401,7 +404,7 @@ class BrokerServer:
             return False
         self._room.remove(waiting)
         self._leases.used(waiting.request.queue, now_ms)
-        self._deliver(waiting.asked, answer)
+        self._deliver(waiting.asked, answer, waiting.request.queue)
         return True
 
     def _dead_letters(self, queue: str) -> list[str]:
@@ -443,14 +446,22 @@ class BrokerServer:
             if not self.queues.changed:
                 return None
 
-    def _deliver(self, asked: Asked, answer: Received | Leased) -> None:
+    def _deliver(self, asked: Asked, answer: Received | Leased, queue: str) -> None:
+        reply = Reply(asked.client, asked.number, answer, queue)
         if isinstance(answer, Leased):
-            self._reply(asked, answer, self._position)
+            self._pending.hold_lease(reply, self._position)
             return
         newest = max([delivery.receipt.number for delivery in answer.deliveries])
-        reply = Reply(asked.client, asked.number, answer)
         if not self._pending.holds_receive(reply, newest, self._position):
             self._effects.append(reply)
+
+    def _return(self, reply: Reply, now_ms: int) -> None:
+        """If it cannot be, because the queue is gone, say, the lease runs out by itself."""
+        command = release_of(reply)
+        if command is not None:
+            with suppress(LavantError):
+                self._carry_out(command, None, now_ms)
+                self._serve(reply.queue, now_ms)
 
     def _move(self, step: MoveSome, now_ms: int) -> None:
         if self.is_full:

@@ -122,6 +122,21 @@ class CancelJob(_Value, tag="cancel-job", frozen=True):
     job: int
 
 
+class TaskAttempt(_Value, frozen=True):
+    job: int
+    task: str
+    attempt: int
+
+
+class ReleaseTasks(_Value, tag="release-tasks", frozen=True):
+    """The server's own doing: tasks that were leased, and whose worker was gone before it was told, are queued again.
+
+    The attempt has not begun: the next worker makes the same one.
+    """
+
+    tasks: list[TaskAttempt]
+
+
 # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -146,7 +161,16 @@ class ListJobTypes(_Value, tag="list-job-types", frozen=True):
 
 
 JobCommand: TypeAlias = (
-    DefineJobs | RemoveJobType | KeepJobs | SubmitJob | LeaseTasks | CompleteTask | FailTask | ExtendTask | CancelJob
+    DefineJobs
+    | RemoveJobType
+    | KeepJobs
+    | SubmitJob
+    | LeaseTasks
+    | CompleteTask
+    | FailTask
+    | ExtendTask
+    | CancelJob
+    | ReleaseTasks
 )
 JobQuery: TypeAlias = DescribeJob | ListJobs | DescribeJobType | ListJobTypes
 JobRequest: TypeAlias = JobCommand | JobQuery

@@ -102,6 +102,16 @@ class Course:
             timeout_ms,
         )
 
+    def release(self, job: Job, index: int) -> None:
+        """A worker got a task and was never told: the same attempt is to be made by another."""
+        task = job.tasks[index]
+        attempt = task.attempts[-1]
+        attempt.started_ms, attempt.worker = 0, ""
+        task.state = QUEUED
+        topic = job.type.steps[index].definition.topic
+        self._topics.release(topic, task.message)
+        self.touched.append(queue_of(topic))
+
     def extend(self, job: Job, index: int, deadline_ms: int) -> None:
         """A worker gets more time."""
         task = job.tasks[index]

@@ -50,6 +50,7 @@ from lavant.broker.workflows.job_types import memory_of as type_memory
 from lavant.broker.workflows.limits import (
     DEFAULT_JOB_LIMITS,
     LEASED_BYTES_MAX,
+    LEASED_MAX,
     LISTED_MAX,
     REASON_CHARACTERS_MAX,
     RESULTS_SHARE,
@@ -322,6 +323,32 @@ class Jobs(Queues):
 
         return apply
 
+    def _release_tasks(self, request: commands.ReleaseTasks) -> Plan:
+        """Those that are not under way any more, because their time is up or their job has ended, are left alone."""
+        if not self.is_replay:
+            check_range("the number of tasks", len(request.tasks), 1, LEASED_MAX)
+        leased = dict.fromkeys(place for each in request.tasks if (place := self._under_way(each)) is not None)
+
+        def apply() -> Done:
+            for number, index in leased:
+                job = self._book.under_way(number)
+                assert job is not None
+                self._course.release(job, index)
+            self.changed = bool(leased)
+            return _DONE
+
+        return apply
+
+    def _under_way(self, leased: commands.TaskAttempt) -> tuple[int, int] | None:
+        """Job and place of a task of which this attempt is being made."""
+        job = self._book.under_way(leased.job)
+        index = None if job is None else job.type.by_name.get(leased.task)
+        if job is None or index is None:
+            return None
+        task = job.tasks[index]
+        is_made = task.state == RUNNING and len(task.attempts) == leased.attempt
+        return (leased.job, index) if is_made else None
+
     def _reported(
         self, report: commands.CompleteTask | commands.FailTask | commands.ExtendTask, outcome: str
     ) -> tuple[Job | None, int]:
@@ -361,6 +388,7 @@ class Jobs(Queues):
         commands.CompleteTask: _complete,
         commands.FailTask: _fail,
         commands.ExtendTask: _extend,
+        commands.ReleaseTasks: _release_tasks,
     }
     _ANSWERS: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {
         **Queues._ANSWERS,

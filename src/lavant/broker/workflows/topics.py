@@ -97,6 +97,12 @@ class Topics:
         queue.lease((message,), until_ms, now_ms)
         self._changed(queue)
 
+    def release(self, topic: str, number: int) -> None:
+        """A message that was leased is visible again, as if it had not been."""
+        queue = self._tasks[topic]
+        queue.release((queue.messages[number],))
+        self._changed(queue)
+
     def extend(self, topic: str, number: int, until_ms: int) -> None:
         queue = self._tasks[topic]
         queue.extend(queue.messages[number], until_ms)
