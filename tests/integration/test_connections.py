@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.integration.serving import WAIT_S_MAX, Served, ServedWithLimits
 
 from lavant import connect
+from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.wire import PREFACE, Frames, decode_answer
 from lavant.service.keys import KeyEntry, entry_text, sha256_of
 
@@ -144,3 +145,25 @@ def test_an_endless_line_of_a_head_does_not_fill_the_memory() -> None:
                 for _ in range(200):
                     connection.sendall(b"x" * MIB)
         assert served.memory_kb_max() - before_kb < 50_000
+
+
+def test_a_message_that_is_sent_when_a_long_poll_was_aborted_is_there_for_others(tmp_path: Path) -> None:
+    """Whenever the poll's connection ends: before the message comes, with it, or a little after it."""
+    with Served(tmp_path / "data") as served, connect(served.url) as client:
+        queue = client.create_queue("q", QueueConfig(visibility_ms=600_000))
+        for number in range(60):
+            body = b'{"QueueUrl": "q", "WaitTimeSeconds": 20}'
+            head = [
+                "POST / HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", f"Content-Type: {AMZ_JSON}",
+                "X-Amz-Target: AmazonSQS.ReceiveMessage", "", "",
+            ]  # fmt: skip
+            poll = socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX)
+            poll.sendall("\r\n".join(head).encode() + body)
+            time.sleep(0.003)  # so that most of them wait
+            poll.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", number % 2, 0))
+            poll.close()
+            time.sleep((number % 6) / 1000)
+            queue.send(b"%d" % number)
+            [message] = queue.receive(wait_ms=5_000)
+            assert (message.body, message.receive_count) == (b"%d" % number, 1)
+            queue.acknowledge(message)

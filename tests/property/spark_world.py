@@ -13,7 +13,7 @@ from lavant.broker.log import LogReader
 from lavant.broker.matching import Matches
 from lavant.broker.matching.merging import merge
 from lavant.broker.queues.commands import Done, Peek, Peeked
-from lavant.broker.serving.effects import Effect, Mistake, Record
+from lavant.broker.serving.effects import Effect, Mistake, Record, Reply
 from lavant.broker.serving.replay import replay
 from lavant.broker.serving.server import BrokerServer
 from lavant.broker.slices import SliceReader
@@ -34,8 +34,8 @@ class Asking:
     def __init__(self) -> None:
         self.answer: Any = None
 
-    def reply(self, number: int, answer: Any) -> None:
-        self.answer = answer
+    def reply(self, reply: Reply) -> None:
+        self.answer = reply.answer
 
 
 class World:
@@ -73,7 +73,7 @@ class World:
             elif isinstance(effect, Mistake):
                 raise effect.error
             else:
-                effect.client.reply(effect.number, effect.answer)
+                effect.client.reply(effect)
 
     async def settle(self, *, commit: bool = True) -> None:
         """All that is under way is done, and on disk."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import Any, TypeAlias, get_args
+from typing import Any, Protocol, TypeAlias, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -34,23 +34,34 @@ from lavant.broker.subscriptions import commands as subscriptions
 from lavant.broker.subscriptions.registry import in_namespace
 from lavant.broker.workflows import commands as jobs
 from lavant.core.errors import AccessDenied, LavantError, Overloaded
+from lavant.service.connections import Connection
 from lavant.service.keys import Principal
 from lavant.service.showing import shown
 
-Execute: TypeAlias = Callable[[Request, Principal], Awaitable[Answer]]
-"""Has the broker carry out a request for a principal. A receive that waits ends when the principal is revoked."""
+
+class Execute(Protocol):
+    """Has the broker carry out a request for a principal. A receive that waits ends when the principal is revoked. If
+    it came over a connection that is lost, `ClientGone` is raised, and whatever it leased goes back."""
+
+    def __call__(
+        self, request: Request, principal: Principal, connection: Connection | None = None, /
+    ) -> Awaitable[Answer]: ...
+
+
 _Place: TypeAlias = Callable[[Principal, Any], Any]
 
 ANY_SCOPE = ""
 
 
-async def carry_out(execute: Execute, principal: Principal, request: Request) -> Answer:
+async def carry_out(
+    execute: Execute, principal: Principal, request: Request, connection: Connection | None = None
+) -> Answer:
     """The answer to a request, as the principal sees it; a refusal if it may not ask that."""
     try:
         placed = authorize(principal, request, time.monotonic())
     except LavantError as error:
         return refusal(error)
-    answer = await execute(placed, principal)
+    answer = await execute(placed, principal, connection)
     if principal.is_revoked:
         return await _withheld(execute, principal, placed, answer)
     return shown(principal, answer)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from lavant.broker.queues.commands import Done, Refused
 from lavant.broker.queues.refusals import refusal
-from lavant.broker.serving.commands import Answer
+from lavant.broker.serving.effects import Reply
 from lavant.broker.serving.wire import (
     FAULT_NUMBER,
     GREETING_NUMBER,
@@ -72,6 +72,8 @@ class CompactProtocol(asyncio.Protocol):
         """Whose requests are placed in a namespace; None if they are taken as they are."""
         self._frames = Frames(self._limits.hello_bytes_max)
         self._buffer = bytearray()
+        self._leases: list[Reply] = []
+        """Answers in the buffer that lease something."""
         self._outstanding = 0
         self._is_greeted = False
         self._is_closed = False
@@ -122,16 +124,20 @@ class CompactProtocol(asyncio.Protocol):
 
     # ── called by the service ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def reply(self, number: int, answer: Answer) -> None:
+    def reply(self, reply: Reply) -> None:
         """An answer for the client; it leaves with the others of this turn."""
         self._outstanding -= 1
         if self._is_closed:
+            self._service.undelivered(reply)
             return
+        answer = reply.answer
+        if reply.queue:
+            self._leases.append(reply)
         if not self._buffer:
             self._service.has_answers(self)
         if self._principal is not None:
             answer = shown(self._principal, answer)
-        append_frame(self._buffer, number, answer)
+        append_frame(self._buffer, reply.number, answer)
         if len(self._buffer) > self._limits.unread_bytes_high:  # many large ones need not wait for the turn's end
             self.flush()
 
@@ -139,9 +145,13 @@ class CompactProtocol(asyncio.Protocol):
         """The turn is over."""
         if self._is_closed:
             return
+        if self._transport.is_closing():  # the client is gone, and that is told in the next turn
+            self._leave()
+            return
         data, self._buffer = self._buffer, bytearray()
         try:
             self._transport.write(data)
+            self._leases.clear()
         except Exception:  # the others' answers are not to be lost with this one's
             self.abort()
         if self._pauses:
@@ -239,7 +249,7 @@ class CompactProtocol(asyncio.Protocol):
         try:
             placed = authorize(principal, request, time.monotonic())
         except LavantError as error:
-            self.reply(number, refusal(error))
+            self.reply(Reply(self, number, refusal(error)))
             return
         self._service.request(self, number, placed, content if placed is request else None)
 
@@ -284,6 +294,8 @@ class CompactProtocol(asyncio.Protocol):
         """Say why, and close."""
         code = type(error).__name__ if isinstance(error, LavantError) else InvalidValue.__name__
         reason = str(error) if isinstance(error, LavantError) else f"a frame holds no request: {error}"
+        if self._buffer:  # what was cleared has not left, what is there does
+            self._leases.clear()
         self._transport.write(self._buffer + frame(number, Refused(code, reason)))
         self.close()
 
@@ -293,6 +305,8 @@ class CompactProtocol(asyncio.Protocol):
         if not self._is_closed:
             self._is_closed = True
             self._service.closed(self)
+            for reply in self._leases:
+                self._service.undelivered(reply)
 
     def _check_unread(self) -> None:
         unread_bytes = self._transport.get_write_buffer_size()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol
 
 from lavant.service.tenants import Tenant
@@ -11,7 +11,22 @@ STATE = "connection"
 """Where it is in the scope's state."""
 
 
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
 class Connection(Protocol):
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing that is written now reaches the client."""
+        ...
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Called once, if the connection is lost before the answer to its request was handed over; at once if it is."""
+        ...
+
+    def unwatch(self, callback: Callable[[], None]) -> None: ...
+
     def authenticated(self, tenant: Tenant) -> None:
         """It is known who asks; raises `QuotaExceeded` if that one has too many connections."""
         ...

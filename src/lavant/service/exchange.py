@@ -7,7 +7,6 @@ gone, asks it whether it is over, and holds back what the client sends before th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -22,7 +21,6 @@ class Exchange:
 
     __slots__ = (
         "_all_headers",
-        "_gone",
         "_headers",
         "_parts",
         "claim",
@@ -48,7 +46,6 @@ class Exchange:
         self._headers = headers
         self._all_headers = all_headers
         self._parts: list[bytes] = []
-        self._gone: asyncio.Future[None] | None = None
 
     def take(self, part: bytes) -> None:
         self._parts.append(part)
@@ -58,14 +55,7 @@ class Exchange:
         return HttpRequest("POST", "/", "/", b"", self._headers, self._all_headers, b"".join(self._parts))
 
     def set(self) -> None:
-        if self.disconnected and self._gone is not None and not self._gone.done():
-            self._gone.set_result(None)
-
-    async def gone(self) -> None:
-        """Returns when the client is gone."""
-        if not self.disconnected:
-            self._gone = asyncio.get_running_loop().create_future()
-            await self._gone
+        """Nobody waits for it: whoever has to know that the client is gone watches the connection."""
 
 
 def encode_response(

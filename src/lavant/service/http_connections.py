@@ -13,6 +13,7 @@ import asyncio
 import fcntl
 import sys
 import termios
+from collections.abc import Callable
 from email.utils import formatdate
 from typing import cast
 
@@ -25,12 +26,12 @@ from lavant.service.admission import Ticket
 from lavant.service.api.faults import Failure, Fault
 from lavant.service.browser_guard import BrowserGuard, Guarded
 from lavant.service.connections import STATE as CONNECTION
+from lavant.service.connections import ClientGone
 from lavant.service.exchange import Exchange, encode_response
 from lavant.service.http import Application
 from lavant.service.limits import ServiceLimits
 from lavant.service.readiness import Readiness
 from lavant.service.sqs import SqsApp
-from lavant.service.sqs.desk import Caller, ClientGone
 from lavant.service.sqs.faults import SqsError
 from lavant.service.sqs.http import HttpResponse, body_bytes
 from lavant.service.tenants import Tenant
@@ -92,6 +93,7 @@ class HttpConnection(HttpToolsProtocol):
         self._is_over = False
         self._arriving: Exchange | None = None
         """One whose body is not yet complete."""
+        self._watchers: dict[Callable[[], None], None] = {}
 
     # ── called by the event loop ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -102,6 +104,10 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadlines.forget(self)
         self.ticket.leave()
+        self._is_over = True
+        watchers, self._watchers = self._watchers, {}
+        for callback in watchers:
+            callback()
         if self._arriving is not None:
             self._arriving.reservation.release()
         super().connection_lost(exc)
@@ -191,6 +197,19 @@ class HttpConnection(HttpToolsProtocol):
             return waiting
         return waiting + int.from_bytes(unconfirmed, sys.byteorder)
 
+    @property
+    def is_lost(self) -> bool:
+        return self.transport.is_closing()
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        if self._is_over:
+            callback()
+        else:
+            self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        self._watchers.pop(callback, None)
+
     def abort(self) -> None:
         self.transport.abort()
 
@@ -246,18 +265,23 @@ class HttpConnection(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    def on_response_complete(self) -> None:
+        # A connection that is kept and closing was lost before this was written; one that is not kept was closed after.
+        if self.cycle is None or not self.cycle.keep_alive or not self.transport.is_closing():
+            self._watchers.clear()
+        super().on_response_complete()
+
     async def _answer(self, exchange: Exchange) -> None:
         assert self._sqs is not None
-        caller = Caller(self.authenticated, exchange.gone)
         request = exchange.request()
         exchange.reservation.release()  # from here on it is checked at once
         try:
-            response = await self._sqs.answer(request, exchange.claim, cast(str, self.scheme), caller)
+            response = await self._sqs.answer(request, exchange.claim, cast(str, self.scheme), self)
         except ClientGone:
             return
         if self.flow.write_paused and not exchange.disconnected:
             await self.flow.drain()
-        if exchange.disconnected:
+        if self.transport.is_closing():
             return
         headers = self.server_state.default_headers
         self.transport.write(encode_response(response, headers, keep_alive=exchange.keep_alive))

@@ -14,12 +14,14 @@ import logging
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol
 
-from lavant.broker.queues.commands import DeleteQueue, Receive, Received, Refused, Release
+from lavant.broker.queues.commands import DeleteQueue, Receive
 from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.effects import Effect, Observer, Record, Reply
 from lavant.broker.serving.server import BrokerServer
 from lavant.service.access import REQUESTS, Access
+from lavant.service.calls import Call, ConsumerCall
 from lavant.service.clock import Clock
+from lavant.service.connections import Connection as HttpConnection
 from lavant.service.engines.interface import Engine
 from lavant.service.keys import Principal
 from lavant.service.limits import LIMITS, ServiceLimits
@@ -37,7 +39,7 @@ TIMER_S_MAX = 10.0
 class Client(Hashable, Protocol):
     """Whoever asks."""
 
-    def reply(self, number: int, answer: Answer) -> None: ...
+    def reply(self, reply: Reply) -> None: ...
 
 
 class Connection(Client, Protocol):
@@ -55,44 +57,6 @@ class Connection(Client, Protocol):
 
     @property
     def ended(self) -> asyncio.Event: ...
-
-
-class Call:
-    """A client of this process that asks once."""
-
-    def __init__(self, future: asyncio.Future[Answer]) -> None:
-        self.answer = future
-
-    def reply(self, number: int, answer: Answer) -> None:
-        if not self.answer.done():
-            self.answer.set_result(answer)
-
-    def over(self) -> None:
-        """It waits no more."""
-
-
-class ConsumerCall(Call):
-    """A receive for a principal. If that is revoked it ends at once, and what was leased for it goes back."""
-
-    def __init__(self, service: Service, request: Receive, principal: Principal) -> None:
-        super().__init__(service.loop.create_future())
-        self._service = service
-        self._queue = request.queue
-        self._revocation = principal.revocation
-        self._revocation.watch(self._revoke)
-
-    def reply(self, number: int, answer: Answer) -> None:
-        self.over()
-        if self._revocation.is_revoked and isinstance(answer, Received) and answer.deliveries:
-            self._service.ask(Release(self._queue, [each.receipt for each in answer.deliveries]))
-        super().reply(number, answer)
-
-    def over(self) -> None:
-        self._revocation.unwatch(self._revoke)
-
-    def _revoke(self) -> None:
-        self._service.withdraw(self)
-        super().reply(0, Refused("AccessDenied", "the key was changed or removed"))
 
 
 class Service:
@@ -122,6 +86,8 @@ class Service:
         self._on_failed = on_failed
         self._has_failed = False
         self._answered: list[Connection] = []
+        self._returned: list[Reply] = []
+        """Of this turn, and not handed over."""
         self._is_turn_open = False
         self._is_disk_behind = False
         self._shares = StagedShares(limits.staged_bytes_fair)
@@ -142,6 +108,16 @@ class Service:
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self._server.gone(connection)
+
+    def forget(self, client: Client) -> None:
+        """It waits for nothing any more."""
+        self._server.gone(client)
+
+    def undelivered(self, reply: Reply) -> None:
+        """It could not be handed over: what it leased goes back when the turn is over, as if it had not been leased."""
+        if reply.queue:
+            self._returned.append(reply)
+            self._open_turn()
 
     def has_answers(self, connection: Connection) -> None:
         """It wants to be flushed when the turn is over."""
@@ -176,35 +152,39 @@ class Service:
 
     # ── called by applications of this process ────────────────────────────────────────────────────────────────────────
 
-    def ask(self, request: Request, principal: Principal | None = None) -> Call:
-        """Its answer comes later. A receive for a principal ends when that is revoked."""
+    def ask(
+        self, request: Request, principal: Principal | None = None, connection: HttpConnection | None = None
+    ) -> Call:
+        """Its answer comes later. A receive for a principal ends when that is revoked, or its connection lost."""
         if principal is not None and type(request) is Receive:
-            call: Call = ConsumerCall(self, request, principal)
+            call: Call = ConsumerCall(self, principal, connection)
         else:
-            call = Call(self.loop.create_future())
+            call = Call(self)
         started_s = self.turns.clock()
-        self.request(call, 0, request, None)
+        if not call.answer.done():
+            self.request(call, 0, request, None)
         self._worked("" if principal is None else principal.namespace, self.turns.clock() - started_s)
         self._open_turn()
         return call
 
-    def withdraw(self, call: Call) -> None:
-        """If it is a receive that waits for a message, it gets none any more, and no answer."""
-        self._server.gone(call)
-        call.over()
-
-    async def execute(self, request: Request, principal: Principal | None = None) -> Answer:
+    async def execute(
+        self, request: Request, principal: Principal | None = None, connection: HttpConnection | None = None
+    ) -> Answer:
         """Ask when it is the turn of the principal's namespace, and wait for the answer.
 
-        If this is cancelled, a receive that waits is forgotten.
+        If this is cancelled, or the connection is lost before the answer was handed over, a receive that waits is
+        forgotten and what was leased goes back. `ClientGone` is raised if the connection is lost before the answer.
         """
         if principal is not None:
             await self.turns.wait(principal.namespace)
-        call = self.ask(request, principal)
+        call = self.ask(request, principal, connection)
         try:
             return await call.answer
+        except asyncio.CancelledError:
+            call.abandon()
+            raise
         finally:
-            self.withdraw(call)
+            call.over()
 
     def report_to(self, events: Events) -> None:
         """From now on, telemetry is told of all that happens."""
@@ -266,7 +246,7 @@ class Service:
                 position = self._store.stage(effect.data, hurry=False)
                 assert position == effect.position, "the journal and the queues count differently"
             elif isinstance(effect, Reply):
-                effect.client.reply(effect.number, effect.answer)
+                effect.client.reply(effect)
             else:
                 _logger.error("mistake when answering %.300r", effect.request, exc_info=effect.error)
 
@@ -288,6 +268,7 @@ class Service:
 
     def _end_turn(self) -> None:
         self._is_turn_open = False
+        self._take_back()
         self._flush()
         if self._server.is_commit_awaited:
             # With several clients, what has arrived meanwhile is taken in first: fewer and larger commits.
@@ -314,6 +295,16 @@ class Service:
             self._is_disk_behind = False
             for connection in self.connections:
                 connection.resume_for_disk()
+
+    def _take_back(self) -> None:
+        """Not before: in the middle of a turn's effects, records would come out of order."""
+        while self._returned and not self._has_failed:
+            returned, self._returned = self._returned, []
+            for reply in returned:
+                try:
+                    self._perform(self._server.undelivered(reply, self._clock.now_ms()))
+                except Exception as error:
+                    self._fail(error)
 
     def _flush(self) -> None:
         if self._answered:

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lavant.service.tenants import Tenant
 
 
 class FakeConnection:
     is_authenticated = False
+    is_lost = False
+
+    def __init__(self) -> None:
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        if self.is_lost:
+            callback()
+        else:
+            self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        self._watchers.pop(callback, None)
+
+    def lose(self) -> None:
+        self.is_lost = True
+        watchers, self._watchers = self._watchers, {}
+        for callback in watchers:
+            callback()
+
+    def handed_over(self) -> None:
+        """The answer has left."""
+        self._watchers.clear()
 
     def authenticated(self, tenant: Tenant) -> None:
         self.is_authenticated = True

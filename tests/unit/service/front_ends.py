@@ -20,7 +20,7 @@ from lavant.broker.serving.commands import Answer, Request
 from lavant.service.api import Desk, api_application
 from lavant.service.api.application import PATHS
 from lavant.service.browser_guard import BrowserGuard, Guarded, HostList
-from lavant.service.connections import STATE, Connection
+from lavant.service.connections import STATE
 from lavant.service.http import HttpApplication, Operations
 from lavant.service.keys import KeyEntry, KeyRing, sha256_of
 from lavant.service.limits import LIMITS, ServiceLimits
@@ -58,6 +58,12 @@ class Open(NamedTuple):
     task: asyncio.Task[None]
     sent: list[dict[str, Any]]
     incoming: asyncio.Queue[dict[str, Any]]
+    connection: FakeConnection
+
+    def lose(self, kind: str = "http") -> None:
+        """The client hangs up."""
+        self.connection.lose()
+        self.incoming.put_nowait({"type": f"{kind}.disconnect", "code": 1006})
 
     @property
     def content(self) -> bytes:
@@ -161,7 +167,7 @@ class FrontEnds:
         body: bytes = b"",
         *,
         kind: str = "http",
-        connection: Connection | None = None,
+        connection: FakeConnection | None = None,
     ) -> Open:
         sent: list[dict[str, Any]] = []
         incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -170,8 +176,14 @@ class FrontEnds:
         else:
             incoming.put_nowait({"type": "http.request", "body": body, "more_body": False})
 
+        below = FakeConnection() if connection is None else connection
+
         async def send(message: Any) -> None:
+            if below.is_lost:
+                return
             sent.append(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                below.handed_over()
 
         bare, _, query = path.partition("?")
         all_headers = {"host": HOST} | {name.lower(): value for name, value in headers.items()}
@@ -186,12 +198,12 @@ class FrontEnds:
             "client": ("192.0.2.7", 4711),
             "subprotocols": [],
             "extensions": {"websocket.http.response": {}},
-            "state": {STATE: FakeConnection() if connection is None else connection},
+            "state": {STATE: below},
         }
         if kind == "websocket":
             del scope["method"]
         task = asyncio.ensure_future(self.application(scope, incoming.get, send))
-        return Open(task, sent, incoming)
+        return Open(task, sent, incoming, below)
 
     def open_http(self, key: str, method: str, path: str, body: Any = None, *, kind: str = "http") -> Open:
         headers = {"accept": "text/event-stream"} | ({"authorization": f"Bearer {key}"} if key else {})

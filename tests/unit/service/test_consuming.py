@@ -9,7 +9,7 @@ from tests.unit.service.wiring import Wiring, in_loop, turn
 
 from lavant.broker.queues.commands import Entry, Receipt, Receive, Received, Send
 from lavant.service.api.window import Window
-from lavant.service.consuming import acknowledge, receive
+from lavant.service.consuming import acknowledge
 from lavant.service.keys import ANYBODY
 from lavant.service.metrics import figures_of
 
@@ -29,7 +29,7 @@ def held(wiring: Wiring) -> tuple[int, int]:
 async def test_who_leaves_while_waiting_gets_nothing() -> None:
     wiring = Wiring()
     await wiring.create()
-    waiting: asyncio.Task[object] = asyncio.create_task(receive(wiring.service, Receive("q", wait_ms=20_000)))
+    waiting: asyncio.Task[object] = asyncio.create_task(wiring.service.execute(Receive("q", wait_ms=20_000)))
     await turn()
     assert wiring.service.waiting_total == 1
     await cancelled(waiting)
@@ -43,7 +43,7 @@ async def test_who_leaves_before_the_disk_has_what_it_gets_gives_it_back() -> No
     wiring = Wiring()
     await wiring.create()
     wiring.service.ask(Send("q", [Entry(b"one"), Entry(b"two")]))
-    receiving: asyncio.Task[object] = asyncio.create_task(receive(wiring.service, Receive("q", 2)))
+    receiving: asyncio.Task[object] = asyncio.create_task(wiring.service.execute(Receive("q", 2)))
     await turn()
     assert held(wiring) == (0, 2)
     await cancelled(receiving)
@@ -97,7 +97,7 @@ async def test_more_receipts_than_a_batch_holds_are_acknowledged_in_several() ->
     await wiring.create()
     wiring.service.ask(Send("q", [Entry(b"x")]))
     wiring.store.commit()
-    answer = await receive(wiring.service, Receive("q"))
+    answer = await wiring.service.execute(Receive("q"))
     assert isinstance(answer, Received)
     receipts = [Receipt(10**6 + n, 1) for n in range(2500)]
     receipts[1700] = answer.deliveries[0].receipt

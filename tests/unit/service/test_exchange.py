@@ -14,6 +14,7 @@ from lavant.broker.queues.commands import Received, Send, Sent, SentEntry
 from lavant.broker.serving.commands import Answer, Request
 from lavant.service.admission import Admission
 from lavant.service.browser_guard import BrowserGuard, HostList
+from lavant.service.connections import ClientGone, Connection
 from lavant.service.http import HttpApplication
 from lavant.service.http_connections import HttpProtocols
 from lavant.service.keys import Principal
@@ -35,16 +36,16 @@ class Hub:
         self.waiting = asyncio.Event()
         self.left = asyncio.Event()
 
-    async def execute(self, request: Request, principal: Principal) -> Answer:
+    async def execute(self, request: Request, principal: Principal, connection: Connection | None = None) -> Answer:
         if isinstance(request, Send):
             self.bodies += [draft.body for draft in request.entries]
             return Sent([SentEntry(number + 1) for number in range(len(request.entries))])
         if request.wait_ms:  # type: ignore[union-attr]
             self.waiting.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                self.left.set()
+            assert connection is not None
+            connection.watch(self.left.set)
+            await self.left.wait()
+            raise ClientGone
         return Received([])
 
 

@@ -79,7 +79,8 @@ def test_half_a_call_of_sqs_is_not_waited_for(tmp_path: Path, monkeypatch: pytes
         client.writer.write(b"2\r\n{}\r\n" if way == "chunked" else b"{")
         assert (await client.trickle(b"")).startswith(b"HTTP/1.1 408")
         await until(lambda: len(served.admission) == 0)
-        assert served.front.sqs_app._unverified.left_bytes == served.front.service.limits.unverified_bytes_max
+        bytes_max = served.front.service.limits.unverified_bytes_max
+        await until(lambda: served.front.sqs_app._unverified.left_bytes == bytes_max)
 
     serving(tmp_path, work, monkeypatch, **QUICK)
 

@@ -165,6 +165,7 @@ class TicketConnection(FakeConnection):
     """With a place of its own, as one of the listener has it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.ticket = ticket()
 
     def authenticated(self, tenant: Tenant) -> None:

@@ -112,6 +112,8 @@ class _Stream:
             deliveries = await self._window.lease()
             if deliveries:
                 await self._write(b"".join(map(event_of, deliveries)))
+                if not self._connection.is_lost:
+                    self._window.sent(delivery.receipt.number for delivery in deliveries)
                 self._written.extend(delivery.receipt.number for delivery in deliveries)
                 self._desk.meters.notifications[SSE] += len(deliveries)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,6 +20,7 @@ from lavant.service.api.values import (
     ReceivedMessage,
     RefusedEntry,
 )
+from lavant.service.connections import ClientGone, connection_of
 from lavant.service.contents import is_json
 from lavant.service.meters import PULL
 
@@ -35,23 +34,16 @@ async def receive(desk: Desk, request: Request) -> Response:
     state = await find(desk, principal, request.path_params["name"])
     command = desk.placed(principal, Receive(state.queue, asked.count, asked.visibility_ms, asked.wait_ms))
     assert isinstance(command, Receive)
-    working = asyncio.ensure_future(consuming.receive(desk.service, command, principal))
-    gone = asyncio.ensure_future(_disconnected(request))
     try:
-        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            return Response(status_code=CLIENT_GONE)
-        answer = working.result()
-    finally:
-        working.cancel()
-        gone.cancel()
+        answer = await desk.service.execute(command, principal, connection_of(request.scope))
+    except ClientGone:
+        return Response(status_code=CLIENT_GONE)
     if isinstance(answer, Refused):
         raise error_of(answer)
     assert isinstance(answer, Received)
-    if principal.is_revoked or (gone.done() and not gone.cancelled()):
-        await consuming.give_back(desk.service, command.queue, [each.receipt for each in answer.deliveries])
+    if principal.is_revoked:
+        await consuming.release(desk.service, command.queue, [each.receipt for each in answer.deliveries])
         desk.check(principal)
-        return Response(status_code=CLIENT_GONE)
     desk.meters.notifications[PULL] += len(answer.deliveries)
     return json_response(ReceiveAnswer(messages=list(map(_message, answer.deliveries))))
 
@@ -100,8 +92,3 @@ def _receipt(text: str) -> Receipt:
     if not (0 <= receipt.number < 1 << 64 and 0 <= receipt.lease < 1 << 64):
         raise ApiError(400, "InvalidValue", f"{text[:60]!r} is no receipt; show one that came with a message")
     return receipt
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

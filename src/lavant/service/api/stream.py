@@ -99,6 +99,8 @@ class _Stream:
                         body=body,
                     )
                 )
+                if not self._connection.is_lost:
+                    self._window.sent([delivery.receipt.number])
                 self._desk.meters.notifications[WEBSOCKET] += 1
 
     async def _listen(self) -> None:

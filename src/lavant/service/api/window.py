@@ -25,7 +25,7 @@ from lavant.broker.queues.commands import (
 from lavant.broker.queues.config import WAIT_MS_MAX
 from lavant.core.errors import TooManyInFlight
 from lavant.service.api.faults import error_of
-from lavant.service.consuming import acknowledge, give_back, receive
+from lavant.service.consuming import acknowledge, give_back, release
 from lavant.service.keys import Principal
 from lavant.service.server import Service
 
@@ -42,6 +42,8 @@ class Window:
         self.queue = queue
         self.unacknowledged: OrderedDict[int, Receipt] = OrderedDict()
         """By number, in the order in which they were leased."""
+        self._unsent: dict[int, None] = {}
+        """Those of them that the client has not been sent."""
         self._service = service
         self._principal = principal
         self._size = size
@@ -53,12 +55,12 @@ class Window:
         """The next messages, when there are some and the window has room. Raises if the queue is gone.
 
         If this is cancelled, whatever it would have returned goes back to the queue. Empty if nothing came for a
-        while, so that the caller can look around.
+        while, so that the caller can look around. Of each that was written to the client, `sent` is to be told.
         """
         room = await self._room()
         request = Receive(self.queue, min(room, RECEIVE_COUNT_MAX), self._visibility_ms, WAIT_MS_MAX)
         leased_s = time.monotonic()
-        answer = await receive(self._service, request, self._principal)
+        answer = await self._service.execute(request, self._principal)
         if isinstance(answer, Refused):
             if answer.code != TooManyInFlight.__name__:
                 raise error_of(answer)
@@ -67,11 +69,17 @@ class Window:
         assert isinstance(answer, Received)
         for delivery in answer.deliveries:
             number = delivery.receipt.number
+            self._unsent[number] = None
             self.unacknowledged[number] = delivery.receipt
             self.unacknowledged.move_to_end(number)
             self._expire_s[number] = leased_s + self._visibility_ms / 1000
             self._expire_s.move_to_end(number)
         return answer.deliveries
+
+    def sent(self, numbers: Iterable[int]) -> None:
+        """They are on their way to the client: if they come back, they count as received."""
+        for number in numbers:
+            self._unsent.pop(number, None)
 
     async def acknowledge(self, numbers: Iterable[int]) -> dict[int, Refused]:
         """Those that were refused, by number. One that is not in the window was acknowledged, or its lease ran out."""
@@ -88,13 +96,17 @@ class Window:
 
     async def close(self) -> None:
         """Give everything back; what was in the window can be asked for still."""
-        await give_back(self._service, self.queue, list(self.unacknowledged.values()))
+        unsent = [receipt for number, receipt in self.unacknowledged.items() if number in self._unsent]
+        sent = [receipt for number, receipt in self.unacknowledged.items() if number not in self._unsent]
+        await release(self._service, self.queue, unsent)
+        await give_back(self._service, self.queue, sent)
 
     def _take(self, numbers: Iterable[int]) -> tuple[dict[int, Receipt], dict[int, Refused]]:
         chosen: dict[int, Receipt] = {}
         refused: dict[int, Refused] = {}
         for number in numbers:
             receipt = self.unacknowledged.pop(number, None)
+            self._unsent.pop(number, None)
             self._expire_s.pop(number, None)
             if receipt is None:
                 refused[number] = Refused(
@@ -127,3 +139,4 @@ class Window:
         while self._expire_s and next(iter(self._expire_s.values())) <= now_s:
             number, _ = self._expire_s.popitem(last=False)
             del self.unacknowledged[number]
+            self._unsent.pop(number, None)

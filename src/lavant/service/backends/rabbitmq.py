@@ -191,7 +191,7 @@ class RabbitMQBridge:
             await asyncio.wait([call.answer])
         finally:
             if self._service.waiting(call):
-                self._service.withdraw(call)
+                call.abandon()
         if isinstance(call.answer.result(), Refused):
             await asyncio.sleep(PAUSE_S)
 

@@ -7,18 +7,17 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from lavant.broker.queues.refusals import refusal as refused_by
 from lavant.core.errors import QuotaExceeded
 from lavant.service.admission import NOTHING_RESERVED, ByteBudget, Reservation
 from lavant.service.authorization import Execute
-from lavant.service.connections import connection_of
+from lavant.service.connections import ClientGone, Connection, connection_of
 from lavant.service.keys import KEYS_MAX, Principal
 from lavant.service.limits import LIMITS
 from lavant.service.sqs.credentials import CredentialRing
-from lavant.service.sqs.desk import Call, Caller, ClientGone, Desk
+from lavant.service.sqs.desk import Call, Desk
 from lavant.service.sqs.faults import SqsError, refusal
 from lavant.service.sqs.http import (
     HttpRequest,
@@ -27,7 +26,6 @@ from lavant.service.sqs.http import (
     Scope,
     Send,
     body_bytes,
-    disconnected,
     head_of,
     read_body,
 )
@@ -80,8 +78,7 @@ class SqsApp:
             except SqsError as error:
                 response = _refused(protocol_of(head.headers), error, self._next_id(), is_last=True)
             else:
-                caller = Caller(connection_of(scope).authenticated, lambda: disconnected(receive))
-                response = await self.answer(http, claim, scope.get("scheme", "http"), caller)
+                response = await self.answer(http, claim, scope.get("scheme", "http"), connection_of(scope))
         except ClientGone:
             return
         length = (b"content-length", str(len(response.body)).encode())
@@ -106,15 +103,15 @@ class SqsApp:
         with self.reserve(claim, body_bytes(head.headers, self.body_bytes_max)):
             return head._replace(body=await read_body(receive, self.body_bytes_max)), claim
 
-    async def answer(self, http: HttpRequest, claim: Claim | None, scheme: str, caller: Caller) -> HttpResponse:
+    async def answer(self, http: HttpRequest, claim: Claim | None, scheme: str, connection: Connection) -> HttpResponse:
         """If the client is gone while something is waited for, `ClientGone` is raised."""
         request_id = self._next_id()
         protocol = protocol_of(http.headers)
         try:
             principal = self._credentials.principal(http, claim)
             desk = self._desk(principal)
-            _connect(caller, principal)
-            call = self._call(http.headers, scheme, caller.gone)
+            _connect(connection, principal)
+            call = self._call(http.headers, scheme, connection)
             action, request = protocol.decode(http)
             result = await action.perform(desk, call, request)
             body = protocol.encode_result(action, result, request_id)
@@ -137,19 +134,19 @@ class SqsApp:
         self._requests = (self._requests + 1) & 0xFFFF_FFFF_FFFF
         return f"{self._id_prefix}{self._requests:012x}"
 
-    def _call(self, headers: dict[bytes, bytes], scheme: str, gone: Callable[[], Coroutine[Any, Any, None]]) -> Call:
+    def _call(self, headers: dict[bytes, bytes], scheme: str, connection: Connection) -> Call:
         base_url = self._settings.base_url
         if base_url is None:
             host = headers.get(b"host", b"").decode("latin-1")
             if _HOST.fullmatch(host) is None:
                 raise SqsError("InvalidAddress", "The request must have a Host header that names this server.")
             base_url = f"{scheme}://{host}"
-        return Call(f"{base_url}/{self._settings.account}/", gone)
+        return Call(f"{base_url}/{self._settings.account}/", connection)
 
 
-def _connect(caller: Caller, principal: Principal) -> None:
+def _connect(connection: Connection, principal: Principal) -> None:
     try:
-        caller.authenticated(principal.tenant)
+        connection.authenticated(principal.tenant)
     except QuotaExceeded as error:
         raise refusal(refused_by(error)) from None
 

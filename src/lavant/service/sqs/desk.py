@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.commands import Answer, Request
 from lavant.service.authorization import Execute, carry_out
+from lavant.service.connections import Connection
 from lavant.service.keys import Principal
 from lavant.service.sqs.faults import refusal
 from lavant.service.sqs.seals import Seals
 from lavant.service.sqs.settings import SqsSettings
-from lavant.service.tenants import Tenant
 
 _T = TypeVar("_T")
-
-
-class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
 
 
 class Desk:
@@ -36,13 +31,13 @@ class Desk:
         self._principal = principal
         self._arn_prefix = f"arn:aws:sqs:{settings.region}:{settings.account}:"
 
-    async def execute(self, request: Request) -> Answer:
-        """A command goes in, its answer comes out. It is cancelled if the client of a receive that waits is gone."""
-        return await carry_out(self._execute, self._principal, request)
+    async def execute(self, request: Request, connection: Connection | None = None) -> Answer:
+        """A command goes in, its answer comes out. If the connection of a receive is lost, `ClientGone` is raised."""
+        return await carry_out(self._execute, self._principal, request, connection)
 
-    async def ask(self, request: Request, answer: type[_T]) -> _T:
+    async def ask(self, request: Request, answer: type[_T], connection: Connection | None = None) -> _T:
         """The hub's answer of the type that belongs to the request; a refusal is raised in the protocol's words."""
-        given = await self.execute(request)
+        given = await self.execute(request, connection)
         if isinstance(given, answer):
             return given
         if isinstance(given, Refused):
@@ -53,35 +48,14 @@ class Desk:
         return self._arn_prefix + queue
 
 
-class Caller(NamedTuple):
-    """Who is at the other end of the connection."""
-
-    authenticated: Callable[[Tenant], None]
-    """To be told that it is known who it is; raises `QuotaExceeded` if that one has too many connections."""
-    gone: Callable[[], Coroutine[Any, Any, None]]
-    """Returns when it is gone."""
-
-
 class Call:
-    """One request: by which address the server was called, and how to notice that the caller is gone."""
+    """One request: by which address the server was called, and over which connection."""
 
-    __slots__ = ("_gone", "_url_prefix")
+    __slots__ = ("_url_prefix", "connection")
 
-    def __init__(self, url_prefix: str, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, url_prefix: str, connection: Connection) -> None:
         self._url_prefix = url_prefix
-        self._gone = gone
+        self.connection = connection
 
     def queue_url(self, queue: str) -> str:
         return self._url_prefix + queue
-
-    async def unless_gone(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do something that may take long, but only as long as the caller is there."""
-        working, gone = asyncio.ensure_future(work), asyncio.ensure_future(self._gone())
-        try:
-            await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return working.result()
-            raise ClientGone
-        finally:
-            working.cancel()
-            gone.cancel()

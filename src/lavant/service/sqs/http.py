@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple, TypeAlias
 
-from lavant.service.sqs.desk import ClientGone
+from lavant.service.connections import ClientGone
 from lavant.service.sqs.faults import SqsError
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -57,12 +57,6 @@ def body_bytes(headers: dict[bytes, bytes], bytes_max: int) -> int:
     if len(length) > 18 or int(length) > bytes_max:
         raise _too_large(bytes_max)
     return int(length)
-
-
-async def disconnected(receive: Receive) -> None:
-    """Returns when the client is gone; what it still sends is of no interest."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def read_body(receive: Receive, bytes_max: int) -> bytes:

@@ -18,13 +18,13 @@ from lavant.broker.queues.commands import (
     Receive,
     Received,
     Refused,
+    Release,
     VisibilityChange,
 )
 from lavant.broker.queues.config import VISIBILITY_MS_MAX, WAIT_MS_MAX
 from lavant.broker.serving.commands import Request
 from lavant.broker.subscriptions.commands import SubscriptionState
 from lavant.core.errors import UnknownQueue
-from lavant.service.consuming import receive
 from lavant.service.contents import is_json
 from lavant.service.limits import ServiceLimits
 from lavant.service.meters import WEBHOOK, Meters
@@ -93,7 +93,7 @@ class Courier:
         while (room := self._limits.webhook_requests_max - len(self._under_way)) <= 0:
             await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         request = Receive(self._queue, room, round(self._visibility_s * 1000), WAIT_MS_MAX)
-        answer = await receive(self._service, request)
+        answer = await self._service.execute(request)
         if isinstance(answer, Refused):
             await asyncio.sleep(PAUSE_S)
             return answer.code != UnknownQueue.__name__
@@ -109,10 +109,11 @@ class Courier:
 
     async def _deliver(self, delivery: Delivery, received_s: float) -> None:
         """Nobody waits for the answers here: an acknowledgement that is lost in a crash means one more attempt."""
-        settled: Request = _hidden(self._queue, delivery, 0.0)
+        settled: Request = Release(self._queue, [delivery.receipt])
         try:
             async with self._turns:
                 if time.monotonic() - received_s < self._timeout_s + SLACK_S:  # or else somebody may have it by now
+                    settled = _hidden(self._queue, delivery, 0.0)
                     settled = await self._attempt(delivery)
         finally:
             self._service.ask(settled)

@@ -21,7 +21,7 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.queues.config import QueueConfig
 from lavant.broker.serving.commands import Answer, Request
-from lavant.service.connections import STATE
+from lavant.service.connections import STATE, Connection
 from lavant.service.keys import Principal
 from lavant.service.sqs import SqsApp, SqsSettings
 
@@ -37,7 +37,9 @@ class Script:
         self._answers = list(answers)
         self.asked: list[Request] = []
 
-    async def execute(self, request: Request, principal: Principal | None = None) -> Answer:
+    async def execute(
+        self, request: Request, principal: Principal | None = None, connection: Connection | None = None
+    ) -> Answer:
         self.asked.append(request)
         assert self._answers, f"nothing was prepared for {request}"
         answer = self._answers.pop(0)

@@ -23,6 +23,7 @@ from lavant.broker.queues.commands import (
 )
 from lavant.broker.serving.commands import Answer, Request
 from lavant.core.errors import InvalidValue
+from lavant.service.connections import Connection
 from lavant.service.keys import Principal
 from lavant.service.sqs import SqsApp, SqsSettings
 from lavant.service.sqs.actions import ACTIONS
@@ -219,7 +220,7 @@ def test_a_client_that_hangs_up_in_the_middle_of_its_request_gets_no_answer() ->
 def test_a_fault_of_the_server_is_logged_and_answered_without_its_details(
     is_json: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def execute(request_: Request, principal: Principal) -> Answer:
+    async def execute(request_: Request, principal: Principal, connection: Connection | None = None) -> Answer:
         raise InvalidValue("the secret inside")
 
     options: Any = {"body": b"Action=ListQueues"}
@@ -255,7 +256,7 @@ JSON_VALUES = st.recursive(
 MEMBERS = sorted({name for action in ACTIONS.values() for name in action.request.__struct_encode_fields__})
 
 
-async def refusing(request_: Request, principal: Principal) -> Answer:
+async def refusing(request_: Request, principal: Principal, connection: Connection | None = None) -> Answer:
     return Refused("UnknownQueue", "nothing is here")
 
 
@@ -315,7 +316,7 @@ def test_bad_settings_are_refused(bad: dict[str, Any]) -> None:
 def test_changes_of_one_queue_at_the_same_time_are_done_one_after_the_other() -> None:
     tags: dict[str, str] = {}
 
-    async def execute(request_: Any, principal: Principal) -> Answer:
+    async def execute(request_: Any, principal: Principal, connection: Connection | None = None) -> Answer:
         await asyncio.sleep(0)  # others get their turn between reading and writing
         if hasattr(request_, "tags"):
             tags.clear()

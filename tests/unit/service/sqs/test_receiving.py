@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.unit.service.fake_connections import FakeConnection
-from tests.unit.service.sqs.talking import FIFO_URL, QUEUE_URL, SETTINGS, Script, ask, request
+from tests.unit.service.sqs.talking import FIFO_URL, QUEUE_URL, SETTINGS, Script, ask
 
 from lavant.broker.queues.commands import (
     Delivery,
@@ -19,7 +19,7 @@ from lavant.broker.queues.commands import (
     Refused,
 )
 from lavant.broker.serving.commands import Answer, Request
-from lavant.service.connections import STATE
+from lavant.service.connections import STATE, ClientGone, Connection
 from lavant.service.keys import Principal
 from lavant.service.sqs import SqsApp
 from lavant.service.sqs.message_attributes import Attribute, Extras, encode_extras, md5_of
@@ -68,17 +68,12 @@ def test_seconds_become_milliseconds_and_what_is_not_said_is_the_queues() -> Non
     members = {"MaxNumberOfMessages": 10, "VisibilityTimeout": 43200, "WaitTimeSeconds": 0}
     assert ask(hub, "ReceiveMessage", QueueUrl=QUEUE_URL, **members).json == {}
     assert hub.asked == [Receive("orders", 10, 43_200_000, 0)]
-    hub = Script(EMPTY, EMPTY)
+    hub = Script(EMPTY)
     assert ask(hub, "ReceiveMessage", QueueUrl=QUEUE_URL).json == {}
-    assert hub.asked == [Receive("orders", 1, None, 0), Receive("orders", 1, None, None)]
-
-
-def test_only_who_finds_nothing_waits() -> None:
+    assert hub.asked == [Receive("orders", 1, None, None)]
     hub = Script(Received([delivery()]))
     assert len(ask(hub, "ReceiveMessage", QueueUrl=QUEUE_URL, WaitTimeSeconds=20).json["Messages"]) == 1
-    hub = Script(EMPTY, Received([delivery()]))
-    assert len(ask(hub, "ReceiveMessage", QueueUrl=QUEUE_URL, WaitTimeSeconds=20).json["Messages"]) == 1
-    assert hub.asked[1] == Receive("orders", 1, None, 20_000)
+    assert hub.asked == [Receive("orders", 1, None, 20_000)]
 
 
 @pytest.mark.parametrize(
@@ -176,31 +171,17 @@ def test_what_the_hub_refuses_is_told() -> None:
         assert ask(Script(Refused(refused, "no")), "ReceiveMessage", QueueUrl=QUEUE_URL).code == code
 
 
-def test_a_receive_that_waits_is_cancelled_when_its_client_is_gone() -> None:
-    cancelled: list[Request] = []
-    waiting = asyncio.Event()
-
-    async def execute(request: Request, principal: Principal) -> Answer:
-        if isinstance(request, Receive) and request.wait_ms == 0:
-            return EMPTY
-        waiting.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.append(request)
-            raise
-        raise AssertionError
+def test_there_is_no_answer_for_a_client_that_is_gone() -> None:
+    async def execute(request: Request, principal: Principal, connection: Connection | None = None) -> Answer:
+        assert request == Receive("orders", 1, None, 20_000)
+        assert connection is given
+        raise ClientGone
 
     async def scenario() -> None:
-        messages = [
-            {"type": "http.request", "body": b'{"QueueUrl": "/orders", "WaitTimeSeconds": 20}', "more_body": False}
-        ]
+        body = b'{"QueueUrl": "/orders", "WaitTimeSeconds": 20}'
 
         async def receive_() -> Any:
-            if messages:
-                return messages.pop()
-            await waiting.wait()
-            return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Any) -> None:
             raise AssertionError("there is nobody to send it to")
@@ -215,24 +196,9 @@ def test_a_receive_that_waits_is_cancelled_when_its_client_is_gone() -> None:
                 (b"x-amz-target", b"AmazonSQS.ReceiveMessage"),
                 (b"content-type", b"application/x-amz-json-1.0"),
             ],
-            "state": {STATE: FakeConnection()},
+            "state": {STATE: given},
         }
-        await asyncio.wait_for(SqsApp(execute, SETTINGS)(scope, receive_, send), 10)
-        await asyncio.sleep(0)
-        assert cancelled == [Receive("orders", 1, None, 20_000)]
+        await SqsApp(execute, SETTINGS)(scope, receive_, send)
 
-    asyncio.run(scenario())
-
-
-def test_a_receive_that_waited_leaves_nobody_behind_to_watch_its_client() -> None:
-    async def scenario() -> None:
-        hub = Script(EMPTY, Received([delivery()]))
-        await request(
-            SqsApp(hub.execute, SETTINGS),
-            headers={"x-amz-target": "AmazonSQS.ReceiveMessage"},
-            body=b'{"QueueUrl": "/orders", "WaitTimeSeconds": 20}',
-        )
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
+    given = FakeConnection()
     asyncio.run(scenario())

@@ -10,8 +10,10 @@ import contextlib
 import hmac
 import logging
 import secrets
+from typing import cast
 
 from lavant.broker.queues.commands import Done, Refused
+from lavant.broker.serving.effects import Reply
 from lavant.broker.serving.wire import GREETING_NUMBER, PREFACE, Frames, decode_hello, frame
 from lavant.broker.subscriptions.handover import Answer, Found, Next, Work, decode_request
 from lavant.core.decoding import UNDECODABLE
@@ -34,9 +36,9 @@ class _Report:
     def __init__(self) -> None:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-    def reply(self, number: int, answer: Answer) -> None:
+    def reply(self, reply: Reply) -> None:
         if not self.answer.done():
-            self.answer.set_result(answer)
+            self.answer.set_result(cast(Answer, reply.answer))
 
 
 class EngineLink:

@@ -38,10 +38,7 @@ async def receive_message(desk: Desk, call: Call, request: requests.ReceiveMessa
     queue = queue_of_url(request.queue_url)
     count, visibility_ms, wait_ms = _checked(request)
     system_names = _system_names(request.attribute_names, request.message_system_attribute_names)
-    received = await desk.ask(Receive(queue, count, visibility_ms, 0), Received)
-    # Only who has to wait needs somebody who watches the connection: that costs more than the receive itself.
-    if not received.deliveries and wait_ms != 0:
-        received = await call.unless_gone(desk.ask(Receive(queue, count, visibility_ms, wait_ms), Received))
+    received = await desk.ask(Receive(queue, count, visibility_ms, wait_ms), Received, call.connection)
     return results.ReceiveMessageResult(
         [
             _message(desk, queue, delivery, system_names, request.message_attribute_names)
