@@ -36,24 +36,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from lavant.broker.queues import commands
 from lavant.broker.queues.commands import (
     Acknowledge,
     CancelMove,
     ChangeVisibility,
-    ConfigureQueue,
-    CreateQueue,
-    DeleteQueue,
     Moved,
     MoveSome,
     MoveStarted,
     Open,
-    PurgeQueue,
     Receive,
     Received,
-    Release,
     Send,
     StartMove,
-    TagQueue,
 )
 from lavant.broker.queues.refusals import refusal
 from lavant.broker.queues.rules import RULES
@@ -111,8 +106,8 @@ class BrokerServer:
             Acknowledge: self._acknowledge,
             StartMove: self._start_move,
             CancelMove: self._cancel_move,
-            **dict.fromkeys((CreateQueue, ConfigureQueue, TagQueue), self._enlarge),
-            **dict.fromkeys((DeleteQueue, PurgeQueue, Release), self._command),
+            **dict.fromkeys((commands.CreateQueue, commands.ConfigureQueue, commands.TagQueue), self._enlarge),
+            **dict.fromkeys((commands.DeleteQueue, commands.PurgeQueue, commands.Release), self._command),
             ChangeVisibility: self._change_visibility,
             **dict.fromkeys((Subscribe, Advertise), self._announce),
             Unsubscribe: self._unsubscribe,
