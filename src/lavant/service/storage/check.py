@@ -21,11 +21,13 @@ from lavant.broker.journal.manifest import FORMAT, MANIFEST, format_of, is_segme
 from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import replay
 from lavant.core.errors import InvalidValue, LavantError, StorageLocked
+from lavant.core.identities import derived_identity
 from lavant.service.engines.choosing import DIRECTORY as SPARK
 from lavant.service.storage import lane_logs
 from lavant.service.storage.contents import Contents
 from lavant.service.storage.findings import Finding, Level
 from lavant.service.storage.places import checked_directory
+from lavant.service.storage.stores import identity_bytes
 
 OnRead = Callable[[int], None]
 """Told how many bytes were read."""
@@ -72,11 +74,12 @@ def check(directory: Path, on_read: OnRead = lambda size: None) -> Report:
         findings = [*_rights(directory, names), *_foreign(directory, names)]
         contents = None
         if not any(finding.code == "unreadable" for finding in findings):
-            broker, found = _opened(disk, directory)
+            opened, found = _opened(disk, directory)
             findings += found
-            if broker is not None:
+            if opened is not None:
+                journal, broker = opened
                 contents = Contents.of(broker)
-                findings += _logs(directory, broker)
+                findings += _logs(directory, broker, identity_bytes(journal))
         findings += _room(directory, names)
         return Report(
             directory=str(directory),
@@ -112,7 +115,7 @@ def held(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _opened(disk: FileDisk, directory: Path) -> tuple[Broker | None, list[Finding]]:
+def _opened(disk: FileDisk, directory: Path) -> tuple[tuple[Journal, Broker] | None, list[Finding]]:
     """As a server does it."""
     config = JournalConfig(directory=str(directory))
     code = "manifest"
@@ -128,7 +131,7 @@ def _opened(disk: FileDisk, directory: Path) -> tuple[Broker | None, list[Findin
         broker = replay(recovered.chunks, records(), after=recovered.position)
     except Exception as error:  # damaged bytes may do anything
         return None, [_damage(code, error, disk, directory)]
-    return broker, [
+    return (journal, broker), [
         Finding("torn-end", Level.NOTE, torn.described(config), "nothing: the next start cuts it off")
         for torn in journal.torn
     ]
@@ -185,13 +188,13 @@ def _room(directory: Path, names: list[str]) -> Iterator[Finding]:
         yield Finding("full", Level.NOTE if any(map(is_segment, names)) else Level.OBSTACLE, said, "make room")
 
 
-def _logs(directory: Path, broker: Broker) -> Iterator[Finding]:
+def _logs(directory: Path, broker: Broker, identity: bytes) -> Iterator[Finding]:
     for name, lane in broker.subscriptions.lanes.all():
-        log = lane_logs.look_at(name, lane, directory / SPARK / name / "log")
+        place = directory / SPARK / name / "log"
+        log = lane_logs.look_at(lane, place, derived_identity(identity, name))
         if log.problem:
-            lost = f"publications {log.end} to {log.accepted - 1} of lane {name!r} were accepted and cannot be read"
-            level = Level.DAMAGE if lane.owed or (directory / SPARK).exists() else Level.NOTE
-            yield Finding("lane-log", level, f"{lost}: {log.problem}", _RESTORE.format(directory))
+            said = f"the log of lane {name!r}, {log.lost} accepted publications of which cannot be read: {log.problem}"
+            yield Finding("lane-log", Level.DAMAGE, said, _RESTORE.format(directory))
     if broker.subscriptions.lanes.owed:
         owed = f"{broker.subscriptions.lanes.owed} publications wait for the Spark engine"
         yield Finding("owed", Level.NOTE, owed, "start with --engine spark until they are delivered")

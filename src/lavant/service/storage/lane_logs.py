@@ -8,62 +8,71 @@ from pathlib import Path
 import msgspec
 
 from lavant.broker.log.blocks import file_name, files_of, read_block, scan_blocks
+from lavant.broker.log.identity import check_log
 from lavant.broker.subscriptions.lanes import Lane
-from lavant.core.errors import LavantError
+from lavant.core.errors import CorruptSnapshot, LavantError
+from lavant.core.identities import UNKNOWN
 
 
 class LaneLog(msgspec.Struct, frozen=True):
     """What there is of a lane's log, from what is delivered on."""
 
-    lane: str
     accepted: int
-    delivered: int
     end: int
-    """The offset up to which publications can be read, at least `delivered`."""
+    """The offset up to which publications can be read, at least what is delivered."""
     problem: str
-    """Why no further, if it is not as far as was accepted."""
+    """Why no further, or what else is wrong with it."""
     kept: tuple[tuple[str, int], ...]
     """Files that hold what can be read, and how many bytes of each."""
 
+    @property
+    def lost(self) -> int:
+        """Publications that were accepted and cannot be read."""
+        return max(0, self.accepted - self.end)
 
-def look_at(name: str, lane: Lane, directory: Path) -> LaneLog:
-    """Read what is owed; whatever lies before it, nobody needs."""
-    end, kept, problem = lane.delivered, list[tuple[str, int]](), ""
+
+def look_at(lane: Lane, directory: Path, identity: str = UNKNOWN) -> LaneLog:
+    """Read what is owed, of a log with this identity if it is given. Files that are delivered do not count."""
+    end, problem = lane.delivered, ""
+    kept: dict[str, int] = {}
     try:
-        for path in files_of(directory):
-            size = 0
+        check_log(directory, identity)
+    except LavantError as error:
+        problem = str(error)
+    try:
+        for path in _files_behind(directory, lane.delivered):
             for block in scan_blocks(path):
                 behind = block.first_offset + block.publications
-                if behind > lane.delivered:
-                    if block.first_offset > end:
-                        raise _Missing(f"publications {end} to {block.first_offset - 1} are not there")
+                if block.first_offset > end:
+                    raise CorruptSnapshot(f"{path}: publications {end} to {block.first_offset - 1} are not there")
+                if behind > lane.delivered and block.first_offset < lane.accepted:
                     read_block(block)
                     end = max(end, behind)
-                size = block.position + block.length
-            if size:
-                kept.append((path.name, size))
-            if size < path.stat().st_size and path != files_of(directory)[-1]:
-                raise _Missing(f"{path} is damaged behind byte {size}")
-    except (_Missing, LavantError, OSError) as error:
-        problem = str(error)
-        if size and (not kept or kept[-1][0] != path.name):
-            kept.append((path.name, size))
+                kept[path.name] = block.position + block.length
+    except (LavantError, OSError) as error:
+        if end < lane.accepted or not problem:
+            problem = str(error)
     if end < lane.accepted and not problem:
         problem = f"it ends at publication {end}, and publications up to {lane.accepted} were accepted"
-    return LaneLog(name, lane.accepted, lane.delivered, end, problem if end < lane.accepted else "", tuple(kept))
+    return LaneLog(lane.accepted, end, problem, tuple(kept.items()))
+
+
+def _files_behind(directory: Path, offset: int) -> list[Path]:
+    """Those that hold publications from an offset on, or may get them."""
+    following = [*files_of(directory)[1:], None]
+    return [path for path, next_ in zip(files_of(directory), following, strict=True) if _begins_behind(next_, offset)]
+
+
+def _begins_behind(path: Path | None, offset: int) -> bool:
+    return path is None or int(path.stem) > offset
 
 
 def copy(log: LaneLog, source: Path, target: Path) -> None:
     """What can be read, so that it opens; an empty file says where it goes on if there is nothing."""
     target.mkdir(parents=True)
-    if log.end == log.delivered or not log.kept:
+    if not log.kept:
         (target / file_name(log.end)).touch()
-        return
     for name, size in log.kept:
         shutil.copyfile(source / name, target / name)
         with (target / name).open("r+b") as file:
             file.truncate(size)
-
-
-class _Missing(Exception):
-    pass

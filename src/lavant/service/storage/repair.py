@@ -94,10 +94,12 @@ def _copy_logs(rescued: Rescued, directory: Path, target: Path) -> list[LeftOut]
     kept: list[tuple[str, Lane]] = []
     for name, lane in lanes.all():
         source = directory / SPARK / name / "log"
-        log = lane_logs.look_at(name, lane, source)
+        if not lane.owed:  # its log begins anew
+            continue
+        log = lane_logs.look_at(lane, source)
         lane_logs.copy(log, source, target / SPARK / name / "log")
         kept.append((name, Lane(min(lane.accepted, log.end), lane.delivered)))
-        if log.problem:
+        if log.lost:
             why = f"publications of lane {name!r} that were accepted: {log.problem}"
             lost.append(LeftOut(why, str(Path(SPARK, name, "log")), first=log.end, last=lane.accepted - 1))
     lanes.restore(kept)

@@ -84,6 +84,10 @@ class Store(Protocol):
         ...
 
 
+def identity_bytes(journal: Journal) -> bytes:
+    return journal.identity.to_bytes(8, "big")
+
+
 class JournalStore:
     """A journal on a disk. `compact` folds it while it runs; without, it only grows."""
 
@@ -107,7 +111,7 @@ class JournalStore:
 
     @property
     def identity(self) -> bytes:
-        return self.journal.identity.to_bytes(8, "big")
+        return identity_bytes(self.journal)
 
     @property
     def position(self) -> int:
