@@ -60,6 +60,8 @@ from lavant.service.found import FoundDeliveries, OnMatched, Source
 from lavant.service.ingest_queue import PUBLICATIONS_AT_ONCE, Changing, Finding, IngestQueue, Publishing
 from lavant.service.limits import ServiceLimits
 
+DELIVERED_BYTES_MAX = 32 << 20
+"""Of the publications in one record, which has to fit into a segment of the journal."""
 INLINE_S_MAX = 0.0015
 """A batch that takes so little is matched in the event loop itself: a thread would take as long to hear of it."""
 NOTHING = Spread([], b"", b"", b"")
@@ -379,6 +381,9 @@ class Access:
         bodies = [
             each.accepted.body if is_wanted else b"" for each, is_wanted in zip(own, piece.wanted.tolist(), strict=True)
         ]
+        if len(own) > 1 and sum(map(len, bodies)) > DELIVERED_BYTES_MAX:
+            self._deliver_each(own, piece, publishings)
+            return
         spread = Spread(bodies, piece.queues, piece.ends, piece.places)
         try:
             self._carry_out(spread, publishings)
@@ -388,8 +393,11 @@ class Access:
                 own[0].publishing.entries[own[0].place] = refusal(error)
                 self._answer_all(publishings)
             else:  # some of them may be possible
-                for number, is_last in _with_last(range(len(own))):
-                    self._deliver(own, piece.only(number), publishings if is_last else [])
+                self._deliver_each(own, piece, publishings)
+
+    def _deliver_each(self, own: list[_Place], piece: Piece, publishings: list[Publishing]) -> None:
+        for number, is_last in _with_last(range(len(own))):
+            self._deliver(own, piece.only(number), publishings if is_last else [])
 
     def _answer_all(self, publishings: list[Publishing]) -> None:
         """The last publication of these was refused. If there is no room even for their keys, those are forgotten."""
