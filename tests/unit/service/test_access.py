@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -24,7 +23,6 @@ from lavant.broker.subscriptions.commands import (
 )
 from lavant.broker.subscriptions.routing import Piece
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.service import access
 from lavant.service.engines.interface import Batch
 from lavant.service.engines.local import LocalEngine
 from lavant.service.limits import ServiceLimits
@@ -488,18 +486,4 @@ async def test_a_key_whose_request_was_refused_is_free() -> None:
     await hall.ask(Publish(publications(1), "key"))
     hall.server.is_full = hall.store.is_full = False
     assert isinstance(await hall.ask(Publish(publications(2), "key")), Published)
-    await hall.close()
-
-
-@in_loop
-async def test_publications_that_are_too_large_for_one_record_become_several() -> None:
-    hall = Hall()
-    await hall.ask(Subscribe("a > 0", "all"))
-    before = hall.store.position
-    with patch.object(access, "DELIVERED_BYTES_MAX", 1000):
-        answer = await hall.ask(Publish([b'{"a": %d, "b": "%b"}' % (n, b"x" * 400) for n in range(1, 9)]))
-    assert isinstance(answer, Published)
-    assert all(isinstance(entry, str) for entry in answer.entries)
-    assert await hall.values("all") == [b"%d" % n for n in range(1, 9)]
-    assert hall.store.position - before == 8
     await hall.close()
