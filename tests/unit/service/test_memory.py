@@ -72,14 +72,14 @@ def test_the_default_leaves_room_for_the_process_that_makes_snapshots(tmp_path: 
     assert with_.size_bytes == int((SMALL - RESERVE_BYTES) * SHARE)
     assert without.size_bytes == int((SMALL - RESERVE_BYTES) * SHARE_WITHOUT_COMPACTION)
     assert 2 * with_.size_bytes + RESERVE_BYTES < SMALL
-    assert "of the container less 384 MiB" in with_.origin
+    assert "of the container less 448 MiB" in with_.origin
     assert not with_.warning
 
 
 def test_a_container_that_is_too_small_gets_the_least_limit_and_a_warning(tmp_path: Path) -> None:
     limit = memory_limit(None, compacts=True, root=system(tmp_path, "0::/\n", **{"memory.max": str(RESERVE_BYTES)}))
     assert limit.size_bytes == MEMORY_MIN
-    assert "the container has 384 MiB" in limit.warning
+    assert "the container has 448 MiB" in limit.warning
 
 
 def test_a_limit_that_is_given_holds_and_one_that_is_too_large_is_warned_of(tmp_path: Path) -> None:
