@@ -107,7 +107,8 @@ class Damage(NamedTuple):
             theirs = other.read_bytes()
             other.write_bytes(data)
             path.write_bytes(theirs)
-            return min(path.name, other.name), 0
+            both = sorted((path.name, other.name))
+            return next((name for name in both if not is_segment(name)), both[0]), 0
         elif self.kind == "duplicate":
             paths[(self.file + self.length) % len(paths)].write_bytes(data)
             return paths[(self.file + self.length) % len(paths)].name, 0
