@@ -26,8 +26,6 @@ from lavant.pipeline.session import spark_session
 from lavant.simulation.workloads.stock import StockWorkload
 
 SYMBOLS = 5000
-DRIVER_MEMORY = "4g"
-"""Ids pass through Java as rows of 8 bytes each: with the usual 1 GB, 10,000 of these events are too many."""
 
 
 @contextlib.contextmanager
@@ -52,6 +50,7 @@ def write_events(workload: StockWorkload, count: int, path: Path) -> None:
 
 def match_events(spark: SparkSession, directory: Path) -> None:
     events = spark.read.parquet(str(directory / "events.parquet"))
+    events = events.repartition(spark.sparkContext.defaultParallelism)  # one file is one task otherwise
     matched = match(events, directory / "subscriptions", id="event_id")
     matched.write.parquet(str(directory / "matched"))
 
@@ -78,7 +77,7 @@ def main(directory: Path, subscriptions: int, events: int) -> None:
     with timed(f"{events:,} events generated and written"):
         write_events(workload, events, directory / "events.parquet")
     with timed("Spark started"):
-        spark = spark_session("local[*]", spark_driver_memory=DRIVER_MEMORY)
+        spark = spark_session("local[*]")
     with timed("matched and written, with the start of the Python workers"):
         match_events(spark, directory)
     spark.stop()
