@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint bench soak setup java zookeeper rabbitmq nats chromium kernels clean
+.PHONY: help run serve quick test lint bench soak setup java zookeeper rabbitmq nats chromium kernels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,6 +13,10 @@ run: setup java ## run the demonstration: the service, then the pipeline on Spar
 
 serve: setup ## run a server that stays up, with its data in ./lavant-data
 	@$(BIN)/lavant serve --data lavant-data
+
+quick: setup ## lint and the fast tests: no Spark, no programs of others
+	@$(MAKE) --no-print-directory -j 2 lint kernels
+	@HYPOTHESIS_PROFILE=quick $(BIN)/pytest -q -n 2 -m "not soak and not external" tests/unit tests/property tests/conformance
 
 test: java zookeeper rabbitmq chromium ## lint, then all tests but the soak tests
 	@$(MAKE) --no-print-directory -j 2 lint kernels

@@ -42,7 +42,7 @@ def clients() -> Iterator[list[ZooKeeperCoordination]]:
         client.close()
 
 
-@pytest.fixture(params=["files", "zookeeper"])
+@pytest.fixture(params=["files", pytest.param("zookeeper", marks=pytest.mark.external)])
 def case(request: pytest.FixtureRequest, tmp_path: Path, clients: list[ZooKeeperCoordination]) -> Case:
     if request.param == "files":
         return Case(lambda: FileCoordination(tmp_path / "control" / "state"))
@@ -142,6 +142,7 @@ def test_a_crash_while_a_file_is_written_leaves_the_value_before(
 # ---- ZooKeeper ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.external
 def test_values_survive_the_kill_and_restart_of_the_server(
     server: ZooKeeperServer, clients: list[ZooKeeperCoordination]
 ) -> None:
@@ -156,6 +157,7 @@ def test_values_survive_the_kill_and_restart_of_the_server(
     assert connect(server, clients, "/killed").get("state") == b"20"
 
 
+@pytest.mark.external
 def test_a_server_that_goes_away_is_a_missing_component_and_not_a_client_that_hangs(
     server: ZooKeeperServer, clients: list[ZooKeeperCoordination], monkeypatch: pytest.MonkeyPatch
 ) -> None:
