@@ -21,7 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import Any, Protocol, TypeAlias, get_args
+from typing import Any, Protocol, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -34,6 +34,8 @@ from lavant.broker.subscriptions import commands as subscriptions
 from lavant.broker.subscriptions.registry import in_namespace
 from lavant.broker.workflows import commands as jobs
 from lavant.core.errors import AccessDenied, LavantError, Overloaded
+from lavant.service.audit.log import AuditLog
+from lavant.service.audit.records import ORIGIN
 from lavant.service.connections import Connection
 from lavant.service.keys import Principal
 from lavant.service.showing import shown
@@ -50,21 +52,39 @@ class Execute(Protocol):
 
 _Place: TypeAlias = Callable[[Principal, Any], Any]
 
+_A = TypeVar("_A")
+
 ANY_SCOPE = ""
 
 
 async def carry_out(
-    execute: Execute, principal: Principal, request: Request, connection: Connection | None = None
+    execute: Execute,
+    principal: Principal,
+    request: Request,
+    connection: Connection | None = None,
+    *,
+    audit: AuditLog | None = None,
 ) -> Answer:
     """The answer to a request, as the principal sees it; a refusal if it may not ask that."""
+    answer: Answer | None = None
     try:
         placed = authorize(principal, request, time.monotonic())
     except LavantError as error:
-        return refusal(error)
-    answer = await execute(placed, principal, connection)
+        return tell(audit, principal, request, refusal(error))
+    try:
+        answer = await execute(placed, principal, connection)
+    finally:  # also if nobody waits for the answer any more
+        tell(audit, principal, request, answer)
     if principal.is_revoked:
         return await _withheld(execute, principal, placed, answer)
     return shown(principal, answer)
+
+
+def tell(audit: AuditLog | None, principal: Principal, request: Request, answer: _A) -> _A:
+    """The audit log, if there is one, of a request and its answer."""
+    if audit is not None:
+        audit.answered(principal, ORIGIN.get(), request, answer)
+    return answer
 
 
 def authorize(principal: Principal, request: Request, now_s: float) -> Request:
@@ -261,6 +281,9 @@ RULES: dict[type, Rule] = {
 }
 OWN = (queues.Open, queues.Spread, queues.MoveSome, subscriptions.Deliver, jobs.ReleaseTasks)
 """The server's own: in its journal, and for no client."""
+
+
+DATA = frozenset(kind for kind, rule in RULES.items() if rule.is_data)
 
 
 def _check_complete() -> None:

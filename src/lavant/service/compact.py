@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from enum import Enum
 from itertools import chain
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from lavant.broker.queues.commands import Done, Refused
 from lavant.broker.queues.refusals import refusal
+from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.effects import Reply
 from lavant.broker.serving.wire import (
     FAULT_NUMBER,
@@ -33,6 +35,7 @@ from lavant.broker.serving.wire import (
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import AccessDenied, InvalidValue, LavantError, NotReady, QuotaExceeded
 from lavant.service.admission import Ticket
+from lavant.service.audit.records import Origin
 from lavant.service.authorization import authorize, shut_out
 from lavant.service.keys import KeyRing, Principal
 from lavant.service.readiness import Readiness
@@ -81,6 +84,8 @@ class CompactProtocol(asyncio.Protocol):
         self._pauses: set[Pause] = set()
         self._backlog: Iterator[tuple[int, bytes]] | None = None
         """Frames that are not taken in yet."""
+        self._audited: defaultdict[int, deque[Request]] = defaultdict(deque)
+        """Requests of which the audit log is told when they are answered, by number."""
         self._is_entered = False
         """Whether it waits for its turn."""
         self._turns = 0
@@ -127,6 +132,8 @@ class CompactProtocol(asyncio.Protocol):
     def reply(self, reply: Reply) -> None:
         """An answer for the client; it leaves with the others of this turn."""
         self._outstanding -= 1
+        if self._audited:
+            self._tell(reply.number, reply.answer)
         if self._is_closed:
             self._service.undelivered(reply)
             return
@@ -246,12 +253,32 @@ class CompactProtocol(asyncio.Protocol):
 
     def _request_as(self, principal: Principal, number: int, content: bytes) -> None:
         request = decode_request(content)
+        audit = self._service.audit
         try:
             placed = authorize(principal, request, time.monotonic())
         except LavantError as error:
+            if audit is not None:
+                audit.answered(principal, self._origin, request, refusal(error))
             self.reply(Reply(self, number, refusal(error)))
             return
+        if audit is not None and audit.wants(type(request)):
+            self._audited[number].append(request)
         self._service.request(self, number, placed, content if placed is request else None)
+
+    def _tell(self, number: int, answer: Answer) -> None:
+        """The audit log is told of an answer; several requests of one number, which no client should send, too."""
+        requests = self._audited.get(number)
+        if requests is not None:
+            assert self._service.audit is not None
+            assert self._principal is not None
+            self._service.audit.answered(self._principal, self._origin, requests.popleft(), answer)
+            if not requests:
+                del self._audited[number]
+
+    @property
+    def _origin(self) -> Origin:
+        peer = self._transport.get_extra_info("peername")
+        return Origin("native", "" if not peer else f"{peer[0]}:{peer[1]}")
 
     def _greet(self) -> bool:
         """Whether its first frame is there, and says who it is."""
@@ -270,12 +297,15 @@ class CompactProtocol(asyncio.Protocol):
         hello = decode_hello(content)
         if number != GREETING_NUMBER:
             raise InvalidValue(f"the first frame is a greeting with number {GREETING_NUMBER}, got number {number}")
+        audit = self._service.audit
         try:
-            if not self._keys.is_open:
+            if not self._keys.is_open or audit is not None:
                 self._principal = self._keys.principal(hello.token)
             self._readiness.check()
             self._ticket.authenticated(ANYBODY if self._principal is None else self._principal.tenant)
         except (AccessDenied, NotReady, QuotaExceeded) as error:
+            if audit is not None and isinstance(error, AccessDenied):
+                audit.not_authenticated(self._origin, type(error).__name__)
             self._hang_up(error, GREETING_NUMBER)
             return
         self._is_greeted = True

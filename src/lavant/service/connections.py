@@ -17,6 +17,11 @@ class ClientGone(Exception):
 
 class Connection(Protocol):
     @property
+    def peer(self) -> str:
+        """The address of the other end."""
+        ...
+
+    @property
     def is_lost(self) -> bool:
         """Whether nothing that is written now reaches the client."""
         ...

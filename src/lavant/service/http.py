@@ -28,7 +28,7 @@ class Operations:
     """`/healthz`, `/readyz` and `/metrics`, for operators and their programs.
 
     `health` says why the server had better be started again, `readiness` why it should get no requests, if it is so;
-    `may_see` says who may see the metrics.
+    `remarks` what else is wrong; `may_see` says who may see the metrics.
     """
 
     def __init__(
@@ -38,10 +38,12 @@ class Operations:
         readiness: Callable[[], str | None],
         metrics: Callable[[], Awaitable[bytes]],
         may_see: Callable[[str], bool] = lambda secret: True,
+        remarks: Callable[[], list[str]] = list,
     ) -> None:
         self._faults = {"/healthz": health, "/readyz": readiness}
         self._metrics = metrics
         self._may_see = may_see
+        self._remarks = remarks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] not in OPERATIONS_PATHS:
@@ -52,7 +54,8 @@ class Operations:
             await self._show_metrics(scope, send)
         else:
             fault = self._faults[scope["path"]]()
-            status, text = (200, "ok\n") if fault is None else (503, f"{fault}\n")
+            said = "".join(f"{remark}\n" for remark in self._remarks())
+            status, text = (200, f"ok\n{said}") if fault is None else (503, f"{fault}\n{said}")
             await _respond(scope, send, status, PLAIN_TEXT, text.encode())
 
     async def _show_metrics(self, scope: Scope, send: Send) -> None:

@@ -24,6 +24,7 @@ from uvicorn.server import ServerState
 
 from lavant.service.admission import Ticket
 from lavant.service.api.faults import Failure, Fault
+from lavant.service.audit.records import peer_of
 from lavant.service.browser_guard import BrowserGuard, Guarded
 from lavant.service.connections import STATE as CONNECTION
 from lavant.service.connections import ClientGone
@@ -209,6 +210,10 @@ class HttpConnection(HttpToolsProtocol):
 
     def unwatch(self, callback: Callable[[], None]) -> None:
         self._watchers.pop(callback, None)
+
+    @property
+    def peer(self) -> str:
+        return peer_of({"client": self.client})
 
     def abort(self) -> None:
         self.transport.abort()

@@ -91,12 +91,15 @@ class Port:
             replace(settings.sqs, salt=store.identity),
             credentials=files.credentials,
             unverified_bytes_max=settings.limits.unverified_bytes_max,
+            audit=service.audit,
         )
         quotas = partial(self._keys.tenants.families, broker, settings.metrics.queues_max)
         families: tuple[FamiliesOf, ...] = (meters.families, self._families, quotas, *metrics)
         shown = Metrics(broker.queues, store, service, families, queues_max=settings.metrics.queues_max)
         may_see = partial(_may_see_metrics, settings.metrics.key, self._keys)
-        operations = Operations(health=health, readiness=readiness.reason, metrics=shown.text, may_see=may_see)
+        operations = Operations(
+            health=health, readiness=readiness.reason, metrics=shown.text, may_see=may_see, remarks=self._remarks
+        )
         application = HttpApplication(
             operations=operations,
             paths=OPERATIONS_PATHS - ({"/metrics"} if settings.metrics.port is not None else set()),
@@ -162,7 +165,16 @@ class Port:
         return admission
 
     def _families(self) -> list[Family]:
-        return [family for admission in self._admissions for family in admission.families()]
+        audit = self._service.audit
+        return [
+            *(family for admission in self._admissions for family in admission.families()),
+            *(() if audit is None else audit.families()),
+        ]
+
+    def _remarks(self) -> list[str]:
+        """What is wrong, and no reason to start the server again."""
+        audit = self._service.audit
+        return [] if audit is None or audit.file.fault is None else [audit.file.fault]
 
     async def _listen(self, listener: Listener, host: str, port: int, option: str) -> tuple[str, int]:
         try:
@@ -185,6 +197,8 @@ class Port:
         for file in self._files:
             if file is not None:
                 self._read_one(file)
+        if self._service.audit is not None:
+            self._service.audit.file.reopen()
         for connection in list(self._service.connections):
             connection.keys_changed()
 

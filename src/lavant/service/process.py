@@ -25,6 +25,8 @@ from lavant.broker.warmup import BROKER_KERNELS
 from lavant.broker.workflows import JobLimits
 from lavant.core.errors import InvalidValue
 from lavant.core.warmup import Progress
+from lavant.service.audit import AuditLog
+from lavant.service.authorization import DATA
 from lavant.service.clock import TimeKeeper
 from lavant.service.descriptors import raise_limit
 from lavant.service.engines.choosing import DIRECTORY, engine_of
@@ -235,7 +237,7 @@ def _service(
             stopped.set_exception(error)
 
     engine = engine_of(settings.spark, settings.data, broker.subscriptions.lanes, store.identity)
-    return Service(server, engine, store, times.clock, limits=settings.limits, on_failed=fail)
+    return Service(server, engine, store, times.clock, limits=settings.limits, on_failed=fail, audit=_audit(settings))
 
 
 def _memory_max(settings: ServeSettings, broker: Broker) -> int:
@@ -250,6 +252,10 @@ def _memory_max(settings: ServeSettings, broker: Broker) -> int:
             "what is stored takes %s, which is over the limit: nothing new is accepted until there is less", shown(held)
         )
     return limit.size_bytes
+
+
+def _audit(settings: ServeSettings) -> AuditLog | None:
+    return None if settings.audit_log is None else AuditLog(settings.audit_log, DATA, is_data=settings.audit_data)
 
 
 def _spark_side(settings: ServeSettings, service: Service) -> SparkSide | None:

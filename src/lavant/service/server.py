@@ -19,6 +19,7 @@ from lavant.broker.serving.commands import Answer, Request
 from lavant.broker.serving.effects import Effect, Observer, Record, Reply
 from lavant.broker.serving.server import BrokerServer
 from lavant.service.access import REQUESTS, Access
+from lavant.service.audit.log import AuditLog
 from lavant.service.calls import Call, ConsumerCall
 from lavant.service.clock import Clock
 from lavant.service.connections import Connection as HttpConnection
@@ -72,6 +73,7 @@ class Service:
         limits: ServiceLimits = LIMITS,
         on_failed: Callable[[Exception], None],
         turns: Turns | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -80,6 +82,8 @@ class Service:
         self.connections: set[Connection] = set()
         self.unread = UnreadAnswers(limits.unread_bytes_total_max)
         self.requests = 0
+        self.audit = audit
+        """Told of every request that passes the door, if there is one."""
         self._server = server
         self._store = store
         self._clock = clock
@@ -234,6 +238,8 @@ class Service:
             await asyncio.wait(ended, timeout=self.limits.stop_s_max)
             for each in ended:
                 each.cancel()
+        if self.audit is not None:
+            self.audit.file.close()
 
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

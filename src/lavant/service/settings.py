@@ -70,6 +70,10 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Also where keys are wanted; where none are, webhooks may be anywhere."""
     spark: SparkSettings | None = None
     """With them publications are matched on Spark, without in this process."""
+    audit_log: Path | None = None
+    """Where it is told who did what; without, nowhere."""
+    audit_data: bool = False
+    """Whether publishing, sending, receiving and the like are told too."""
     telemetry: Path | None = None
     """Where telemetry files are kept; without, there are figures at `/metrics` only."""
     telemetry_keep: int = KEEP

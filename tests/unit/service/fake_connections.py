@@ -10,6 +10,7 @@ from lavant.service.tenants import Tenant
 class FakeConnection:
     is_authenticated = False
     is_lost = False
+    peer = "192.0.2.7:4711"
 
     def __init__(self) -> None:
         self._watchers: dict[Callable[[], None], None] = {}

@@ -19,6 +19,7 @@ from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.commands import Answer, Request
 from lavant.service.api import Desk, api_application
 from lavant.service.api.application import PATHS
+from lavant.service.audit import AuditLog
 from lavant.service.browser_guard import BrowserGuard, Guarded, HostList
 from lavant.service.connections import STATE
 from lavant.service.http import HttpApplication, Operations
@@ -102,6 +103,7 @@ class FrontEnds:
         origins: tuple[str, ...] = (),
         quotas: Mapping[str, Mapping[str, float]] | None = None,
         tenants: Tenants | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self.directory = directory
         self.tenants = Tenants() if tenants is None else tenants
@@ -117,7 +119,7 @@ class FrontEnds:
             else credential_ring(directory, *credentials, tenants=self.tenants)
         )
         self.store = _EagerStore()
-        self.wiring = Wiring(limits, store=self.store)
+        self.wiring = Wiring(limits, store=self.store, audit=audit)
         self.wiring.queues.usages.quotas = self.tenants.quotas
         self.service = self.wiring.service
         self.desk = Desk(self.service, self.keys, Meters())
@@ -126,6 +128,7 @@ class FrontEnds:
             SqsSettings(salt=b"salt"),
             credentials=self.credentials,
             unverified_bytes_max=limits.unverified_bytes_max,
+            audit=audit,
         )
         self.api = api_application(self.desk)
         application = HttpApplication(

@@ -17,6 +17,7 @@ from lavant.broker.serving.server import BrokerServer
 from lavant.broker.serving.wire import GREETING_NUMBER, Frames, Hello, decode_answer, frame
 from lavant.core.errors import StorageFailed
 from lavant.service.admission import Admission, Ticket
+from lavant.service.audit import AuditLog
 from lavant.service.clock import Clock
 from lavant.service.compact import CompactProtocol
 from lavant.service.engines.interface import Engine
@@ -175,6 +176,7 @@ class Wiring:
         engine: Engine | None = None,
         store: FakeStore | None = None,
         turns: Turns | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self.store = FakeStore() if store is None else store
         self.failures: list[Exception] = []
@@ -189,6 +191,7 @@ class Wiring:
             limits=limits,
             on_failed=self.failures.append,
             turns=Turns(asyncio.get_running_loop(), clock=lambda: 0.0) if turns is None else turns,
+            audit=audit,
         )
         self.service.begin()
 

@@ -31,6 +31,8 @@ _AS_THEY_ARE = (
     "keys_file",
     "credentials_file",
     "webhooks_to_private_networks",
+    "audit_log",
+    "audit_data",
     "telemetry",
     "resources",
     "clock_jump",
@@ -125,6 +127,13 @@ def serve(
             "--webhooks-to-private-networks",
             help="post to webhooks on this machine and in private networks too, where keys are wanted",
         ),
+    ] = False,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(help="file for a line of JSON for each administrative command, and each that is denied"),
+    ] = None,
+    audit_data: Annotated[
+        bool, typer.Option("--audit-data", help="lines for publishing, sending, receiving and tasks too")
     ] = False,
     telemetry: Annotated[
         Path | None, typer.Option(help="directory for telemetry files; without, there are figures at /metrics only")
@@ -228,6 +237,8 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
     data, certificate, key = options["data"], options["tls_certificate"], options["tls_key"]
     if (data is None) != options["memory"]:
         raise InvalidValue("give --data DIR, to keep messages on disk, or --memory, to keep them in memory only")
+    if options["audit_data"] and options["audit_log"] is None:
+        raise InvalidValue("--audit-data says what is in --audit-log; give that, too")
     if (certificate is None) != (key is None):
         raise InvalidValue("give --tls-certificate and --tls-key together, or neither")
     sqs = {name: options[f"sqs_{name}"] for name in ("region", "account", "base_url")}

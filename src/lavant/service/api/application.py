@@ -19,6 +19,7 @@ from lavant.service.api.openapi import openapi
 from lavant.service.api.operation import EVENTS, STREAM, Operation
 from lavant.service.api.operations import OPERATIONS
 from lavant.service.api.stream import Streams
+from lavant.service.audit.records import ORIGIN, Origin, peer_of
 
 PATHS = frozenset({"/openapi.json"} | {"/" + operation.path.split("/")[1] for operation in OPERATIONS})
 """Beginnings of paths that belong to this application."""
@@ -78,6 +79,8 @@ class _Counted:
         self._answers = desk.meters.answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ORIGIN.set(Origin("http", peer_of(scope)))
+
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._answers[str(message["status"])] += 1

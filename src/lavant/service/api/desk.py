@@ -18,8 +18,9 @@ from lavant.broker.serving.commands import Answer, Request
 from lavant.core.errors import AccessDenied, LavantError, QuotaExceeded
 from lavant.service.api.faults import ApiError, error_of
 from lavant.service.api.lately import Lately
-from lavant.service.authorization import authorize, carry_out, shut_out
-from lavant.service.connections import connection_of
+from lavant.service.audit.records import ORIGIN
+from lavant.service.authorization import authorize, carry_out, shut_out, tell
+from lavant.service.connections import Connection, connection_of
 from lavant.service.keys import KeyRing, Principal
 from lavant.service.meters import Meters
 from lavant.service.server import Service
@@ -50,6 +51,8 @@ class Desk:
         try:
             principal = self.keys.principal(secret.strip().encode() if scheme.lower() == "bearer" else b"")
         except AccessDenied as error:
+            if self.service.audit is not None:
+                self.service.audit.not_authenticated(ORIGIN.get(), type(error).__name__)
             raise ApiError(
                 401,
                 "AccessDenied",
@@ -67,7 +70,7 @@ class Desk:
         try:
             return authorize(principal, request, time.monotonic())
         except LavantError as error:
-            raise error_of(refusal(error)) from None
+            raise error_of(tell(self.service.audit, principal, request, refusal(error))) from None
 
     async def ask(self, principal: Principal, request: Request, answer: type[_T]) -> _T:
         """The answer of the type that belongs to the request, as the principal sees it; a refusal is raised."""
@@ -78,9 +81,13 @@ class Desk:
             raise TypeError(f"{type(request).__name__} was answered by {type(given).__name__}, not {answer.__name__}")
         return given
 
-    async def answer(self, principal: Principal, request: Request) -> Answer:
-        """Whatever the answer is."""
-        return await carry_out(self.service.execute, principal, request)
+    async def answer(self, principal: Principal, request: Request, connection: Connection | None = None) -> Answer:
+        """Whatever the answer is. If the connection of a receive is lost, `ClientGone` is raised."""
+        return await carry_out(self.service.execute, principal, request, connection, audit=self.service.audit)
+
+    def tell(self, principal: Principal, request: Request, answer: Answer) -> None:
+        """The audit log of a request that was carried out in several."""
+        tell(self.service.audit, principal, request, answer)
 
     async def revoked(self, principal: Principal) -> None:
         """Returns never; raises when the principal is shut out."""

@@ -6,7 +6,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lavant.broker.queues.commands import Acknowledge, Delivery, Receipt, Receive, Received, Refused
+from lavant.broker.queues.commands import (
+    Acknowledge,
+    Acknowledged,
+    Delivery,
+    Done,
+    Receipt,
+    Receive,
+    Received,
+    Refused,
+    Release,
+)
 from lavant.service import consuming
 from lavant.service.api.bodies import read_json
 from lavant.service.api.desk import Desk, json_response
@@ -32,18 +42,14 @@ async def receive(desk: Desk, request: Request) -> Response:
     principal = desk.principal(request)
     asked = await read_json(request, desk.limits, ReceiveBody)
     state = await find(desk, principal, request.path_params["name"])
-    command = desk.placed(principal, Receive(state.queue, asked.count, asked.visibility_ms, asked.wait_ms))
-    assert isinstance(command, Receive)
+    command = Receive(state.queue, asked.count, asked.visibility_ms, asked.wait_ms)
     try:
-        answer = await desk.service.execute(command, principal, connection_of(request.scope))
+        answer = await desk.answer(principal, command, connection_of(request.scope))
     except ClientGone:
         return Response(status_code=CLIENT_GONE)
     if isinstance(answer, Refused):
         raise error_of(answer)
     assert isinstance(answer, Received)
-    if principal.is_revoked:
-        await consuming.release(desk.service, command.queue, [each.receipt for each in answer.deliveries])
-        desk.check(principal)
     desk.meters.notifications[PULL] += len(answer.deliveries)
     return json_response(ReceiveAnswer(messages=list(map(_message, answer.deliveries))))
 
@@ -55,10 +61,14 @@ async def acknowledge(desk: Desk, request: Request) -> Response:
         raise ApiError(400, "LimitExceeded", f"give 1 to {desk.limits.entries_max} receipts")
     state = await find(desk, principal, request.path_params["name"])
     done, returned = ([_receipt(text) for text in texts] for texts in (asked.receipts, asked.give_back))
-    command = desk.placed(principal, Acknowledge(state.queue, done))
+    wanted = Acknowledge(state.queue, done)
+    command = desk.placed(principal, wanted)
     assert isinstance(command, Acknowledge)
     refused = await consuming.acknowledge(desk.service, command.queue, done)
+    desk.tell(principal, wanted, Acknowledged(refused))
     await consuming.give_back(desk.service, command.queue, returned)
+    if returned:
+        desk.tell(principal, Release(state.queue, returned), Done())
     answer = AcknowledgeAnswer(
         acknowledged=len(done) - len(refused),
         refused=[RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()],

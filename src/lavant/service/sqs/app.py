@@ -12,13 +12,15 @@ from collections.abc import Callable
 from lavant.broker.queues.refusals import refusal as refused_by
 from lavant.core.errors import QuotaExceeded
 from lavant.service.admission import NOTHING_RESERVED, ByteBudget, Reservation
+from lavant.service.audit.log import AuditLog
+from lavant.service.audit.records import ORIGIN, Origin, peer_of
 from lavant.service.authorization import Execute
 from lavant.service.connections import ClientGone, Connection, connection_of
 from lavant.service.keys import KEYS_MAX, Principal
 from lavant.service.limits import LIMITS
 from lavant.service.sqs.credentials import CredentialRing
 from lavant.service.sqs.desk import Call, Desk
-from lavant.service.sqs.faults import SqsError, refusal
+from lavant.service.sqs.faults import NOT_AUTHENTICATED, SqsError, refusal
 from lavant.service.sqs.http import (
     HttpRequest,
     HttpResponse,
@@ -51,10 +53,12 @@ class SqsApp:
         *,
         credentials: CredentialRing | None = None,
         unverified_bytes_max: int = LIMITS.unverified_bytes_max,
+        audit: AuditLog | None = None,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._settings = SqsSettings() if settings is None else settings
         self._execute = execute
+        self._audit = audit
         self._credentials = CredentialRing() if credentials is None else credentials
         self._unverified = ByteBudget(unverified_bytes_max)
         self._changing = asyncio.Lock()
@@ -76,6 +80,7 @@ class SqsApp:
             try:
                 http, claim = await self._whole(head, receive)
             except SqsError as error:
+                self._note(error, peer_of(scope))
                 response = _refused(protocol_of(head.headers), error, self._next_id(), is_last=True)
             else:
                 response = await self.answer(http, claim, scope.get("scheme", "http"), connection_of(scope))
@@ -108,7 +113,8 @@ class SqsApp:
         request_id = self._next_id()
         protocol = protocol_of(http.headers)
         try:
-            principal = self._credentials.principal(http, claim)
+            ORIGIN.set(Origin("sqs", connection.peer))
+            principal = self._principal(http, claim, connection)
             desk = self._desk(principal)
             _connect(connection, principal)
             call = self._call(http.headers, scheme, connection)
@@ -122,12 +128,24 @@ class SqsApp:
             return _refused(protocol, error, request_id)
         return HttpResponse(200, _headers(protocol, request_id), body)
 
+    def _principal(self, http: HttpRequest, claim: Claim | None, connection: Connection) -> Principal:
+        try:
+            return self._credentials.principal(http, claim)
+        except SqsError as error:
+            self._note(error, connection.peer)
+            raise
+
+    def _note(self, error: SqsError, peer: str) -> None:
+        """A signature that is wrong is told."""
+        if self._audit is not None and error.kind in NOT_AUTHENTICATED:
+            self._audit.not_authenticated(Origin("sqs", peer), error.kind)
+
     def _desk(self, principal: Principal) -> Desk:
         desk = self._desks.get(principal)
         if desk is None:
             if len(self._desks) >= KEYS_MAX:  # of principals that are no more, most of them
                 self._desks.clear()
-            desk = self._desks[principal] = Desk(self._execute, principal, self._settings, self._changing)
+            desk = self._desks[principal] = Desk(self._execute, principal, self._settings, self._changing, self._audit)
         return desk
 
     def _next_id(self) -> str:

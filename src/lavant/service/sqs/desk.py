@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from lavant.broker.queues.commands import Refused
 from lavant.broker.serving.commands import Answer, Request
+from lavant.service.audit.log import AuditLog
 from lavant.service.authorization import Execute, carry_out
 from lavant.service.connections import Connection
 from lavant.service.keys import Principal
@@ -20,20 +21,28 @@ _T = TypeVar("_T")
 class Desk:
     """Of one principal: its requests are placed in its namespace, and its handles are good there only."""
 
-    __slots__ = ("_arn_prefix", "_execute", "_principal", "changing", "seals", "settings")
+    __slots__ = ("_arn_prefix", "_audit", "_execute", "_principal", "changing", "seals", "settings")
 
-    def __init__(self, execute: Execute, principal: Principal, settings: SqsSettings, changing: asyncio.Lock) -> None:
+    def __init__(
+        self,
+        execute: Execute,
+        principal: Principal,
+        settings: SqsSettings,
+        changing: asyncio.Lock,
+        audit: AuditLog | None = None,
+    ) -> None:
         self.settings = settings
         self.seals = Seals(settings.salt, principal.namespace)
         self.changing = changing
         """Held while a queue's settings or tags are read and written again, so that no change is lost between."""
         self._execute = execute
+        self._audit = audit
         self._principal = principal
         self._arn_prefix = f"arn:aws:sqs:{settings.region}:{settings.account}:"
 
     async def execute(self, request: Request, connection: Connection | None = None) -> Answer:
         """A command goes in, its answer comes out. If the connection of a receive is lost, `ClientGone` is raised."""
-        return await carry_out(self._execute, self._principal, request, connection)
+        return await carry_out(self._execute, self._principal, request, connection, audit=self._audit)
 
     async def ask(self, request: Request, answer: type[_T], connection: Connection | None = None) -> _T:
         """The hub's answer of the type that belongs to the request; a refusal is raised in the protocol's words."""

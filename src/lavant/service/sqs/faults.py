@@ -70,6 +70,19 @@ FAULTS = {
 }
 
 
+NOT_AUTHENTICATED = frozenset(
+    {
+        "AccessDenied",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "MissingAuthenticationToken",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+    }
+)
+"""What is wrong with a signature, or that none helps."""
+
+
 class SqsError(Exception):
     """A request, or one entry of a batch, that cannot be done."""
 
