@@ -21,7 +21,6 @@ from lavant.broker.serving.broker import Broker
 from lavant.broker.serving.replay import replay
 from lavant.broker.serving.server import BrokerServer
 from lavant.broker.subscriptions.limits import SubscriptionLimits
-from lavant.broker.warmup import BROKER_KERNELS
 from lavant.broker.workflows import JobLimits
 from lavant.core.errors import InvalidValue
 from lavant.core.warmup import Progress
@@ -32,11 +31,12 @@ from lavant.service.descriptors import raise_limit
 from lavant.service.engines.choosing import DIRECTORY, engine_of
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.side import SparkSide
+from lavant.service.kernels import BROKER, MODELS, prepare_kernels
 from lavant.service.keys import KeyRing
 from lavant.service.memory import memory_limit, shown
 from lavant.service.metrics import FamiliesOf, figures_of, queue_names
 from lavant.service.port import Files, Port
-from lavant.service.readiness import Readiness, warm_up_in_thread
+from lavant.service.readiness import Readiness
 from lavant.service.server import Service
 from lavant.service.settings import ACCEPT, ServeSettings
 from lavant.service.sqs.credentials import CredentialRing
@@ -308,13 +308,8 @@ async def _warm_up(readiness: Readiness, on_progress: Callable[[Progress], None]
         readiness.starts_with(str(progress))
         on_progress(progress)
 
-    sets = [BROKER_KERNELS]
-    if has_models:
-        from lavant.models.warmup import MODEL_KERNELS  # noqa: PLC0415  only the resource manager needs the models
-
-        sets.append(MODEL_KERNELS)
     readiness.starts_with("loading kernels")
-    await warm_up_in_thread(sets, tell)
+    await prepare_kernels([BROKER, MODELS] if has_models else [BROKER], tell)
 
 
 def _failure(service: Service) -> str | None:

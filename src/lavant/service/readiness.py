@@ -2,23 +2,14 @@
 
     starting ──begin──► serving ──stop──► stopping
 
-While it starts, the port answers `/healthz` and `/readyz`, and everybody else is told to come again. Meanwhile kernels
-are compiled or loaded in a thread, so the event loop goes on.
+While it starts, the port answers `/healthz` and `/readyz`, and everybody else is told to come again.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from lavant.core.errors import NotReady
-from lavant.core.warmup import KernelSet, Progress, warm_up
-
-LOCK_TRIED_S = 0.1
-"""How often it is looked whether another process has compiled the kernels."""
 
 
 class Readiness:
@@ -53,26 +44,3 @@ class Readiness:
 
     def stop(self) -> None:
         self._is_stopping = True
-
-
-class _Ended(Exception):
-    """Nobody waits any more."""
-
-
-async def warm_up_in_thread(sets: Sequence[KernelSet], on_progress: Callable[[Progress], None]) -> None:
-    """Warm up beside the event loop, which is told of the progress. If it is cancelled, no further kernel is begun."""
-    loop, ended = asyncio.get_running_loop(), threading.Event()
-
-    def tell(progress: Progress) -> None:
-        if ended.is_set():
-            raise _Ended
-        loop.call_soon_threadsafe(on_progress, progress)
-
-    def work() -> None:
-        with contextlib.suppress(_Ended):
-            warm_up(sets, tell, pause=lambda: time.sleep(LOCK_TRIED_S))
-
-    try:
-        await asyncio.shield(loop.run_in_executor(None, work))
-    finally:
-        ended.set()
