@@ -14,11 +14,11 @@ from lavant.broker.serving.wire import PREFACE, Frames, Hello, decode_answer, fr
 class FrameClient:
     """One connection; what is asked is waited for."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, key: str = "") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 60)
         self._frames = Frames()
         self._numbers = count(1)
-        self._socket.sendall(PREFACE + frame(0, Hello()))
+        self._socket.sendall(PREFACE + frame(0, Hello(key.encode())))
         self._answer()
 
     def ask(self, request: object) -> Any:

@@ -27,7 +27,7 @@ class Served:
         self._start([str(LAVANT), "serve", "--port", str(port), *place, *options])
 
     def _start(self, command: list[str]) -> None:
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = self._popen(command)
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline().strip()
         """What it printed when it was ready."""
@@ -44,6 +44,9 @@ class Served:
         """What is in its log beyond what it says at every start."""
         lines = self.log.splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith("lavant: memory for "))
+
+    def _popen(self, command: list[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     @property
     def url(self) -> str:

@@ -74,9 +74,9 @@ def test_the_journal_goes_on_while_connections_take_all_descriptors_that_they_ge
                 time.sleep(0.05)
             assert still_open(idle) < DESCRIPTORS - 400, "the rest was kept for files"
         assert served.stop() == 0
-        assert "ulimit -n" in served.complaints
-        assert "Traceback" not in served.complaints
-        assert len(served.complaints.splitlines()) < 30, "not a line for each"
+        assert "ulimit -n" in served.log
+        assert "Traceback" not in served.log
+        assert len(served.log.splitlines()) < 30, "not a line for each"
 
 
 def test_who_has_shown_no_key_cannot_fill_the_memory(tmp_path: Path) -> None:

@@ -61,6 +61,12 @@ class ConsumerCall(Call):
         if connection is not None:
             connection.watch(self._lost)
 
+    def reply(self, reply: Reply) -> None:
+        if reply.queue and self._connection is not None and self._connection.is_lost:
+            self._connection.abort()  # nobody else may have noticed
+            self._lost()
+        super().reply(reply)
+
     def over(self) -> None:
         self._revocation.unwatch(self._revoke)
         if self._connection is not None and self._lease is None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import select
 import sys
 import termios
 from collections.abc import Callable
 from email.utils import formatdate
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from uvicorn.config import Config
@@ -31,6 +32,7 @@ from lavant.service.connections import ClientGone
 from lavant.service.exchange import Exchange, encode_response
 from lavant.service.http import Application
 from lavant.service.limits import ServiceLimits
+from lavant.service.quiet_transport import QuietTransport
 from lavant.service.readiness import Readiness
 from lavant.service.sqs import SqsApp
 from lavant.service.sqs.faults import SqsError
@@ -43,6 +45,7 @@ HEAD_BYTES_MAX = 64 << 10
 CHUNKED_BYTES = 2
 """A body in chunks may take so many times as many bytes as it has."""
 KEEP_ALIVE_S = 75
+_HUNG_UP: int = getattr(select, "POLLRDHUP", 0)  # of Linux
 LOOK_S = 1.0
 """How often it is looked who is late."""
 
@@ -94,12 +97,14 @@ class HttpConnection(HttpToolsProtocol):
         self._is_over = False
         self._arriving: Exchange | None = None
         """One whose body is not yet complete."""
+        self._running: RequestResponseCycle | None = None
+        """The one that is being answered; uvicorn knows only the last that has come, and others may be before that."""
         self._watchers: dict[Callable[[], None], None] = {}
 
     # ── called by the event loop ──────────────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, QuietTransport(transport)))
         self._deadlines.arriving[self] = self.loop.time() + self._limits.head_s_max
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -111,6 +116,9 @@ class HttpConnection(HttpToolsProtocol):
             callback()
         if self._arriving is not None:
             self._arriving.reservation.release()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -200,7 +208,10 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def is_lost(self) -> bool:
-        return self.transport.is_closing()
+        """Nobody is told of an end while nothing is read, as when another request waits behind this one."""
+        if self.transport.is_closing():
+            return True
+        return self.flow.read_paused and _has_hung_up(self.transport.get_extra_info("socket"))
 
     def watch(self, callback: Callable[[], None]) -> None:
         if self._is_over:
@@ -229,6 +240,10 @@ class HttpConnection(HttpToolsProtocol):
             self._leave(_too_slow(self._limits.body_s_max))
         else:
             self.abort()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -310,6 +325,15 @@ class HttpConnection(HttpToolsProtocol):
         self._head_bytes += size_bytes
         if self._head_bytes > HEAD_BYTES_MAX:
             raise ValueError(f"a request's head has more than {HEAD_BYTES_MAX} bytes")
+
+
+def _has_hung_up(socket: Any) -> bool:
+    """Whether the other side has ended the connection, though there is something to be read before that."""
+    if socket is None or socket.fileno() < 0 or not _HUNG_UP:
+        return False
+    poll = select.poll()
+    poll.register(socket.fileno(), _HUNG_UP)
+    return bool(poll.poll(0))
 
 
 def _too_slow(seconds: float) -> bytes:

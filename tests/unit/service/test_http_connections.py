@@ -11,7 +11,8 @@ from tests.unit.service.front_ends import FrontEnds
 from tests.unit.service.http_serving import CREDENTIAL, KEY, Served, serving
 from tests.unit.service.wiring import until
 
-from lavant.broker.queues.commands import Entry, Send
+from lavant.broker.queues.commands import Entry, Receive, Received, Send
+from lavant.broker.subscriptions.commands import Subscribe
 
 QUICK = {"head_s_max": 0.1, "body_s_max": 0.1, "unread_s_max": 0.1, "stop_s_max": 0.1}
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: queues.test\r\n\r\n"
@@ -114,6 +115,54 @@ def test_who_does_not_read_is_not_waited_for(tmp_path: Path, monkeypatch: pytest
         client.close()
 
     serving(tmp_path, work, monkeypatch, **QUICK)
+
+
+def test_a_stream_with_another_request_behind_it_ends_with_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(served: Served) -> None:
+        await served.front.native(KEY, Subscribe("a = 1", "s"))
+        client = await served.connect()
+        stream = authorized("GET /subscriptions/s/events HTTP/1.1", "Accept: text/event-stream")
+        assert await client.status(stream) == 200
+        streams = served.front.desk.meters.streams
+        client.writer.write(HEALTH)
+        await asyncio.sleep(0.05)
+        assert sum(streams.values()) == 1
+        client.close()
+        await until(lambda: sum(streams.values()) == 0)
+
+    serving(tmp_path, work, monkeypatch, settle_s=0.05)
+
+
+def test_a_long_poll_with_another_request_behind_it_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read from its connection meanwhile, so that the end of it is not noticed by itself."""
+
+    async def work(served: Served) -> None:
+        front = served.front
+        poll = b'{"QueueUrl": "q", "WaitTimeSeconds": 20}'
+        requests = {
+            "short": signed(front, "ReceiveMessage", poll, f"Content-Length: {len(poll)}") + poll,
+            "long": authorized("POST /subscriptions/s/receive HTTP/1.1", "Content-Length: 18") + b'{"wait_ms": 20000}',
+        }
+        await front.native(KEY, Subscribe("a = 1", "s", queue="q"))
+        for request in requests.values():
+            client = await served.connect()
+            client.writer.write(request)
+            await until(lambda: front.service.waiting_total == 1)
+            client.writer.write(HEALTH)
+            await asyncio.sleep(0.05)
+            client.close()
+            await asyncio.sleep(0.05)
+            await front.native(KEY, Send("q", [Entry(b"one")]))
+            received = await front.native(KEY, Receive("q", wait_ms=0))
+            assert isinstance(received, Received)
+            assert [each.receive_count for each in received.deliveries] == [1]
+            await until(lambda: len(served.admission) == 0)
+
+    serving(tmp_path, work, monkeypatch)
 
 
 # ── size ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

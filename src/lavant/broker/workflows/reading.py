@@ -75,6 +75,8 @@ def read_workflows(text: str) -> Workflows:
         return convert_workflows(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise InvalidValue(f"the definitions are no TOML: {error}") from None
+    except RecursionError:
+        raise InvalidValue("the definitions are nested too deeply; they need no more than four levels") from None
 
 
 def convert_workflows(value: Mapping[str, Any]) -> Workflows:

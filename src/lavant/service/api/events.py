@@ -121,6 +121,8 @@ class _Stream:
         """Acknowledge what has been there for long enough; keep the line busy."""
         while True:
             await asyncio.sleep(self._limits.settle_s / 2)
+            if self._connection.is_lost:
+                return
             now_s = time.monotonic()
             if self._written and self._connection.unsent_bytes() == 0:
                 self._there.append((now_s, list(self._written)))

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import msgspec
 from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected, WebSocketState
 
 from lavant.broker.queues.commands import Refused
 from lavant.core.decoding import UNDECODABLE
@@ -32,6 +32,8 @@ from lavant.service.keys import Principal
 from lavant.service.meters import WEBSOCKET
 
 PREFETCH = 100
+LEFT = (WebSocketDisconnect, WebSocketDisconnected)
+"""What it means when a client is gone: noticed now, or before."""
 BAD_FRAME, GOING_AWAY, POLICY = 1007, 1001, 1008
 
 _decode = msgspec.json.Decoder(StreamReply).decode
@@ -54,9 +56,9 @@ class Streams:
                     await socket.accept()
                     await _Stream(desk, principal, window, socket).run()
         except ApiError as error:
-            with suppress(WebSocketDisconnect):
+            with suppress(*LEFT):
                 await socket.send_denial_response(response_of(error))
-        except WebSocketDisconnect:  # it left before anything was said, or while it was told why it had to go
+        except LEFT:  # it left before anything was said, or while it was told why it had to go
             pass
 
 
@@ -76,7 +78,7 @@ class _Stream:
             await first_of(
                 self._feed(), self._listen(), self._desk.revoked(self._principal), self._desk.stopping.wait()
             )
-        except WebSocketDisconnect:
+        except LEFT:
             return
         except UNDECODABLE as error:
             code, reason = BAD_FRAME, f'a frame is {{"ack": [ids], "nack": [ids]}}: {error}'
@@ -85,7 +87,8 @@ class _Stream:
         except TimeoutError:
             self._connection.abort()
             return
-        await self._socket.close(code, reason[:120])
+        if self._socket.application_state is WebSocketState.CONNECTED:  # a write may have failed at the same time
+            await self._socket.close(code, reason[:120])
 
     async def _feed(self) -> None:
         while True:

@@ -142,7 +142,8 @@ class _Connection:
 
     @property
     def is_stale(self) -> bool:
-        return self._reader.at_eof() or time.monotonic() - self._used_s > IDLE_S_MAX
+        is_over = self._reader.at_eof() or self._writer.is_closing()
+        return is_over or time.monotonic() - self._used_s > IDLE_S_MAX
 
     async def exchange(self, request: bytes, answer_bytes_max: int) -> tuple[Posted, bool]:
         """The answer, and whether the connection can be used again."""

@@ -141,6 +141,7 @@ def test_a_condition_that_cannot_be_read_or_fulfilled_is_shown(condition: str, s
     ("text", "shown"),
     [
         ("topics = [", "no TOML"),
+        ("topics = " + "[" * 20_000, "nested too deeply"),
         ('topics = ["T"]\njobs = {}\ntasks = 1', "unknown field `tasks`"),
         (job('tasks.a = { topic = "T", nexd = "b" }'), "task 'a' of job type 'j' cannot be read"),
         (job('tasks.a = { topic = "T", join = "most" }'), "Invalid enum value 'most'"),

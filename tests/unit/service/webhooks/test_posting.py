@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from lavant.service.webhooks import posting
 from lavant.service.webhooks.addresses import WebhookFault, is_public, resolve
@@ -216,3 +219,28 @@ def test_few_connections_are_kept_however_many_webhooks_there_are() -> None:
             assert not idle._lists
 
     asyncio.run(work())
+
+
+def test_a_connection_that_was_reset_while_it_was_kept_is_not_used_again() -> None:
+    """On the server's own kind of loop, where writing to a closed transport raises."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(OK)
+        await writer.drain()
+        await asyncio.sleep(0.02)
+        raw = writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async def work() -> None:
+        async with receiver(serve) as (url, connections):
+            client = poster(url)
+            for _ in range(2):
+                assert await client.post({}, b"", 5.0) == Posted(200)
+                await asyncio.sleep(0.1)
+            assert len(connections) == 2
+            client.tidy()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())
