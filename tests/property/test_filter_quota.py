@@ -61,12 +61,13 @@ class Model:
         self.lanes_max = lanes_max
         self.lanes_ever: set[tuple[str, type]] = set()
 
-    def takes(self, request: Subscribe) -> bool:
+    def takes(self, request: Subscribe) -> bool | None:
+        """None if it depends on whether a lane that is empty has retired already."""
         key = (request.namespace, request.name)
         known = self.held.get(key)
         if known is not None:
             both_encrypted = isinstance(known, EncryptedFilter) and isinstance(request.filter, EncryptedFilter)
-            return self._fits(request) and (both_encrypted or known == request.filter)
+            return self._fits(request) is True and (both_encrypted or known == request.filter)
         own = [namespace for namespace, _ in self.held if namespace == request.namespace]
         if len(self.held) >= LIMITS.subscriptions_max:
             return False
@@ -74,11 +75,12 @@ class Model:
             return False
         return self._fits(request)
 
-    def _fits(self, request: Subscribe) -> bool:
+    def _fits(self, request: Subscribe) -> bool | None:
         kind = type(request.filter)
         lane = (request.namespace, kind)
-        if self.lanes_max is not None and lane not in self.lanes_ever and len(self.lanes_ever) >= self.lanes_max:
-            return False
+        live = {(namespace, type(filter)) for (namespace, _), filter in self.held.items()}
+        if self.lanes_max is not None and lane not in live and len(self.lanes_ever) >= self.lanes_max:
+            return False if len(live) >= self.lanes_max else None
         beside = [f for (n, _), f in self.held.items() if n == request.namespace and type(f) is kind]
         before, new = features(beside), features([request.filter])
         if isinstance(request.filter, str):
@@ -125,7 +127,8 @@ async def ask_together(world: World, batch: list[Any], model: Model) -> None:
         if isinstance(request, Unsubscribe):
             model.held.pop((request.namespace, request.name), None)
             continue
-        expected = model.takes(request)
+        taken = model.takes(request)
+        expected = isinstance(asking.answer, Subscribed) if taken is None else taken
         assert isinstance(asking.answer, Subscribed if expected else Refused), (request, asking.answer)
         if expected:
             model.held.setdefault((request.namespace, request.name), request.filter)

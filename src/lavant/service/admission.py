@@ -57,6 +57,7 @@ class Ticket:
 class Admission:
     """Of one or several ports.
 
+    >>> from lavant.service.tenants import Tenants
     >>> admission = Admission(connections_max=3, unauthenticated_max=2)
     >>> first, second = admission.admit(), admission.admit()
     >>> first.authenticated(Tenants().of("shop"))
