@@ -43,11 +43,12 @@ def warm_up(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     *,
     pause: Callable[[], None] | None = None,
+    is_locked: bool = True,
 ) -> int:
     """Call the kernels; how many had to be compiled. `on_progress` is told of each, and may raise to make an end of it.
 
     Of several processes that start at the same time one compiles, and the others wait for it and load what it has left.
-    While it waits, `pause` is called again and again, if it is given.
+    While it waits, `pause` is called again and again, if it is given. Whoever only loads needs no lock (`is_locked`).
     """
     counter = _Counter(sum(each.kinds for each in sets), on_progress)
 
@@ -57,7 +58,11 @@ def warm_up(
         pause()
 
     directory = cache_state().directory
-    lock = contextlib.nullcontext() if directory is None else locked(directory, None if pause is None else wait)
+    lock = (
+        locked(directory, None if pause is None else wait)
+        if is_locked and directory is not None
+        else contextlib.nullcontext()
+    )
     with lock, _heard_by(counter):
         for each in sets:
             each.call_all()

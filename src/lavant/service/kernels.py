@@ -52,13 +52,14 @@ async def _warm_up_in_thread(names: Sequence[str], on_progress: OnProgress, *, m
     def tell(progress: Progress) -> None:
         if ended.is_set():
             raise _Ended
-        if not (may_compile or progress.is_elsewhere):
+        if not may_compile:
             raise _Missing
         loop.call_soon_threadsafe(on_progress, progress)
 
     def work() -> None:
         with contextlib.suppress(_Ended):
-            warm_up([_set_of(name) for name in names], tell, pause=lambda: time.sleep(LOCK_TRIED_S))
+            sets = [_set_of(name) for name in names]
+            warm_up(sets, tell, pause=lambda: time.sleep(LOCK_TRIED_S), is_locked=may_compile)
 
     try:
         await asyncio.shield(loop.run_in_executor(None, work))

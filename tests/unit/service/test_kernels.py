@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.service.wiring import until
 
-from lavant.core.kernel_cache import VARIABLE
+from lavant.core.kernel_cache import VARIABLE, locked
 from lavant.core.kernels import KERNELS, kernel
 from lavant.core.warmup import KernelSet, Progress, warm_up
 from lavant.service import kernels
@@ -58,6 +58,12 @@ def test_kernels_that_are_there_are_loaded_and_no_process_is_started(
     program(tmp_path, monkeypatch, f"touch {tmp_path}/started")
     assert prepared() == []
     assert not (tmp_path / "started").exists()
+
+
+def test_whoever_only_loads_waits_for_nobody(cache: Path) -> None:
+    warm_up([small_set()])
+    with locked(cache):
+        assert prepared() == []
 
 
 def test_the_progress_of_the_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
