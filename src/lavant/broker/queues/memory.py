@@ -51,7 +51,7 @@ JOB_TYPE_BYTE = 12
 SUBSCRIPTION = 250
 """Beside its texts: the state, and entries by name, in order, and by queue."""
 MATCHED = 100
-MATCHED_BYTE = 19
+MATCHED_BYTE = 23
 """For each subscription and each byte of its filter: what the local engine's index takes."""
 MATCHED_TEST_BYTE = 4
 """For each byte of an encrypted filter: once in the state, and in the index while that is built anew."""

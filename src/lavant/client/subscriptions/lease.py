@@ -37,24 +37,23 @@ class Lease:
         self._request = request
         self._lease_s = request.lease_ms / SECOND_MS
         self._renewing: asyncio.Task[None] | None = None
+        self._is_ended = False
+        self._turn = asyncio.Lock()
+        """So that nothing brings it back that had begun before its end."""
 
     def start(self) -> None:
         """Renew it from now on."""
         self._renewing = asyncio.get_running_loop().create_task(self._renew_always())
 
     async def renew(self) -> None:
-        """Now. If the subscription is gone, it is made anew."""
-        try:
-            await self._connection.run(calls.renew(self._request.name))
-        except UnknownSubscription:
-            if await self._connection.run(calls.subscribe_again(self._request)):
-                self.lapses += 1
-                _logger.warning(
-                    "subscription %s had ended at the server, which had not heard of this client for %g s, or somebody "
-                    "removed it; it was made anew, and what was published meanwhile is missed",
-                    self._request.name,
-                    self._lease_s,
-                )
+        """Now. If the subscription is gone, it is made anew, unless it has ended here."""
+        async with self._turn:
+            if self._is_ended:
+                raise UnknownSubscription(f"subscription {self._request.name!r} has ended here")
+            try:
+                await self._connection.run(calls.renew(self._request.name))
+            except UnknownSubscription:
+                await self._make_anew()
 
     async def stop(self) -> None:
         """Renew it no longer."""
@@ -62,11 +61,22 @@ class Lease:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
 
+    async def _make_anew(self) -> None:
+        if await self._connection.run(calls.subscribe_again(self._request)):
+            self.lapses += 1
+            _logger.warning(
+                "subscription %s had ended at the server, which had not heard of this client for %g s, or somebody "
+                "removed it; it was made anew, and what was published meanwhile is missed",
+                self._request.name,
+                self._lease_s,
+            )
+
     async def end(self) -> None:
         """Remove the subscription. Never raises: if the server cannot be told, the end of the lease does it."""
+        self._is_ended = True
         await self.stop()
         try:
-            async with asyncio.timeout(END_S_MAX):
+            async with asyncio.timeout(END_S_MAX), self._turn:
                 await self._connection.run(calls.remove(self._request.name), retries=Retries(within_s=END_S_MAX))
         except (LavantError, TimeoutError) as error:
             _logger.warning(

@@ -22,7 +22,7 @@ from lavant.client.connection.calls import Call
 from lavant.client.connection.retrying import Retries
 from lavant.client.subscriptions import calls, lease
 from lavant.client.subscriptions.lease import Lease, end_all
-from lavant.core.errors import InvalidValue, LavantError, MissingComponent
+from lavant.core.errors import InvalidValue, LavantError, MissingComponent, UnknownSubscription
 
 REQUEST = Subscribe("price > 1", "tmp-1", lease_ms=1_000)
 
@@ -93,6 +93,24 @@ async def test_what_has_ended_is_made_anew_and_counted() -> None:
     assert [type(each) for each in server.asked] == [RenewSubscription, Subscribe, RenewSubscription]
     assert server.asked[1] == REQUEST
     assert kept.lapses == 1
+
+
+@in_loop
+async def test_nothing_brings_back_what_has_ended_here() -> None:
+    """Neither what comes late, say from receiving ahead, nor what had begun before."""
+    server = Server()
+    server.is_known = False
+    kept = server.lease()
+    begun = asyncio.ensure_future(kept.renew())
+    await asyncio.sleep(0)
+    late = asyncio.ensure_future(kept.renew())
+    await kept.end()
+    with pytest.raises(UnknownSubscription, match="ended here"):
+        await late
+    with pytest.raises(UnknownSubscription, match="ended here"):
+        await kept.renew()
+    await begun
+    assert not server.is_known
 
 
 def test_that_it_was_made_anew_is_told(caplog: pytest.LogCaptureFixture) -> None:
