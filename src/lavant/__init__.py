@@ -17,32 +17,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lavant.broker.filters import Filter, covers, explain, intersects
     from lavant.broker.matching import EncryptedMatcher, Matches, PlainMatcher, ScanMatcher
-    from lavant.broker.workflows.commands import Result
-    from lavant.client.asynchronous import AsyncClient, connect_async
-    from lavant.client.blocking import Client, connect
+    from lavant.broker.protocol.jobs import Result
+    from lavant.client.async_client import AsyncClient, connect_async
+    from lavant.client.client import Client, connect
     from lavant.client.encryption import Key, NumericAttribute, Schema
     from lavant.client.workers.functions import task
     from lavant.client.workers.task import Task
     from lavant.client.workers.worker import Worker
-    from lavant.core.batches import PublicationBatch
     from lavant.core.errors import LavantError, PermanentFailure
-    from lavant.core.jsonlines import from_json_lines, to_json_lines
-    from lavant.core.publications import Advertisement, Publication, Subscription
+    from lavant.core.publications.batch import PublicationBatch
+    from lavant.core.publications.json_lines import from_json_lines, to_json_lines
+    from lavant.core.publications.publication import Advertisement, Publication, Subscription
 
 _HOMES = {
     "lavant.broker.filters": ("Filter", "covers", "explain", "intersects"),
     "lavant.broker.matching": ("EncryptedMatcher", "Matches", "PlainMatcher", "ScanMatcher"),
-    "lavant.broker.workflows.commands": ("Result",),
-    "lavant.client.asynchronous": ("AsyncClient", "connect_async"),
-    "lavant.client.blocking": ("Client", "connect"),
+    "lavant.broker.protocol.jobs": ("Result",),
+    "lavant.client.async_client": ("AsyncClient", "connect_async"),
+    "lavant.client.client": ("Client", "connect"),
     "lavant.client.encryption": ("Key", "NumericAttribute", "Schema"),
     "lavant.client.workers.functions": ("task",),
     "lavant.client.workers.task": ("Task",),
     "lavant.client.workers.worker": ("Worker",),
-    "lavant.core.batches": ("PublicationBatch",),
+    "lavant.core.publications.batch": ("PublicationBatch",),
     "lavant.core.errors": ("LavantError", "PermanentFailure"),
-    "lavant.core.jsonlines": ("from_json_lines", "to_json_lines"),
-    "lavant.core.publications": ("Advertisement", "Publication", "Subscription"),
+    "lavant.core.publications.json_lines": ("from_json_lines", "to_json_lines"),
+    "lavant.core.publications.publication": ("Advertisement", "Publication", "Subscription"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from lavant.broker.workflows.relay import CONTENT_TYPE, QUEUE_ARGUMENTS, locked_out, unreachable, without_library
+from lavant.broker.protocol.amqp_messages import CONTENT_TYPE, QUEUE_ARGUMENTS, locked_out, unreachable, without_library
 from lavant.core.errors import ConnectionLost
 
 try:

@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from lavant.broker.log import LogWriter
 from lavant.broker.matching import EncryptedMatcher, Matches
 from lavant.broker.slices import SliceStore
+from lavant.broker.storage.log import LogWriter
 from lavant.control.placement import HostCapacity, PlacementConfig, Rules
-from lavant.pipeline.cluster import Manager
-from lavant.pipeline.latency import Notified, latencies_ms, notified_batches
-from lavant.pipeline.publications import encrypted_records
+from lavant.pipeline.cluster.manager import ClusterManager
+from lavant.pipeline.cluster.standalone import standalone_cluster
 from lavant.pipeline.session import spark_session
-from lavant.pipeline.sinks import read_manifests, read_notifications
-from lavant.pipeline.standalone import standalone_cluster
-from lavant.pipeline.stream import start
-from lavant.simulation.placement.curves import Curve, replay, trading_day
+from lavant.pipeline.stream.driver import start
+from lavant.pipeline.stream.latency import NotifiedBatch, latencies_ms, notified_batches
+from lavant.pipeline.stream.records import encrypted_records
+from lavant.pipeline.stream.sinks import read_manifests, read_notifications
+from lavant.simulation.placement.load_curves import Curve, replay, trading_day
 from lavant.simulation.workloads.encrypted import EncryptedWorkload
 
 SUBSCRIPTIONS = 100_000
@@ -93,7 +93,7 @@ def live(home: Path, curve: Curve, policy: str) -> None:
     notifications = home / "notifications"
     with standalone_cluster(home / "cluster", workers=2, cores=2) as cluster, LogWriter(home / "log") as log:
         spark = spark_session(cluster.url, spark_executor_cores="1", spark_executor_memory="700m", spark_cores_max="4")
-        manager = Manager(spark, subscriptions=home / "subscriptions", directory=home / "control", config=config)
+        manager = ClusterManager(spark, subscriptions=home / "subscriptions", directory=home / "control", config=config)
         manager.follow(lambda: len(read_manifests(notifications)))
         options = {**manager.stream_options(), "rowsMax": "4000"}
         query = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home, options=options)
@@ -105,7 +105,7 @@ def live(home: Path, curve: Curve, policy: str) -> None:
     compare(day, filters, notifications)
 
 
-def follow(day: Day, manager: Manager, notifications: Path) -> list[tuple[float, int]]:
+def follow(day: Day, manager: ClusterManager, notifications: Path) -> list[tuple[float, int]]:
     """Tick until the day is over, all is notified and one executor is left; when slices moved, and how many."""
     moves: list[tuple[float, int]] = []
     began = time.time()
@@ -129,7 +129,7 @@ def follow(day: Day, manager: Manager, notifications: Path) -> list[tuple[float,
                 return moves
 
 
-def report(day: Day, manager: Manager, batches: list[Notified], moves: list[tuple[float, int]]) -> None:
+def report(day: Day, manager: ClusterManager, batches: list[NotifiedBatch], moves: list[tuple[float, int]]) -> None:
     delays = latencies_ms(batches, day.published_s)
     gaps = np.diff([batch.time_s for batch in batches])
     at_moves = [

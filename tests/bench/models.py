@@ -8,8 +8,8 @@ from tests.bench.timing import best_of
 from lavant.control.allocation import Budget, System, Target, min_cost, min_time
 from lavant.models.evaluation import Model
 from lavant.models.response_times import ResponseTimes
-from lavant.simulation.network import NetworkSimulation
-from lavant.simulation.network.case_study import case_study
+from lavant.simulation.queueing import NetworkSimulation
+from lavant.simulation.queueing.reproduction import case_study
 
 COLUMNS = ("models: the case study, one core", "a second", "each")
 ALLOCATIONS = 10_000

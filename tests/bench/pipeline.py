@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 from tests.bench.timing import best_of
 
-from lavant.broker.log import LogReader, LogWriter
 from lavant.broker.matching import EncryptedMatcher, PlainMatcher
 from lavant.broker.slices import SliceReader, SliceStore
-from lavant.core.batches import PublicationBatch
-from lavant.pipeline.checkpoints import last_committed
-from lavant.pipeline.latency import latencies_ms, notified_batches
-from lavant.pipeline.probes import Probe
-from lavant.pipeline.publications import encrypted_records
-from lavant.pipeline.stream import start
+from lavant.broker.storage.log import LogReader, LogWriter
+from lavant.core.publications.batch import PublicationBatch
+from lavant.pipeline.cluster.probes import Probe
+from lavant.pipeline.internals.checkpoints import last_committed
+from lavant.pipeline.stream.driver import start
+from lavant.pipeline.stream.latency import latencies_ms, notified_batches
+from lavant.pipeline.stream.records import encrypted_records
 from lavant.simulation.workloads.encrypted import EncryptedWorkload
 from lavant.simulation.workloads.stock import StockWorkload
 

@@ -27,9 +27,9 @@ import numpy as np
 from tests.bench.queues.cycles import connected
 from tests.integration.frames import FrameClient
 
-from lavant.broker.queues.commands import ListQueues, PurgeQueue
-from lavant.broker.subscriptions.commands import Publish, Subscribe
-from lavant.service.telemetry.telemetry import FILE_S
+from lavant.broker.protocol.queues import ListQueues, PurgeQueue
+from lavant.broker.protocol.subscriptions import Publish, Subscribe
+from lavant.service.observability.telemetry.telemetry import FILE_S
 
 SLICE_S = 0.06
 CLIENTS = 8
@@ -46,10 +46,11 @@ def _nothing(*_: Any) -> None:
 
 def serve(*, does_nothing: bool) -> None:
     """In the process that is measured: a signal switches telemetry."""
-    from lavant.service import process, server
-    from lavant.service.settings import ServeSettings
+    from lavant.service.runtime import broker_runtime as server
+    from lavant.service.runtime import process
+    from lavant.service.runtime.settings import ServeSettings
 
-    def report_to(self: server.Service, events: Any) -> None:
+    def report_to(self: server.BrokerRuntime, events: Any) -> None:
         original(self, events)
         observers, access = self._server.observers, self.access
         hooks = (access.on_arrived, access.on_matched)
@@ -63,8 +64,8 @@ def serve(*, does_nothing: bool) -> None:
 
         signal.signal(signal.SIGUSR1, switch)
 
-    original = server.Service.report_to
-    server.Service.report_to = report_to  # type: ignore[method-assign]
+    original = server.BrokerRuntime.report_to
+    server.BrokerRuntime.report_to = report_to  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as place:
         settings = ServeSettings(port=0, data=Path(place) / "data", telemetry=Path(place) / "telemetry")
         process.run(settings, lambda started: print(started.port, _native_id("telemetry"), flush=True))

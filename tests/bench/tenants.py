@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from tests.integration.serving import Served
 
-from lavant.broker.queues.commands import CreateQueue, Entry, Refused, Send
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.wire import PREFACE, Frames, Hello, decode_answer, frame
-from lavant.broker.subscriptions.commands import Publish, Subscribe
-from lavant.service.keys import KeyEntry, entry_text, sha256_of
+from lavant.broker.protocol.frames import PREFACE, Frames, Hello, decode_answer, frame
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue, Refused, Send, SendEntry
+from lavant.broker.protocol.subscriptions import Publish, Subscribe
+from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 
 QUEUES = 10_000
 SCRAPERS = 4
@@ -114,11 +114,11 @@ def publish_singly(port: int) -> None:
 
 
 def send_noisily(port: int) -> None:
-    make_noise(port, Send("q", [Entry(bytes(100))] * 1000), 16)
+    make_noise(port, Send("q", [SendEntry(bytes(100))] * 1000), 16)
 
 
 def send_singly(port: int) -> None:
-    make_noise(port, Send("q", [Entry(bytes(100))]), 1000)
+    make_noise(port, Send("q", [SendEntry(bytes(100))]), 1000)
 
 
 ROLES: dict[str, Callable[[int], None]] = {
@@ -157,7 +157,7 @@ def measure_metrics() -> None:
         connection = Connection(server.port)
         for start in range(0, QUEUES, 500):
             connection.ask(*(CreateQueue(f"queue-{start + n}", QueueConfig()) for n in range(500)))
-        send = Send("queue-77", [Entry(bytes(100))])
+        send = Send("queue-77", [SendEntry(bytes(100))])
         alone = times_of(connection, send)
         with beside("scrape", SCRAPERS, server.port):
             show(f"sends, {QUEUES} queues, {SCRAPERS} scrapers", alone, times_of(connection, send))
@@ -171,7 +171,7 @@ def measure_neighbours() -> None:
     with tempfile.TemporaryDirectory() as directory:
         keys = Path(directory) / "keys.toml"
         keys.write_text("\n".join(map(entry_text, entries)))
-        quick = {"quiet publishes": Publish([b'{"a": 1}']), "quiet sends": Send("q", [Entry(bytes(100))])}
+        quick = {"quiet publishes": Publish([b'{"a": 1}']), "quiet sends": Send("q", [SendEntry(bytes(100))])}
         for role in ("publish_noisily", "publish_singly", "send_noisily", "send_singly"):
             for what, request in quick.items():
                 with Served(None, "--keys-file", str(keys)) as server:

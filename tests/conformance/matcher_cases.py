@@ -10,7 +10,7 @@ import numpy as np
 from lavant.broker.filters import Filter
 from lavant.broker.matching import MATCHERS
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.core.batches import PublicationBatch
+from lavant.core.publications.batch import PublicationBatch
 
 NAMES = ("a", "b", "c", "d")
 KEY = Key.generate(Schema.of(*(NumericAttribute(name, 0, 1000, 1) for name in NAMES)))

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from lavant.broker.disks import FileDisk, MemoryDisk, OverlayDisk
-from lavant.broker.journal import Disk
-from lavant.simulation.kernel.disk import DiskConfig, SimulatedDisk
-from lavant.simulation.kernel.stage import Stage
+from lavant.broker.storage.disks import FileDisk, MemoryDisk, OverlayDisk
+from lavant.broker.storage.journal import Disk
+from lavant.simulation.kernel.context import SimulationContext
+from lavant.simulation.kernel.disk.disk import DiskConfig, SimulatedDisk
 
 Reopen = Callable[[], Disk]
 
@@ -24,7 +24,7 @@ def memory(directory: Path) -> Reopen:
 
 def simulated(directory: Path) -> Reopen:
     """Each time after a loss of power."""
-    disk = SimulatedDisk(Stage(seed=1), "disk", DiskConfig())
+    disk = SimulatedDisk(SimulationContext(seed=1), "disk", DiskConfig())
 
     def reopen() -> SimulatedDisk:
         disk.lose_power()

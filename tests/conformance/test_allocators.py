@@ -12,12 +12,12 @@ from tests.models.networks import case_study
 from lavant.control.allocation import (
     ALLOCATORS,
     AllocationConfig,
+    AllocationPlan,
     Allocator,
     Budget,
     Goal,
     Limits,
-    Observed,
-    Plan,
+    ObservedLoad,
     System,
     Target,
     allocator_for,
@@ -35,7 +35,7 @@ def config(request: pytest.FixtureRequest) -> AllocationConfig:
     return AllocationConfig(allocator=request.param, goal=GOALS.get(request.param, TARGET), seed=3)
 
 
-def looks(seed: int, count: int) -> list[tuple[Observed, int]]:
+def looks(seed: int, count: int) -> list[tuple[ObservedLoad, int]]:
     """A random load that comes and goes, with queues that follow it."""
     random = np.random.default_rng(seed)
     found = []
@@ -45,7 +45,7 @@ def looks(seed: int, count: int) -> list[tuple[Observed, int]]:
         requests = random.poisson(4 * height, 4)
         found.append(
             (
-                Observed(
+                ObservedLoad(
                     consumers=tuple(random.integers(1, 7, 4).tolist()),
                     arrival_rates_per_s=tuple(rates.tolist()),
                     requests=tuple(map(float, requests)),
@@ -57,7 +57,7 @@ def looks(seed: int, count: int) -> list[tuple[Observed, int]]:
     return found
 
 
-def plans(config: AllocationConfig, seed: int, count: int = 60) -> list[Plan]:
+def plans(config: AllocationConfig, seed: int, count: int = 60) -> list[AllocationPlan]:
     allocator = allocator_for(SYSTEM, config)
     return [allocator.decide(observed, now_ms) for observed, now_ms in looks(seed, count)]
 
@@ -99,18 +99,18 @@ def test_no_load_needs_the_least_allocation_at_last(config: AllocationConfig) ->
     allocator.decide(busy, 0)
     consumers = busy.consumers
     for now_ms in range(15_000, 700_000, 15_000):
-        calm = Observed(consumers=consumers, arrival_rates_per_s=(0.0,) * 3, requests=(0.0,) * 4, window_s=120.0)
+        calm = ObservedLoad(consumers=consumers, arrival_rates_per_s=(0.0,) * 3, requests=(0.0,) * 4, window_s=120.0)
         consumers = allocator.decide(calm, now_ms).consumers
     assert consumers == SYSTEM.least
 
 
 def test_what_a_load_needs_is_not_taken_away_for_a_moment_without_load(config: AllocationConfig) -> None:
     allocator = allocator_for(SYSTEM, msgspec.structs.replace(config, act_above_s=55.0))
-    busy = Observed(
+    busy = ObservedLoad(
         consumers=(2, 2, 1, 4), arrival_rates_per_s=(0.05, 0.058, 0.05), requests=(9.0, 8.0, 3.0, 20.0), window_s=120.0
     )
     given = allocator.decide(busy, 0).consumers
-    calm = Observed(consumers=given, arrival_rates_per_s=(0.001,) * 3, requests=(0.0,) * 4, window_s=120.0)
+    calm = ObservedLoad(consumers=given, arrival_rates_per_s=(0.001,) * 3, requests=(0.0,) * 4, window_s=120.0)
     assert sum(allocator.decide(calm, 30_000).consumers) >= sum(given)
 
 

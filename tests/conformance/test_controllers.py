@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lavant.control.tuning import CONTROLLERS, PublisherConfig, TuningConfig
+from lavant.control.publishing import CONTROLLERS, PublisherConfig, TuningConfig
 from lavant.simulation.publisher.config import BrokerConfig, SubscriberConfig, SystemConfig
-from lavant.simulation.publisher.load import Step
+from lavant.simulation.publisher.load import LoadStep
 from lavant.simulation.publisher.system import PublisherSystem
 
-STEPS = (Step(2, 20), Step(60, 20), Step(0.001, 60))
+STEPS = (LoadStep(2, 20), LoadStep(60, 20), LoadStep(0.001, 60))
 SLOW = SystemConfig(broker=BrokerConfig(room=40, subscriber=SubscriberConfig(read_ms=10, away_ms=500)))
 
 

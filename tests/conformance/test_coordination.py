@@ -13,8 +13,8 @@ import pytest
 from tests.integration.zookeeper import ZooKeeperServer, free_port, require_zookeeper
 
 from lavant.core.errors import LimitExceeded, MissingComponent
-from lavant.pipeline import coordination
-from lavant.pipeline.coordination import VALUE_BYTES_MAX, Coordination, FileCoordination, ZooKeeperCoordination
+from lavant.pipeline.cluster import coordination
+from lavant.pipeline.cluster.coordination import VALUE_BYTES_MAX, Coordination, FileCoordination, ZooKeeperCoordination
 
 BINARY = bytes(range(256)) * 3
 
@@ -188,7 +188,7 @@ def test_a_server_that_was_never_there_is_a_missing_component(monkeypatch: pytes
 def test_nothing_but_the_error_is_printed_of_a_server_that_is_not_there() -> None:
     program = (
         "from lavant.core.errors import MissingComponent\n"
-        "from lavant.pipeline import coordination\n"
+        "from lavant.pipeline.cluster import coordination\n"
         "coordination.TIMEOUT_S = 1.0\n"
         "try:\n"
         f"    coordination.ZooKeeperCoordination('127.0.0.1:{free_port()}')\n"

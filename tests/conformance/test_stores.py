@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.store_cases import DISKS, Reopen, left_open
-from tests.unit.broker.journal.journals import SMALL, commit, compacted, contents, opened
+from tests.unit.broker.storage.journal.journals import SMALL, commit, compacted, contents, opened
 
-from lavant.broker.journal import Disk
+from lavant.broker.storage.journal import Disk
 from lavant.core.errors import CorruptJournal, StorageFailed
-from lavant.service.storage import JournalStore, Store, VolatileStore
+from lavant.service.storage import JournalStore, RecordStore, VolatileStore
 
 RECORDS = [b"%d " % number + b"r" * 400 for number in range(30)]
 
@@ -165,7 +165,7 @@ def test_a_torn_end_is_cut_off_and_a_damaged_middle_is_refused(reopen: Reopen) -
 # ── stores ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def confirmed_by(store: Store, records: list[bytes]) -> list[int]:
+async def confirmed_by(store: RecordStore, records: list[bytes]) -> list[int]:
     """What the store says while it takes these, one by one as fast as it can."""
     said: list[int] = []
     failures: list[StorageFailed] = []

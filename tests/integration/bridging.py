@@ -10,23 +10,23 @@ from typing import Any
 
 import aio_pika
 
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.workflows import read_workflows
-from lavant.broker.workflows.commands import DefineJobs, DescribeJob, JobView, SubmitJob, Submitted
-from lavant.broker.workflows.definitions import queue_of
-from lavant.broker.workflows.relay import REPORTS, task_queue
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.amqp_messages import REPORTS, task_queue
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.jobs import DefineJobs, DescribeJob, JobSubmitted, JobView, SubmitJob
+from lavant.broker.workflows.definitions.definition import queue_of
+from lavant.broker.workflows.definitions.toml_file import read_workflows
 from lavant.client.workers.backends.rabbitmq import RabbitMQBackend
 from lavant.client.workers.functions import Handler
 from lavant.client.workers.task import Task
 from lavant.client.workers.worker import Worker
-from lavant.service.backends.rabbitmq import RabbitMQBridge
-from lavant.service.backends.settings import RabbitMQSettings
-from lavant.service.clock import Clock
 from lavant.service.engines.local import LocalEngine
-from lavant.service.metrics import figures_of
-from lavant.service.server import Service
+from lavant.service.observability.metrics import figures_of
+from lavant.service.rabbitmq.bridge import RabbitMQBridge
+from lavant.service.rabbitmq.settings import RabbitMQSettings
+from lavant.service.runtime.broker_runtime import BrokerRuntime
+from lavant.service.runtime.clock import ServerClock
 from lavant.service.storage.stores import open_store
 
 WAIT_S_MAX = 60.0
@@ -47,7 +47,7 @@ tasks.b = { topic = "B" }
 
 
 class Bridged:
-    def __init__(self, service: Service, broker: Broker, bridge: RabbitMQBridge) -> None:
+    def __init__(self, service: BrokerRuntime, broker: BrokerState, bridge: RabbitMQBridge) -> None:
         self._service = service
         self._broker = broker
         self.bridge = bridge
@@ -57,7 +57,7 @@ class Bridged:
 
     async def submit(self, job_type: str, *inputs: bytes) -> list[int]:
         answers = await asyncio.gather(*(self.ask(SubmitJob(job_type, each)) for each in inputs))
-        return [answer.job for answer in answers if isinstance(answer, Submitted)]
+        return [answer.job for answer in answers if isinstance(answer, JobSubmitted)]
 
     async def job(self, number: int) -> JobView:
         view = await self.ask(DescribeJob(number))
@@ -80,12 +80,12 @@ class Bridged:
 @asynccontextmanager
 async def bridged(url: str, workflow: str, *, lease_s: float = 30.0, ahead: float = 1.0) -> AsyncIterator[Bridged]:
     loop = asyncio.get_running_loop()
-    broker, store = Broker(), open_store(None)
-    service = Service(
-        BrokerServer(broker),
+    broker, store = BrokerState(), open_store(None)
+    service = BrokerRuntime(
+        BrokerMachine(broker),
         LocalEngine(slices=1),
         store,
-        Clock(),
+        ServerClock(),
         on_failed=lambda error: loop.call_exception_handler({"message": "the service failed", "exception": error}),
     )
     service.begin()

@@ -19,21 +19,21 @@ from typing import Any
 
 import msgspec
 
-from lavant.broker.disks import FileDisk
-from lavant.broker.journal import Journal, JournalConfig, carry_out
-from lavant.broker.journal.compaction import compact
-from lavant.broker.queues import commands as q
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.spreading import INTEGERS
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.serving.effects import Effect, Record, Reply
-from lavant.broker.serving.replay import fold, replay
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.serving.wire import encoder
-from lavant.broker.subscriptions import commands as s
-from lavant.broker.workflows import commands as w
-from lavant.broker.workflows.reading import read_workflows
+from lavant.broker.machine.effects import Effect, Record, Reply
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.replay import fold, replay
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol import jobs as w
+from lavant.broker.protocol import queues as q
+from lavant.broker.protocol import subscriptions as s
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.frames import encoder
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.queues.operations.fanout import INTEGERS
+from lavant.broker.storage.disks import FileDisk
+from lavant.broker.storage.journal import Journal, JournalConfig, carry_out
+from lavant.broker.storage.journal.compaction import compact
+from lavant.broker.workflows.definitions.toml_file import read_workflows
 
 CONFIG = JournalConfig(segment_bytes=256 << 10)
 START_MS = 1_700_000_000_000
@@ -65,7 +65,7 @@ class Writer:
         self.journal, recovered = Journal.open(self.disk, CONFIG, new_id=7)
         broker = replay(recovered.chunks, recovered.records)
         self.now_ms = max(START_MS, broker.queues.now_ms)
-        self.server = BrokerServer(broker, position=self.journal.position)
+        self.server = BrokerMachine(broker, position=self.journal.position)
         self.answers: dict[int, Answer] = {}
         self.asked = 0
         self._perform(self.server.open(self.now_ms))
@@ -152,7 +152,7 @@ def _step(writer: Writer, chance: random.Random) -> None:
     if kind == "send":
         is_fifo = queue != "plain"
         entries = [
-            q.Entry(
+            q.SendEntry(
                 b"body %d" % chance.randrange(20),
                 group=chance.choice("abcd") if is_fifo else "",
                 deduplication=f"name {chance.randrange(60)}" if queue == "fifo" else "",
@@ -198,7 +198,7 @@ def _deliver(writer: Writer, chance: random.Random) -> None:
     serial = queues.serial(chance.choice(names))
     numbers = [INTEGERS.type(each).tobytes() for each in (serial, 1, 0)]
     body = b'{"@id":"%d","price":7}' % writer.asked
-    writer.deliver(s.Deliver(q.Spread([body], *numbers), {f"key {writer.asked}": [f"{writer.asked}"]}))
+    writer.deliver(s.Deliver(q.FanOut([body], *numbers), {f"key {writer.asked}": [f"{writer.asked}"]}))
 
 
 def _work(writer: Writer, chance: random.Random) -> None:
@@ -210,7 +210,7 @@ def _work(writer: Writer, chance: random.Random) -> None:
             writer.ask(w.FailTask(task.job, task.task, task.attempt, "it rained"))
 
 
-def opened(directory: Path) -> Broker:
+def opened(directory: Path) -> BrokerState:
     """The broker of a data directory, as it was at the last record."""
     disk = FileDisk(directory)
     try:
@@ -220,7 +220,7 @@ def opened(directory: Path) -> Broker:
         disk.close()
 
 
-def state_of(broker: Broker) -> Any:
+def state_of(broker: BrokerState) -> Any:
     """All that a broker holds, as plain values that do not depend on the form of snapshots."""
     queues = broker.queues
     number, subscriptions, advertisements = broker.subscriptions.contents()
@@ -240,7 +240,7 @@ def state_of(broker: Broker) -> Any:
     )
 
 
-def future_of(broker: Broker) -> Any:
+def future_of(broker: BrokerState) -> Any:
     """What comes out of each queue next, in which order, until nothing is left."""
     found: dict[str, list[Any]] = {}
     for queue in [each.name for each in broker.queues._directory if not each.name.startswith("topic.")]:
@@ -268,12 +268,12 @@ def _queue(queue: Any, now_ms: int) -> Any:
     }
 
 
-def _jobs(broker: Broker) -> list[Any]:
+def _jobs(broker: BrokerState) -> list[Any]:
     listed = broker.queues.handle(w.ListJobs(count=100), broker.queues.now_ms)
     return list(listed.jobs)
 
 
-def _keys(broker: Broker) -> list[Any]:
+def _keys(broker: BrokerState) -> list[Any]:
     """Of requests to publish that came lately: key, time, answer."""
     recent = broker.subscriptions.recent
     placed = [(key, each.time_ms, each.entries) for _, key, each in recent.all()]

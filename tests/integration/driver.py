@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 from lavant.control.placement import HostCapacity, PlacementConfig, Rules
-from lavant.pipeline.cluster import Manager
+from lavant.pipeline.cluster.manager import ClusterManager
 from lavant.pipeline.session import spark_session
-from lavant.pipeline.sinks import read_manifests
-from lavant.pipeline.stream import start
+from lavant.pipeline.stream.driver import start
+from lavant.pipeline.stream.sinks import read_manifests
 
 EXECUTORS = {"spark_executor_cores": "1", "spark_executor_memory": "600m", "spark_cores_max": "2"}
 QUICK = Rules(window_ms=2000, grace_ms=1000)
@@ -27,7 +27,7 @@ def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
     manager = None
     if elastic:
         config = PlacementConfig(policy="threshold", rules=QUICK, capacity=SMALL, hosts_min=1, hosts_max=2)
-        manager = Manager(
+        manager = ClusterManager(
             spark, subscriptions=directory / "subscriptions", directory=directory / "control", config=config
         )
         options |= manager.stream_options()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, Self
 
-from lavant.broker.queues.commands import Acknowledge, Receive, Received
-from lavant.broker.serving.wire import PREFACE, Frames, Hello, decode_answer, frame
+from lavant.broker.protocol.frames import PREFACE, Frames, Hello, decode_answer, frame
+from lavant.broker.protocol.queues import Acknowledge, Receive, Received
 
 
 class FrameClient:

@@ -23,11 +23,11 @@ from typing import Any
 from tests.integration.frames import FrameClient
 from tests.integration.serving import LAVANT, Served
 
-from lavant.broker.queues.commands import CreateQueue, DescribeQueue, Entry, ListQueues, Peek, Send
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.subscriptions.commands import ListSubscriptions, Subscribe
-from lavant.service.keys import KeyEntry, entry_text, sha256_of
-from lavant.service.sqs.credentials import Credential, credential_text
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue, DescribeQueue, ListQueues, Peek, Send, SendEntry
+from lavant.broker.protocol.subscriptions import ListSubscriptions, Subscribe
+from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
+from lavant.service.aws.credentials import Credential, credential_text
 
 SCOPES = ("publish", "subscribe", "admin")
 OPERATOR, TENANT, OTHER = "operator", "tenant", "other"
@@ -70,7 +70,7 @@ class Target(Served):
         )  # fmt: skip
         with FrameClient(self.port, OTHER) as client:
             client.ask(CreateQueue("canary", QueueConfig()))
-            client.ask(Send("canary", [Entry(b"%d" % number) for number in range(5)]))
+            client.ask(Send("canary", [SendEntry(b"%d" % number) for number in range(5)]))
             client.ask(Subscribe("canary = 1", "canary", queue="canary"))
         self._before = self._state()
         self._seen = 0

@@ -20,19 +20,27 @@ from typing import Any
 import msgspec
 from tests.unit.broker.slices.net import MANAGER, Net
 
-from lavant.broker.disks import FileDisk
 from lavant.broker.filters import Filter
-from lavant.broker.log import LogReader, LogWriter
-from lavant.broker.slices import Layout, SliceReader, SliceStore
-from lavant.broker.slices.manager import Manager
-from lavant.broker.slices.messages import AnyMessage, Created, Data, Due, Received, Routed, State
+from lavant.broker.slices import SliceLayout, SliceReader, SliceStore
+from lavant.broker.slices.migration.manager import MigrationManager
+from lavant.broker.slices.migration.messages import (
+    AnyMessage,
+    Data,
+    DataReceived,
+    LinkTimerDue,
+    Routed,
+    SliceCreated,
+    SliceState,
+)
+from lavant.broker.storage.disks import FileDisk
+from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.client.encryption import Key, NumericAttribute, Schema
 from lavant.client.publisher.records import encode_publication
 from lavant.client.publisher.store import PublicationStore
 from lavant.control.placement import Enforcer, HostProbe, PlacementConfig, Probes, SliceProbe
-from lavant.core.batches import PublicationBatch
 from lavant.core.ids import HostId, PublicationId, SliceId
-from lavant.core.publications import Publication
+from lavant.core.publications.batch import PublicationBatch
+from lavant.core.publications.publication import Publication
 
 QUOTES = [{"symbol": "IBM", "price": 121.5, "volume": 4000}, {"symbol": "YHOO", "price": 18.25, "halted": True}]
 FILTERS = ["symbol = 'IBM' and price > 100", "price < 20 or symbol like 'I%'", "not exists(volume)", "halted = true"]
@@ -41,9 +49,9 @@ RANGES = ["price >= 10 and price < 20", "volume > 3000"]
 POINTS = [{"price": 12.5, "volume": 100}, {"price": 121.5, "volume": 4000}]
 MESSAGES: list[AnyMessage] = [
     Data(SliceId("AP:0"), SliceId("M:1"), 7, b"content"),
-    Created(3, SliceId("M:1")),
+    SliceCreated(3, SliceId("M:1")),
     Routed(4, SliceId("M:1"), {SliceId("AP:0"): 9}),
-    State(3, SliceId("M:1"), b"state"),
+    SliceState(3, SliceId("M:1"), b"state"),
 ]
 
 
@@ -68,7 +76,9 @@ def write(directory: Path) -> None:
     _write_enforcer(directory / "enforcer.bin")
     (directory / "manager.bin").write_bytes(_manager_in_the_middle().snapshot())
     (directory / "messages.bin").write_bytes(msgspec.msgpack.encode(MESSAGES))
-    (directory / "stimulus.bin").write_bytes(msgspec.msgpack.encode([Received(HostId("h"), MESSAGES[0]), Due()]))
+    (directory / "stimulus.bin").write_bytes(
+        msgspec.msgpack.encode([DataReceived(HostId("h"), MESSAGES[0]), LinkTimerDue()])
+    )
 
 
 def found_in(directory: Path) -> dict[str, Any]:
@@ -78,14 +88,14 @@ def found_in(directory: Path) -> dict[str, Any]:
     disk = FileDisk(directory / "publisher")
     store = PublicationStore(disk, new_id=1, unpublished=list)
     disk.close()
-    manager = Manager({}, ())
+    manager = MigrationManager({}, ())
     manager.restore((directory / "manager.bin").read_bytes())
     enforcer = _enforcer()
     enforcer.restore((directory / "enforcer.bin").read_bytes())
     messages = msgspec.msgpack.decode((directory / "messages.bin").read_bytes(), type=list[AnyMessage])
-    stimuli = msgspec.msgpack.decode((directory / "stimulus.bin").read_bytes(), type=list[Received | Due])
+    stimuli = msgspec.msgpack.decode((directory / "stimulus.bin").read_bytes(), type=list[DataReceived | LinkTimerDue])
     assert messages == MESSAGES
-    assert stimuli == [Received(HostId("h"), MESSAGES[0]), Due()]
+    assert stimuli == [DataReceived(HostId("h"), MESSAGES[0]), LinkTimerDue()]
     return {
         "log": _log(directory / "log"),
         "plain": _matches(directory / "plain", PublicationBatch.from_dicts(QUOTES)),
@@ -136,14 +146,14 @@ def _write_enforcer(path: Path) -> None:
     path.write_bytes(enforcer.snapshot())
 
 
-def _manager_in_the_middle() -> Manager:
+def _manager_in_the_middle() -> MigrationManager:
     """With migrations under way, in several steps, and some that wait."""
-    net = Net(Layout(access=1, match=6, exit=1), 5, hosts=3)
+    net = Net(SliceLayout(access=1, match=6, exit=1), 5, hosts=3)
     for number in range(6):
         net.move(SliceId(f"M:{number}"), net.names[(number + 2) % 3])
     for _ in range(12):
         net.step()
-    manager: Manager = net.machines[MANAGER]
+    manager: MigrationManager = net.machines[MANAGER]
     assert manager.migrations
     assert manager.waiting
     return manager

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from lavant.broker.journal import JournalConfig
-from lavant.service.limits import ServiceLimits
-from lavant.service.process import Started, run
-from lavant.service.settings import ServeSettings
+from lavant.broker.storage.journal import JournalConfig
+from lavant.service.runtime.limits import ServiceLimits
+from lavant.service.runtime.process import Started, run
+from lavant.service.runtime.settings import ServeSettings
 
 
 def main() -> None:

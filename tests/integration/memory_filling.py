@@ -17,17 +17,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lavant.broker.queues.commands import CreateQueue, Entry, Receive, Refused, Send, Spread
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.limits import UNLIMITED
-from lavant.broker.queues.spreading import INTEGERS
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.wire import decode_request
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.frames import decode_request
+from lavant.broker.protocol.jobs import CompleteTask, DefineJobs, LeaseTasks, Result, SubmitJob
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue, FanOut, Receive, Refused, Send, SendEntry
+from lavant.broker.protocol.subscriptions import Advertise, Deliver, PublishOutcome, Subscribe
+from lavant.broker.queues.accounting.quotas import UNLIMITED
+from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.subscriptions import limits
-from lavant.broker.subscriptions.commands import Advertise, Answered, Deliver, Subscribe
-from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
-from lavant.broker.workflows.commands import CompleteTask, DefineJobs, LeaseTasks, Result, SubmitJob
-from lavant.broker.workflows.reading import read_workflows
+from lavant.broker.workflows.definitions.toml_file import read_workflows
+from lavant.broker.workflows.limits import UNLIMITED_JOBS
+from lavant.broker.workflows.machine import Jobs
 
 QUEUE = "queue"
 BATCH = 500
@@ -36,7 +37,7 @@ MANY = 56_000
 DEEP = 10_000_000
 FAN_OUT = 100
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-NOTHING = Spread([], b"", b"", b"")
+NOTHING = FanOut([], b"", b"", b"")
 WORKFLOWS = read_workflows(
     'topics = ["C"]\n[jobs.chain]\nstart = "a"\ntasks.a = { topic = "C", next = "b" }\ntasks.b = { topic = "C" }\n'
 )
@@ -47,7 +48,7 @@ class Filling:
     """A broker without limits, and its time."""
 
     def __init__(self, **config: Any) -> None:
-        self.broker = Broker(Jobs(UNLIMITED, UNLIMITED_JOBS))
+        self.broker = BrokerState(Jobs(UNLIMITED, UNLIMITED_JOBS))
         self.broker.subscriptions.limits = limits.UNLIMITED
         self.now_ms = 1_700_000_000_000
         self.count = 0
@@ -63,7 +64,7 @@ class Filling:
         self.count += count
         return range(self.count - count, self.count)
 
-    def send(self, count: int, entry: Callable[[int], Entry], batch: int = BATCH) -> None:
+    def send(self, count: int, entry: Callable[[int], SendEntry], batch: int = BATCH) -> None:
         for _ in range(0, count, batch):
             self.ask(Send(QUEUE, [entry(number) for number in self.numbers(batch)]))
 
@@ -76,12 +77,12 @@ class Filling:
 Fill = Callable[[int], None]
 
 
-def sending(entry: Callable[[int], Entry], *, batch: int = BATCH, **config: Any) -> tuple[Filling, Fill]:
+def sending(entry: Callable[[int], SendEntry], *, batch: int = BATCH, **config: Any) -> tuple[Filling, Fill]:
     filling = Filling(**config)
     return filling, lambda count: filling.send(count, entry, batch)
 
 
-def receiving(entry: Callable[[int], Entry], **config: Any) -> tuple[Filling, Fill]:
+def receiving(entry: Callable[[int], SendEntry], **config: Any) -> tuple[Filling, Fill]:
     filling = Filling(**config)
 
     def fill(count: int) -> None:
@@ -101,7 +102,7 @@ def spreading(size_bytes: int) -> tuple[Filling, Fill]:
         bodies = count // FAN_OUT
         arrays = (serials, np.arange(1, FAN_OUT + 1) * bodies, np.tile(np.arange(bodies), FAN_OUT))
         content = [b"%0*d" % (size_bytes, number) for number in filling.numbers(bodies)]
-        filling.ask(Deliver(Spread(content, *(np.array(each, INTEGERS).tobytes() for each in arrays))))
+        filling.ask(Deliver(FanOut(content, *(np.array(each, INTEGERS).tobytes() for each in arrays))))
 
     return filling, fill
 
@@ -121,7 +122,7 @@ def one_by_one(request: Callable[[int], Any], share: int) -> tuple[Filling, Fill
 def keys(publications: int, share: int) -> tuple[Filling, Fill]:
     def request(number: int) -> Deliver:
         ids: list[str | Refused] = [f"{number:x}-{place:x}" for place in range(publications)]
-        return Deliver(NOTHING, answered=[Answered("acme", f"key-{number:016d}", os.urandom(16), ids)])
+        return Deliver(NOTHING, answered=[PublishOutcome("acme", f"key-{number:016d}", os.urandom(16), ids)])
 
     return one_by_one(request, share)
 
@@ -183,29 +184,31 @@ def _alternatives(number: int) -> str:
 
 
 KINDS: dict[str, Callable[[], tuple[Filling, Fill]]] = {
-    "one byte": lambda: sending(lambda _: Entry(b"x")),
-    "one byte, each sent alone": lambda: sending(lambda _: Entry(b"x"), batch=1),
-    "a hundred bytes": lambda: sending(lambda _: Entry(b"x" * 100)),
-    "a kilobyte": lambda: sending(lambda _: Entry(b"x" * 1000)),
-    "attributes": lambda: sending(lambda _: Entry(b"x", attributes=b"a" * 60)),
-    "delayed": lambda: sending(lambda number: Entry(b"x", delay_ms=60_000 + number % 1000)),
-    "in order, one group": lambda: sending(lambda _: Entry(b"x", group="g"), order="in-order"),
-    "in order, own groups": lambda: sending(lambda number: Entry(b"x", group=_group(number)), order="in-order"),
-    "names": lambda: sending(lambda number: Entry(b"x", deduplication=f"name-{number:015d}"), order="in-order"),
+    "one byte": lambda: sending(lambda _: SendEntry(b"x")),
+    "one byte, each sent alone": lambda: sending(lambda _: SendEntry(b"x"), batch=1),
+    "a hundred bytes": lambda: sending(lambda _: SendEntry(b"x" * 100)),
+    "a kilobyte": lambda: sending(lambda _: SendEntry(b"x" * 1000)),
+    "attributes": lambda: sending(lambda _: SendEntry(b"x", attributes=b"a" * 60)),
+    "delayed": lambda: sending(lambda number: SendEntry(b"x", delay_ms=60_000 + number % 1000)),
+    "in order, one group": lambda: sending(lambda _: SendEntry(b"x", group="g"), order="in-order"),
+    "in order, own groups": lambda: sending(lambda number: SendEntry(b"x", group=_group(number)), order="in-order"),
+    "names": lambda: sending(lambda number: SendEntry(b"x", deduplication=f"name-{number:015d}"), order="in-order"),
     "names, each sent alone": lambda: sending(
-        lambda number: Entry(b"x", deduplication=f"name-{number:015d}"), order="in-order", batch=1
+        lambda number: SendEntry(b"x", deduplication=f"name-{number:015d}"), order="in-order", batch=1
     ),
     "names in groups": lambda: sending(
-        lambda number: Entry(b"x", group=_group(number), deduplication=f"name-{number:015d}"),
+        lambda number: SendEntry(b"x", group=_group(number), deduplication=f"name-{number:015d}"),
         order="in-order",
         deduplicate_within_group=True,
     ),
     "names of content": lambda: sending(
-        lambda number: Entry(b"%d" % number), order="in-order", deduplicate_by_content=True
+        lambda number: SendEntry(b"%d" % number), order="in-order", deduplicate_by_content=True
     ),
-    "names beyond ASCII": lambda: sending(lambda number: Entry(b"x", group=f"größe-{number:012d}"), order="in-order"),
-    "in flight": lambda: receiving(lambda _: Entry(b"x")),
-    "in flight, in order": lambda: receiving(lambda number: Entry(b"x", group=_group(number)), order="in-order"),
+    "names beyond ASCII": lambda: sending(
+        lambda number: SendEntry(b"x", group=f"größe-{number:012d}"), order="in-order"
+    ),
+    "in flight": lambda: receiving(lambda _: SendEntry(b"x")),
+    "in flight, in order": lambda: receiving(lambda number: SendEntry(b"x", group=_group(number)), order="in-order"),
     "fan-out, 1 byte": lambda: spreading(1),
     "fan-out, 100 bytes": lambda: spreading(100),
     "fan-out, 10,000 bytes": lambda: spreading(10_000),

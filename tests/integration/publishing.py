@@ -16,7 +16,7 @@ from threading import Event, Lock
 
 from lavant.client.publisher import Publisher
 from lavant.core.ids import PublicationId
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 
 def publication(number: int, size: int = 0) -> Publication:

@@ -14,15 +14,11 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from lavant.broker.journal import JournalConfig
-from lavant.broker.queues.commands import (
-    CreateQueue,
-    Entry,
-    Send,
-)
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.commands import Request
-from lavant.service.storage import Store, open_store
+from lavant.broker.protocol.commands import Request
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue, Send, SendEntry
+from lavant.broker.storage.journal import JournalConfig
+from lavant.service.storage import RecordStore, open_store
 
 CONFIG = JournalConfig(segment_bytes=128 << 10, compaction_bytes_min=256 << 10)
 QUEUE = "q"
@@ -34,11 +30,11 @@ def body(number: int) -> bytes:
 
 
 def record(number: int) -> bytes:
-    request: Request = CreateQueue(QUEUE, QueueConfig()) if number == 1 else Send(QUEUE, [Entry(body(number))])
+    request: Request = CreateQueue(QUEUE, QueueConfig()) if number == 1 else Send(QUEUE, [SendEntry(body(number))])
     return (1).to_bytes(8, "big") + msgspec.msgpack.encode(request)
 
 
-def fill(store: Store, durable: int) -> None:
+def fill(store: RecordStore, durable: int) -> None:
     """As if there were so many clients, each of which sends when its last message is confirmed."""
     while store.position < durable + CLIENTS:
         store.stage(record(store.position + 1))

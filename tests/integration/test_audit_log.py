@@ -14,7 +14,7 @@ from tests.integration.serving import Served
 
 import lavant
 from lavant.core.errors import AccessDenied
-from lavant.service.keys import KeyEntry, entry_text, sha256_of
+from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -18,15 +18,14 @@ from tests.integration.data_directories import Writer, opened
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
 from lavant import connect
-from lavant.broker.disks import FileDisk
-from lavant.broker.journal import JournalConfig, carry_out
-from lavant.broker.journal.manifest import is_segment
-from lavant.broker.journal.salvage import salvage
-from lavant.broker.serving.effects import Effect, Record
-from lavant.broker.serving.replay import replay
+from lavant.broker.machine.effects import Effect, Record
+from lavant.broker.machine.replay import replay
+from lavant.broker.storage.disks import FileDisk
+from lavant.broker.storage.journal import JournalConfig, carry_out
+from lavant.broker.storage.journal.manifest import is_segment
+from lavant.broker.storage.journal.salvage import salvage
 from lavant.core.errors import LavantError
-from lavant.service.storage.check import check
-from lavant.service.storage.findings import Level
+from lavant.service.storage.check import Level, check
 from lavant.service.storage.repair import repair
 
 SMALL = JournalConfig(segment_bytes=8 << 10)

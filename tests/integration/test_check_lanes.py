@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.integration.data_directories import Writer, opened
 
-from lavant.broker.log import LogReader, LogWriter
-from lavant.broker.queues.commands import Spread
-from lavant.broker.subscriptions.commands import Deliver, Subscribe
-from lavant.core.batches import PublicationBatch
+from lavant.broker.protocol.queues import FanOut
+from lavant.broker.protocol.subscriptions import Deliver, Subscribe
+from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.core.identities import derived_identity
+from lavant.core.publications.batch import PublicationBatch
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.storage.check import check
 from lavant.service.storage.repair import repair
@@ -35,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with LogWriter(log_directory, identity=identity, file_bytes_max=1_400) as log:
         for block in range(BLOCKS):
             log.append(PublicationBatch.from_dicts([{"a": block * EACH + row} for row in range(EACH)]).records)
-        writer.deliver(Deliver(Spread([], b"", b"", b""), accepted={"plain": log.end}, delivered={"plain": DELIVERED}))
+        writer.deliver(Deliver(FanOut([], b"", b"", b""), accepted={"plain": log.end}, delivered={"plain": DELIVERED}))
     writer.close()
     assert len(list(log_directory.glob("*.log"))) >= 3
     return directory

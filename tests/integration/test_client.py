@@ -15,8 +15,8 @@ from tests.integration.serving import Served
 
 from lavant import Client, Publication, connect
 from lavant.client.queues import QueueConfig
-from lavant.client.subscriptions.blocking import Subscription
 from lavant.client.subscriptions.notification import Notification
+from lavant.client.subscriptions.subscription import ClientSubscription
 from lavant.core.errors import (
     DuplicateSubscription,
     FilterSyntaxError,
@@ -316,13 +316,13 @@ def test_a_handler_in_the_background_ends_with_its_subscription(client: Client) 
 def test_workers_that_begin_when_their_subscription_is_closed_already_end_in_good_order(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def late(self: Subscription, *arguments: Any) -> None:
+    def late(self: ClientSubscription, *arguments: Any) -> None:
         while not self._is_closed:
             time.sleep(0.01)
         work(self, *arguments)
 
-    work = Subscription._work
-    monkeypatch.setattr(Subscription, "_work", late)
+    work = ClientSubscription._work
+    monkeypatch.setattr(ClientSubscription, "_work", late)
     subscription = client.subscribe("n > 0", handler=print, workers=2)
     subscription.close()
     subscription.join()

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.serving import Served
 
 from lavant import connect, connect_async
-from lavant.client.connection.retrying import NO_RETRIES, Retries
+from lavant.client.connection.retries import NO_RETRIES, Retries
 from lavant.client.subscriptions.notification import Notification
 from lavant.core.errors import LavantError, MissingComponent
 

@@ -14,9 +14,9 @@ import pytest
 from tests.integration.processes import descendants
 from tests.integration.workload import EncryptedWorld, notified
 
-from lavant.broker.log import LogReader
-from lavant.pipeline.sinks import read_manifests
-from lavant.pipeline.standalone import StandaloneCluster, standalone_cluster
+from lavant.broker.storage.log import LogReader
+from lavant.pipeline.cluster.standalone import StandaloneCluster, standalone_cluster
+from lavant.pipeline.stream.sinks import read_manifests
 
 PATIENCE_S = 240.0
 ROWS_MAX = 250

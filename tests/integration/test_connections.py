@@ -15,9 +15,9 @@ from pathlib import Path
 from tests.integration.serving import WAIT_S_MAX, Served, ServedWithLimits
 
 from lavant import connect
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.wire import PREFACE, Frames, decode_answer
-from lavant.service.keys import KeyEntry, entry_text, sha256_of
+from lavant.broker.protocol.frames import PREFACE, Frames, decode_answer
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 
 DESCRIPTORS = 700
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.integration.data_directories import Writer, contains, future_of, opened, state_of, unpack
 
-from lavant.broker.serving.broker import Broker
+from lavant.broker.machine.state import BrokerState
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 ARCHIVES = sorted(DATA.glob("*/[js]*.tar.xz"))
@@ -35,7 +35,7 @@ class TestAnOldDirectory:
         assert contains(future_of(opened(tmp_path)), noted(archive)["future"])
 
     def test_has_the_same_state_in_a_snapshot_of_today(self, archive: Path, tmp_path: Path) -> None:
-        broker = Broker.restore(list(opened(unpack(archive, tmp_path)).snapshot()))
+        broker = BrokerState.restore(list(opened(unpack(archive, tmp_path)).snapshot()))
         assert contains(state_of(broker), noted(archive)["state"])
         assert contains(future_of(broker), noted(archive)["future"])
 

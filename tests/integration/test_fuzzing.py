@@ -32,14 +32,14 @@ from tests.integration.fuzzing import (
     several,
     text_of,
 )
+from tests.unit.service.auth.test_authorization import INTERNAL, REQUESTS
 from tests.unit.service.test_access_matrix import HTTP, PUBLIC, SQS
-from tests.unit.service.test_authorization import INTERNAL, REQUESTS
 
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.wire import PREFACE, Hello, frame
-from lavant.broker.subscriptions.commands import Publish, Subscribe, Unsubscribe, Webhook
-from lavant.service.api.operation import EVENTS, STREAM, Operation
-from lavant.service.api.operations import OPERATIONS
+from lavant.broker.protocol.frames import PREFACE, Hello, frame
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.subscriptions import Publish, Subscribe, Unsubscribe, Webhook
+from lavant.service.http.operation import EVENTS, STREAM, Operation
+from lavant.service.http.routes.operations import OPERATIONS
 
 HOST = "localhost"
 COUNTS = [pytest.param(300, id="short"), pytest.param(30_000, id="long", marks=pytest.mark.soak)]

@@ -15,7 +15,7 @@ from tests.integration.webhook_receiver import Receiver
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from lavant.service.keys import KeyEntry, entry_text, sha256_of
+from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 
 ENTRIES = [
     KeyEntry(name="operator", sha256=sha256_of("operator"), scopes=["publish", "subscribe", "admin"]),

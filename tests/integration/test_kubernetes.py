@@ -14,12 +14,12 @@ from tests.integration.cluster_stand_in import TOKEN, Cluster, Deployment, Rule
 from tests.integration.zookeeper import free_port
 
 from lavant.core.errors import MissingComponent
-from lavant.service.resources.allocators.interface import Staff
-from lavant.service.resources.allocators.kubernetes import KubernetesAllocator
-from lavant.service.resources.file import ResourcesFile
-from lavant.service.resources.kubernetes.access import Access, read_kubeconfig
-from lavant.service.resources.kubernetes.api import FIELD_MANAGER, ApiFault, KubernetesApi
-from lavant.service.resources.side import consumer_allocator
+from lavant.service.autoscaling.allocators.interface import Staff
+from lavant.service.autoscaling.allocators.kubernetes import KubernetesAllocator
+from lavant.service.autoscaling.autoscaler import consumer_allocator
+from lavant.service.autoscaling.config_file import ResourcesFile
+from lavant.service.autoscaling.kubernetes.api import FIELD_MANAGER, ApiFault, KubernetesApi
+from lavant.service.autoscaling.kubernetes.cluster_access import ClusterAccess, read_kubeconfig
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
 NAME = "lavant-worker-resize"
@@ -39,8 +39,8 @@ def cluster() -> Iterator[Cluster]:
     running.stop()
 
 
-def access(cluster: Cluster, **changes: Any) -> Access:
-    return Access(**{"url": cluster.url, "namespace": "lavant", "token": TOKEN, **changes})
+def access(cluster: Cluster, **changes: Any) -> ClusterAccess:
+    return ClusterAccess(**{"url": cluster.url, "namespace": "lavant", "token": TOKEN, **changes})
 
 
 def api(cluster: Cluster, *, force: bool = False, timeout_s: float = 5.0, **changes: Any) -> KubernetesApi:

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
 from lavant import connect
-from lavant.client.connection.retrying import NO_RETRIES
+from lavant.client.connection.retries import NO_RETRIES
 from lavant.client.queues import Queue
 from lavant.core.errors import StorageFull
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
-from lavant.service.keys import KeyEntry, entry_text, sha256_of
+from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 
 
 def status(url: str, key: str = "", **headers: str) -> int:

@@ -9,12 +9,12 @@ import pytest
 from tests.integration.frames import FrameClient
 from tests.integration.serving import LAVANT, Served
 
-from lavant.broker.queues.commands import Acknowledge, CreateQueue, Entry, Receive, Send
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.subscriptions.commands import Publish, Subscribe
-from lavant.broker.workflows import read_workflows
-from lavant.broker.workflows.commands import CompleteTask, DefineJobs, LeaseTasks, SubmitJob
-from lavant.control.allocation.system_file import SystemFile
+from lavant.broker.protocol.jobs import CompleteTask, DefineJobs, LeaseTasks, SubmitJob
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import Acknowledge, CreateQueue, Receive, Send, SendEntry
+from lavant.broker.protocol.subscriptions import Publish, Subscribe
+from lavant.broker.workflows.definitions.toml_file import read_workflows
+from lavant.control.allocation.system.toml_file import SystemFile
 
 JOBS = """
 topics = ["A", "B", "D"]
@@ -50,8 +50,8 @@ def use_queues(client: FrameClient) -> None:
     client.ask(CreateQueue("orders", QueueConfig()))
     client.ask(CreateQueue("letters", QueueConfig()))
     for _ in range(12):
-        client.ask(Send("orders", [Entry(b"x")]))
-        client.ask(Send("letters", [Entry(b"nobody reads this")]))
+        client.ask(Send("orders", [SendEntry(b"x")]))
+        client.ask(Send("letters", [SendEntry(b"nobody reads this")]))
         (delivery,) = client.ask(Receive("orders")).deliveries
         client.ask(Acknowledge("orders", [delivery.receipt]))
 

@@ -8,7 +8,7 @@ from tests.integration.data_directories import Writer
 from tests.integration.serving import Served
 from tests.integration.talking_http import Talker
 
-from lavant.broker.subscriptions.commands import Subscribe, Subscribed
+from lavant.broker.protocol.subscriptions import Subscribe, Subscribed
 
 
 def five(number: int) -> str:

@@ -20,18 +20,18 @@ from pyspark.sql import SparkSession
 from tests.integration.processes import descendants
 from tests.integration.workload import EncryptedWorld, append, expected, filters, notified, rows
 
-from lavant.broker.log import LogWriter
 from lavant.broker.matching import Matches
 from lavant.broker.slices import SliceStore
+from lavant.broker.storage.log import LogWriter
 from lavant.core.errors import FailedStream, InvalidValue
-from lavant.pipeline.assignment import ANYWHERE
-from lavant.pipeline.exchange import Lists, write_file
-from lavant.pipeline.hosts import run_on_hosts
+from lavant.pipeline.cluster.assignment import ANYWHERE
+from lavant.pipeline.internals.host_tasks import run_on_hosts
 from lavant.pipeline.matching import match
-from lavant.pipeline.publications import encrypted_records
-from lavant.pipeline.sinks import Notifications, read_notifications
-from lavant.pipeline.sources import LogSource
-from lavant.pipeline.stream import StreamResult, start, stream, wait
+from lavant.pipeline.stream.driver import StreamResult, start, stream, wait
+from lavant.pipeline.stream.exchange import Lists, write_file
+from lavant.pipeline.stream.records import encrypted_records
+from lavant.pipeline.stream.sinks import Notifications, read_notifications
+from lavant.pipeline.stream.sources import LogSource
 from lavant.simulation.workloads.encrypted import EncryptedWorkload
 
 
@@ -200,7 +200,7 @@ def test_killed_python_workers_lose_nothing_and_repeat_nothing(
 def python_workers() -> list[int]:
     """Processes that the worker daemons of this test's Spark have forked."""
     mine = descendants()
-    daemons = {process.pid for process in mine if "lavant.pipeline.daemon" in process.command}
+    daemons = {process.pid for process in mine if "lavant.pipeline.internals.daemon" in process.command}
     return [process.pid for process in mine if process.parent in daemons]
 
 
@@ -273,7 +273,7 @@ def test_a_log_of_which_everything_is_refused_is_not_a_success(
 
 def test_the_command_says_in_one_line_what_is_missing(tmp_path: Path) -> None:
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from lavant.console.cli import app; app()", "stream", *arguments]
+        command = [sys.executable, "-c", "from lavant.cli import app; app()", "stream", *arguments]
         files = ["--subscriptions", "s.jsonl", "--input", "p.jsonl", "--output", "out"]
         return subprocess.run(
             [*command, *files],

@@ -16,9 +16,9 @@ import pytest
 from tests.integration.publishing import Recorder, publication
 from tests.integration.small_disks import SmallDisk, small_file_system
 
-from lavant.broker.journal import JournalConfig
+from lavant.broker.storage.journal import JournalConfig
 from lavant.client.publisher import Publisher, PublisherConfig, TuningConfig
-from lavant.control.tuning import CONTROLLERS
+from lavant.control.publishing import CONTROLLERS
 from lavant.core.errors import (
     InvalidValue,
     LavantError,
@@ -30,7 +30,7 @@ from lavant.core.errors import (
     StorageFailed,
     StorageLocked,
 )
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 WAIT_S = 60.0
 QUICK = PublisherConfig(workers=5, workers_reserved=1, backoff_ms_min=1, backoff_ms_max=4)

@@ -13,7 +13,7 @@ from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 from typer.testing import CliRunner
 
 from lavant import Client, connect
-from lavant.console.cli import commands
+from lavant.cli import commands
 from lavant.core.errors import InvalidValue, LavantError, MissingComponent, UnknownQueue
 
 

@@ -13,21 +13,13 @@ from random import Random
 from tests.integration.serving import WAIT_S_MAX, Served
 
 from lavant import Client, connect
-from lavant.broker.queues.checking import History, Operation, check
-from lavant.broker.queues.commands import (
-    Acknowledge,
-    Acknowledged,
-    Described,
-    DescribeQueue,
-    Received,
-    Send,
-    Sent,
-)
-from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.queues import Acknowledge, Acknowledged, Described, DescribeQueue, Received, Send, Sent
+from lavant.broker.queues.history import History, RecordedOperation, check
 from lavant.client.connection.calls import Call
-from lavant.client.connection.retrying import NO_RETRIES
+from lavant.client.connection.retries import NO_RETRIES
 from lavant.core.errors import ConnectionLost, MissingComponent
-from lavant.simulation.queues.workload import CONFIGS, DRAIN, Labour
+from lavant.simulation.queues.workload import CONFIGS, DRAIN, QueueWorkload
 
 CLIENTS = 8
 KILLS = 3
@@ -45,14 +37,14 @@ class Recording:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.operations: list[Operation] = []
+        self.operations: list[RecordedOperation] = []
         self.failures: list[BaseException] = []
         self.is_draining = False
         self.is_over = False
 
     def work(self, number: int) -> None:
         """One client, in a thread of its own."""
-        labour = Labour(f"client-{number}", Random(number))
+        labour = QueueWorkload(f"client-{number}", Random(number))
         try:
             client = connect(self.url, retries=NO_RETRIES)
             with client:
@@ -72,7 +64,9 @@ class Recording:
         except (ConnectionLost, MissingComponent):
             time.sleep(AWAY_S)
         end_ms = None if answer is None else now_ms()
-        self.operations.append(Operation(client=name, start_ms=start_ms, end_ms=end_ms, request=request, answer=answer))
+        self.operations.append(
+            RecordedOperation(client=name, start_ms=start_ms, end_ms=end_ms, request=request, answer=answer)
+        )
         return answer
 
     def wait_for(self, count: int) -> None:
@@ -125,7 +119,7 @@ def _depth(answer: Answer) -> int:
     return answer.figures.visible + answer.figures.in_flight + answer.figures.delayed
 
 
-def require_that_much_happened(operations: list[Operation]) -> None:
+def require_that_much_happened(operations: list[RecordedOperation]) -> None:
     answers = [operation.answer for operation in operations]
     assert sum(isinstance(answer, Sent) for answer in answers) > 50
     assert sum(isinstance(answer, Acknowledged) for answer in answers) > 50

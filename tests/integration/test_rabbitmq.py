@@ -25,8 +25,8 @@ from tests.integration.serving import LAVANT, Served
 from tests.integration.zookeeper import free_port
 
 import lavant
-from lavant.broker.workflows.commands import CompleteTask, FailTask, Leased, LeaseTasks, Result
-from lavant.broker.workflows.relay import REPORTS, Report, encode, task_queue
+from lavant.broker.protocol.amqp_messages import REPORTS, Report, encode, task_queue
+from lavant.broker.protocol.jobs import CompleteTask, FailTask, LeaseTasks, Result, TasksLeased
 from lavant.client.workers.backends.rabbitmq import RabbitMQBackend
 from lavant.client.workers.task import Task
 from lavant.core.errors import AccessDenied, MissingComponent
@@ -144,7 +144,7 @@ def test_reports_that_come_twice_late_or_contradict_change_nothing(node: RabbitM
 
             numbers = await served.submit("one", b"x", b"y")
             leased = await served.ask(LeaseTasks("A", "rabbitmq", 2, 0))
-            assert isinstance(leased, Leased)
+            assert isinstance(leased, TasksLeased)
             x, y = numbers
             done = CompleteTask(x, "a", 1, Result(b"first"))
             await report("ann", done)
@@ -355,10 +355,10 @@ def test_the_command_line_says_what_is_wrong(node: RabbitMQNode, tmp_path: Path)
 
 
 def encode_task(number: int) -> bytes:
-    from lavant.broker.workflows.commands import Assignment
-    from lavant.broker.workflows.relay import Relayed
+    from lavant.broker.protocol.amqp_messages import Relayed
+    from lavant.broker.protocol.jobs import TaskAssignment
 
-    return encode(Relayed("A", Assignment(number, "one", "a", 1, 0, b"x", {}, 60_000)))
+    return encode(Relayed("A", TaskAssignment(number, "one", "a", 1, 0, b"x", {}, 60_000)))
 
 
 async def left(node: RabbitMQNode, topic: str) -> int:

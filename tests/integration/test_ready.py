@@ -21,17 +21,17 @@ from tests.integration.serving import LAVANT, WAIT_S_MAX
 from tests.integration.zookeeper import free_port
 
 from lavant import connect
-from lavant.client.connection.retrying import NO_RETRIES
+from lavant.client.connection.retries import NO_RETRIES
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.core.attributes import AttributeValue
 from lavant.core.errors import NotReady
+from lavant.core.publications.attributes import AttributeValue
 
 COLD_S_MAX = 600
 """Kernels are compiled from nothing, on a machine that may have other things to do."""
 CODE = """
 import sys
 from numba.core import event
-from lavant.console.cli import app
+from lavant.cli import app
 
 class Late(event.Listener):
     def on_start(self, event):

@@ -17,16 +17,10 @@ import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
 from lavant import connect, connect_async
-from lavant.broker.queues.commands import PeekedMessage
-from lavant.client.connection.retrying import NO_RETRIES
-from lavant.client.queues import Entry, Queue, QueueConfig, calls
-from lavant.core.errors import (
-    ConnectionLost,
-    LimitExceeded,
-    MissingComponent,
-    PartlyRefused,
-    UnknownQueue,
-)
+from lavant.broker.protocol.queues import PeekedMessage
+from lavant.client.connection.retries import NO_RETRIES
+from lavant.client.queues import Queue, QueueConfig, SendEntry, calls
+from lavant.core.errors import ConnectionLost, LimitExceeded, MissingComponent, PartlyRefused, UnknownQueue
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +54,7 @@ def test_the_blocking_client_does_it_all(served: Served) -> None:
         assert dead.sources() == ["orders"]
 
         first = orders.send(b"one", attributes=b"\x00a")
-        assert orders.send_many([b"two", Entry(b"three", delay_ms=900_000)]) == [first + 1, first + 2]
+        assert orders.send_many([b"two", SendEntry(b"three", delay_ms=900_000)]) == [first + 1, first + 2]
         assert [(message.body, message.state) for message in orders.peek()] == [
             (b"one", "visible"),
             (b"two", "visible"),
@@ -118,7 +112,7 @@ def test_the_asynchronous_client_shares_a_connection_among_its_tasks(served: Ser
 def test_a_pipeline_gives_results_and_errors_in_their_places(served: Served) -> None:
     with connect(served.url) as client:
         client.create_queue("pipelined")
-        wanted = [calls.send("pipelined" if i % 3 else "none", Entry(b"%d" % i * 2000)) for i in range(99)]
+        wanted = [calls.send("pipelined" if i % 3 else "none", SendEntry(b"%d" % i * 2000)) for i in range(99)]
         results = client.pipeline([*wanted, calls.describe("pipelined")])
         assert [isinstance(result, UnknownQueue) for result in results[:99]] == [i % 3 == 0 for i in range(99)]
         assert results[99].figures.sent == 66

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from tests.integration.frames import FrameClient
 from tests.integration.serving import Served
 
-from lavant.broker.queues.commands import Acknowledge, CreateQueue, Entry, Receive, Send
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.subscriptions.commands import Publish, Subscribe
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import Acknowledge, CreateQueue, Receive, Send, SendEntry
+from lavant.broker.protocol.subscriptions import Publish, Subscribe
 from lavant.core.estimation import EstimationConfig, Estimator, WindowEstimate
 from lavant.core.telemetry import checked_telemetry
 from lavant.pipeline.jobs.telemetry import TelemetryJobConfig, run_history
@@ -28,7 +28,7 @@ def use(server: Served) -> None:
         client.ask(CreateQueue("orders", QueueConfig()))
         client.ask(Subscribe("a > 2", "large"))
         for _ in range(10):
-            client.ask(Send("orders", [Entry(b"x")] * 2))
+            client.ask(Send("orders", [SendEntry(b"x")] * 2))
         for _ in range(5):
             for delivery in client.ask(Receive("orders", 4)).deliveries:
                 client.ask(Acknowledge("orders", [delivery.receipt]))

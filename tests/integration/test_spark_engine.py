@@ -22,11 +22,11 @@ from tests.integration.processes import descendants
 from tests.integration.serving import Served
 
 from lavant.broker.filters import parse
-from lavant.broker.queues.commands import Refused
-from lavant.broker.subscriptions.commands import EncryptedFilter, Publish, Published, Subscribe, Subscribed, Unsubscribe
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import EncryptedFilter, Publish, Published, Subscribe, Subscribed, Unsubscribe
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.pipeline.standalone import standalone_cluster
-from lavant.service.metrics import FRESH_S_MAX
+from lavant.pipeline.cluster.standalone import standalone_cluster
+from lavant.service.observability.metrics import FRESH_S_MAX
 
 OPTIONS = ("--engine", "spark", "--master", "local[2]", "--hosts-max", "2")
 PATIENCE_S, LONG_S = 240.0, 900.0
@@ -73,7 +73,7 @@ def spark_process(server: Served) -> int:
     [found] = [
         process.pid
         for process in descendants()
-        if process.command.rstrip().endswith("-m lavant.pipeline.serving") and process.parent == server.process.pid
+        if process.command.rstrip().endswith("-m lavant.pipeline.engine") and process.parent == server.process.pid
     ]
     return found
 
@@ -151,7 +151,7 @@ def test_a_failure_of_spark_is_named_and_mended(server: Served) -> None:
         publish()
         all_delivered(server)
         mine = descendants(spark_process(server))
-        daemons = {process.pid for process in mine if "lavant.pipeline.daemon" in process.command}
+        daemons = {process.pid for process in mine if "lavant.pipeline.internals.daemon" in process.command}
         for worker in [process.pid for process in mine if process.parent in daemons]:
             os.kill(worker, signal.SIGKILL)
         publish()

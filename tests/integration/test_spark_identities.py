@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.integration.workload import append, expected, filters, notified, rows
 
-from lavant.broker.log import LogReader
 from lavant.broker.slices import SliceReader, SliceStore
+from lavant.broker.storage.log import LogReader
 from lavant.control.placement import Enforcer, PlacementConfig
 from lavant.core.errors import FailedStream, IdentityMismatch
 from lavant.core.ids import HostId, SliceId
-from lavant.pipeline.assignment import Assignment
-from lavant.pipeline.cluster import Manager, ManagerState
+from lavant.pipeline.cluster.assignment import SliceAssignment
+from lavant.pipeline.cluster.manager import ClusterManager, ManagerState
 from lavant.pipeline.matching import match
-from lavant.pipeline.stream import start, wait
+from lavant.pipeline.stream.driver import start, wait
 
 EVENTS = [{"@id": "e", "volume": 50}]
 
@@ -133,10 +133,10 @@ def test_a_placement_is_of_one_store(shared_spark: SparkSession, tmp_path: Path)
     store = make_store(tmp_path / "subscriptions", "volume >= 0", slices=4)
     make_log(tmp_path / "log", rows(10))
     placement = tmp_path / "assignment.json"
-    placement.write_bytes(msgspec.json.encode(msgspec.structs.replace(Assignment.even(4, 2), store="another")))
+    placement.write_bytes(msgspec.json.encode(msgspec.structs.replace(SliceAssignment.even(4, 2), store="another")))
     with pytest.raises(FailedStream, match="IdentityMismatch: the placement"):
         run(shared_spark, tmp_path, placement=str(placement))
-    right = msgspec.structs.replace(Assignment.even(4, 2), store=SliceReader(store).identity)
+    right = msgspec.structs.replace(SliceAssignment.even(4, 2), store=SliceReader(store).identity)
     placement.write_bytes(msgspec.json.encode(right))
     assert len(run(shared_spark, tmp_path, placement=str(placement))) == 10
 
@@ -154,4 +154,4 @@ def test_a_manager_does_not_go_on_with_the_placement_of_another_store(
     ):
         (tmp_path / "control" / "manager.json").write_bytes(msgspec.json.encode(saved))
         with pytest.raises(IdentityMismatch, match="the placement"):
-            Manager(shared_spark, subscriptions=store, directory=tmp_path / "control", config=PlacementConfig())
+            ClusterManager(shared_spark, subscriptions=store, directory=tmp_path / "control", config=PlacementConfig())

@@ -22,7 +22,7 @@ from botocore.exceptions import ClientError
 from botocore.session import Session
 from kombu.connection import Connection
 from tests.integration.sqs_serving import serving
-from tests.unit.service.sqs.query_model import query_description
+from tests.unit.service.aws.sqs.query_model import query_description
 
 Client = Any
 KEYS = {"AKIDEXAMPLE": "a/secret+key"}

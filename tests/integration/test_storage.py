@@ -17,10 +17,10 @@ from tests.integration.processes import descendants
 from tests.integration.small_disks import SmallDisk, left_on, small_file_system, small_files
 from tests.integration.storage_writer import CONFIG, QUEUE, body, record
 
-from lavant.broker.disks import FileDisk
-from lavant.broker.journal import Journal, JournalConfig
-from lavant.broker.queues.commands import Peek, Peeked
-from lavant.broker.serving.replay import replay
+from lavant.broker.machine.replay import replay
+from lavant.broker.protocol.queues import Peek, Peeked
+from lavant.broker.storage.disks import FileDisk
+from lavant.broker.storage.journal import Journal, JournalConfig
 from lavant.core.errors import CorruptJournal, LavantError, StorageFailed, StorageFull, StorageLocked
 from lavant.service.storage import JournalStore, open_store
 from lavant.service.storage.compactor import compact_directory

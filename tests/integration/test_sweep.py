@@ -21,10 +21,10 @@ from typer.testing import CliRunner, Result
 from lavant.core.errors import InvalidValue, LimitExceeded
 from lavant.pipeline.sweep.calls import perform
 from lavant.pipeline.sweep.results import ResultStore, parts, read_results
-from lavant.pipeline.sweep.runner import Progress, run_sweep
+from lavant.pipeline.sweep.runner import SweepProgress, run_sweep
 from lavant.pipeline.sweep.scenario import Sweep, load_sweep
 
-command = import_module("lavant.console.cli.sweep")  # the module; the package may offer the function by this name
+command = import_module("lavant.cli.planning.sweep")  # the module; the package may offer the function by this name
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 FUNCTIONS = """
@@ -91,10 +91,10 @@ def test_every_scenario_is_computed_with_a_seed_of_its_own(spark: SparkSession, 
     sweep = Sweep(
         function="swept_functions:area", fixed={"b": 3}, grid={"a": [1, 2.5], "c": ["x", "y"]}, replications=2
     )
-    seen: list[Progress] = []
+    seen: list[SweepProgress] = []
     progress = run_sweep(spark, sweep, ResultStore(tmp_path, sweep), path=path, report=seen.append)
 
-    assert progress == seen[-1] == Progress(total=8, kept=0, computed=8)
+    assert progress == seen[-1] == SweepProgress(total=8, kept=0, computed=8)
     expected = [(a, 3, c, r, 3 * a) for a in (1.0, 2.5) for c in ("x", "y") for r in (0, 1)]
     assert rows_of(tmp_path, "a", "b", "c", "replication", "area") == sorted(expected, key=str)
     table = read_results(tmp_path)
@@ -133,7 +133,7 @@ def test_what_is_there_is_kept_and_what_failed_is_tried_again(spark: SparkSessio
     more = Sweep(function="swept_functions:once", fixed=dict(fixed), grid={"a": [3, 2, 1]})
     progress = run_sweep(spark, more, ResultStore(tmp_path / "out", more), path=path)
 
-    assert progress == Progress(total=3, kept=1, computed=2)
+    assert progress == SweepProgress(total=3, kept=1, computed=2)
     assert sorted((tmp_path / "calls").read_text().split()) == ["2", "3"]
     assert rows_of(tmp_path / "out", "a", "x") == [(1, 1.5), (2, 1.5), (3, 1.5)]
 
@@ -252,7 +252,7 @@ def test_the_exit_code_is_the_number_of_failures(
 def test_the_example_runs_as_documented_and_needs_no_spark_the_second_time(tmp_path: Path) -> None:
     text = (EXAMPLES / "sweep.toml").read_text().replace("customers = 20_000", "customers = 10")
     (tmp_path / "small.toml").write_text(text)
-    program = "import typer; from lavant.console.cli.sweep import sweep; typer.run(sweep)"
+    program = "import typer; from lavant.cli.planning.sweep import sweep; typer.run(sweep)"
     arguments = ["small.toml", "--path", str(EXAMPLES), "--output", "results", "--master"]
 
     def run(master: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -16,14 +16,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lavant.core.estimation import (
-    ESTIMATE_SCHEMA,
-    EstimationConfig,
-    Estimator,
-    Observed,
-    WindowEstimate,
+from lavant.core.estimation import ESTIMATE_SCHEMA, EstimationConfig, Estimator, ObservedRows, WindowEstimate
+from lavant.core.telemetry import (
+    DURATION_US_MAX,
+    Observation,
+    ObservationKind,
+    Outcome,
+    checked_telemetry,
+    telemetry_batch,
 )
-from lavant.core.telemetry import DURATION_US_MAX, Kind, Observation, Outcome, checked_telemetry, telemetry_batch
 from lavant.pipeline.jobs.telemetry import TelemetryJobConfig, late_groups, run, run_history
 
 CONFIG = EstimationConfig(window_ms=1000, lateness_ms=500)
@@ -49,13 +50,15 @@ def observations(random: np.random.Generator, *, count: int, from_ms: int, to_ms
         duration_us = int(random.lognormal(10, 2))
         match random.integers(4):
             case 0:
-                row = Observation(kind=Kind.ARRIVAL, publications=int(random.integers(1, 4)), **where)
+                row = Observation(kind=ObservationKind.ARRIVAL, publications=int(random.integers(1, 4)), **where)
             case 1:
-                row = Observation(kind=Kind.SERVICE, duration_us=duration_us, outcome=failed, **where)
+                row = Observation(kind=ObservationKind.SERVICE, duration_us=duration_us, outcome=failed, **where)
             case 2:
-                row = Observation(kind=Kind.RESPONSE, duration_us=duration_us, outcome=failed, **where)
+                row = Observation(kind=ObservationKind.RESPONSE, duration_us=duration_us, outcome=failed, **where)
             case _:
-                row = Observation(kind=Kind.MATCH, publications=10, subscriptions=1000, matches=37, slice=2, **where)
+                row = Observation(
+                    kind=ObservationKind.MATCH, publications=10, subscriptions=1000, matches=37, slice=2, **where
+                )
         rows.append(row)
     return rows
 
@@ -107,13 +110,18 @@ def test_history_gives_the_figures_of_the_embedded_estimator(spark: SparkSession
     batches = [telemetry_batch(observations(random, count=1500, from_ms=0, to_ms=4000)) for _ in range(2)]
     # Every number of responses from 1 to 120, because ranks are rounded.
     ranked = [
-        Observation(time_us=START_US + n, kind=Kind.RESPONSE, topic=f"n{n}", duration_us=int(random.integers(1, 10**6)))
+        Observation(
+            time_us=START_US + n,
+            kind=ObservationKind.RESPONSE,
+            topic=f"n{n}",
+            duration_us=int(random.integers(1, 10**6)),
+        )
         for n in range(1, 121)
         for _ in range(n)
     ]
     # Squares beyond 64 bits, and values of which the variance is a tiny part of the square.
     huge = [
-        Observation(time_us=START_US + n, kind=Kind.SERVICE, topic="huge", duration_us=DURATION_US_MAX - n)
+        Observation(time_us=START_US + n, kind=ObservationKind.SERVICE, topic="huge", duration_us=DURATION_US_MAX - n)
         for n in range(100)
     ]
     batches += [telemetry_batch(ranked), telemetry_batch(huge)]
@@ -148,7 +156,7 @@ def test_a_stream_gives_the_figures_and_late_counts_of_the_embedded_estimator(
 
     dropped = sum(late_groups(one) for one in progress)
     assert estimator.total.late_rows > 0
-    assert estimator.total == Observed(rows=2000, late_rows=estimator.total.late_rows, late_groups=dropped)
+    assert estimator.total == ObservedRows(rows=2000, late_rows=estimator.total.late_rows, late_groups=dropped)
     assert read(tmp_path / "output") == expected
 
     # What the stream lost is what history has and the stream has not.
@@ -189,7 +197,9 @@ def test_a_stream_that_is_stopped_goes_on_where_it_was(spark: SparkSession, tmp_
 def test_a_row_that_the_embedded_estimator_refuses_is_refused_by_spark(
     spark: SparkSession, tmp_path: Path, column: str, value: pa.Array | None, message: str
 ) -> None:
-    table = pa.Table.from_batches([telemetry_batch([Observation(time_us=5, kind=Kind.ARRIVAL, publications=1)])])
+    table = pa.Table.from_batches(
+        [telemetry_batch([Observation(time_us=5, kind=ObservationKind.ARRIVAL, publications=1)])]
+    )
     index = table.schema.get_field_index(column)
     table = table.remove_column(index) if value is None else table.set_column(index, column, value)
     (tmp_path / "source").mkdir()

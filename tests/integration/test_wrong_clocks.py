@@ -9,7 +9,7 @@ import pytest
 from tests.integration.serving import Served
 
 from lavant import connect
-from lavant.broker.serving.start_time import MARK_FILE
+from lavant.broker.machine.start_time import MARK_FILE
 from lavant.client.queues import QueueConfig
 
 HOUR_S = 3600
@@ -20,7 +20,7 @@ time_ns, ahead_ns = time.time_ns, int(sys.argv[1]) * 10**9
 time.time_ns = lambda: time_ns() + ahead_ns
 time.time = lambda: time.time_ns() / 1e9
 sys.argv = ["lavant", *sys.argv[2:]]
-from lavant.console.cli import app
+from lavant.cli import app
 app()
 """
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from lavant.broker.log import LogWriter
 from lavant.broker.matching import EncryptedMatcher, ScanMatcher
 from lavant.broker.matching.encrypted.values import EncryptedBatch
 from lavant.broker.slices import SliceStore
-from lavant.core.batches import PublicationBatch
-from lavant.pipeline.publications import encrypted_records
-from lavant.pipeline.sinks import read_notifications
+from lavant.broker.storage.log import LogWriter
+from lavant.core.publications.batch import PublicationBatch
+from lavant.pipeline.stream.records import encrypted_records
+from lavant.pipeline.stream.sinks import read_notifications
 from lavant.simulation.workloads.encrypted import EncryptedWorkload
 
 SYMBOLS = ["IBM", "YHOO", "SPY", "AIG", "BAC"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lavant.models.network import JobType, Network, Task, Topic
-from lavant.simulation.network.case_study import case_study
+from lavant.models.network import ModelJobType, ModelTask, Network, Topic
+from lavant.simulation.queueing.reproduction import case_study
 
 __all__ = ["case_study", "fork_and_join", "random_allocation", "random_network"]
 
@@ -28,7 +28,7 @@ def random_network(
             for n in visited
         ),
         jobs=tuple(
-            JobType.along(
+            ModelJobType.along(
                 [str(topic) for topic in route],
                 name=str(number),
                 arrival_rate_per_s=random.uniform(0.3, 1.5),
@@ -48,8 +48,13 @@ def random_allocation(network: Network, seed: int, *, utilisation: tuple[float, 
 def fork_and_join(rate_per_s: float = 1.0) -> Network:
     """One job type: A, then B and C side by side, then D."""
     topics = [("A", 1.4, 0.5), ("B", 0.8, 0.7), ("C", 0.7, 1.0), ("D", 1.5, 0.5)]
-    tasks = (Task("a", "A"), Task("b", "B", ("a",)), Task("c", "C", ("a",)), Task("d", "D", ("b", "c")))
+    tasks = (
+        ModelTask("a", "A"),
+        ModelTask("b", "B", ("a",)),
+        ModelTask("c", "C", ("a",)),
+        ModelTask("d", "D", ("b", "c")),
+    )
     return Network(
         topics=tuple(Topic(name=n, service_rate_per_s=mu, service_scv=cs) for n, mu, cs in topics),
-        jobs=(JobType(name="fork", arrival_rate_per_s=rate_per_s, arrival_scv=1.0, tasks=tasks),),
+        jobs=(ModelJobType(name="fork", arrival_rate_per_s=rate_per_s, arrival_scv=1.0, tasks=tasks),),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lavant.core.telemetry import Kind, Observation
-from lavant.simulation.network.case_study import case_study
+from lavant.core.telemetry import Observation, ObservationKind
+from lavant.simulation.queueing.reproduction import case_study
 
 
 def case_study_telemetry(*, hours: float, seed: int, whole_jobs: bool = True) -> list[Observation]:
@@ -28,7 +28,7 @@ def case_study_telemetry(*, hours: float, seed: int, whole_jobs: bool = True) ->
                 rows.append(
                     Observation(
                         time_us=int(at_s * 1e6),
-                        kind=Kind.SERVICE,
+                        kind=ObservationKind.SERVICE,
                         job_type=job.name,
                         topic=task.topic,
                         duration_us=int(service_s * 1e6),
@@ -42,4 +42,6 @@ def _time(random: np.random.Generator, rate_per_s: float, scv: float) -> float:
 
 
 def _arrival(time_s: float, job: str, topic: str) -> Observation:
-    return Observation(time_us=int(time_s * 1e6), kind=Kind.ARRIVAL, job_type=job, topic=topic, publications=1)
+    return Observation(
+        time_us=int(time_s * 1e6), kind=ObservationKind.ARRIVAL, job_type=job, topic=topic, publications=1
+    )

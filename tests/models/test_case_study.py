@@ -8,7 +8,7 @@ from tests.models.networks import case_study
 from lavant.control.allocation import Budget, System, Target, min_cost, min_time
 from lavant.models.evaluation import Model
 from lavant.models.prediction import predict
-from lavant.simulation.network import Family, simulate
+from lavant.simulation.queueing import DistributionFamily, simulate
 
 TABLE: dict[tuple[int, ...], tuple[float, tuple[float, float, float], float, tuple[float, float]]] = {
     (2, 1, 1, 3): (10.343, (97.3, 65.6, 33.0), 65.32, (59.08, 0.24)),
@@ -51,7 +51,12 @@ def test_other_families_with_the_same_moments_give_nearly_the_same_response() ->
     """Two moments are what the model knows; lognormal times instead of gamma move the response by less than 2 %."""
     gamma = simulate(case_study(), (2, 2, 1, 4), jobs=200_000, seed=5).response_s.mean
     lognormal = simulate(
-        case_study(), (2, 2, 1, 4), jobs=200_000, seed=5, arrivals=Family.LOGNORMAL, services=Family.LOGNORMAL
+        case_study(),
+        (2, 2, 1, 4),
+        jobs=200_000,
+        seed=5,
+        arrivals=DistributionFamily.LOGNORMAL,
+        services=DistributionFamily.LOGNORMAL,
     ).response_s.mean
     assert lognormal == pytest.approx(gamma, rel=0.02)
 

@@ -7,9 +7,9 @@ import pytest
 from tests.models.networks import fork_and_join, random_allocation, random_network
 
 from lavant.models.evaluation import Model
-from lavant.models.network import JobType, Network, Topic
+from lavant.models.network import ModelJobType, Network, Topic
 from lavant.models.prediction import predict
-from lavant.simulation.network import simulate
+from lavant.simulation.queueing import simulate
 
 NETWORKS = range(20)
 JOBS = 200_000
@@ -35,7 +35,7 @@ def test_over_twenty_random_networks_the_refined_model_errs_by_less_than_three_p
 def test_markovian_stations_are_exact(load: float, servers: int) -> None:
     network = Network(
         topics=(Topic(name="A", service_rate_per_s=1.0),),
-        jobs=(JobType.along(["A"], name="1", arrival_rate_per_s=load),),
+        jobs=(ModelJobType.along(["A"], name="1", arrival_rate_per_s=load),),
     )
     simulated = simulate(network, [servers], jobs=300_000, seed=servers).wip
     for refined in (False, True):

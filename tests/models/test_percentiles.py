@@ -11,7 +11,7 @@ from lavant.models.evaluation import Model
 from lavant.models.layout import Floats
 from lavant.models.network import Network
 from lavant.models.response_times import ResponseTimes
-from lavant.simulation.network import NetworkSimulation
+from lavant.simulation.queueing import NetworkSimulation
 
 
 def simulated_responses(network: Network, consumers: tuple[int, ...], *, jobs: int = 100_000, seed: int = 1) -> Floats:

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import numpy as np
 from tests.unit.broker.workflows.hubs import CHAIN, CHOICE, DIAMOND
 
-from lavant.broker.queues import commands as q
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.rules import RULES
-from lavant.broker.queues.spreading import INTEGERS
-from lavant.broker.serving.broker import Broker
-from lavant.broker.subscriptions import commands as s
-from lavant.broker.workflows import commands as w
-from lavant.broker.workflows import read_workflows
-from lavant.broker.workflows.definitions import Workflows
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol import jobs as w
+from lavant.broker.protocol import queues as q
+from lavant.broker.protocol import subscriptions as s
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.queues.compatibility import RULES
+from lavant.broker.queues.operations.fanout import INTEGERS
+from lavant.broker.workflows.definitions.definition import Workflows
+from lavant.broker.workflows.definitions.toml_file import read_workflows
 
 _T = TypeVar("_T")
 _SHORT = ["a", "b", "c", "a-dead"]
@@ -43,7 +43,7 @@ class Commands:
         self.moves = [1]
         self.existing: list[str] = []
 
-    def next(self, broker: Broker) -> Any:
+    def next(self, broker: BrokerState) -> Any:
         listed = broker.queues.handle(q.ListQueues(), 0)
         assert isinstance(listed, q.Listed)
         self.existing = listed.queues
@@ -54,7 +54,7 @@ class Commands:
         """What later commands can be about."""
         if isinstance(answer, q.Received):
             self.receipts += [(command.queue, each.receipt) for each in answer.deliveries]
-        elif isinstance(answer, w.Leased):
+        elif isinstance(answer, w.TasksLeased):
             self.assigned += [(each.job, each.task, each.attempt) for each in answer.tasks]
         elif isinstance(answer, q.MoveStarted):
             self.moves.append(answer.task)
@@ -105,10 +105,10 @@ class Commands:
     def tags(self) -> dict[str, str]:
         return self.rarely(lambda: {"k": "v" * 257}, lambda: self.one({}, {"team": "a"}))
 
-    def entry(self) -> q.Entry:
+    def entry(self) -> q.SendEntry:
         delay_ms = self.rarely(lambda: -1, lambda: self.one(None, None, None, 0, 500))
         group, deduplication = self.one("", "", "g", "h"), self.one("", "", "", "m", "n")
-        return q.Entry(self.body(), self.one(b"", b"", b"attributes"), delay_ms, group, deduplication)
+        return q.SendEntry(self.body(), self.one(b"", b"", b"attributes"), delay_ms, group, deduplication)
 
     def body(self) -> bytes:
         return self.one(b"", b"x", b"y", b"z", bytes(300), bytes(1100))
@@ -140,10 +140,11 @@ class Commands:
     def result(self) -> w.Result:
         many: Any = {f"a{number}": number for number in range(65)}
         return self.rarely(
-            lambda: w.Result(b"", many), lambda: w.Result(self.one(b"", b"x" * 90), {"score": self.one(0.1, 0.9)})
+            lambda: w.Result(b"", many),
+            lambda: w.Result(self.one(b"", b"x" * 90), {"score": self.one(0.1, 0.9)}),
         )
 
-    def spread(self, broker: Broker) -> q.Spread:
+    def spread(self, broker: BrokerState) -> q.FanOut:
         bodies = self.few(lambda: self.one(self.body(), b"shared" * 100, b"large" * 100))
         there = [broker.queues.serial(name) for name in self.existing]
         gone = self.random.randint(1, 2 + max(there, default=0))
@@ -153,9 +154,9 @@ class Commands:
             lists[-1].append(99)
         ends = np.cumsum([len(each) for each in lists])
         arrays = (serials, ends, [place for each in lists for place in each])
-        return q.Spread(bodies, *(np.array(each, INTEGERS).tobytes() for each in arrays))
+        return q.FanOut(bodies, *(np.array(each, INTEGERS).tobytes() for each in arrays))
 
-    def offsets(self, broker: Broker, *, is_accepted: bool) -> dict[str, int]:
+    def offsets(self, broker: BrokerState, *, is_accepted: bool) -> dict[str, int]:
         name = self.one("acme/plain", "umbrella/plain")
         lane = broker.subscriptions.lanes[name]
         start = lane.accepted if is_accepted else lane.delivered
@@ -166,29 +167,29 @@ class Commands:
         key = f"k{self.random.randint(1, 9)}"
         return self.one({}, {}, {key: ["1-1"]}, {key: [q.Refused("InvalidValue", "no")]})
 
-    def answered(self) -> list[s.Answered]:
+    def answered(self) -> list[s.PublishOutcome]:
         key = f"k{self.random.randint(1, 9)}"
         fingerprint = self.one(b"", b"f" * 16, b"g" * 16)
-        return self.one([], [], [s.Answered(self.one(*_NAMESPACES), key, fingerprint, ["1-1"])])
+        return self.one([], [], [s.PublishOutcome(self.one(*_NAMESPACES), key, fingerprint, ["1-1"])])
 
 
-def _acknowledge(make: Commands, broker: Broker) -> q.Acknowledge:
+def _acknowledge(make: Commands, broker: BrokerState) -> q.Acknowledge:
     queue, receipt = make.receipt()
     return q.Acknowledge(queue, make.few(lambda: make.one(receipt, receipt, make.receipt()[1])))
 
 
-def _change_visibility(make: Commands, broker: Broker) -> q.ChangeVisibility:
+def _change_visibility(make: Commands, broker: BrokerState) -> q.ChangeVisibility:
     queue, receipt = make.receipt()
     visibility_ms = make.rarely(lambda: make.one(-1, 10**9), lambda: make.one(*_VISIBILITIES_MS))
     return q.ChangeVisibility(queue, make.few(lambda: q.VisibilityChange(receipt, visibility_ms)))
 
 
-def _receive(make: Commands, broker: Broker) -> q.Receive:
+def _receive(make: Commands, broker: BrokerState) -> q.Receive:
     visibility_ms = make.rarely(lambda: -1, lambda: make.one(None, None, *_VISIBILITIES_MS))
     return q.Receive(make.queue(), make.count(), visibility_ms, make.rarely(lambda: 10**6, lambda: None))
 
 
-def _subscribe(make: Commands, broker: Broker) -> s.Subscribe:
+def _subscribe(make: Commands, broker: BrokerState) -> s.Subscribe:
     return s.Subscribe(
         make.filter(),
         make.name(),
@@ -200,7 +201,7 @@ def _subscribe(make: Commands, broker: Broker) -> s.Subscribe:
     )
 
 
-GENERATORS: dict[type, Callable[[Commands, Broker], Any]] = {
+GENERATORS: dict[type, Callable[[Commands, BrokerState], Any]] = {
     q.Open: lambda make, broker: q.Open(
         broker.queues.epoch + make.one(1, 1, 0, 2), make.one(0, RULES, RULES, RULES + 1)
     ),
@@ -210,7 +211,7 @@ GENERATORS: dict[type, Callable[[Commands, Broker], Any]] = {
     q.DeleteQueue: lambda make, broker: q.DeleteQueue(make.queue()),
     q.PurgeQueue: lambda make, broker: q.PurgeQueue(make.queue()),
     q.Send: lambda make, broker: q.Send(make.queue(), make.few(make.entry)),
-    q.Spread: lambda make, broker: make.spread(broker),
+    q.FanOut: lambda make, broker: make.spread(broker),
     q.Receive: _receive,
     q.Acknowledge: _acknowledge,
     q.ChangeVisibility: _change_visibility,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lavant.broker.queues import deduplication, in_order
-from lavant.broker.queues.memory import (
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.queues.accounting.memory import (
     GROUP,
     HIDDEN,
     JOB_ENDED,
@@ -14,15 +14,16 @@ from lavant.broker.queues.memory import (
     SHARED_BODY,
     text_bytes,
 )
-from lavant.broker.queues.queue import Queue, size_of
+from lavant.broker.queues.operations import deduplication
+from lavant.broker.queues.ordering import in_order
+from lavant.broker.queues.queue import QueueState, size_of
 from lavant.broker.queues.queue import memory_of as memory_of_queue
-from lavant.broker.serving.broker import Broker
 from lavant.broker.subscriptions.memory import memory_of, memory_of_advertisement, memory_of_key
 from lavant.broker.workflows.job import memory_of as memory_of_job
 from lavant.broker.workflows.job_types import memory_of as memory_of_type
 
 
-def counted_anew(broker: Broker) -> int:
+def counted_anew(broker: BrokerState) -> int:
     queues, subscriptions = broker.queues, broker.subscriptions
     book, recent = queues._book, subscriptions.recent
     return sum(
@@ -41,7 +42,7 @@ def counted_anew(broker: Broker) -> int:
     )
 
 
-def _queue(queue: Queue) -> int:
+def _queue(queue: QueueState) -> int:
     messages = list(queue.messages.values())
     hidden = sum(1 for message in messages if message.visible_ms)
     names = [key for _, keys in queue.deduplication._windows for key in keys]
@@ -57,7 +58,7 @@ def _queue(queue: Queue) -> int:
     )
 
 
-def _saved(broker: Broker) -> int:
+def _saved(broker: BrokerState) -> int:
     """By bodies that are held once; and each must be held by as many messages as is noted, or more."""
     shared = broker.queues.counters.bodies._shared
     held: dict[bytes, int] = dict.fromkeys(shared, 0)

@@ -9,21 +9,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lavant.broker.log import LogReader
+from lavant.broker.machine.effects import Effect, Mistake, Record, Reply
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.replay import replay
 from lavant.broker.matching import Matches
-from lavant.broker.matching.merging import merge
-from lavant.broker.queues.commands import Done, Peek, Peeked
-from lavant.broker.serving.effects import Effect, Mistake, Record, Reply
-from lavant.broker.serving.replay import replay
-from lavant.broker.serving.server import BrokerServer
+from lavant.broker.matching.merge import merge
+from lavant.broker.protocol.match_protocol import MatchResults, OffsetRange
+from lavant.broker.protocol.queues import Done, Peek, Peeked
 from lavant.broker.slices import SliceReader
-from lavant.broker.subscriptions.handover import Found, Stretch
-from lavant.core.batches import PublicationBatch
-from lavant.service.access import Access
-from lavant.service.clock import Clock
+from lavant.broker.storage.log import LogReader
+from lavant.core.publications.batch import PublicationBatch
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.settings import SparkLimits
-from lavant.service.limits import LIMITS
+from lavant.service.runtime.clock import ServerClock
+from lavant.service.runtime.ingest import Ingest
+from lavant.service.runtime.limits import LIMITS
 
 SMALL = SparkLimits(stretch_publications_max=5, stretches_max=2, file_bytes_max=4096)
 
@@ -52,10 +52,10 @@ class World:
         self.failures: list[Exception] = []
         broker = replay(None, self.durable)
         self.lanes = broker.subscriptions.lanes
-        self.server = BrokerServer(broker, position=len(self.durable))
+        self.server = BrokerMachine(broker, position=len(self.durable))
         self.engine = self.make_engine()
-        clock = Clock(broker.queues.now_ms if self.durable else None)
-        self.access = Access(
+        clock = ServerClock(broker.queues.now_ms if self.durable else None)
+        self.access = Ingest(
             self.server, self.engine, clock, limits=LIMITS, perform=self.perform, on_failed=self.failures.append
         )
         if isinstance(self.engine, SparkEngine):
@@ -91,7 +91,7 @@ class World:
         await self.settle(commit=commit)
         return asking.answer
 
-    async def report(self, found: Found, *, commit: bool = True) -> Any:
+    async def report(self, found: MatchResults, *, commit: bool = True) -> Any:
         asking = Asking()
         self.access.found(asking, 0, found, self.deliveries)
         await self.settle(commit=commit)
@@ -118,7 +118,7 @@ class World:
         return [msgspec.json.decode(message.body) for message in peeked.messages]
 
 
-def findings(stretch: Stretch, publications_max: int) -> list[Found]:
+def findings(stretch: OffsetRange, publications_max: int) -> list[MatchResults]:
     """What Spark would report: all slices at the version that the stretch names, in parts of so many publications."""
     reader = SliceReader(Path(stretch.subscriptions))
     version = reader.version(stretch.version)
@@ -129,7 +129,7 @@ def findings(stretch: Stretch, publications_max: int) -> list[Found]:
         merged = merge([reader.matcher(number, version).match(batch) for number in range(reader.settings.slices)])
         lists += [merged.ids[merged.offsets[i] : merged.offsets[i + 1]] for i in range(len(batch))]
     return [
-        Found.of(stretch.lane, stretch.start + first, _matches(lists[first : first + publications_max]))
+        MatchResults.of(stretch.lane, stretch.start + first, _matches(lists[first : first + publications_max]))
         for first in range(0, len(lists), publications_max)
     ]
 

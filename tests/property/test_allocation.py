@@ -15,7 +15,7 @@ from lavant.control.allocation import (
     Goal,
     Limits,
     Linear,
-    Observed,
+    ObservedLoad,
     System,
     Target,
     allocator_for,
@@ -140,7 +140,7 @@ def test_an_allocator_calls_nothing_reached_that_is_overloaded_anywhere(name: st
         goal: Goal = Budget(additional=5.0) if has_budget else Target(response_s=1e6, job=job)
         config = AllocationConfig(allocator=name, goal=goal, caution=Caution(standard_errors=0.0, drain_s=None))
         plan = allocator_for(system, config).decide(
-            Observed(
+            ObservedLoad(
                 consumers=system.least,
                 arrival_rates_per_s=tuple(each.arrival_rate_per_s for each in network.jobs),
                 requests=(0.0,) * len(network.topics),

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lavant.core.attributes import INTEGER_MAX
-from lavant.core.batches import PublicationBatch
-from lavant.core.columns import ENVELOPE
-from lavant.core.jsonlines import from_json_lines, to_json_lines
-from lavant.core.publications import TIME_MS_MAX
+from lavant.core.publications.attributes import INTEGER_MAX
+from lavant.core.publications.batch import PublicationBatch
+from lavant.core.publications.columns import ENVELOPE
+from lavant.core.publications.json_lines import from_json_lines, to_json_lines
+from lavant.core.publications.publication import TIME_MS_MAX
 
 Row = dict[str, Any]
 

@@ -16,19 +16,18 @@ from hypothesis import strategies as st
 from tests.property.broker_commands import GENERATORS, Commands
 from tests.property.memory_count import counted_anew
 
-from lavant.broker.queues.config import namespace_of
-from lavant.broker.queues.limits import HubLimits
-from lavant.broker.queues.quotas import Quota, Quotas
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import QUERIES, Command, Request
-from lavant.broker.serving.effects import TIME_BYTES
-from lavant.broker.serving.replay import replay
-from lavant.broker.subscriptions.commands import Publish, RenewSubscription
+from lavant.broker.machine.effects import TIME_BYTES
+from lavant.broker.machine.replay import replay
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.commands import QUERIES, Command, Request
+from lavant.broker.protocol.queue_config import namespace_of
+from lavant.broker.protocol.subscriptions import Publish, RenewSubscription
+from lavant.broker.queues.accounting.quotas import QueueLimits, Quota, Quotas
 from lavant.broker.subscriptions.limits import SubscriptionLimits
-from lavant.broker.workflows import JobLimits
+from lavant.broker.workflows.limits import JobLimits
 from lavant.core.errors import LavantError
 
-HUB = HubLimits(queues_max=14, memory_max=60_000, moves_max=1, deduplication_names_max=6)
+HUB = QueueLimits(queues_max=14, memory_max=60_000, moves_max=1, deduplication_names_max=6)
 SUBSCRIPTIONS = SubscriptionLimits(subscriptions_max=6, advertisements_max=3)
 QUOTAS = Quotas(Quota(queues_max=4, bytes_max=1_500, subscriptions_max=3))
 JOBS = JobLimits(running_max=3, bytes_max=400)
@@ -36,11 +35,11 @@ STEPS_MS = [*[0] * 6, *[1] * 6, 30, 30, 100, 500, 500, 1_000, 5_000, 30_000, 60_
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def bytes_of(broker: Broker) -> bytes:
+def bytes_of(broker: BrokerState) -> bytes:
     return b"".join(broker.snapshot())
 
 
-def check_usages(broker: Broker) -> None:
+def check_usages(broker: BrokerState) -> None:
     """What is counted for quotas is what a look at all queues and subscriptions says."""
     queues, sizes = Counter[str](), Counter[str]()
     for queue in broker.queues.all():
@@ -56,7 +55,7 @@ def check_usages(broker: Broker) -> None:
         assert broker.subscriptions.count(name) == count
 
 
-def limited(broker: Broker) -> Broker:
+def limited(broker: BrokerState) -> BrokerState:
     broker.queues.limits, broker.queues.job_limits, broker.subscriptions.limits = HUB, JOBS, SUBSCRIPTIONS
     broker.queues.usages.quotas = QUOTAS
     return broker
@@ -68,7 +67,7 @@ class World:
     def __init__(self, seed: int, *, compares: bool = True) -> None:
         self._compares = compares
         self.make = Commands(seed)
-        self.broker = limited(Broker())
+        self.broker = limited(BrokerState())
         self.records: list[bytes] = []
         self.now_ms = 1_000_000
         self.outcomes: dict[str, set[str]] = {}
@@ -109,7 +108,7 @@ class World:
         expected, time_ms = bytes_of(self.broker), self.broker.queues.now_ms
         again = replay(None, self.records)
         again.queues.advance(time_ms)
-        restored = Broker.restore(list(self.broker.snapshot()))
+        restored = BrokerState.restore(list(self.broker.snapshot()))
         for broker in (again, restored):
             assert bytes_of(broker) == expected
             assert broker.queues.memory_held == counted_anew(broker)
@@ -166,7 +165,7 @@ def test_every_kind_of_command_is_generated_changes_something_and_is_refused() -
 
 
 def test_every_request_is_a_command_or_a_query_and_somebody_handles_it() -> None:
-    broker = Broker()
+    broker = BrokerState()
     kinds = {*broker.queues._PLANNERS, *broker.subscriptions._PLANNERS}
     assert kinds == set(get_args(Command))
     assert {*broker.queues._ANSWERS, *broker.subscriptions._ANSWERS} == QUERIES

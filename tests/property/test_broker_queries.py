@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.test_broker_commands import World, bytes_of
-from tests.unit.broker.serving.servers import Bench
+from tests.unit.broker.machine.servers import Bench
 
-from lavant.broker.queues import commands as q
-from lavant.broker.queues.refusals import refusal
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import QUERIES
-from lavant.broker.subscriptions import commands as s
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol import queues as q
+from lavant.broker.protocol import subscriptions as s
+from lavant.broker.protocol.commands import QUERIES
+from lavant.broker.queues.validation import refusal
 from lavant.broker.subscriptions.registry import in_namespace
 from lavant.core.errors import LavantError
 
@@ -40,7 +40,7 @@ def queries(kind: type) -> st.SearchStrategy[Any]:
     return st.builds(kind, **{name: values(hint) for name, hint in get_type_hints(kind).items()})
 
 
-def filled() -> Broker:
+def filled() -> BrokerState:
     """A broker with some of everything."""
     world = World(3, compares=False)
     for _ in range(300):
@@ -69,7 +69,7 @@ def test_a_query_is_answered_or_refused(kind: type, data: st.DataObject) -> None
 @given(prefix=st.text("ab-.\0", max_size=3), after=st.text("ab-.\0", max_size=3), count=st.integers(1, 4))
 def test_a_listing_is_what_a_plain_search_finds(prefix: str, after: str, count: int) -> None:
     names = ["a", "a-b", "a.", "ab", "aba", "b", "b-", "ba"]
-    broker = Broker()
+    broker = BrokerState()
     for namespace in ("", "b"):
         for name in names:
             broker.handle(s.Subscribe("x > 1", name, namespace=namespace), 0)

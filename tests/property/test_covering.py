@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from tests.unit.broker.filters.oracle import NUMBERS, STRINGS, filters, near, predicate_truth, predicates, write
 
 from lavant.broker.filters import Filter, covers, equivalent, intersects, parse
-from lavant.broker.filters.ast import (
+from lavant.broker.filters.algebra.constraints import Pattern, PatternKind, Strings
+from lavant.broker.filters.algebra.string_search import SearchBudget, search
+from lavant.broker.filters.language.ast import (
     And,
     Between,
     Compare,
+    ComparisonOperator,
     Exists,
     In,
     Like,
@@ -27,13 +30,10 @@ from lavant.broker.filters.ast import (
     Literal,
     Node,
     Not,
-    Operator,
     Or,
     Predicate,
 )
-from lavant.broker.filters.constraints import Pattern, PatternKind, Strings
-from lavant.broker.filters.string_search import Budget, search
-from lavant.core.attributes import AttributeValue
+from lavant.core.publications.attributes import AttributeValue
 
 LITERALS = ("a", "b", "ab", "ba", "aa", "bb")
 
@@ -93,7 +93,7 @@ X = predicates(names=("x",), strings=STRINGS, literals=LITERALS)
 ON_X = filters(X, leaves_max=4)
 LIKE_ON_X = st.builds(Like, st.just("x"), st.sampled_from(LikeKind), st.sampled_from(LITERALS))
 STRINGS_ON_X = st.one_of(
-    st.builds(Compare, st.just("x"), st.sampled_from(Operator), st.sampled_from(STRINGS)),
+    st.builds(Compare, st.just("x"), st.sampled_from(ComparisonOperator), st.sampled_from(STRINGS)),
     st.builds(Between, st.just("x"), st.sampled_from(STRINGS), st.sampled_from(STRINGS)),
     LIKE_ON_X,
     LIKE_ON_X,
@@ -106,9 +106,9 @@ EITHER = st.one_of(ON_X, PATTERNS_ON_X)
 
 def test_all_pairs_of_predicates_are_decided_exactly() -> None:
     leaves: list[Node] = [
-        *(Compare("x", operator, value) for operator in Operator for value in (*NUMBERS, *STRINGS)),
+        *(Compare("x", operator, value) for operator in ComparisonOperator for value in (*NUMBERS, *STRINGS)),
         *(Like("x", kind, literal) for kind in LikeKind for literal in ("", *LITERALS)),
-        *(Compare("x", Operator.EQ, value) for value in (False, True)),
+        *(Compare("x", ComparisonOperator.EQ, value) for value in (False, True)),
         *(In("x", values) for values in ((False, True), ("a", "ab", "b"), (0.0, 1.0))),
         Between("x", "a", "b"),
         Exists("x"),
@@ -134,7 +134,7 @@ def test_the_search_finds_a_shortest_string_if_there_is_one(
     flat += [None] if len(flat) % 2 else []
     strings = Strings(tuple(zip(flat[::2], flat[1::2], strict=True)), tuple(sorted(patterns)))
     expected = next((word for word in WORDS if strings.holds(word)), None)
-    found = search(strings, Budget())
+    found = search(strings, SearchBudget())
     event(f"found: {type(found).__name__}")
     assert found is not None
     if expected is not None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.unit.broker.filters.oracle import filters, predicates, write
 
-from lavant.broker.filters import Change, CoveringSet, Filter, covers, parse
+from lavant.broker.filters import CoveringChange, CoveringSet, Filter, covers, parse
 from lavant.core.ids import SubscriptionId
 
 IDS = st.integers(0, 40).map(SubscriptionId)
@@ -46,9 +46,9 @@ class CoveringSetMachine(RuleBasedStateMachine):
         del self.known[id]
         self.check(change, before)
 
-    def check(self, change: Change, before: set[SubscriptionId]) -> None:
+    def check(self, change: CoveringChange, before: set[SubscriptionId]) -> None:
         after = self.expected_roots()
-        assert change == Change(uncovered=tuple(sorted(after - before)), covered=tuple(sorted(before - after)))
+        assert change == CoveringChange(uncovered=tuple(sorted(after - before)), covered=tuple(sorted(before - after)))
 
     @invariant()
     def the_roots_are_what_nothing_else_covers(self) -> None:

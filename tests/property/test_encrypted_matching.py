@@ -15,7 +15,7 @@ from lavant.broker.matching.encrypted.matcher import EncryptedMatcher
 from lavant.broker.matching.encrypted.precision import TOLERANCE
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.client.encryption.grid import Grid
+from lavant.client.encryption.ranges import Grid
 
 Doubles = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lavant.core.estimation import EstimationConfig, Estimator, WindowEstimate
 from lavant.core.estimation.buckets import RELATIVE_ERROR_MAX, bucket_of, middle_of
 from lavant.core.estimation.sums import square_sum
-from lavant.core.telemetry import DURATION_US_MAX, Kind, Observation, Outcome, telemetry_batch
+from lavant.core.telemetry import DURATION_US_MAX, Observation, ObservationKind, Outcome, telemetry_batch
 
 CONFIG = EstimationConfig(window_ms=10, lateness_ms=0, topics_overall=False)
 FOREVER_MS = 2**43
@@ -26,12 +26,18 @@ topics = st.sampled_from(["A", "B"])
 durations_us = st.integers(0, DURATION_US_MAX)
 outcomes = st.sampled_from(Outcome)
 observations = st.one_of(
-    st.builds(Observation, time_us=times_us, kind=st.just(Kind.ARRIVAL), topic=topics, publications=st.integers(1, 3)),
+    st.builds(
+        Observation,
+        time_us=times_us,
+        kind=st.just(ObservationKind.ARRIVAL),
+        topic=topics,
+        publications=st.integers(1, 3),
+    ),
     *(
         st.builds(
             Observation, time_us=times_us, kind=st.just(kind), topic=topics, duration_us=durations_us, outcome=outcomes
         )
-        for kind in (Kind.SERVICE, Kind.RESPONSE)
+        for kind in (ObservationKind.SERVICE, ObservationKind.RESPONSE)
     ),
 )
 
@@ -44,13 +50,15 @@ def scv(values: list[int]) -> float | None:
 
 
 def arrival_gaps(rows: list[Observation]) -> list[int]:
-    times = sorted(row.time_us for row in rows if row.kind is Kind.ARRIVAL for _ in range(row.publications))
+    times = sorted(row.time_us for row in rows if row.kind is ObservationKind.ARRIVAL for _ in range(row.publications))
     return [later - earlier for earlier, later in pairwise(times)]
 
 
 def check(estimate: WindowEstimate, rows: list[Observation]) -> None:
-    services = [row.duration_us or 0 for row in rows if row.kind is Kind.SERVICE]
-    responses = sorted(row.duration_us or 0 for row in rows if row.kind is Kind.RESPONSE and row.outcome is Outcome.OK)
+    services = [row.duration_us or 0 for row in rows if row.kind is ObservationKind.SERVICE]
+    responses = sorted(
+        row.duration_us or 0 for row in rows if row.kind is ObservationKind.RESPONSE and row.outcome is Outcome.OK
+    )
     assert estimate.rows == len(rows)
     assert estimate.arrival_scv == scv(arrival_gaps(rows))
     assert estimate.service_scv == scv(services)

@@ -17,16 +17,16 @@ from tests.unit.broker.filters.oracle import (
 )
 
 from lavant.broker.filters import CANONICAL_LIMITS, Filter, parse
-from lavant.broker.filters.ast import Node
-from lavant.broker.filters.conjunctions import conjoin
-from lavant.broker.filters.constraints import Numbers, Pattern, PatternKind, Present, Strings
-from lavant.broker.filters.explain import explain
-from lavant.broker.filters.expressions import parse_expression
-from lavant.broker.filters.intervals import T, complement, contains, intersection, is_subset, union
+from lavant.broker.filters.algebra.conjunctions import conjoin
+from lavant.broker.filters.algebra.constraints import Numbers, Pattern, PatternKind, Present, Strings
+from lavant.broker.filters.algebra.intervals import T, complement, contains, intersection, is_subset, union
+from lavant.broker.filters.algebra.string_search import SearchBudget
+from lavant.broker.filters.explanation import explain
+from lavant.broker.filters.language.ast import Node
+from lavant.broker.filters.language.expressions import parse_expression
 from lavant.broker.filters.limits import FILTER_LIMITS
-from lavant.broker.filters.string_search import Budget
-from lavant.core.attributes import AttributeValue
 from lavant.core.errors import InvalidValue
+from lavant.core.publications.attributes import AttributeValue
 
 FILTERS = filters(predicates())
 ONE_ATTRIBUTE = filters(predicates(names=("x",)), leaves_max=12)
@@ -128,7 +128,7 @@ def test_any_set_of_strings_can_be_printed(ends: list[str], from_start: bool, pa
 
 
 def check_round_trip(constraint: Numbers | Strings) -> None:
-    conjunction = conjoin([("x", constraint), ("y", Present())], FILTER_LIMITS, Budget())
+    conjunction = conjoin([("x", constraint), ("y", Present())], FILTER_LIMITS, SearchBudget())
     filter = Filter(() if conjunction is None else (conjunction,))
     assert parse(str(filter), CANONICAL_LIMITS) == filter
     assert parse(filter.triples(), CANONICAL_LIMITS) == filter

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from tests.property.spark_world import Asking, World
 
 from lavant.broker.matching.plain import table
-from lavant.broker.queues.commands import DeleteQueue, Refused
-from lavant.broker.queues.quotas import Quota, Quotas
-from lavant.broker.subscriptions.commands import EncryptedFilter, Publish, Subscribe, Subscribed, Unsubscribe
+from lavant.broker.protocol.queues import DeleteQueue, Refused
+from lavant.broker.protocol.subscriptions import EncryptedFilter, Publish, Subscribe, Subscribed, Unsubscribe
+from lavant.broker.queues.accounting.quotas import Quota, Quotas
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.service.engines.filters import prepared_filter

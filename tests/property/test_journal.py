@@ -7,10 +7,10 @@ from random import Random
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
-from tests.unit.broker.journal.journals import commit, compacted, contents, keep_up, opened
-from tests.unit.broker.journal.torn_disk import PowerFailure, TornDisk
+from tests.unit.broker.storage.journal.journals import commit, compacted, contents, keep_up, opened
+from tests.unit.broker.storage.journal.torn_disk import PowerFailure, TornDisk
 
-from lavant.broker.journal import SECTOR_BYTES, Journal, JournalConfig, Write
+from lavant.broker.storage.journal import SECTOR_BYTES, Journal, JournalConfig, Write
 from lavant.core.errors import CorruptJournal
 
 CONFIG = JournalConfig(segment_bytes=8192, block_bytes_max=4096, compaction_bytes_min=0)

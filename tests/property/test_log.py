@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.broker.log.publication_logs import append, everything, numbers, records
+from tests.unit.broker.storage.log.publication_logs import append, everything, numbers, records
 
-from lavant.broker.log import LogReader, LogWriter, blocks
+from lavant.broker.storage.log import LogReader, LogWriter, blocks
 from lavant.core.errors import CorruptSnapshot
 
 COUNTS = st.lists(st.integers(1, 4), min_size=1, max_size=6)

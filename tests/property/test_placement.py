@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lavant.control.placement.config import HostCapacity, PlacementConfig
 from lavant.control.placement.enforcer import Enforcer
-from lavant.control.placement.policies import POLICIES
-from lavant.control.placement.selection import UNITS, select_slices, units
-from lavant.control.placement.values import HostProbe, Placement, Plan, Probes, SliceProbe
+from lavant.control.placement.policies.offload import UNITS, select_slices, units
+from lavant.control.placement.policies.registry import POLICIES
+from lavant.control.placement.values import HostProbe, Placement, PlacementPlan, Probes, SliceProbe
 from lavant.control.placement.view import SliceLoad
 from lavant.core.ids import HostId, SliceId
 
@@ -78,7 +78,7 @@ def shuffled(probes: Probes, seed: int) -> Probes:
     return Probes(hosts=tuple(dice.sample(hosts, len(hosts))))
 
 
-def watch(enforcer: Enforcer, probes: Probes, *, until_ms: int = 40_000, growth: float = 0.0) -> Plan | None:
+def watch(enforcer: Enforcer, probes: Probes, *, until_ms: int = 40_000, growth: float = 0.0) -> PlacementPlan | None:
     """The first plan, if any, while the load changes by `growth` with each set of probes."""
     for now_ms in range(0, until_ms + 1, PROBE_MS):
         enforcer.observe(scaled(probes, 1.0 + growth * now_ms / PROBE_MS), now_ms)
@@ -126,9 +126,9 @@ def test_no_step_of_a_plan_overfills_memory_or_network(probes: Probes, config: P
     plan = watch(Enforcer(config), probes, growth=growth)
     if plan is None:
         return
-    placement = Placement.of_probes(probes).after(Plan(decision=plan.decision, hosts_added=plan.hosts_added))
+    placement = Placement.of_probes(probes).after(PlacementPlan(decision=plan.decision, hosts_added=plan.hosts_added))
     for move in plan.moves:
-        placement = placement.after(Plan(decision=plan.decision, moves=(move,)))
+        placement = placement.after(PlacementPlan(decision=plan.decision, moves=(move,)))
         assert is_within(probes, placement, move.destination)
 
 

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.broker.filters.oracle import filters, predicates, publications, write
 
-from lavant.broker.filters.ast import Node
+from lavant.broker.filters.language.ast import Node
 from lavant.broker.matching import PlainMatcher, ScanMatcher
-from lavant.broker.matching.plain import bitmaps, grouping
-from lavant.core.attributes import AttributeValue
-from lavant.core.batches import PublicationBatch
+from lavant.broker.matching.plain import bitmaps
+from lavant.broker.matching.plain import groups as grouping
+from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.batch import PublicationBatch
 
 NODES = st.lists(filters(predicates()), min_size=1, max_size=12)
 BATCHES = st.lists(publications(), min_size=1, max_size=8)

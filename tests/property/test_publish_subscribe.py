@@ -14,26 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lavant.broker.filters import parse
-from lavant.broker.queues.commands import (
-    Acknowledge,
-    CreateQueue,
-    DeleteQueue,
-    Peek,
-    Peeked,
-    Receive,
-    Received,
-    Spread,
-)
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.serving.wire import decode_request
-from lavant.broker.subscriptions.accepting import Accepted, accept
-from lavant.broker.subscriptions.commands import Deliver, Subscribe, Unsubscribe
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.frames import decode_request
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import Acknowledge, CreateQueue, DeleteQueue, FanOut, Peek, Peeked, Receive, Received
+from lavant.broker.protocol.subscriptions import Deliver, Subscribe, Unsubscribe
+from lavant.broker.subscriptions.parsing import ParsedPublications, accept
 from lavant.broker.subscriptions.registry import Added
 from lavant.core.errors import LavantError
 from lavant.service.engines.filters import steps_of
-from lavant.service.engines.interface import Batch
+from lavant.service.engines.interface import EngineBatch
 from lavant.service.engines.local import LocalEngine
 
 NAMES = st.sampled_from(["s1", "s2", "s3", "s4", "s5"])
@@ -60,7 +51,7 @@ ROWS = st.fixed_dictionaries(
 class PublishSubscribe(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.broker = Broker()
+        self.broker = BrokerState()
         self.engine = LocalEngine(slices=2)
         self.journal: list[bytes] = []
         self.base: list[bytes] | None = None
@@ -133,11 +124,11 @@ class PublishSubscribe(RuleBasedStateMachine):
         ids = [str(self.published + number) for number in range(len(rows))]
         self.published += len(rows)
         accepted = accept([json.dumps(row).encode() for row in rows], ids, 0)
-        publications = [each for each in accepted if isinstance(each, Accepted)]
+        publications = [each for each in accepted if isinstance(each, ParsedPublications)]
         assert len(publications) == len(rows)
-        for piece in self.engine.publish(Batch(namespace=namespace, scheme="plain", publications=publications)):
+        for piece in self.engine.publish(EngineBatch(namespace=namespace, scheme="plain", publications=publications)):
             bodies = [each.body for each in publications[piece.start : piece.stop]]
-            self.do(Deliver(Spread(bodies, piece.queues, piece.ends, piece.places)))
+            self.do(Deliver(FanOut(bodies, piece.queues, piece.ends, piece.places)))
         for id, row in zip(ids, rows, strict=True):
             for queue in {
                 queue
@@ -166,7 +157,7 @@ class PublishSubscribe(RuleBasedStateMachine):
     def crash(self) -> None:
         """All that is left is the journal."""
         before = list(self.broker.snapshot())
-        self.broker = Broker() if self.base is None else Broker.restore(self.base)
+        self.broker = BrokerState() if self.base is None else BrokerState.restore(self.base)
         for record in self.journal:
             self.broker.handle(decode_request(record), 0)
         assert list(self.broker.snapshot()) == before

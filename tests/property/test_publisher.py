@@ -8,19 +8,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lavant.control.tuning import CONTROLLERS, PublisherConfig, PublisherMachine, TuningConfig
-from lavant.control.tuning.values import (
+from lavant.control.publishing import CONTROLLERS, PublisherConfig, PublisherMachine, TuningConfig
+from lavant.control.publishing.values import (
+    BatchSent,
     Dropped,
     Failed,
     Fetch,
     Fetched,
-    Publish,
-    Published,
-    Received,
-    Recovered,
+    PublicationsReceived,
+    PublicationsRecovered,
+    SendBatch,
     Stimulus,
-    Store,
     Stored,
+    StorePublications,
     Woken,
 )
 
@@ -73,19 +73,19 @@ class AnyPublisher(RuleBasedStateMachine):
         for _ in range(recovered):
             self.ticket += 1
             self.store.append(self.ticket)
-            self.tell(Recovered(self.ticket, 10))
+            self.tell(PublicationsRecovered(self.ticket, 10))
 
     def tell(self, stimulus: Stimulus) -> None:
         for effect in self.machine.handle(stimulus, self.now_ms):
             match effect:
-                case Store(tickets):
+                case StorePublications(tickets):
                     assert 0 < len(tickets) <= self.config.write_size_max
                     self.writes.append(tickets)
                 case Fetch(size_max):
                     assert self.fetch is None
                     assert size_max == self.machine.settings.batch_size
                     self.fetch = size_max
-                case Publish(transfer, tickets):
+                case SendBatch(transfer, tickets):
                     assert 0 < len(tickets) <= self.config.transfer_size_max
                     assert transfer not in self.transfers
                     self.transfers[transfer] = tickets
@@ -96,7 +96,7 @@ class AnyPublisher(RuleBasedStateMachine):
     def receive(self, later_ms: int) -> None:
         self.now_ms += later_ms
         self.ticket += 1
-        self.tell(Received(self.ticket, 10))
+        self.tell(PublicationsReceived(self.ticket, 10))
 
     @precondition(lambda self: self.writes)
     @rule(which=st.integers(0, 9), later_ms=st.integers(0, 20))
@@ -120,7 +120,7 @@ class AnyPublisher(RuleBasedStateMachine):
         self.now_ms += later_ms
         transfer = sorted(self.transfers)[which % len(self.transfers)]
         self.published.update(self.transfers.pop(transfer))
-        self.tell(Published(transfer))
+        self.tell(BatchSent(transfer))
 
     @precondition(lambda self: self.transfers)
     @rule(which=st.integers(0, 9), later_ms=st.integers(0, 1000), retry_after_ms=st.sampled_from([0, 50, 5000]))

@@ -8,14 +8,18 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.broker.serving.servers import Bench
+from tests.unit.broker.machine.servers import Bench
 
-from lavant.broker.queues.commands import (
+from lavant.broker.machine.effects import TIME_BYTES
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.commands import Request
+from lavant.broker.protocol.frames import decode_request
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import (
     Acknowledge,
     ChangeVisibility,
     CreateQueue,
     DeleteQueue,
-    Entry,
     Peek,
     Peeked,
     PurgeQueue,
@@ -25,13 +29,9 @@ from lavant.broker.queues.commands import (
     Refused,
     Release,
     Send,
+    SendEntry,
     VisibilityChange,
 )
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import Request
-from lavant.broker.serving.effects import TIME_BYTES
-from lavant.broker.serving.wire import decode_request
 
 CONFIGS = {
     "dead": QueueConfig(visibility_ms=50),
@@ -69,7 +69,7 @@ class Server(RuleBasedStateMachine):
         """Positions of sends by the bodies of their messages."""
         self.receipts: list[tuple[str, Receipt]] = []
         self.bodies = 0
-        self.shadow = Broker()
+        self.shadow = BrokerState()
         """A hub that is told what the journal says, record by record."""
         self.seen_records = 0
 
@@ -77,7 +77,7 @@ class Server(RuleBasedStateMachine):
     def create(self) -> None:
         for queue, config in CONFIGS.items():
             self.bench.create(queue, config)
-        self.shadow = Broker(self.bench.replayed())
+        self.shadow = BrokerState(self.bench.replayed())
         self.seen_records = len(self.bench.records)
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -89,9 +89,9 @@ class Server(RuleBasedStateMachine):
             self.bodies += 1
             body = b"%d" % self.bodies
             if queue == "ordered":
-                entries.append(Entry(body, group=f"g{self.bodies % 2}", deduplication=body.decode()))
+                entries.append(SendEntry(body, group=f"g{self.bodies % 2}", deduplication=body.decode()))
             else:
-                entries.append(Entry(body, delay_ms=delay_ms))
+                entries.append(SendEntry(body, delay_ms=delay_ms))
         self._ask(client, Send(queue, entries))
 
     @rule(queue=QUEUES, count=st.integers(1, 3), wait_ms=st.sampled_from([0, 10, 60, 200]), client=CLIENTS)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from tests.unit.broker.queues.model import Model
 
+from lavant.broker.protocol import queues as c
+from lavant.broker.protocol.queue_config import DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
 from lavant.broker.queues import Queues
-from lavant.broker.queues import commands as c
-from lavant.broker.queues.config import DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
-from lavant.broker.queues.rules import RULES
-from lavant.broker.queues.sorted_numbers import CHUNK, SortedNumbers
+from lavant.broker.queues.compatibility import RULES
+from lavant.broker.queues.ordering.sorted_numbers import CHUNK, SortedNumbers
 from lavant.core.errors import LavantError
 
 ORDERS = ["out-of-order", "in-order"]
@@ -74,7 +74,7 @@ def configs(order: str, dead_letters: str | None = None) -> st.SearchStrategy[Qu
 
 BODIES = st.sampled_from([b"", b"x", b"y", b"z", bytes(1000), bytes(1020), bytes(1025)])
 GROUPED = st.builds(
-    c.Entry,
+    c.SendEntry,
     BODIES,
     attributes=st.sampled_from([b"", b"", b"attributes"]),
     delay_ms=st.sampled_from([None, None, None, None, 100]),
@@ -82,7 +82,7 @@ GROUPED = st.builds(
     deduplication=st.sampled_from(["", "", "", "m", "n"]),
 )
 PLAIN = st.builds(
-    c.Entry,
+    c.SendEntry,
     BODIES,
     delay_ms=st.sampled_from([None, None, None, 0, 1, 100, 1000, -1, DELAY_MS_MAX + 1]),
     group=st.sampled_from(["", "", "", "", "a"]),

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.spark_world import World, findings, run
 
-from lavant.broker.queues.commands import ConfigureQueue, Refused
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.subscriptions.commands import Publish, Published, Subscribe, Unsubscribe
-from lavant.broker.subscriptions.handover import Found
+from lavant.broker.protocol.match_protocol import MatchResults
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import ConfigureQueue, Refused
+from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, Unsubscribe
 from lavant.service.engines.spark.settings import SparkLimits
 
 NAMESPACES = ("", "acme")
@@ -62,7 +62,7 @@ class Play:
         """Who is subscribed now, and since how many publications of the namespace."""
         self._published: dict[str, list[int]] = {namespace: [] for namespace in NAMESPACES}
         self._number = 0
-        self._last: list[Found] = []
+        self._last: list[MatchResults] = []
 
     async def subscribe(self, namespace: str, bound: int) -> None:
         await self.world.ask(Subscribe(f"a > {bound}", f"s{bound}", namespace=namespace))
@@ -123,7 +123,7 @@ def test_what_comes_too_early_or_of_nobody_is_refused(tmp_path: Path) -> None:
         [stretch] = world.engine.work(0)
         first, second, third = findings(stretch, 1)
         assert isinstance(await world.report(second), Refused)
-        beyond = Found(third.lane, third.start + 1, third.ends, third.ids)
+        beyond = MatchResults(third.lane, third.start + 1, third.ends, third.ids)
         assert isinstance(await world.report(beyond), Refused)
         await world.report(first)
         assert world.lanes["plain"] == (3, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lavant.broker.serving.start_time import (
+from lavant.broker.machine.start_time import (
     CORRECTION_MS_MAX,
     DOWN_MS_MAX,
     Mark,

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.broker.serving.servers import Bench
+from tests.unit.broker.machine.servers import Bench
 
-from lavant.broker.queues.commands import DeleteQueue, Receive
-from lavant.broker.serving.leases import STEP_MS_MAX
-from lavant.broker.serving.replay import fold, replay
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.subscriptions.commands import RenewSubscription, Subscribe, Unsubscribe
+from lavant.broker.machine.leases import STEP_MS_MAX
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.replay import fold, replay
+from lavant.broker.protocol.queues import DeleteQueue, Receive
+from lavant.broker.protocol.subscriptions import RenewSubscription, Subscribe, Unsubscribe
 from lavant.broker.subscriptions.registry import in_namespace
 
 Key = tuple[str, str]
@@ -124,7 +124,7 @@ class World:
         self.bench = Bench(now_ms=now_ms)
         self.bench.records = records
         broker = replay(self.folded, records[self.folded_records :])
-        self.bench.server = BrokerServer(broker, position=len(records))
+        self.bench.server = BrokerMachine(broker, position=len(records))
         self.bench.perform(self.bench.server.open(now_ms))
         self.model = {key: Modelled(lease_ms, lease_ms, []) for key, lease_ms in self.durable.items()}
         self.commit()

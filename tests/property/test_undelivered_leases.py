@@ -7,20 +7,13 @@ from collections.abc import Hashable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.broker.serving.servers import Bench
+from tests.unit.broker.machine.servers import Bench
 
-from lavant.broker.queues.commands import Peek, Peeked, Received
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.effects import Effect, Reply
-from lavant.broker.workflows.commands import (
-    DefineJobs,
-    DescribeJob,
-    JobView,
-    Leased,
-    LeaseTasks,
-    SubmitJob,
-)
-from lavant.broker.workflows.reading import convert_workflows
+from lavant.broker.machine.effects import Effect, Reply
+from lavant.broker.protocol.jobs import DefineJobs, DescribeJob, JobView, LeaseTasks, SubmitJob, TasksLeased
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import Peek, Peeked, Received
+from lavant.broker.workflows.definitions.toml_file import convert_workflows
 
 WORKFLOW = {"topics": ["T"], "jobs": {"j": {"start": "t", "tasks": {"t": {"topic": "T"}}}}}
 HOUR_MS = 3_600_000
@@ -115,7 +108,7 @@ def check(world: Losing) -> None:
                 place = (reply.queue, delivery.receipt.number)
                 had[place] = had.get(place, 0) + 1
                 assert delivery.receive_count == had[place], "what nobody got does not count"
-        elif isinstance(reply.answer, Leased):
+        elif isinstance(reply.answer, TasksLeased):
             for task in reply.answer.tasks:
                 assert (task.job, task.attempt) not in tasks, "an attempt is for one worker only"
                 tasks.add((task.job, task.attempt))

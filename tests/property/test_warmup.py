@@ -15,24 +15,24 @@ from tests.property.test_plain_matching import ATTRIBUTES, STRINGS, random_filte
 from lavant.broker.matching import EncryptedMatcher, PlainMatcher
 from lavant.broker.matching.encrypted.values import ATTRIBUTES_MAX, EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.interface import Matches
-from lavant.broker.matching.merging import merge
-from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN, Accepted
-from lavant.broker.subscriptions.commands import EncryptedFilter, SubscriptionState
+from lavant.broker.matching.merge import merge
+from lavant.broker.protocol.subscriptions import EncryptedFilter, SubscriptionState
+from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN, ParsedPublications
 from lavant.broker.subscriptions.registry import Added, Removed
 from lavant.broker.warmup import BROKER_KERNELS
-from lavant.core.attributes import AttributeValue
-from lavant.core.batches import PublicationBatch
-from lavant.core.kernels import KERNELS
-from lavant.core.row_batches import RowBatch
-from lavant.core.warmup import warm_up
+from lavant.core.kernels.kernels import KERNELS
+from lavant.core.kernels.warmup import warm_up
+from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.batch import PublicationBatch
+from lavant.core.publications.row_batch import RowBatch
 from lavant.models.evaluation import Model
-from lavant.models.network import JobType, Network, Topic
+from lavant.models.network import ModelJobType, Network, Topic
 from lavant.models.prediction import predict
 from lavant.models.warmup import MODEL_KERNELS
-from lavant.pipeline.exchange import Lists, merge_files, write_file
+from lavant.pipeline.stream.exchange import Lists, merge_files, write_file
 from lavant.pipeline.warmup import PIPELINE_KERNELS
 from lavant.service.engines.filters import prepared_filter, steps_of
-from lavant.service.engines.interface import Batch
+from lavant.service.engines.interface import EngineBatch
 from lavant.service.engines.local import LocalEngine
 
 Kinds = set[tuple[str, str]]
@@ -125,12 +125,13 @@ def test_an_engine_whose_subscriptions_come_and_go(slices: int) -> None:
             prepared = {each.number: prepared_filter(each.filter) for each in some} if len(some) < 3 else {}
             engine.change(list(steps_of([Added(each, each.number % 7) for each in some], prepared)))
             for publications in (1, 50):
-                plain = [Accepted("", PLAIN, random_publication(random), b"") for _ in range(publications)]
+                plain = [ParsedPublications("", PLAIN, random_publication(random), b"") for _ in range(publications)]
                 points = [
-                    Accepted("", ENCRYPTED, [random.uniform(-1, 1) for _ in range(4)], b"") for _ in range(publications)
+                    ParsedPublications("", ENCRYPTED, [random.uniform(-1, 1) for _ in range(4)], b"")
+                    for _ in range(publications)
                 ]
                 for scheme, accepted in ((PLAIN, plain), (ENCRYPTED, points)):
-                    engine.publish(Batch(namespace="", scheme=scheme, publications=accepted))
+                    engine.publish(EngineBatch(namespace="", scheme=scheme, publications=accepted))
             engine.change(list(steps_of([Removed(each) for each in some[::2]], {})))
     finally:
         engine.close()
@@ -146,8 +147,8 @@ def test_what_the_hosts_of_a_batch_have_found(tmp_path: Path) -> None:
 
 def test_predictions() -> None:
     jobs = (
-        JobType.along(["A", "B", "A"], name="1", arrival_rate_per_s=2.0),
-        JobType.along(["B"], name="2", arrival_rate_per_s=1.0),
+        ModelJobType.along(["A", "B", "A"], name="1", arrival_rate_per_s=2.0),
+        ModelJobType.along(["B"], name="2", arrival_rate_per_s=1.0),
     )
     topics = (Topic(name="A", service_rate_per_s=1.0), Topic(name="B", service_rate_per_s=2.0, service_scv=0.0))
     for refined in (False, True):

@@ -10,30 +10,31 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.broker.workflows.model import ModelJob
 
-from lavant.broker.queues.commands import Peek, Peeked
-from lavant.broker.queues.limits import UNLIMITED
-from lavant.broker.serving.wire import decode_answer, decode_request, encoder
-from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
-from lavant.broker.workflows.checking import check_job
-from lavant.broker.workflows.commands import (
+from lavant.broker.protocol.frames import decode_answer, decode_request, encoder
+from lavant.broker.protocol.jobs import (
     Answer,
-    Assignment,
     CancelJob,
     CompleteTask,
     DefineJobs,
     DescribeJob,
     ExtendTask,
     FailTask,
+    JobSubmitted,
     JobView,
-    Leased,
     LeaseTasks,
     Reported,
     Request,
     Result,
     SubmitJob,
-    Submitted,
+    TaskAssignment,
+    TasksLeased,
 )
-from lavant.broker.workflows.definitions import JobDefinition, Next, TaskDefinition, Workflows
+from lavant.broker.protocol.queues import Peek, Peeked
+from lavant.broker.queues.accounting.quotas import UNLIMITED
+from lavant.broker.workflows.definitions.definition import JobDefinition, NextTask, TaskDefinition, Workflows
+from lavant.broker.workflows.definitions.validation import check_job
+from lavant.broker.workflows.limits import UNLIMITED_JOBS
+from lavant.broker.workflows.machine import Jobs
 from lavant.core.errors import AttemptOver, InvalidValue
 
 TOPICS = ("A", "B")
@@ -45,14 +46,14 @@ MANY = 1000
 def definitions(draw: st.DrawFn, name: str = "j") -> JobDefinition:
     """Any job type: arrows go from earlier to later tasks only, and each task but the first has one or is a start."""
     count = draw(st.integers(1, 6))
-    arrows: list[list[Next]] = [[] for _ in range(count)]
+    arrows: list[list[NextTask]] = [[] for _ in range(count)]
     starts = ["t0"]
     for place in range(1, count):
         sources = draw(st.sets(st.integers(0, place - 1), max_size=3))
         if not sources:
             starts.append(f"t{place}")
         for source in sorted(sources):
-            arrows[source].append(Next(f"t{place}", draw(st.sampled_from(CONDITIONS))))
+            arrows[source].append(NextTask(f"t{place}", draw(st.sampled_from(CONDITIONS))))
     join = st.sampled_from(("all", "any"))
     tasks = [_task(draw, place, tuple(arrows[place]), draw(join)) for place in range(count)]
     job = JobDefinition(name, tuple(starts), tuple(tasks), timeout_ms=draw(st.sampled_from((150, 1_000_000))))
@@ -65,7 +66,7 @@ def definitions(draw: st.DrawFn, name: str = "j") -> JobDefinition:
     return job
 
 
-def _task(draw: st.DrawFn, place: int, arrows: tuple[Next, ...], join: str) -> TaskDefinition:
+def _task(draw: st.DrawFn, place: int, arrows: tuple[NextTask, ...], join: str) -> TaskDefinition:
     return TaskDefinition(
         f"t{place}",
         draw(st.sampled_from(TOPICS)),
@@ -99,7 +100,7 @@ class JobsAndModel(RuleBasedStateMachine):
         """How many records the snapshot holds."""
         self.models: dict[int, ModelJob] = {}
         self.types: dict[str, JobDefinition] = {}
-        self.given: list[Assignment] = []
+        self.given: list[TaskAssignment] = []
 
     @initialize(one=definitions("one"), other=definitions("other"))
     def define(self, one: JobDefinition, other: JobDefinition) -> None:
@@ -115,8 +116,8 @@ class JobsAndModel(RuleBasedStateMachine):
     @rule(job_type=st.sampled_from(("one", "other")))
     def submit(self, job_type: str) -> None:
         answer = self._ask(SubmitJob(job_type, b"input"))
-        assert answer == Submitted(len(self.models) + 1, is_new=True)
-        assert isinstance(answer, Submitted)
+        assert answer == JobSubmitted(len(self.models) + 1, is_new=True)
+        assert isinstance(answer, JobSubmitted)
         self.models[answer.job] = ModelJob(answer.job, self.types[job_type], self.now_ms)
 
     @rule(topic=st.sampled_from(TOPICS), count=st.integers(1, 4), lease_ms=st.sampled_from((None, None, 3, 1_000)))
@@ -130,7 +131,7 @@ class JobsAndModel(RuleBasedStateMachine):
         }
         worker = f"w{len(self.given)}"
         answer = self._ask(LeaseTasks(topic, worker, count, lease_ms=lease_ms))
-        assert isinstance(answer, Leased)
+        assert isinstance(answer, TasksLeased)
         assert len(answer.tasks) == min(count, len(ready))
         for task in answer.tasks:
             ready.remove((task.job, task.task))
@@ -240,11 +241,11 @@ class JobsAndModel(RuleBasedStateMachine):
             self.records.append((self.hub.now_ms, request))
         return answer
 
-    def _drawn(self, data: st.DataObject) -> Assignment:
+    def _drawn(self, data: st.DataObject) -> TaskAssignment:
         """Mostly a late one."""
         return data.draw(st.sampled_from(self.given[-6:]))
 
-    def _report(self, task: Assignment, request: Request, outcome: str) -> bool:
+    def _report(self, task: TaskAssignment, request: Request, outcome: str) -> bool:
         """Whether it counts."""
         self._advance_model()
         each = self.models[task.job].tries[task.task][task.attempt - 1]
@@ -287,7 +288,7 @@ def test_any_job_runs_in_a_topological_order_and_ends(job: JobDefinition, data: 
     hub = Jobs()
     hub.handle(DefineJobs(Workflows(TOPICS, (job,))), 0)
     hub.handle(SubmitJob("j"), 0)
-    held: list[Assignment] = []
+    held: list[TaskAssignment] = []
     done: list[str] = []
     while True:
         for topic in TOPICS:

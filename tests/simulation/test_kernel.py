@@ -14,10 +14,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lavant.simulation.kernel import Effect, Outcome, Scenario, SimulatedDisk, Trace, run
-from lavant.simulation.kernel.fault_kinds import KINDS
+from lavant.simulation.kernel import Effect, RunOutcome, Scenario, SimulatedDisk, Trace, run
+from lavant.simulation.kernel.faults.kinds import KINDS
 from lavant.simulation.scenarios import counter
-from lavant.simulation.scenarios.counter import LOG_BYTES, RECORD, Counted, CounterOptions, Increment, Server, Session
+from lavant.simulation.scenarios.counter import (
+    LOG_BYTES,
+    RECORD,
+    Counted,
+    CounterOptions,
+    CounterSession,
+    Increment,
+    Server,
+)
 from lavant.simulation.scenarios.registry import scenarios
 
 SEEDS = range(1, 21)
@@ -87,7 +95,7 @@ class Unchecked(Server):
                 self._chain, number, client, start, count = RECORD.unpack_from(content, position)
                 if number == 0:
                     break
-                self._apply(Counted(Increment(Session(client, start), number), count))
+                self._apply(Counted(Increment(CounterSession(client, start), number), count))
                 self._position += RECORD.size
             self._disk.sync(name)
 
@@ -110,7 +118,7 @@ def with_server(make_server: Callable[[SimulatedDisk], Server]) -> Scenario:
     )
 
 
-def first_violation(scenario: Scenario) -> Outcome:
+def first_violation(scenario: Scenario) -> RunOutcome:
     """The first seed that fails; a failure of this test means that the search finds nothing."""
     return next(outcome for seed in SEARCHED if (outcome := run(scenario, seed)).violation is not None)
 

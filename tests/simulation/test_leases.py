@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from tests.simulation.repetition import check_repetition
 
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.effects import Effect
-from lavant.broker.serving.leases import SubscriptionLeases
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.serving.waiting import Asked
-from lavant.broker.subscriptions.commands import RenewSubscription, Subscribed, Unsubscribe
+from lavant.broker.machine.effects import Effect
+from lavant.broker.machine.leases import SubscriptionLeases
+from lavant.broker.machine.long_polls import RequestContext
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.subscriptions import RenewSubscription, Subscribed, Unsubscribe
 from lavant.simulation.kernel import run
 from lavant.simulation.scenarios import leases
 from lavant.simulation.scenarios.leases import EARLY, LEFT, SCENARIO
@@ -41,22 +41,22 @@ def test_a_run_repeats_itself(tmp_path: Path) -> None:
 # ── mistakes in the server ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Eternal(BrokerServer):
+class Eternal(BrokerMachine):
     """Ends nothing."""
 
     def _expire(self, now_ms: int) -> None:
         self._leases.due(now_ms)
 
 
-class Deaf(BrokerServer):
+class Deaf(BrokerMachine):
     """Answers renewals, and does not renew."""
 
-    def _renew(self, request: RenewSubscription, asked: Asked, now_ms: int) -> None:
+    def _renew(self, request: RenewSubscription, asked: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
         self._reply(asked, Subscribed(state, is_new=False), self._position)
 
 
-class Impatient(BrokerServer):
+class Impatient(BrokerMachine):
     """Gives nobody time to come back after a start."""
 
     def open(self, now_ms: int) -> list[Effect]:
@@ -67,7 +67,7 @@ class Impatient(BrokerServer):
         return effects
 
 
-class Forgetful(BrokerServer):
+class Forgetful(BrokerMachine):
     """Does not look after subscriptions that were there when it started."""
 
     def open(self, now_ms: int) -> list[Effect]:
@@ -76,7 +76,7 @@ class Forgetful(BrokerServer):
         return effects
 
 
-class Unrecorded(BrokerServer):
+class Unrecorded(BrokerMachine):
     """Ends subscriptions without a record."""
 
     def _expire(self, now_ms: int) -> None:
@@ -88,8 +88,8 @@ class Unrecorded(BrokerServer):
     ("server", "rule"),
     [(Eternal, LEFT), (Deaf, EARLY), (Impatient, EARLY), (Forgetful, LEFT), (Unrecorded, LEFT)],
 )
-def test_a_mistake_is_found(server: type[BrokerServer], rule: str) -> None:
-    def make(broker: Broker, position: int) -> BrokerServer:
+def test_a_mistake_is_found(server: type[BrokerMachine], rule: str) -> None:
+    def make(broker: BrokerState, position: int) -> BrokerMachine:
         return server(broker, position=position)
 
     scenario = msgspec.structs.replace(SCENARIO, build=partial(leases.build, make_server=make))

@@ -11,7 +11,7 @@ import pytest
 
 from lavant.control.placement.config import PlacementConfig
 from lavant.simulation.placement import trial
-from lavant.simulation.placement.curves import Curve, ramp, replay, trading_day
+from lavant.simulation.placement.load_curves import Curve, ramp, replay, trading_day
 from lavant.simulation.placement.trial import Trial, run_trial
 
 SEEDS = (11, 12)  # others than those the defaults were chosen with

@@ -15,7 +15,7 @@ from lavant.simulation.kernel.distributions import S
 from lavant.simulation.publisher.config import SystemConfig
 from lavant.simulation.publisher.congestion import SHORT_OF_CAPACITY, SLOW_SUBSCRIBER, Congested, congest
 from lavant.simulation.publisher.latency import AS_IN_THE_PAPER, Latency, best, measure, tuned
-from lavant.simulation.publisher.load import PAPER_LOADS_PER_S, Step
+from lavant.simulation.publisher.load import PAPER_LOADS_PER_S, LoadStep
 from lavant.simulation.publisher.steps import StepResponse, respond
 from lavant.simulation.publisher.system import PublisherSystem
 
@@ -143,7 +143,7 @@ def latency_after_change(transfer_size_max: int, load_per_s: float, before_ms: i
     """Mean latency from a minute after the round trip has changed: until then, what has gathered is worked off."""
     base = msgspec.structs.replace(AS_IN_THE_PAPER, workers_reserved=3, transfer_size_max=transfer_size_max)
     system = SystemConfig(rtt_ms=before_ms, rtt_changes=((CHANGE_S, after_ms),))
-    run = PublisherSystem(tuned(base, "eager"), (Step(load_per_s, END_S),), system=system, seed=seed)
+    run = PublisherSystem(tuned(base, "eager"), (LoadStep(load_per_s, END_S),), system=system, seed=seed)
     run.run()
     return fmean(taken.latency_us / 1000 for taken in run.taken if taken.received_us >= RECOVERED_S * S)
 

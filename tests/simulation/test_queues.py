@@ -11,24 +11,22 @@ from typing import Any
 import pytest
 from tests.simulation.repetition import check_repetition
 
-from lavant.broker.journal import Journal, JournalConfig, Recovered
-from lavant.broker.queues import moves, receiving
-from lavant.broker.queues.commands import (
-    Acknowledge,
-    Received,
-)
-from lavant.broker.queues.deduplication import Deduplication, Key
-from lavant.broker.queues.in_order import NONE, Group, InOrder
+from lavant.broker.machine.effects import Effect, Reply
+from lavant.broker.machine.long_polls import RequestContext
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.start_time import start_time
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.commands import Request
+from lavant.broker.protocol.jobs import TasksLeased
+from lavant.broker.protocol.queues import Acknowledge, Received
 from lavant.broker.queues.message import Message
-from lavant.broker.queues.queue import Queue
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import Request
-from lavant.broker.serving.effects import Effect, Reply
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.serving.start_time import start_time
-from lavant.broker.serving.waiting import Asked
-from lavant.broker.workflows.commands import Leased
-from lavant.simulation.kernel import Outcome, Scenario, SimulatedDisk, Trace, run
+from lavant.broker.queues.operations import receive as receiving
+from lavant.broker.queues.operations import redrive as moves
+from lavant.broker.queues.operations.deduplication import Deduplication, Key
+from lavant.broker.queues.ordering.in_order import NONE, InOrder, MessageGroup
+from lavant.broker.queues.queue import QueueState
+from lavant.broker.storage.journal import Journal, JournalConfig, RecoveredJournal
+from lavant.simulation.kernel import RunOutcome, Scenario, SimulatedDisk, Trace, run
 from lavant.simulation.queues import server
 from lavant.simulation.queues.server import MakeServer
 from lavant.simulation.scenarios import queues
@@ -80,24 +78,24 @@ def test_clocks_that_jump_while_the_server_is_down_end_nothing_early() -> None:
 # ── mistakes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class EarlyAcknowledgement(BrokerServer):
-    def __init__(self, recovered: Broker, *, position: int) -> None:
+class EarlyAcknowledgement(BrokerMachine):
+    def __init__(self, recovered: BrokerState, *, position: int) -> None:
         super().__init__(recovered, position=position, acknowledge_early=True)
 
 
-class UnrecordedAcknowledgement(BrokerServer):
-    def _acknowledge(self, request: Acknowledge, asked: Asked, now_ms: int) -> None:
+class UnrecordedAcknowledgement(BrokerMachine):
+    def _acknowledge(self, request: Acknowledge, asked: RequestContext, now_ms: int) -> None:
         self._reply(asked, self.queues.handle(request, now_ms), self._position)
 
 
-class HastyDelivery(BrokerServer):
+class HastyDelivery(BrokerMachine):
     """Does not wait until the messages that it delivers are durable."""
 
-    def _deliver(self, asked: Asked, answer: Received | Leased, queue: str) -> None:
+    def _deliver(self, asked: RequestContext, answer: Received | TasksLeased, queue: str) -> None:
         self._effects.append(Reply(asked.client, asked.number, answer, queue))
 
 
-class HastyEpoch(BrokerServer):
+class HastyEpoch(BrokerMachine):
     """Gives out leases before it is durable which start of the server gave them."""
 
     def open(self, now_ms: int) -> list[Effect]:
@@ -107,7 +105,7 @@ class HastyEpoch(BrokerServer):
         return effects
 
 
-class HastySend(BrokerServer):
+class HastySend(BrokerMachine):
     def request(self, client: Any, number: int, request: Request, raw: bytes | None, now_ms: int) -> list[Effect]:
         effects = super().request(client, number, request, raw, now_ms)
         replies = [reply for _, reply, _ in self._pending._replies]
@@ -117,25 +115,25 @@ class HastySend(BrokerServer):
 
 
 def lease_that_is_never_returned(patch: pytest.MonkeyPatch) -> None:
-    lease = Queue.lease
+    lease = QueueState.lease
 
-    def lease_for_good(self: Queue, messages: list[Message], visible_ms: int, now_ms: int) -> None:
+    def lease_for_good(self: QueueState, messages: list[Message], visible_ms: int, now_ms: int) -> None:
         lease(self, messages, visible_ms, now_ms)
         for message in messages:
             if message.number % 10 == 0:
                 message.visible_ms = visible_ms + 3_600_000
 
-    patch.setattr(Queue, "lease", lease_for_good)
+    patch.setattr(QueueState, "lease", lease_for_good)
 
 
 def lease_that_is_never_extended(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Queue, "extend", lambda self, message, visible_ms: None)
+    patch.setattr(QueueState, "extend", lambda self, message, visible_ms: None)
 
 
 def group_that_is_not_blocked(patch: pytest.MonkeyPatch) -> None:
     list_ = InOrder._list
 
-    def list_anyway(self: InOrder, group: Group, *, takes_turns: bool = True) -> None:
+    def list_anyway(self: InOrder, group: MessageGroup, *, takes_turns: bool = True) -> None:
         in_flight = group.in_flight
         if group.first != NONE and group.first in self._messages:
             group.in_flight = 0
@@ -147,7 +145,7 @@ def group_that_is_not_blocked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InOrder, "_list", list_anyway)
 
 
-def _vanish(message: Message, source: Queue, target: Queue, *, origin: str | None, now_ms: int) -> None:
+def _vanish(message: Message, source: QueueState, target: QueueState, *, origin: str | None, now_ms: int) -> None:
     source.hand_over(message)
 
 
@@ -184,7 +182,7 @@ class _WithoutSync:
 def recovery_that_trusts_what_it_reads(patch: pytest.MonkeyPatch) -> None:
     open_ = Journal.open
 
-    def open_without_sync(disk: SimulatedDisk, config: JournalConfig) -> tuple[Journal, Recovered]:
+    def open_without_sync(disk: SimulatedDisk, config: JournalConfig) -> tuple[Journal, RecoveredJournal]:
         return open_(_WithoutSync(disk), config)
 
     patch.setattr(Journal, "open", open_without_sync)
@@ -194,7 +192,7 @@ def clock_that_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(server, "start_time", partial(start_time, is_accepted=True))
 
 
-def in_the_server(server: Callable[..., BrokerServer]) -> Break:
+def in_the_server(server: Callable[..., BrokerMachine]) -> Break:
     return lambda patch: lambda recovered, position: server(recovered, position=position)
 
 
@@ -219,7 +217,7 @@ MISTAKES: dict[str, Break] = {
 OPTIONS = {"a lease is given before its epoch is durable": DYING}
 
 
-def first_violation(scenario: Scenario, options: QueueOptions) -> Outcome:
+def first_violation(scenario: Scenario, options: QueueOptions) -> RunOutcome:
     """The first seed that fails; a failure of this test means that the search finds nothing."""
     outcomes = (run(scenario, seed, options=options) for seed in SEARCHED)
     return next(outcome for outcome in outcomes if outcome.violation is not None)

@@ -11,18 +11,17 @@ import msgspec
 import pytest
 from tests.simulation.repetition import check_repetition
 
-from lavant.broker.slices import Delivery, ExitSlice, exit, inbox, outlet, wire
-from lavant.broker.slices.host import HostEffect, SliceHost
-from lavant.broker.slices.hosted import Hosted, MovedSlice, Role, SavedSlice
-from lavant.broker.slices.inbox import Inbox
-from lavant.broker.slices.layout import Layout
+from lavant.broker.slices import ExitSlice, SliceDelivery, exit, links, wire
+from lavant.broker.slices.layout import SliceLayout
+from lavant.broker.slices.links import Inbox, Item, Outlet
 from lavant.broker.slices.machine import SliceMachine
-from lavant.broker.slices.messages import Ack, Data, Settle, Transmit
-from lavant.broker.slices.migration import Migration, MigrationEffect, Step
-from lavant.broker.slices.outlet import Item, Outlet
+from lavant.broker.slices.migration.host import HostEffect, SliceHost
+from lavant.broker.slices.migration.hosted_slice import Hosted, MovedSlice, Role, SavedSlice
+from lavant.broker.slices.migration.messages import Ack, Data, Settle, Transmit
+from lavant.broker.slices.migration.migration import Migration, MigrationEffect, MigrationStep
 from lavant.broker.slices.values import BatchId
 from lavant.core.ids import HostId, SliceId
-from lavant.simulation.kernel import Effect, Outcome, Trace, run
+from lavant.simulation.kernel import Effect, RunOutcome, Trace, run
 from lavant.simulation.scenarios import slices
 from lavant.simulation.scenarios.slices import SliceOptions
 from lavant.simulation.slices.durable import Durable
@@ -57,7 +56,7 @@ def test_slices_without_mistakes_hold_whatever_happens() -> None:
 
 def narrow_links(patch: pytest.MonkeyPatch) -> None:
     """Links that hold three items, so that slices often have to wait for room."""
-    for module in (inbox, outlet, exit):
+    for module in (links, exit):
         patch.setattr(module, "WINDOW", 3)
 
 
@@ -122,8 +121,8 @@ def deadline_after_the_decision(patch: pytest.MonkeyPatch) -> None:
     due = Migration._due
 
     def change_mind(self: Migration, now_ms: int) -> list[MigrationEffect]:
-        if self.step is Step.SWITCHING:
-            self.step, self._unsettled = Step.ABANDONING, {self.order.source, self.order.destination}
+        if self.step is MigrationStep.SWITCHING:
+            self.step, self._unsettled = MigrationStep.ABANDONING, {self.order.source, self.order.destination}
             return self._say(now_ms)
         return due(self, now_ms)
 
@@ -176,7 +175,7 @@ def duplicate_that_is_processed(patch: pytest.MonkeyPatch) -> None:
         return True
 
     def never_known(self: Hosted, upstream: SliceId, sequence: int, content: bytes, now_ms: int) -> Any:
-        return self._proceed(Delivery(upstream, sequence, wire.decode(content)), now_ms)
+        return self._proceed(SliceDelivery(upstream, sequence, wire.decode(content)), now_ms)
 
     patch.setattr(Inbox, "put", put_any)
     patch.setattr(Hosted, "deliver", never_known)
@@ -227,12 +226,12 @@ def second_state_over_the_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def exit_that_differs_between_match_slices(patch: pytest.MonkeyPatch) -> None:
-    def exit_of(self: Layout, batch: BatchId) -> SliceId:
+    def exit_of(self: SliceLayout, batch: BatchId) -> SliceId:
         exit_of.calls += 1  # type: ignore[attr-defined]
         return self.exit_slices[(batch.number + exit_of.calls // 97) % self.exit]  # type: ignore[attr-defined]
 
     exit_of.calls = 0  # type: ignore[attr-defined]
-    patch.setattr(Layout, "exit_of", exit_of)
+    patch.setattr(SliceLayout, "exit_of", exit_of)
 
 
 MISTAKES: Mapping[str, Break] = {
@@ -265,7 +264,7 @@ OPTIONS = {
 """For mistakes that need more of something to show."""
 
 
-def first_violation(mistake: str) -> Outcome:
+def first_violation(mistake: str) -> RunOutcome:
     """The first seed that fails; a failure of this test means that the search finds nothing."""
     options = OPTIONS.get(mistake, BUSY)
     outcomes = (run(slices.SCENARIO, seed, minutes=MINUTES, options=options) for seed in SEARCHED)

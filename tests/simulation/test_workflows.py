@@ -11,20 +11,19 @@ from typing import Any
 import pytest
 from tests.simulation.repetition import check_repetition
 
-from lavant.broker.queues.hub import Queues
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.effects import Reply
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.serving.waiting import Asked
-from lavant.broker.workflows import Jobs
-from lavant.broker.workflows.book import Book
-from lavant.broker.workflows.commands import CompleteTask, Leased, Result
-from lavant.broker.workflows.course import Course
-from lavant.broker.workflows.job import CANCELLED, DEAD, DONE, QUEUED, RUNNING, SKIPPED, Job, Task
-from lavant.broker.workflows.mapping import Step, is_taken
-from lavant.broker.workflows.timers import THE_JOB, Timers
+from lavant.broker.machine.effects import Reply
+from lavant.broker.machine.long_polls import RequestContext
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.jobs import CompleteTask, Result, TasksLeased
+from lavant.broker.queues.machine import Queues
+from lavant.broker.workflows.definitions.dag import DagStep, is_taken
+from lavant.broker.workflows.execution import THE_JOB, JobExecution, Timers
+from lavant.broker.workflows.job import CANCELLED, DEAD, DONE, QUEUED, RUNNING, SKIPPED, Job, TaskState
+from lavant.broker.workflows.job_store import JobStore
+from lavant.broker.workflows.machine import Jobs
 from lavant.broker.workflows.topics import Topics
-from lavant.simulation.kernel import Outcome, Scenario, Trace, run
+from lavant.simulation.kernel import RunOutcome, Scenario, Trace, run
 from lavant.simulation.queues.server import MakeServer
 from lavant.simulation.scenarios import workflows
 from lavant.simulation.scenarios.workflows import WorkflowOptions
@@ -54,26 +53,26 @@ def test_a_server_without_mistakes_holds_whatever_happens() -> None:
 # ── mistakes in the server ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class HastyReport(BrokerServer):
+class HastyReport(BrokerMachine):
     """Confirms what is not durable."""
 
-    def _report(self, request: Any, asked: Asked, now_ms: int) -> None:
+    def _report(self, request: Any, asked: RequestContext, now_ms: int) -> None:
         super()._report(request, asked, now_ms)
         self._effects += [reply for _, reply, _ in self._pending._replies]
         self._pending._replies.clear()
         self._pending._hurried = 0
 
 
-class HastyLease(BrokerServer):
-    def _deliver(self, asked: Asked, answer: Any, queue: str) -> None:
-        if isinstance(answer, Leased):
+class HastyLease(BrokerMachine):
+    def _deliver(self, asked: RequestContext, answer: Any, queue: str) -> None:
+        if isinstance(answer, TasksLeased):
             self._effects.append(Reply(asked.client, asked.number, answer, queue))
         else:
             super()._deliver(asked, answer, queue)
 
 
-class UnrecordedReport(BrokerServer):
-    def _report(self, request: Any, asked: Asked, now_ms: int) -> None:
+class UnrecordedReport(BrokerMachine):
+    def _report(self, request: Any, asked: RequestContext, now_ms: int) -> None:
         if isinstance(request, CompleteTask):
             self._reply(asked, self.broker.handle(request, now_ms), self._position)
         else:
@@ -119,7 +118,7 @@ def join_that_does_not_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def join_that_is_content_with_any(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Step, "starts", lambda self, taken: taken > 0)
+    patch.setattr(DagStep, "starts", lambda self, taken: taken > 0)
 
 
 def skipped_branch_that_nobody_hears_of(patch: pytest.MonkeyPatch) -> None:
@@ -151,9 +150,9 @@ def time_that_is_never_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def timers_that_a_restart_forgets(patch: pytest.MonkeyPatch) -> None:
-    restore = Course.restore
+    restore = JobExecution.restore
 
-    def restore_without(self: Course, job: Job) -> None:
+    def restore_without(self: JobExecution, job: Job) -> None:
         states = [task.state for task in job.tasks]
         for task in job.tasks:
             task.state = DONE if task.state == RUNNING else task.state
@@ -161,7 +160,7 @@ def timers_that_a_restart_forgets(patch: pytest.MonkeyPatch) -> None:
         for task, state in zip(job.tasks, states, strict=True):
             task.state = state
 
-    patch.setattr(Course, "restore", restore_without)
+    patch.setattr(JobExecution, "restore", restore_without)
 
 
 def time_that_is_up_when_somebody_looks(patch: pytest.MonkeyPatch) -> None:
@@ -177,7 +176,7 @@ def time_that_is_up_when_somebody_looks(patch: pytest.MonkeyPatch) -> None:
 
 
 def retries_without_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lavant.broker.workflows.course.len", lambda values: 0, raising=False)
+    patch.setattr("lavant.broker.workflows.execution.len", lambda values: 0, raising=False)
 
 
 def dead_letter_that_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -185,13 +184,13 @@ def dead_letter_that_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def dead_task_of_which_the_job_knows_nothing(patch: pytest.MonkeyPatch) -> None:
-    end = Course.end
+    end = JobExecution.end
 
-    def end_mostly(self: Course, job: Job, state: str, reason: str, now_ms: int) -> None:
+    def end_mostly(self: JobExecution, job: Job, state: str, reason: str, now_ms: int) -> None:
         if not any(task.state == DEAD for task in job.tasks) or job.number % 3:
             end(self, job, state, reason, now_ms)
 
-    patch.setattr(Course, "end", end_mostly)
+    patch.setattr(JobExecution, "end", end_mostly)
 
 
 def late_report_that_counts(patch: pytest.MonkeyPatch) -> None:
@@ -219,7 +218,7 @@ def second_report_that_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def job_that_ends_and_leaves_its_tasks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Task, "is_open", property(lambda self: False))
+    patch.setattr(TaskState, "is_open", property(lambda self: False))
 
 
 def results_that_go_astray(patch: pytest.MonkeyPatch) -> None:
@@ -233,16 +232,16 @@ def results_that_go_astray(patch: pytest.MonkeyPatch) -> None:
 
 
 def submission_that_counts_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Book, "named", lambda self, name: None)
+    patch.setattr(JobStore, "named", lambda self, name: None)
 
 
 def cancellation_that_undoes_an_end(patch: pytest.MonkeyPatch) -> None:
-    state_of = Book.state_of
-    patch.setattr(Book, "state_of", lambda self, job: CANCELLED if job % 10 == 0 else state_of(self, job))
+    state_of = JobStore.state_of
+    patch.setattr(JobStore, "state_of", lambda self, job: CANCELLED if job % 10 == 0 else state_of(self, job))
 
 
-def in_the_server(server: Callable[..., BrokerServer]) -> Break:
-    def make(broker: Broker, position: int) -> BrokerServer:
+def in_the_server(server: Callable[..., BrokerMachine]) -> Break:
+    def make(broker: BrokerState, position: int) -> BrokerMachine:
         return server(broker, position=position)
 
     return lambda patch: make
@@ -273,7 +272,7 @@ MISTAKES: dict[str, Break] = {
 }
 
 
-def first_violation(scenario: Scenario) -> Outcome:
+def first_violation(scenario: Scenario) -> RunOutcome:
     """The first seed that fails; a failure of this test means that the search finds nothing."""
     outcomes = (run(scenario, seed) for seed in SEARCHED)
     return next(outcome for outcome in outcomes if outcome.violation is not None)

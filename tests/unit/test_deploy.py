@@ -10,14 +10,14 @@ import pytest
 import typer
 import yaml
 
+from lavant.cli import commands
 from lavant.client.workers.functions import load
-from lavant.console.cli import commands
-from lavant.core.kernel_cache import VARIABLE
+from lavant.core.kernels.cache import VARIABLE
 from lavant.core.ports import QUEUES_PORT
-from lavant.service.browser_guard import HostList
-from lavant.service.http import OPERATIONS_PATHS
-from lavant.service.resources.allocators.kubernetes import deployment_names
-from lavant.service.resources.file import ResourcesFile
+from lavant.service.auth.browser_guard import HostList
+from lavant.service.autoscaling.allocators.kubernetes import deployment_names
+from lavant.service.autoscaling.config_file import ResourcesFile
+from lavant.service.net.uvicorn_http import OPERATIONS_PATHS
 
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "deploy" / "kubernetes"

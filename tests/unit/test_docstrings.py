@@ -10,8 +10,8 @@ import pytest
 
 import lavant
 
-# The pipeline's examples want a Spark session and the console's a terminal; both are run by tests of their own.
-ELSEWHERE = ("lavant.pipeline", "lavant.console")
+# The pipeline's examples want a Spark session and the command line's a terminal; both are run by tests of their own.
+ELSEWHERE = ("lavant.pipeline", "lavant.cli")
 
 
 def modules() -> list[str]:

@@ -11,19 +11,19 @@ import numpy as np
 from lavant.broker.matching import EncryptedMatcher, PlainMatcher
 from lavant.broker.matching.encrypted.values import DIMENSIONS_MAX, DIMENSIONS_MIN, EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.interface import Matches
-from lavant.broker.matching.merging import merge
+from lavant.broker.matching.merge import merge
 from lavant.broker.matching.plain.bitmaps import BUCKET_ROWS_MIN
-from lavant.broker.matching.plain.grouping import GROUPS_FEW
-from lavant.broker.subscriptions.routing import Routes
-from lavant.core.row_batches import RowBatch
-from lavant.core.warmup import KernelSet
+from lavant.broker.matching.plain.groups import GROUPS_FEW
+from lavant.broker.subscriptions.routing import QueueRoutes
+from lavant.core.kernels.warmup import KernelSet
+from lavant.core.publications.row_batch import RowBatch
 
 
 def _call_all() -> None:
     found = _plain()
     for dimensions in range(DIMENSIONS_MIN, DIMENSIONS_MAX + 1):
         _encrypted(dimensions)
-    routes = Routes()
+    routes = QueueRoutes()
     routes.add(0, 1)
     list(routes.spread(merge([found, found])))
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.serving.commands import Answer
-from lavant.broker.subscriptions.commands import Publish, Published
+from lavant.broker.protocol.commands import Answer
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import Publish, Published
 from lavant.client.connection.calls import Call, expect
-from lavant.client.connection.refusals import error_of
-from lavant.core.attributes import AttributeValue
+from lavant.client.connection.errors import error_of
 from lavant.core.errors import InvalidValue, LavantError, PartlyRefused
-from lavant.core.publications import ID, PAYLOAD, POINT, TIME, Publication
+from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.publication import ID, PAYLOAD, POINT, TIME, Publication
 
 if TYPE_CHECKING:
-    from lavant.client.encryption.sealing import Cipher
+    from lavant.client.encryption.cipher import Cipher
 
 AT_ONCE = 1000
 AT_ONCE_BYTES = 4 << 20

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lavant.client.connection.asynchronous import AsyncConnection
-from lavant.client.connection.looping import LoopThread
-from lavant.client.connection.retrying import NO_RETRIES
-from lavant.client.connection.settings import Settings
+from lavant.client.connection.async_connection import AsyncConnection
+from lavant.client.connection.loop_thread import LoopThread
+from lavant.client.connection.retries import NO_RETRIES
+from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.publications import Requests, key_of_contents
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 if TYPE_CHECKING:
-    from lavant.client.encryption.sealing import Cipher
+    from lavant.client.encryption.cipher import Cipher
 
 
 class BackgroundTransport:
@@ -22,7 +22,7 @@ class BackgroundTransport:
     more has the same key, also from another process, so the server does not publish it twice.
     """
 
-    def __init__(self, thread: LoopThread, settings: Settings, cipher: Cipher | None) -> None:
+    def __init__(self, thread: LoopThread, settings: ConnectionSettings, cipher: Cipher | None) -> None:
         self._thread = thread
         self._cipher = cipher
         self._connection = thread.run(_new_connection(settings._replace(retries=NO_RETRIES)))
@@ -41,5 +41,5 @@ class BackgroundTransport:
             requests.take(places, results)
 
 
-async def _new_connection(settings: Settings) -> AsyncConnection:
+async def _new_connection(settings: ConnectionSettings) -> AsyncConnection:
     return AsyncConnection(settings)

@@ -56,7 +56,7 @@ def is_stage(topic: str) -> bool:
     return topic.startswith(STAGE_PREFIX)
 
 
-class Kind(StrEnum):
+class ObservationKind(StrEnum):
     """What was observed."""
 
     ARRIVAL = "arrival"
@@ -76,7 +76,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """One row. `duration_us` is there for services and responses only, counts where the table above says so."""
 
     time_us: int
-    kind: Kind
+    kind: ObservationKind
     job_type: str = ""
     topic: str = ""
     duration_us: int | None = None
@@ -105,14 +105,14 @@ TELEMETRY_SCHEMA = pa.schema(
     ]
 )
 
-TIMED = (Kind.SERVICE, Kind.RESPONSE)
-COUNTED = (Kind.ARRIVAL, Kind.MATCH)
+TIMED = (ObservationKind.SERVICE, ObservationKind.RESPONSE)
+COUNTED = (ObservationKind.ARRIVAL, ObservationKind.MATCH)
 
 
 def telemetry_batch(observations: Sequence[Observation]) -> pa.RecordBatch:
     """Rows as a record batch, checked, ready for a Parquet file.
 
-    >>> batch = telemetry_batch([Observation(time_us=5, kind=Kind.ARRIVAL, topic="A", publications=1)])
+    >>> batch = telemetry_batch([Observation(time_us=5, kind=ObservationKind.ARRIVAL, topic="A", publications=1)])
     >>> batch.num_rows, batch.column("kind").to_pylist()
     (1, ['arrival'])
     """
@@ -189,7 +189,7 @@ def _problems(rows: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
     publications, subscriptions, matches = (rows.column(name) for name in ("publications", "subscriptions", "matches"))
     timed, counted = _is_in(kind, TIMED), _is_in(kind, COUNTED)
     return [
-        (f"kind must be one of {', '.join(Kind)}", pc.invert(_is_in(kind, tuple(Kind)))),
+        (f"kind must be one of {', '.join(ObservationKind)}", pc.invert(_is_in(kind, tuple(ObservationKind)))),
         (f"outcome must be one of {', '.join(Outcome)}", pc.invert(_is_in(rows.column("outcome"), tuple(Outcome)))),
         (f"time_us must lie between 0 and {TIME_US_MAX}", _outside(rows.column("time_us"), 0, TIME_US_MAX)),
         ("services and responses have a duration_us, other rows none", pc.equal(timed, duration_us.is_null())),
@@ -201,7 +201,10 @@ def _problems(rows: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
         (f"publications must lie between 0 and {PUBLICATIONS_MAX}", _outside(publications, 0, PUBLICATIONS_MAX)),
         (f"subscriptions must lie between 0 and {SUBSCRIPTIONS_MAX}", _outside(subscriptions, 0, SUBSCRIPTIONS_MAX)),
         ("arrivals and matches have publications, other rows none", pc.equal(counted, pc.equal(publications, 0))),
-        ("only matches have subscriptions", pc.and_not(pc.greater(subscriptions, 0), pc.equal(kind, Kind.MATCH))),
+        (
+            "only matches have subscriptions",
+            pc.and_not(pc.greater(subscriptions, 0), pc.equal(kind, ObservationKind.MATCH)),
+        ),
         (
             "matches must lie between 0 and publications × subscriptions",
             pc.or_(pc.less(matches, 0), pc.greater(matches, pc.multiply(publications, subscriptions))),

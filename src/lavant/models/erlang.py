@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from lavant.core.kernels import kernel
+from lavant.core.kernels.kernels import kernel
 
 
 @kernel

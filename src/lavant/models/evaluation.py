@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from lavant.core.errors import InvalidValue
 from lavant.models.decomposition import ROOM, requests_of_all
-from lavant.models.layout import Floats, Layout, Numbers, layout_of
+from lavant.models.layout import Floats, NetworkLayout, Numbers, layout_of
 from lavant.models.network import Network
 
 CONSUMERS_MAX = 100_000
 """Of one topic."""
 
 
-class Columns(NamedTuple):
+class AllocationColumns(NamedTuple):
     """One row for each case."""
 
     consumers: Numbers
@@ -43,8 +43,8 @@ class Model:
 
     With `refined`, waiting is corrected as Whitt (1993) has it; without, it is the paper's Eq. 2.
 
-    >>> from lavant.models.network import JobType, Topic
-    >>> job = JobType.along(["A"], name="1", arrival_rate_per_s=2.0)
+    >>> from lavant.models.network import ModelJobType, Topic
+    >>> job = ModelJobType.along(["A"], name="1", arrival_rate_per_s=2.0)
     >>> model = Model(Network(topics=(Topic(name="A", service_rate_per_s=1.0),), jobs=(job,)))
     >>> model.evaluate([[2], [3], [4]]).wip.round(4).tolist()
     [inf, 2.8889, 2.1739]
@@ -53,7 +53,7 @@ class Model:
     def __init__(self, network: Network, *, refined: bool = False) -> None:
         self.network = network
         self.refined = refined
-        self.layout: Layout = layout_of(network)
+        self.layout: NetworkLayout = layout_of(network)
         self._arrival_rates = np.array([job.arrival_rate_per_s for job in network.jobs])
         self._arrival_scv = np.array([job.arrival_scv for job in network.jobs])
         self._service_rates = np.array([topic.service_rate_per_s for topic in network.topics])
@@ -71,7 +71,7 @@ class Model:
         *,
         arrival_rates_per_s: ArrayLike | None = None,
         service_rates_per_s: ArrayLike | None = None,
-    ) -> Columns:
+    ) -> AllocationColumns:
         """A row for each allocation; rates, where they are given, have a row for each too, or one for all."""
         topics, jobs = len(self.network.topics), len(self.network.jobs)
         m = np.atleast_2d(np.asarray(consumers, dtype=np.int64))
@@ -98,9 +98,9 @@ class Model:
             found,
         )
         topic_rates = np.broadcast_to(rates @ self.visits, m.shape)
-        return Columns(m, np.broadcast_to(rates, (rows, jobs)), topic_rates, topic_scv, found)
+        return AllocationColumns(m, np.broadcast_to(rates, (rows, jobs)), topic_rates, topic_scv, found)
 
-    def weighted_wip(self, columns: Columns) -> Floats:
+    def weighted_wip(self, columns: AllocationColumns) -> Floats:
         """Σ ν L: requests by what they are worth; a topic's L is shared by job types as its arrivals are."""
         visited = columns.topic_rates_per_s > 0
         valued = columns.arrival_rates_per_s @ self._valued_visits

@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 
-class Layout(NamedTuple):
+class NetworkLayout(NamedTuple):
     """Who goes where, without rates. A task is the number of a visit of a job type to a topic."""
 
     task_job: Numbers
@@ -23,11 +23,11 @@ class Layout(NamedTuple):
     before: Numbers
 
 
-def layout_of(network: Network) -> Layout:
+def layout_of(network: Network) -> NetworkLayout:
     """The structure of a network.
 
-    >>> from lavant.models.network import JobType, Topic
-    >>> job = JobType.along(["A", "B", "A"], name="1", arrival_rate_per_s=1.0)
+    >>> from lavant.models.network import ModelJobType, Topic
+    >>> job = ModelJobType.along(["A", "B", "A"], name="1", arrival_rate_per_s=1.0)
     >>> layout_of(Network(topics=(Topic(name="A", service_rate_per_s=3.0), Topic(name="B", service_rate_per_s=2.0)),
     ...                   jobs=(job,))).task_topic.tolist()
     [0, 1, 0]
@@ -41,7 +41,7 @@ def layout_of(network: Network) -> Layout:
     visits = [(number, network.jobs[number].tasks[place]) for _, number, place in by_depth]
     task_number = {(number, task.name): index for index, (number, task) in enumerate(visits)}
     before = [[task_number[number, name] for name in task.after] for number, task in visits]
-    return Layout(
+    return NetworkLayout(
         task_job=np.array([number for number, _ in visits], np.int64),
         task_topic=np.array([topic_number[task.topic] for _, task in visits], np.int64),
         before_start=np.cumsum([0, *map(len, before)], dtype=np.int64),

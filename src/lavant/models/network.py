@@ -49,7 +49,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
         require_value(f"value {what}", self.value)
 
 
-class Task(msgspec.Struct, frozen=True):
+class ModelTask(msgspec.Struct, frozen=True):
     """One visit of a job to a topic; it begins when all tasks that it comes `after` are done."""
 
     name: str
@@ -57,13 +57,13 @@ class Task(msgspec.Struct, frozen=True):
     after: tuple[str, ...] = ()
 
 
-class JobType(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class ModelJobType(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Jobs with the same tasks. A fork is two tasks after one, a join is one task after two.
 
-    >>> fork = JobType(name="report", arrival_rate_per_s=0.1, tasks=(
-    ...     Task("read", "A"), Task("text", "B", ("read",)), Task("image", "C", ("read",)),
-    ...     Task("file", "D", ("text", "image"))))
-    >>> fork.is_route, JobType.along(["A", "D", "D"], name="2", arrival_rate_per_s=0.05).is_route
+    >>> fork = ModelJobType(name="report", arrival_rate_per_s=0.1, tasks=(
+    ...     ModelTask("read", "A"), ModelTask("text", "B", ("read",)), ModelTask("image", "C", ("read",)),
+    ...     ModelTask("file", "D", ("text", "image"))))
+    >>> fork.is_route, ModelJobType.along(["A", "D", "D"], name="2", arrival_rate_per_s=0.05).is_route
     (False, True)
     """
 
@@ -71,7 +71,7 @@ class JobType(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     arrival_rate_per_s: float
     arrival_scv: float = 1.0
     value: float = 1.0
-    tasks: tuple[Task, ...]
+    tasks: tuple[ModelTask, ...]
 
     @classmethod
     def along(
@@ -82,11 +82,11 @@ class JobType(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         arrival_rate_per_s: float,
         arrival_scv: float = 1.0,
         value: float = 1.0,
-    ) -> JobType:
+    ) -> ModelJobType:
         """Jobs whose tasks come one after the other; task n is named "n:topic", from 1."""
         names = [f"{number}:{topic}" for number, topic in enumerate(route, start=1)]
         after: list[tuple[str, ...]] = [(), *((name,) for name in names[:-1])]
-        tasks = tuple(map(Task, names, route, after))
+        tasks = tuple(map(ModelTask, names, route, after))
         return cls(name=name, arrival_rate_per_s=arrival_rate_per_s, arrival_scv=arrival_scv, value=value, tasks=tasks)
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Topics and the job types that pass through them."""
 
     topics: tuple[Topic, ...]
-    jobs: tuple[JobType, ...]
+    jobs: tuple[ModelJobType, ...]
 
     def __post_init__(self) -> None:
         if not self.topics or not self.jobs:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from lavant.models.evaluation import Columns, Model
+from lavant.models.evaluation import AllocationColumns, Model
 from lavant.models.layout import Floats
 from lavant.models.response_times import ResponseTimes
 
@@ -56,8 +56,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 def predict(model: Model, consumers: Sequence[int]) -> Prediction:
     """The prediction for one allocation.
 
-    >>> from lavant.models.network import JobType, Network, Topic
-    >>> job = JobType.along(["A"], name="1", arrival_rate_per_s=2.0)
+    >>> from lavant.models.network import ModelJobType, Network, Topic
+    >>> job = ModelJobType.along(["A"], name="1", arrival_rate_per_s=2.0)
     >>> network = Network(topics=(Topic(name="A", service_rate_per_s=1.0),), jobs=(job,))
     >>> round(predict(Model(network), [3]).response_s, 4)
     1.4444
@@ -94,7 +94,7 @@ def predict(model: Model, consumers: Sequence[int]) -> Prediction:
     )
 
 
-def responses_s(model: Model, columns: Columns) -> Floats:
+def responses_s(model: Model, columns: AllocationColumns) -> Floats:
     """The response of each job type, a column each, for every row; with forks by `ResponseTimes`, row by row."""
     found = _tasks_s(model, columns)
     forks = [(number, job.name) for number, job in enumerate(model.network.jobs) if not job.is_route]
@@ -106,7 +106,7 @@ def responses_s(model: Model, columns: Columns) -> Floats:
     return found
 
 
-def _tasks_s(model: Model, columns: Columns) -> Floats:
+def _tasks_s(model: Model, columns: AllocationColumns) -> Floats:
     """The times of each job type's tasks, added up. A product of matrices would make nan of infinity times no visit."""
     rates = columns.topic_rates_per_s
     visit_s = np.divide(columns.requests, rates, out=np.zeros(rates.shape), where=rates > 0)

@@ -18,22 +18,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from lavant.core.errors import InvalidValue
+from lavant.models.delay import delay_probability, delay_scv
 from lavant.models.evaluation import Model
-from lavant.models.layout import Floats
-from lavant.models.network import JobType, Topic
-from lavant.models.quantiles import POINTS, gamma_quantiles, shuffle
-from lavant.models.waiting import delay_probability, delay_scv
+from lavant.models.layout import Floats, Numbers
+from lavant.models.network import ModelJobType, Topic
+
+POINTS = 4096
+_GRID = 2048
+
+
+@lru_cache(maxsize=1024)
+def gamma_quantiles(scv: float) -> Floats:
+    """The middles of equally likely parts of the gamma distribution with mean 1, ascending; their mean is 1.
+
+    The density of the logarithm is smooth for every shape, so its cumulative sum over a grid will do.
+
+    >>> float(gamma_quantiles(1.0)[POINTS * 95 // 100].round(2)), gamma_quantiles(0.0).tolist()[:2]
+    (3.0, [1.0, 1.0])
+    """
+    if scv <= 0:
+        return np.ones(POINTS)
+    deviation = np.sqrt(scv)
+    log = np.linspace(-8.0 * deviation - 25.0 * scv, np.log1p(8.0 * deviation + 40.0 * scv), _GRID)
+    exponent = (log - np.exp(log)) / scv
+    cumulated = np.cumsum(np.exp(exponent - exponent.max()))
+    middles = (np.arange(POINTS) + 0.5) / POINTS
+    values = np.exp(np.interp(middles, cumulated / cumulated[-1], log))
+    values = np.asarray(values / values.mean())
+    values.flags.writeable = False
+    return values
+
+
+@lru_cache(maxsize=4096)
+def shuffle(number: int) -> Numbers:
+    """The `number`-th fixed order of the parts: sorted by a hash (the finaliser of SplitMix64)."""
+    with np.errstate(over="ignore"):
+        x = (np.arange(POINTS, dtype=np.uint64) + np.uint64(1 + number * POINTS)) * np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    order = np.argsort(x ^ (x >> np.uint64(31)), kind="stable")
+    order.flags.writeable = False
+    return order
 
 
 class ResponseTimes:
     """Response times of each job type under one allocation, as equally likely values.
 
     >>> from lavant.models.network import Network
-    >>> job = JobType.along(["A"], name="1", arrival_rate_per_s=0.5)
+    >>> job = ModelJobType.along(["A"], name="1", arrival_rate_per_s=0.5)
     >>> times = ResponseTimes(Model(Network(topics=(Topic(name="A", service_rate_per_s=1.0),), jobs=(job,))), [1])
     >>> round(times.mean_s("1"), 2), round(times.percentile_s(0.95), 1)  # M/M/1: 2 s, and 3 times as much
     (2.0, 6.0)
@@ -91,7 +128,7 @@ class ResponseTimes:
     def _names(self, job: str | None) -> tuple[str, ...]:
         return self._network.job_names if job is None else (job,)
 
-    def _finish(self, job: JobType) -> Floats:
+    def _finish(self, job: ModelJobType) -> Floats:
         done: dict[str, Floats] = {}
         for number, task in enumerate(sorted(job.tasks, key=lambda task: job.depths[task.name])):
             station = self._stations[task.topic]

@@ -36,8 +36,8 @@ class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
 def sensitivity(model: Model, consumers: Sequence[int]) -> Sensitivity:
     """How the network reacts around one allocation.
 
-    >>> from lavant.models.network import JobType, Network, Topic
-    >>> job = JobType.along(["A"], name="1", arrival_rate_per_s=0.5)
+    >>> from lavant.models.network import ModelJobType, Network, Topic
+    >>> job = ModelJobType.along(["A"], name="1", arrival_rate_per_s=0.5)
     >>> found = sensitivity(Model(Network(topics=(Topic(name="A", service_rate_per_s=1.0),), jobs=(job,))), [1])
     >>> round(found.wip_per_arrival_rate[0], 4), found.bottleneck, found.headroom  # M/M/1: μ/(μ − λ)²
     (4.0, 'A', 2.0)

@@ -2,6 +2,6 @@
 
 import pyspark
 
-from lavant.pipeline.versions import check_pyspark
+from lavant.pipeline.internals.versions import check_pyspark
 
 check_pyspark(pyspark.__version__)

@@ -31,16 +31,16 @@ from pyspark.sql.types import (
 
 from lavant.broker.matching.plain.table import Dimension
 from lavant.broker.slices import SliceReader
-from lavant.broker.slices.reader import Version
-from lavant.core.attributes import check_name
-from lavant.core.columns import ENVELOPE
+from lavant.broker.slices.reader import StoreVersion
 from lavant.core.errors import InvalidValue
 from lavant.core.paths import local_path
-from lavant.pipeline.exchange import Lists
-from lavant.pipeline.probes import Probe
-from lavant.pipeline.publications import POINT, compared_columns
-from lavant.pipeline.slice_cache import open_slice
-from lavant.pipeline.stages import PUBLICATIONS_AT_ONCE, match_records
+from lavant.core.publications.attributes import check_name
+from lavant.core.publications.columns import ENVELOPE
+from lavant.pipeline.cluster.probes import Probe
+from lavant.pipeline.stream.exchange import Lists
+from lavant.pipeline.stream.records import POINT, compared_columns
+from lavant.pipeline.stream.slice_cache import open_slice
+from lavant.pipeline.stream.stages import PUBLICATIONS_AT_ONCE, match_records
 
 ATTRIBUTE_TYPES = (StringType, BooleanType, IntegralType, FloatType, DoubleType)
 IDS_OF_A_PIECE_MAX = 1_000_000
@@ -58,7 +58,7 @@ def match(publications: DataFrame, subscriptions: str | Path, *, id: str | None 
     the reason in `rejected`.
 
     A streaming DataFrame follows changes of the store, each task when it starts; for batches that see one version
-    everywhere, read the publications from a log (`lavant.pipeline.stream`).
+    everywhere, read the publications from a log (`lavant.pipeline.stream.driver`).
     """
     if id is not None and publications.columns.count(id) != 1:
         problem = "there is no column" if id not in publications.columns else "there are several columns"
@@ -128,7 +128,7 @@ def _match_rows(
     return run
 
 
-def _dimensions(store: SliceReader, version: Version) -> frozenset[Dimension]:
+def _dimensions(store: SliceReader, version: StoreVersion) -> frozenset[Dimension]:
     """All that any filter compares."""
     slices = (open_slice(store, number, version) for number in range(store.settings.slices))
     return frozenset(dimension for matcher in slices for dimension in matcher.dimensions)

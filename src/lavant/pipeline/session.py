@@ -40,7 +40,7 @@ SETTINGS = {
     "spark.shuffle.compress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     # Workers start with everything imported, and do not collect it as garbage at every task.
-    "spark.python.daemon.module": "lavant.pipeline.daemon",
+    "spark.python.daemon.module": "lavant.pipeline.internals.daemon",
     "spark.python.worker.reuse": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

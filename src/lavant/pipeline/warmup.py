@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from lavant.broker.matching.interface import Matches
-from lavant.core.warmup import KernelSet
-from lavant.pipeline.exchange import Lists, merge_files, write_file
+from lavant.core.kernels.warmup import KernelSet
+from lavant.pipeline.stream.exchange import Lists, merge_files, write_file
 
 
 def _call_all() -> None:

@@ -12,10 +12,10 @@ from tests.bench.publishing.measuring import System
 from tests.bench.publishing.workload import TOPICS, quotes, stock_filters, topic_message
 
 from lavant import connect_async
-from lavant.broker.subscriptions.commands import Subscribe
-from lavant.client.asynchronous import AsyncClient
+from lavant.broker.protocol.subscriptions import Subscribe
+from lavant.client.async_client import AsyncClient
 from lavant.client.subscriptions import calls
-from lavant.client.subscriptions.asynchronous import AsyncSubscription
+from lavant.client.subscriptions.async_subscription import AsyncSubscription
 
 PIPELINED = 1000
 COMMITS = "lavant_commit_seconds"

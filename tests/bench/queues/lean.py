@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from lavant.broker.queues.commands import Acknowledge, CreateQueue, Entry, Receive, Send
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.wire import GREETING_NUMBER, HEADER, PREFACE, Hello, decode_request, frame
+from lavant.broker.protocol.frames import GREETING_NUMBER, HEADER, PREFACE, Hello, decode_request, frame
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import Acknowledge, CreateQueue, Receive, Send, SendEntry
 
 _READ_BYTES = 256 << 10
 _SENT, _RECEIVED, _ACKNOWLEDGED = 1, 2, 3
@@ -52,7 +52,7 @@ class LeanClient:
         self._socket.sendall(PREFACE + frame(GREETING_NUMBER, Hello()) + frame(1, CreateQueue(queue, QueueConfig())))
         self._read({GREETING_NUMBER: 1, 1: 1})
         receive = Receive(queue, batch, wait_ms=int(1000 * timeout_s))
-        self._send_and_receive = bytes(frame(_SENT, Send(queue, [Entry(body)] * batch)) + frame(_RECEIVED, receive))
+        self._send_and_receive = bytes(frame(_SENT, Send(queue, [SendEntry(body)] * batch)) + frame(_RECEIVED, receive))
         self._receive = bytes(frame(_RECEIVED, receive))
 
     def cycle(self) -> None:

@@ -7,11 +7,11 @@ import inspect
 import pytest
 
 from lavant import connect, connect_async
-from lavant.client.asynchronous import AsyncClient
-from lavant.client.blocking import Client
+from lavant.client.async_client import AsyncClient
+from lavant.client.client import Client
 from lavant.client.queues import AsyncQueue, Queue
-from lavant.client.subscriptions.asynchronous import AsyncSubscription
-from lavant.client.subscriptions.blocking import Subscription
+from lavant.client.subscriptions.async_subscription import AsyncSubscription
+from lavant.client.subscriptions.subscription import ClientSubscription
 
 ONLY_BLOCKING = {"pipeline", "publisher"}
 """Tasks of an event loop need no pipeline, and a publisher has threads of its own."""
@@ -23,7 +23,7 @@ def parameters_of(method: object) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("blocking", "waiting"), [(Queue, AsyncQueue), (Client, AsyncClient), (Subscription, AsyncSubscription)]
+    ("blocking", "waiting"), [(Queue, AsyncQueue), (Client, AsyncClient), (ClientSubscription, AsyncSubscription)]
 )
 def test_both_clients_have_the_same_methods(blocking: type, waiting: type) -> None:
     def signatures(kind: type) -> dict[str, list[str]]:

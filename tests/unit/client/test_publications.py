@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant import Key, NumericAttribute, Publication, Schema
-from lavant.broker.queues.commands import Refused
-from lavant.broker.subscriptions.commands import Publish, Published
-from lavant.broker.subscriptions.recent import fingerprint_of
-from lavant.client.asynchronous import AsyncClient
-from lavant.client.blocking import Client
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import Publish, Published
+from lavant.broker.subscriptions.idempotency import fingerprint_of
+from lavant.client.async_client import AsyncClient
+from lavant.client.client import Client
 from lavant.client.connection.calls import Call
-from lavant.client.connection.retrying import NO_RETRIES, Retries
-from lavant.client.connection.settings import Settings
-from lavant.client.encryption.sealing import Cipher
+from lavant.client.connection.retries import NO_RETRIES, Retries
+from lavant.client.connection.settings import ConnectionSettings
+from lavant.client.encryption.cipher import Cipher
 from lavant.client.publications import AT_ONCE, AT_ONCE_BYTES, Requests, key_of_contents, only_id
 from lavant.client.publisher.records import encode_publication, encode_received, replay
 from lavant.core.errors import InvalidValue, Overloaded, PartlyRefused, QueueFull
@@ -144,8 +144,8 @@ class Busy:
         return call.read(Published(["id"]))
 
 
-def settings(retries: Retries) -> Settings:
-    return Settings.of("lavant://127.0.0.1:1", key="", ca_file=None, timeout_s=1, retries=retries)
+def settings(retries: Retries) -> ConnectionSettings:
+    return ConnectionSettings.of("lavant://127.0.0.1:1", key="", ca_file=None, timeout_s=1, retries=retries)
 
 
 QUICK = Retries(within_s=10, first_s=0.001, longest_s=0.001)

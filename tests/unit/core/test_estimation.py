@@ -18,22 +18,22 @@ from lavant.core.estimation import (
     ESTIMATE_SCHEMA,
     EstimationConfig,
     Estimator,
-    Observed,
+    ObservedRows,
     WindowEstimate,
     estimate_batch,
 )
-from lavant.core.telemetry import DURATION_US_MAX, Kind, Observation, Outcome, telemetry_batch
+from lavant.core.telemetry import DURATION_US_MAX, Observation, ObservationKind, Outcome, telemetry_batch
 
 CONFIG = EstimationConfig(window_ms=1000, lateness_ms=500, topics_overall=False)
 FOREVER_MS = 2**43
 
 
 def arrivals(*times_ms: float, **more: Any) -> list[Observation]:
-    base: dict[str, Any] = {"kind": Kind.ARRIVAL, "publications": 1, "topic": "A"}
+    base: dict[str, Any] = {"kind": ObservationKind.ARRIVAL, "publications": 1, "topic": "A"}
     return [Observation(time_us=round(time_ms * 1000), **(base | more)) for time_ms in times_ms]
 
 
-def timed(kind: Kind, *durations_us: int, **more: Any) -> list[Observation]:
+def timed(kind: ObservationKind, *durations_us: int, **more: Any) -> list[Observation]:
     return [Observation(time_us=0, kind=kind, topic="A", duration_us=duration, **more) for duration in durations_us]
 
 
@@ -96,7 +96,7 @@ def test_the_gap_across_a_border_belongs_to_no_window() -> None:
 
 
 def test_services_give_rate_variability_and_failures() -> None:
-    rows = [*timed(Kind.SERVICE, 1000, 3000), *timed(Kind.SERVICE, 5000, outcome=Outcome.FAILED)]
+    rows = [*timed(ObservationKind.SERVICE, 1000, 3000), *timed(ObservationKind.SERVICE, 5000, outcome=Outcome.FAILED)]
     estimate = only(rows)
     assert (estimate.services, estimate.services_failed) == (3, 1)
     assert estimate.service_rate_per_s == pytest.approx(1000 / 3)
@@ -105,32 +105,32 @@ def test_services_give_rate_variability_and_failures() -> None:
 
 
 def test_services_of_no_length_have_no_rate() -> None:
-    estimate = only(timed(Kind.SERVICE, 0, 0))
+    estimate = only(timed(ObservationKind.SERVICE, 0, 0))
     assert (estimate.service_rate_per_s, estimate.service_scv) == (None, None)
 
 
 def test_a_tiny_variability_beside_a_huge_mean_is_exact() -> None:
     # Naive double sums give 0 or worse here: the variance is 10⁻²³ of the squared mean.
-    estimate = only(timed(Kind.SERVICE, DURATION_US_MAX, DURATION_US_MAX - 2))
+    estimate = only(timed(ObservationKind.SERVICE, DURATION_US_MAX, DURATION_US_MAX - 2))
     assert estimate.service_scv == pytest.approx(2 / (DURATION_US_MAX - 1) ** 2, rel=1e-15)
 
 
 def test_percentiles_are_within_a_128th_of_the_exact_ones() -> None:
     durations = [round(1.013**n * 1000) for n in range(1000)]
-    estimate = only(timed(Kind.RESPONSE, *durations))
+    estimate = only(timed(ObservationKind.RESPONSE, *durations))
     exact_ms = [durations[math.ceil(1000 * fraction) - 1] / 1000 for fraction in (0.5, 0.95, 0.99)]
     got_ms = [estimate.response_p50_ms, estimate.response_p95_ms, estimate.response_p99_ms]
     assert got_ms == [pytest.approx(exact, rel=1 / 128) for exact in exact_ms]
 
 
 def test_failed_responses_are_counted_and_kept_out_of_percentiles() -> None:
-    rows = [*timed(Kind.RESPONSE, 100), *timed(Kind.RESPONSE, 10**9, outcome=Outcome.FAILED)]
+    rows = [*timed(ObservationKind.RESPONSE, 100), *timed(ObservationKind.RESPONSE, 10**9, outcome=Outcome.FAILED)]
     estimate = only(rows)
     assert (estimate.responses, estimate.responses_failed, estimate.response_p99_ms) == (1, 1, 0.1)
 
 
 def test_the_matching_rate_weighs_batches_by_their_tests() -> None:
-    base: dict[str, Any] = {"time_us": 0, "kind": Kind.MATCH}
+    base: dict[str, Any] = {"time_us": 0, "kind": ObservationKind.MATCH}
     rows = [
         Observation(**base, publications=10, subscriptions=100, matches=10),
         Observation(**base, publications=1, subscriptions=9000, matches=0),
@@ -161,10 +161,10 @@ def test_each_job_type_and_topic_has_its_own_estimate_and_each_topic_one_for_all
 
 
 def test_estimates_are_columns_too() -> None:
-    batch = estimate_batch(estimates([*arrivals(0, 1, 5), *timed(Kind.SERVICE, 5)]))
+    batch = estimate_batch(estimates([*arrivals(0, 1, 5), *timed(ObservationKind.SERVICE, 5)]))
     assert batch.schema == ESTIMATE_SCHEMA
     assert [WindowEstimate(**row) for row in batch.to_pylist()] == estimates(
-        [*arrivals(0, 1, 5), *timed(Kind.SERVICE, 5)]
+        [*arrivals(0, 1, 5), *timed(ObservationKind.SERVICE, 5)]
     )
     assert estimate_batch([]).num_rows == 0
 
@@ -187,7 +187,9 @@ def test_a_row_is_late_when_its_window_is_closed_not_when_the_watermark_has_pass
     estimator = Estimator(CONFIG)
     estimator.observe(telemetry_batch(arrivals(10, 2900)))  # the watermark is at 2400
     estimator.close(estimator.watermark_ms)
-    assert estimator.observe(telemetry_batch(arrivals(1999.999, 2000))) == Observed(rows=2, late_rows=1, late_groups=1)
+    assert estimator.observe(telemetry_batch(arrivals(1999.999, 2000))) == ObservedRows(
+        rows=2, late_rows=1, late_groups=1
+    )
 
 
 def test_rows_are_not_late_before_close_was_called() -> None:
@@ -202,9 +204,9 @@ def test_late_rows_are_counted_by_row_and_by_group() -> None:
     estimator.close(2000)
     late = [*arrivals(1, 2, 1001), *arrivals(3, job_type="order")]
     # Groups: two windows and two job types make 3, and each window over all job types 2 more.
-    assert estimator.observe(telemetry_batch(late)) == Observed(rows=4, late_rows=4, late_groups=5)
+    assert estimator.observe(telemetry_batch(late)) == ObservedRows(rows=4, late_rows=4, late_groups=5)
     estimator.observe(telemetry_batch(arrivals(1, 2000)))
-    assert estimator.total == Observed(rows=6, late_rows=5, late_groups=7)
+    assert estimator.total == ObservedRows(rows=6, late_rows=5, late_groups=7)
     assert len(estimator.close(FOREVER_MS)) == 2
 
 
@@ -218,7 +220,7 @@ def test_an_older_watermark_closes_nothing_and_opens_nothing() -> None:
 def test_an_empty_batch_changes_nothing() -> None:
     estimator = Estimator(CONFIG)
     before = estimator.snapshot()
-    assert estimator.observe(telemetry_batch([])) == Observed()
+    assert estimator.observe(telemetry_batch([])) == ObservedRows()
     assert estimator.snapshot() == before
 
 
@@ -260,8 +262,12 @@ def test_the_longest_window_does_not_overflow() -> None:
 
 
 def test_a_restored_estimator_goes_on_as_if_nothing_had_happened() -> None:
-    first = [*arrivals(0, 7, 3), *timed(Kind.SERVICE, DURATION_US_MAX, 4), *timed(Kind.RESPONSE, 900, 10**6)]
-    second = [*arrivals(1, 900, 1700), *timed(Kind.RESPONSE, 5)]
+    first = [
+        *arrivals(0, 7, 3),
+        *timed(ObservationKind.SERVICE, DURATION_US_MAX, 4),
+        *timed(ObservationKind.RESPONSE, 900, 10**6),
+    ]
+    second = [*arrivals(1, 900, 1700), *timed(ObservationKind.RESPONSE, 5)]
     estimator = Estimator(CONFIG)
     estimator.observe(telemetry_batch(first))
     restored = Estimator.restore(estimator.snapshot())

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lavant.broker.log import LogReader, LogWriter
 from lavant.broker.slices import SliceReader, SliceStore
+from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.core.errors import InvalidValue
 from lavant.core.paths import local_path
-from lavant.pipeline.coordination import FileCoordination
-from lavant.pipeline.inputs import load_publications, load_subscriptions
-from lavant.pipeline.sinks import Notifications, read_notifications
+from lavant.pipeline.cluster.coordination import FileCoordination
+from lavant.pipeline.stream.inputs import load_publications, load_subscriptions
+from lavant.pipeline.stream.sinks import Notifications, read_notifications
 
 URIS = [
     "hdfs://namenode:8020/x",

@@ -17,16 +17,16 @@ from lavant.core.telemetry import (
     SUBSCRIPTIONS_MAX,
     TELEMETRY_SCHEMA,
     TIME_US_MAX,
-    Kind,
     Observation,
+    ObservationKind,
     Outcome,
     checked_telemetry,
     telemetry_batch,
 )
 
-ARRIVAL: dict[str, Any] = {"kind": Kind.ARRIVAL, "time_us": 7, "publications": 1}
-SERVICE: dict[str, Any] = {"kind": Kind.SERVICE, "time_us": 7, "duration_us": 5}
-MATCH: dict[str, Any] = {"kind": Kind.MATCH, "time_us": 7, "publications": 2, "subscriptions": 3}
+ARRIVAL: dict[str, Any] = {"kind": ObservationKind.ARRIVAL, "time_us": 7, "publications": 1}
+SERVICE: dict[str, Any] = {"kind": ObservationKind.SERVICE, "time_us": 7, "duration_us": 5}
+MATCH: dict[str, Any] = {"kind": ObservationKind.MATCH, "time_us": 7, "publications": 2, "subscriptions": 3}
 
 
 def test_the_examples_run() -> None:

@@ -12,7 +12,7 @@ from tests.models.networks import case_study, fork_and_join, random_allocation, 
 
 from lavant.core.errors import InvalidValue
 from lavant.models.evaluation import Model
-from lavant.models.network import JobType, Network, Task, Topic
+from lavant.models.network import ModelJobType, ModelTask, Network, Topic
 from lavant.models.prediction import predict
 from lavant.models.response_times import ResponseTimes
 from lavant.models.sensitivity import sensitivity
@@ -96,7 +96,7 @@ def test_values_weigh_topics_and_job_types() -> None:
 
 def test_a_job_type_without_value_weighs_nothing() -> None:
     jobs = tuple(
-        JobType(name=j.name, arrival_rate_per_s=j.arrival_rate_per_s, arrival_scv=j.arrival_scv, tasks=j.tasks,
+        ModelJobType(name=j.name, arrival_rate_per_s=j.arrival_rate_per_s, arrival_scv=j.arrival_scv, tasks=j.tasks,
                 value=0.0 if j.name != "3" else 1.0) for j in case_study().jobs)  # fmt: skip
     model = Model(Network(topics=case_study().topics, jobs=jobs))
     columns = model.evaluate([2, 2, 1, 4])
@@ -140,7 +140,7 @@ def test_a_fork_is_faster_than_its_tasks_one_after_the_other_and_slower_than_its
 
 
 A, B = Topic(name="A", service_rate_per_s=1.0), Topic(name="B", service_rate_per_s=1.0)
-ONE = JobType.along(["A"], name="1", arrival_rate_per_s=0.5)
+ONE = ModelJobType.along(["A"], name="1", arrival_rate_per_s=0.5)
 
 
 @pytest.mark.parametrize(
@@ -149,16 +149,21 @@ ONE = JobType.along(["A"], name="1", arrival_rate_per_s=0.5)
         (lambda: Topic(name="A", service_rate_per_s=-1.0), "service_rate_per_s of topic 'A' must be positive"),
         (lambda: Topic(name="A", service_rate_per_s=math.nan), "must be positive"),
         (lambda: Topic(name="A", service_rate_per_s=1.0, service_scv=-0.1), "service_scv of topic 'A'"),
-        (lambda: JobType.along(["A"], name="1", arrival_rate_per_s=0.0), "arrival_rate_per_s of job type '1'"),
-        (lambda: JobType.along([], name="1", arrival_rate_per_s=1.0), "has no tasks"),
+        (lambda: ModelJobType.along(["A"], name="1", arrival_rate_per_s=0.0), "arrival_rate_per_s of job type '1'"),
+        (lambda: ModelJobType.along([], name="1", arrival_rate_per_s=1.0), "has no tasks"),
         (lambda: Network(topics=(A, A), jobs=(ONE,)), "topic 'A' is there 2 times"),
         (lambda: Network(topics=(B,), jobs=(ONE,)), "goes to topic 'A'; there are B"),
         (lambda: Network(topics=(A,), jobs=()), "got 1 and 0"),
         (
-            lambda: JobType(name="1", arrival_rate_per_s=1.0, tasks=(Task("x", "A", ("y",)), Task("y", "A", ("x",)))),
+            lambda: ModelJobType(
+                name="1", arrival_rate_per_s=1.0, tasks=(ModelTask("x", "A", ("y",)), ModelTask("y", "A", ("x",)))
+            ),
             "in a circle: x → y → x",
         ),
-        (lambda: JobType(name="1", arrival_rate_per_s=1.0, tasks=(Task("x", "A", ("z",)),)), "comes after 'z'"),
+        (
+            lambda: ModelJobType(name="1", arrival_rate_per_s=1.0, tasks=(ModelTask("x", "A", ("z",)),)),
+            "comes after 'z'",
+        ),
         (lambda: Model(case_study()).evaluate([0, 1, 1, 1]), "between 1 and 100000 consumers, got 0"),
         (lambda: Model(case_study()).evaluate([1, 1, 1]), "shape"),
         (lambda: ResponseTimes(Model(case_study()), (2, 2, 1, 4)).percentile_s(95), "fraction between 0 and 1"),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lavant.models.decomposition import correction, requests
+from lavant.models.delay import delay_probability, delay_scv
 from lavant.models.erlang import waiting_probability, waiting_requests
-from lavant.models.station import correction, requests
-from lavant.models.waiting import delay_probability, delay_scv
 
 loads = st.floats(0.01, 30.0)
 scvs = st.floats(0.0, 5.0)

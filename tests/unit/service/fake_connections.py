@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lavant.service.tenants import Tenant
+from lavant.service.auth.tenants import Tenant
 
 
 class FakeConnection:

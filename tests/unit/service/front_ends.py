@@ -15,20 +15,21 @@ from tests.unit.service.fake_connections import FakeConnection
 from tests.unit.service.key_rings import credential_ring, key_ring
 from tests.unit.service.wiring import FakeClient, FakeStore, Wiring, ready
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.serving.commands import Answer, Request
-from lavant.service.api import Desk, api_application
-from lavant.service.api.application import PATHS
-from lavant.service.audit import AuditLog
-from lavant.service.browser_guard import BrowserGuard, Guarded, HostList
-from lavant.service.connections import STATE
-from lavant.service.http import HttpApplication, Operations
-from lavant.service.keys import KeyEntry, KeyRing, sha256_of
-from lavant.service.limits import LIMITS, ServiceLimits
-from lavant.service.meters import Meters
-from lavant.service.sqs import SqsApp, SqsSettings
-from lavant.service.sqs.credentials import Credential, CredentialRing
-from lavant.service.tenants import Tenants
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.queues import Refused
+from lavant.service.auth.audit import AuditLog
+from lavant.service.auth.browser_guard import BrowserGuard, Guarded, HostList
+from lavant.service.auth.keys import KeyEntry, KeyRing, sha256_of
+from lavant.service.auth.tenants import Tenants
+from lavant.service.aws.credentials import Credential, CredentialRing
+from lavant.service.aws.sqs.app import SqsApp
+from lavant.service.aws.sqs.settings import SqsSettings
+from lavant.service.http.application import PATHS, api_application
+from lavant.service.http.context import ApiContext
+from lavant.service.net.connections import STATE
+from lavant.service.net.uvicorn_http import HttpApplication, Operations
+from lavant.service.observability.counters import Meters
+from lavant.service.runtime.limits import LIMITS, ServiceLimits
 
 HOST = "queues.test"
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
@@ -122,7 +123,7 @@ class FrontEnds:
         self.wiring = Wiring(limits, store=self.store, audit=audit)
         self.wiring.queues.usages.quotas = self.tenants.quotas
         self.service = self.wiring.service
-        self.desk = Desk(self.service, self.keys, Meters())
+        self.desk = ApiContext(self.service, self.keys, Meters())
         self.sqs_app = SqsApp(
             self.service.execute,
             SqsSettings(salt=b"salt"),

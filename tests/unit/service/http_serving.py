@@ -13,16 +13,16 @@ from msgspec.structs import replace
 from tests.unit.service.front_ends import HOST, FrontEnds, credential, key
 from tests.unit.service.wiring import ready
 
-from lavant.broker.queues.commands import CreateQueue
-from lavant.broker.queues.config import QueueConfig
-from lavant.service import http_connections
-from lavant.service.admission import Admission, Ticket
-from lavant.service.browser_guard import BrowserGuard, HostList
-from lavant.service.compact import CompactProtocol
-from lavant.service.http_connections import HttpProtocols
-from lavant.service.limits import LIMITS
-from lavant.service.listener import Listener
-from lavant.service.sniffing import SniffingProtocol
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue
+from lavant.service.auth.browser_guard import BrowserGuard, HostList
+from lavant.service.net import http_connections
+from lavant.service.net.admission import Admission, Ticket
+from lavant.service.net.http_connections import HttpProtocols
+from lavant.service.net.listener import Listener
+from lavant.service.net.native import NativeProtocol
+from lavant.service.net.protocol_detection import DetectingProtocol
+from lavant.service.runtime.limits import LIMITS
 
 KEY, CREDENTIAL = "till", "clerk"
 
@@ -89,9 +89,9 @@ def serving(
         admission = Admission(connections_max=100, unauthenticated_max=100)
 
         def compact(ticket: Ticket) -> asyncio.Protocol:
-            return CompactProtocol(front.service, front.keys, ready(), ticket)
+            return NativeProtocol(front.service, front.keys, ready(), ticket)
 
-        listener = Listener(partial(SniffingProtocol, compact, http, bounds.greeting_s_max), admission)
+        listener = Listener(partial(DetectingProtocol, compact, http, bounds.greeting_s_max), admission)
         _, port = await listener.open("127.0.0.1", 0)
         served = Served(front, port, admission)
         try:

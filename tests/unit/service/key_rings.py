@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lavant.service.keys import KeyEntry, KeyRing, entry_text
-from lavant.service.sqs.credentials import Credential, CredentialRing, credential_text
-from lavant.service.tenants import Tenants
+from lavant.service.auth.keys import KeyEntry, KeyRing, entry_text
+from lavant.service.auth.tenants import Tenants
+from lavant.service.aws.credentials import Credential, CredentialRing, credential_text
 
 
 def key_ring(

@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 from starlette.applications import Starlette
+from tests.unit.service.auth.test_authorization import INTERNAL, REQUESTS
 from tests.unit.service.front_ends import ARN, FrontEnds, Open, credential, denied, key
-from tests.unit.service.test_authorization import INTERNAL, REQUESTS
 from tests.unit.service.wiring import in_loop, until
 
-from lavant.broker.queues import commands as queues
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.subscriptions import commands as subscriptions
-from lavant.broker.workflows import commands as jobs
-from lavant.broker.workflows.reading import convert_workflows
-from lavant.service.api.operation import EVENTS, STREAM
-from lavant.service.api.operations import OPERATIONS
-from lavant.service.sqs.actions import ACTIONS
-from lavant.service.sqs.seals import Seals
+from lavant.broker.protocol import jobs, queues, subscriptions
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.workflows.definitions.toml_file import convert_workflows
+from lavant.service.aws.sqs.actions import ACTIONS
+from lavant.service.aws.sqs.handles import Handles
+from lavant.service.http.operation import EVENTS, STREAM
+from lavant.service.http.routes.operations import OPERATIONS
 
 SCOPES = ("publish", "subscribe", "admin")
 TABLES = {"topics": ["T"], "jobs": {"j": {"start": "t", "tasks": {"t": {"topic": "T"}}}}}
@@ -311,7 +309,7 @@ def test_sqs_actions(tmp_path: Path, kind: Kind) -> None:
             "operator", queues.CreateQueue(f"{full}s", QueueConfig(dead_letters=f"{full}q", receives_max=3))
         )
         for _ in range(3):
-            await front.native("operator", queues.Send(f"{full}q", [queues.Entry(b"x")]))
+            await front.native("operator", queues.Send(f"{full}q", [queues.SendEntry(b"x")]))
         wrong = []
         for action, (scope, members) in SQS.items():
             response = await front.sqs(kind.name, action, **handles(front, kind, action, members))
@@ -332,7 +330,7 @@ def test_sqs_actions(tmp_path: Path, kind: Kind) -> None:
 
 def handles(front: FrontEnds, kind: Kind, action: str, members: dict[str, Any]) -> dict[str, Any]:
     """With handles that pass their check, so that it is the door that decides."""
-    seals = Seals(b"salt", kind.namespace)
+    seals = Handles(b"salt", kind.namespace)
     receipt = seals.receipt_handle("q", queues.Receipt(1, 1))
     if action == "CancelMessageMoveTask":
         return {"TaskHandle": seals.task_handle(1)}

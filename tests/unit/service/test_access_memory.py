@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.unit.service.test_access import Hall, publications
+from tests.unit.service.runtime.test_ingest import Hall, publications
 from tests.unit.service.wiring import in_loop
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.queues.limits import HubLimits
-from lavant.broker.subscriptions.commands import Deliver, Publish, Subscribe
-from lavant.broker.subscriptions.lanes import FORGOTTEN, Lane
-from lavant.service.access import NOTHING
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import Deliver, Publish, Subscribe
+from lavant.broker.queues.accounting.quotas import QueueLimits
+from lavant.broker.subscriptions.log_offsets import FORGOTTEN, LogOffset
 from lavant.service.engines.interface import Retired
 from lavant.service.engines.local import LocalEngine
+from lavant.service.runtime.ingest import NOTHING
 
 
 class RetiringEngine(LocalEngine):
@@ -39,7 +39,7 @@ async def test_a_lane_that_retires_leaves_nothing_on_disk_and_is_forgotten_by_th
         hall.broker.handle(Deliver(NOTHING, accepted={"plain-acme": 3}, delivered={"plain-acme": 3}), 1)
         await hall.ask(Subscribe("a > 1", "large"))
         await hall.close()
-        assert lanes.all() == [(FORGOTTEN, Lane(3, 3))]
+        assert lanes.all() == [(FORGOTTEN, LogOffset(3, 3))]
         assert not directory.exists()
 
 
@@ -48,7 +48,7 @@ async def test_where_memory_is_full_nothing_is_published_and_repetitions_are_ans
     hall = Hall()
     await hall.ask(Subscribe("a > 1", "large"))
     first = await hall.ask(Publish(publications(2), "key"))
-    hall.queues.limits = HubLimits(memory_max=hall.queues.memory_held)
+    hall.queues.limits = QueueLimits(memory_max=hall.queues.memory_held)
     for request in (Publish(publications(2)), Publish(publications(0)), Subscribe("a > 2", "larger")):
         answer = await hall.ask(request)
         assert isinstance(answer, Refused)

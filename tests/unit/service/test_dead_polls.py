@@ -17,14 +17,14 @@ import pytest
 from tests.unit.service.front_ends import FrontEnds, Open, credential, key
 from tests.unit.service.wiring import FakeClient, turn
 
-from lavant.broker.queues.commands import CreateQueue, Entry, Receive, Received, Send
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.commands import Request
-from lavant.broker.subscriptions.commands import Subscribe
-from lavant.broker.workflows.commands import DefineJobs, Leased, LeaseTasks, SubmitJob
-from lavant.broker.workflows.definitions import queue_of
-from lavant.broker.workflows.reading import convert_workflows
-from lavant.service.metrics import figures_of
+from lavant.broker.protocol.commands import Request
+from lavant.broker.protocol.jobs import DefineJobs, LeaseTasks, SubmitJob, TasksLeased
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue, Receive, Received, Send, SendEntry
+from lavant.broker.protocol.subscriptions import Subscribe
+from lavant.broker.workflows.definitions.definition import queue_of
+from lavant.broker.workflows.definitions.toml_file import convert_workflows
+from lavant.service.observability.metrics import figures_of
 
 SCOPES = ("publish", "subscribe", "admin")
 BODY = b'{"kind":"found"}'
@@ -65,7 +65,7 @@ class Native(Poll):
         self._answers |= self._client.answers()
         answer = self._answers.get(1)
         return bool(
-            (isinstance(answer, Received) and answer.deliveries) or (isinstance(answer, Leased) and answer.tasks)
+            (isinstance(answer, Received) and answer.deliveries) or (isinstance(answer, TasksLeased) and answer.tasks)
         )
 
 
@@ -141,7 +141,7 @@ async def prepare(front: FrontEnds, start: type[Poll], name: str) -> None:
 async def run(front: FrontEnds, start: type[Poll], name: str, order: str, before: int, between: int) -> None:
 
     def send() -> None:
-        front.service.ask(SubmitJob(name) if start is Worker else Send(name, [Entry(BODY)]))
+        front.service.ask(SubmitJob(name) if start is Worker else Send(name, [SendEntry(BODY)]))
 
     if order == "there before":
         send()
@@ -176,7 +176,7 @@ async def run(front: FrontEnds, start: type[Poll], name: str, order: str, before
     assert (figures.visible, figures.in_flight) == (1, 0), "it is not there for others"
     if start is Worker:
         leased = await front.native("all", LeaseTasks(name, "other", wait_ms=0))
-        assert isinstance(leased, Leased)
+        assert isinstance(leased, TasksLeased)
         assert [task.attempt for task in leased.tasks] == [1]
     else:
         received = await front.native("all", Receive(name, wait_ms=0))

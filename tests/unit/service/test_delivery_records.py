@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from tests.unit.service.test_access import Hall
+from tests.unit.service.runtime.test_ingest import Hall
 from tests.unit.service.wiring import in_loop
 
-from lavant.broker.subscriptions.commands import Publish, Published, Subscribe
-from lavant.service import access
+from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe
+from lavant.service.runtime import ingest as access
 
 
 @in_loop

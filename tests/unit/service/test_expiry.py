@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.unit.service.test_access import Hall, publications
+from tests.unit.service.runtime.test_ingest import Hall, publications
 from tests.unit.service.wiring import in_loop, until
 
-from lavant.broker.serving.leases import STEP_MS_MAX
-from lavant.broker.subscriptions.commands import Publish, Subscribe
+from lavant.broker.machine.leases import STEP_MS_MAX
+from lavant.broker.protocol.subscriptions import Publish, Subscribe
 from lavant.broker.subscriptions.limits import LEASE_MS
 
 

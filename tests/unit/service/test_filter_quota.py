@@ -6,12 +6,12 @@ import asyncio
 
 import numpy as np
 import pytest
-from tests.unit.service.test_access import Hall
+from tests.unit.service.runtime.test_ingest import Hall
 from tests.unit.service.wiring import in_loop
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.serving.commands import Answer
-from lavant.broker.subscriptions.commands import EncryptedFilter, Publish, Subscribe, Subscribed, Unsubscribe
+from lavant.broker.protocol.commands import Answer
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import EncryptedFilter, Publish, Subscribe, Subscribed, Unsubscribe
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.service.engines.local import LocalEngine
 

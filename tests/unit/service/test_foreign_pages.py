@@ -16,19 +16,17 @@ from urllib.parse import urlencode
 
 import pytest
 from botocore.serialize import create_serializer
+from tests.unit.service.aws.sqs.query_model import query_model
 from tests.unit.service.front_ends import ARN, HOST, FrontEnds
-from tests.unit.service.sqs.query_model import query_model
 from tests.unit.service.test_access_matrix import HTTP, PUBLIC, SQS, TABLES, WAYS
 from tests.unit.service.wiring import in_loop, until
 
-from lavant.broker.queues import commands as queues
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.subscriptions import commands as subscriptions
-from lavant.broker.workflows import commands as jobs
-from lavant.broker.workflows.reading import convert_workflows
-from lavant.service.api.operation import EVENTS, STREAM
-from lavant.service.browser_guard.rules import PAGES
-from lavant.service.sqs.seals import Seals
+from lavant.broker.protocol import jobs, queues, subscriptions
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.workflows.definitions.toml_file import convert_workflows
+from lavant.service.auth.browser_guard.rules import PAGES
+from lavant.service.aws.sqs.handles import Handles
+from lavant.service.http.operation import EVENTS, STREAM
 
 EVIL = "http://evil.example"
 FORM = "application/x-www-form-urlencoded"
@@ -58,7 +56,7 @@ class World:
         ask = self.front.native
         await ask("", queues.CreateQueue("q", QueueConfig()))
         await ask("", queues.CreateQueue("source", QueueConfig(dead_letters="q", receives_max=3)))
-        await ask("", queues.Send("q", [queues.Entry(b"x"), queues.Entry(b"y")]))
+        await ask("", queues.Send("q", [queues.SendEntry(b"x"), queues.SendEntry(b"y")]))
         await ask("", subscriptions.Subscribe("a = 1", "s"))
         await ask("", subscriptions.Publish([b'{"a": 1}'] * 2, ""))
         await ask("", subscriptions.Advertise("a = 1", "ad"))
@@ -120,7 +118,7 @@ class World:
         return found
 
     def _members(self, action: str, members: dict[str, Any]) -> dict[str, Any]:
-        seals = Seals(b"salt", "")
+        seals = Handles(b"salt", "")
         entry = {"Id": "1", "ReceiptHandle": seals.receipt_handle("q", self.of_q)}
         match action:
             case "CreateQueue":

@@ -12,16 +12,15 @@ from tests.unit.service.fake_connections import FakeConnection
 from tests.unit.service.front_ends import FrontEnds, Open, Response, credential, key
 from tests.unit.service.wiring import FakeClient, in_loop, ticket, until
 
-from lavant.broker.queues import commands as queues
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.quotas import Quota
-from lavant.broker.serving.replay import replay
-from lavant.broker.subscriptions import commands as subscriptions
+from lavant.broker.machine.replay import replay
+from lavant.broker.protocol import queues, subscriptions
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.queues.accounting.quotas import Quota
 from lavant.core.errors import InvalidValue
-from lavant.service.keys import KeyRing
-from lavant.service.openmetrics import family_text
-from lavant.service.sqs.faults import FAULTS
-from lavant.service.tenants import Tenant, Tenants
+from lavant.service.auth.keys import KeyRing
+from lavant.service.auth.tenants import Tenant, Tenants
+from lavant.service.aws.sqs.errors import FAULTS
+from lavant.service.observability.openmetrics import family_text
 
 SCOPES = ("publish", "subscribe", "admin")
 KEYS = [key("acme", *SCOPES, namespace="acme"), key("other", *SCOPES, namespace="other"), key("operator", *SCOPES)]
@@ -98,7 +97,7 @@ async def delete_sqs_queue(front: FrontEnds, name: str, number: int) -> Any:
 
 
 async def native_send(front: FrontEnds, name: str, number: int) -> Any:
-    return await front.native(name, queues.Send("q0", [queues.Entry(BODY.encode())]))
+    return await front.native(name, queues.Send("q0", [queues.SendEntry(BODY.encode())]))
 
 
 async def sqs_send(front: FrontEnds, name: str, number: int) -> Any:

@@ -10,11 +10,11 @@ import pytest
 from tests.unit.service.front_ends import FrontEnds, Open, credential, denied, key
 from tests.unit.service.wiring import FakeClient, in_loop, turn, until
 
-from lavant.broker.queues import commands as c
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.wire import FAULT_NUMBER
-from lavant.broker.subscriptions.commands import Subscribe
-from lavant.broker.workflows.commands import LeaseTasks
+from lavant.broker.protocol import queues as c
+from lavant.broker.protocol.frames import FAULT_NUMBER
+from lavant.broker.protocol.jobs import LeaseTasks
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.subscriptions import Subscribe
 
 ALL = ("publish", "subscribe", "admin")
 OPERATOR, GONE = key("operator", *ALL), key("gone", *ALL)
@@ -66,7 +66,7 @@ def test_whoever_waits_gets_nothing_that_came_after_the_key_was_removed(tmp_path
         shut_out(front)
         assert front.service.waiting_total == 0, "at once, not at the next turn of the loop"
         sender = front.client("operator")
-        sender.ask((1, c.Send("s", [c.Entry(b"late")])))
+        sender.ask((1, c.Send("s", [c.SendEntry(b"late")])))
         async with asyncio.timeout(20):
             await opened.task
         assert b"late" not in opened.content
@@ -94,7 +94,7 @@ def test_what_was_leased_and_has_not_left_goes_back(tmp_path: Path, way: str) ->
         await until(lambda: front.service.waiting_total == 1)
         front.store.is_held = True
         sender = front.client("operator")
-        sender.ask((1, c.Send("s", [c.Entry(b"late")])))
+        sender.ask((1, c.Send("s", [c.SendEntry(b"late")])))
         await turn()
         assert front.service.waiting_total == 0, "it is leased"
         shut_out(front)
@@ -120,7 +120,7 @@ def test_what_was_answered_in_the_same_turn_does_not_leave_either(tmp_path: Path
         await until(lambda: front.service.waiting_total == 1)
         front.store.is_held = True
         sender = front.client("operator")
-        sender.ask((1, c.Send("s", [c.Entry(b"late")])))
+        sender.ask((1, c.Send("s", [c.SendEntry(b"late")])))
         await turn()
         front.store.is_held = False
         front.store.commit()
@@ -151,7 +151,7 @@ def test_native_connections_end_with_what_they_wait_for(tmp_path: Path, change: 
         assert front.service.waiting_total == 0
         assert client.transport.is_closed
         assert denied(client.answers()[FAULT_NUMBER])
-        await front.native("operator", c.Send("s", [c.Entry(b"late")]))
+        await front.native("operator", c.Send("s", [c.SendEntry(b"late")]))
         assert client.answers() == {}
 
     work()
@@ -161,7 +161,7 @@ def test_answers_that_have_not_left_stay(tmp_path: Path) -> None:
     @in_loop
     async def work() -> None:
         front = await started(tmp_path)
-        await front.native("operator", c.Send("s", [c.Entry(b"late")]))
+        await front.native("operator", c.Send("s", [c.SendEntry(b"late")]))
         other: FakeClient = front.client("operator")  # so that answers wait for the end of the turn
         client = front.client("gone")
         client.answers()
@@ -180,7 +180,7 @@ def test_a_window_that_is_full_does_not_keep_a_stream_open(tmp_path: Path) -> No
     @in_loop
     async def work() -> None:
         front = await started(tmp_path)
-        await front.native("operator", c.Send("s", [c.Entry(b"1"), c.Entry(b"2")]))
+        await front.native("operator", c.Send("s", [c.SendEntry(b"1"), c.SendEntry(b"2")]))
         streams = [
             front.open_http("gone", "GET", "/subscriptions/s/stream?prefetch=1", kind="websocket"),
             front.open_http("gone", "GET", "/subscriptions/s/events?prefetch=1"),
@@ -221,7 +221,7 @@ def test_those_whose_keys_are_the_same_go_on(tmp_path: Path) -> None:
         await until(lambda: front.service.waiting_total == 2)
         shut_out(front)
         assert front.service.waiting_total == 2
-        await front.native("operator", c.Send("s", [c.Entry(b"x"), c.Entry(b"x")]))
+        await front.native("operator", c.Send("s", [c.SendEntry(b"x"), c.SendEntry(b"x")]))
         assert [(await each.response()).status for each in polls] == [200, 200]
 
     work()

@@ -6,28 +6,26 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from lavant.broker.journal import Recovered
-from lavant.broker.queues.commands import (
-    CreateQueue,
-)
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.serving.wire import GREETING_NUMBER, Frames, Hello, decode_answer, frame
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.frames import GREETING_NUMBER, Frames, Hello, decode_answer, frame
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue
+from lavant.broker.storage.journal import RecoveredJournal
 from lavant.core.errors import StorageFailed
-from lavant.service.admission import Admission, Ticket
-from lavant.service.audit import AuditLog
-from lavant.service.clock import Clock
-from lavant.service.compact import CompactProtocol
+from lavant.service.auth.audit import AuditLog
+from lavant.service.auth.keys import KeyRing
 from lavant.service.engines.interface import Engine
 from lavant.service.engines.local import LocalEngine
-from lavant.service.histograms import Histogram
-from lavant.service.keys import KeyRing
-from lavant.service.limits import LIMITS, ServiceLimits
-from lavant.service.readiness import Readiness
-from lavant.service.server import Service
-from lavant.service.turns import QUANTUM_S, Turns
+from lavant.service.net.admission import Admission, Ticket
+from lavant.service.net.native import NativeProtocol
+from lavant.service.observability.histograms import Histogram
+from lavant.service.runtime.broker_runtime import BrokerRuntime
+from lavant.service.runtime.clock import ServerClock
+from lavant.service.runtime.limits import LIMITS, ServiceLimits
+from lavant.service.runtime.readiness import Readiness
+from lavant.service.runtime.turns import QUANTUM_S, Turns
 
 
 def ready() -> Readiness:
@@ -41,7 +39,7 @@ class FakeStore:
     """Commits when `commit` is called."""
 
     def __init__(self) -> None:
-        self.recovered = Recovered(0, None, iter(()))
+        self.recovered = RecoveredJournal(0, None, iter(()))
         self.identity = b"fake"
         self.commit_times = Histogram()
         self.position = 0
@@ -141,10 +139,10 @@ class WorkClock:
 class FakeClient:
     """The other end of a connection."""
 
-    def __init__(self, service: Service, keys: KeyRing | None = None, readiness: Readiness | None = None) -> None:
+    def __init__(self, service: BrokerRuntime, keys: KeyRing | None = None, readiness: Readiness | None = None) -> None:
         self.transport = FakeTransport()
         readiness = ready() if readiness is None else readiness
-        self.protocol = CompactProtocol(service, KeyRing() if keys is None else keys, readiness, ticket())
+        self.protocol = NativeProtocol(service, KeyRing() if keys is None else keys, readiness, ticket())
         self.transport.on_close = lambda: self.protocol.connection_lost(None)
         self.protocol.connection_made(self.transport)
         self._frames = Frames()
@@ -180,14 +178,14 @@ class Wiring:
     ) -> None:
         self.store = FakeStore() if store is None else store
         self.failures: list[Exception] = []
-        self.broker = Broker()
+        self.broker = BrokerState()
         self.queues = self.broker.queues
-        self.server = BrokerServer(self.broker, acknowledge_early=acknowledge_early)
-        self.service = Service(
+        self.server = BrokerMachine(self.broker, acknowledge_early=acknowledge_early)
+        self.service = BrokerRuntime(
             self.server,
             LocalEngine(slices=1) if engine is None else engine,
             self.store,
-            Clock(),
+            ServerClock(),
             limits=limits,
             on_failed=self.failures.append,
             turns=Turns(asyncio.get_running_loop(), clock=lambda: 0.0) if turns is None else turns,

@@ -6,13 +6,26 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from lavant.broker.filters.conjunctions import Conjunction
+from lavant.broker.filters.algebra.conjunctions import Conjunction
+from lavant.broker.filters.algebra.normal_form import normalise, reduce
+from lavant.broker.filters.algebra.string_search import SearchBudget
+from lavant.broker.filters.language.ast import Node
+from lavant.broker.filters.language.expressions import parse_expression
+from lavant.broker.filters.language.printer import expression_text, triples_text
+from lavant.broker.filters.language.triples import parse_triples
 from lavant.broker.filters.limits import FILTER_LIMITS, FilterLimits
-from lavant.broker.filters.normal_form import normalise, reduce
-from lavant.broker.filters.printing import expression_text, triples_text
-from lavant.broker.filters.string_search import Budget
-from lavant.broker.filters.syntax import parse_syntax
-from lavant.core.attributes import AttributeValue
+from lavant.core.errors import FilterSyntaxError
+from lavant.core.publications.attributes import AttributeValue
+
+
+def parse_syntax(text: str, limits: FilterLimits) -> Node:
+    """The syntax tree of an expression or of triples."""
+    start = text.lstrip()
+    if start.startswith("["):
+        return parse_triples(text, limits)
+    if not start:
+        raise FilterSyntaxError(text, len(text), "the filter is empty; to accept everything write: true")
+    return parse_expression(text, limits)
 
 
 class Filter(msgspec.Struct, frozen=True, cache_hash=True):
@@ -39,7 +52,7 @@ class Filter(msgspec.Struct, frozen=True, cache_hash=True):
     @classmethod
     def of(cls, conjunctions: Iterable[Conjunction]) -> Filter:
         """The filter that matches where any of these does."""
-        return cls(reduce(conjunctions, Budget()))
+        return cls(reduce(conjunctions, SearchBudget()))
 
     def matches(self, attributes: Mapping[str, AttributeValue]) -> bool:
         for conjunction in self.conjunctions:  # noqa: SIM110 - a generator costs as much again

@@ -25,7 +25,7 @@ class PackableFilters(Protocol):
 FiltersT = TypeVar("FiltersT", bound=PackableFilters)
 
 
-class Change(NamedTuple, Generic[FiltersT]):
+class MatcherChange(NamedTuple, Generic[FiltersT]):
     """An addition, or, without filters, a removal."""
 
     ids: Ids
@@ -37,10 +37,10 @@ class ChangeLog(Generic[FiltersT]):
 
     def __init__(self, start: int = 0) -> None:
         self._start = start
-        self._changes: deque[Change[FiltersT]] = deque()
+        self._changes: deque[MatcherChange[FiltersT]] = deque()
         self._subscriptions = 0
 
-    def append(self, version: int, change: Change[FiltersT]) -> None:
+    def append(self, version: int, change: MatcherChange[FiltersT]) -> None:
         self._changes.append(change)
         assert version == self._start + len(self._changes)
         self._subscriptions += len(change.ids)
@@ -69,7 +69,7 @@ class ChangeLog(Generic[FiltersT]):
         return b"".join(container.pack({"scheme": scheme, "since": since, "changes": metas}, arrays))
 
     @staticmethod
-    def unpack(scheme: str, delta: bytes, version: int, filters: type[FiltersT]) -> list[Change[FiltersT]]:
+    def unpack(scheme: str, delta: bytes, version: int, filters: type[FiltersT]) -> list[MatcherChange[FiltersT]]:
         """The changes that `pack` wrote, if they fit on a matcher of this scheme and version."""
         meta, arrays = container.unpack(memoryview(delta), name="the delta")
         if meta.get("scheme") != scheme:
@@ -78,10 +78,10 @@ class ChangeLog(Generic[FiltersT]):
             raise InvalidValue(
                 f"the delta starts at version {meta['since']}, the matcher is at {version}; ask for a delta since that"
             )
-        changes: list[Change[FiltersT]] = []
+        changes: list[MatcherChange[FiltersT]] = []
         for number, filters_meta in enumerate(meta["changes"]):
             prefix = f"{number}."
             own = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
             ids = own.pop("ids").astype(np.uint32)
-            changes.append(Change(ids, None if filters_meta is None else filters.from_arrays(filters_meta, own)))
+            changes.append(MatcherChange(ids, None if filters_meta is None else filters.from_arrays(filters_meta, own)))
         return changes

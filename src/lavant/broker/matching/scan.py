@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from lavant.broker.filters import CANONICAL_LIMITS, Filter
 from lavant.broker.matching import container, snapshots
-from lavant.broker.matching.changes import Change, ChangeLog
+from lavant.broker.matching.changes import ChangeLog, MatcherChange
 from lavant.broker.matching.interface import Ids, MatcherStatistics, Matches
 from lavant.broker.matching.segmented import as_ids
-from lavant.core.batches import PublicationBatch
 from lavant.core.errors import DuplicateSubscription, InvalidValue, UnknownSubscription
+from lavant.core.publications.batch import PublicationBatch
 
 
 class ScanMatcher:
@@ -46,7 +46,7 @@ class ScanMatcher:
                 raise DuplicateSubscription(f"subscription {id} exists already; remove it first")
             additions[id] = Filter.parse(filter) if isinstance(filter, str) else filter
         if additions:
-            self._publish({**self._filters, **additions}, Change(taken, _Texts(map(str, additions.values()))))
+            self._publish({**self._filters, **additions}, MatcherChange(taken, _Texts(map(str, additions.values()))))
 
     def remove(self, ids: Sequence[int] | NDArray[Any]) -> None:
         """Unsubscribe. All or nothing; an id that is not there is an error."""
@@ -56,9 +56,9 @@ class ScanMatcher:
                 raise UnknownSubscription(f"no subscription has id {id}; nothing was removed")
         if len(gone):
             kept = {id: filter for id, filter in self._filters.items() if id not in set(gone.tolist())}
-            self._publish(kept, Change(gone, None))
+            self._publish(kept, MatcherChange(gone, None))
 
-    def _publish(self, filters: dict[int, Filter], change: Change[_Texts]) -> None:
+    def _publish(self, filters: dict[int, Filter], change: MatcherChange[_Texts]) -> None:
         self._version += 1
         self._changes.append(self._version, change)
         self._filters = filters
@@ -113,13 +113,13 @@ class ScanMatcher:
         """The matcher that was packed."""
         return cls._of(*snapshots.unpack(data, scheme=cls.scheme))
 
-    def _part(self) -> snapshots.Part:
+    def _part(self) -> snapshots.SnapshotPart:
         meta, arrays = _Texts(map(str, self._filters.values())).to_arrays()
         ids: Ids = np.fromiter(self._filters, np.uint32, len(self._filters))
-        return snapshots.Part(meta, {**arrays, "ids": ids}, {})
+        return snapshots.SnapshotPart(meta, {**arrays, "ids": ids}, {})
 
     @classmethod
-    def _of(cls, version: int, parts: Sequence[snapshots.Part]) -> Self:
+    def _of(cls, version: int, parts: Sequence[snapshots.SnapshotPart]) -> Self:
         (part,) = parts
         matcher = cls()
         texts = _Texts.from_arrays(part.meta, part.arrays)

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching import container, snapshots
-from lavant.broker.matching.changes import Change, ChangeLog
+from lavant.broker.matching.changes import ChangeLog, MatcherChange
 from lavant.broker.matching.interface import Ids, MatcherStatistics, Matches
 from lavant.core.errors import DuplicateSubscription, InvalidValue, UnknownSubscription
 from lavant.core.ids import SUBSCRIPTION_ID_MAX
@@ -124,7 +124,7 @@ class Placed(NamedTuple, Generic[FiltersT, BatchT]):
         return self.ids[keep], self.filters.take(keep)
 
 
-class State(NamedTuple, Generic[FiltersT, BatchT]):
+class SegmentedState(NamedTuple, Generic[FiltersT, BatchT]):
     """Everything a match reads."""
 
     version: int
@@ -137,7 +137,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
     scheme: ClassVar[str]
 
     def __init__(self) -> None:
-        self._state: State[FiltersT, BatchT] = State(0, ())
+        self._state: SegmentedState[FiltersT, BatchT] = SegmentedState(0, ())
         self._changes: ChangeLog[FiltersT] = ChangeLog()
 
     # ---- what a kind of matcher supplies ---------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
                 raise DuplicateSubscription(f"subscription {taken[0]} exists already; remove it first")
         sorted_filters = filters if np.array_equal(ordered, ids) else filters.take(order)
         segments = [*self._state.segments, self._place(ordered, sorted_filters)]
-        self._publish(Change(ids, filters), self._merge(segments))
+        self._publish(MatcherChange(ids, filters), self._merge(segments))
 
     def remove(self, ids: Sequence[int] | NDArray[Any]) -> None:
         """Unsubscribe. All or nothing; an id that is not there is an error."""
@@ -206,7 +206,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
             segments.append(placed.without(ids[here]) if here.any() else placed)
         if missing.any():
             raise UnknownSubscription(f"no subscription has id {ids[missing][0]}; nothing was removed")
-        self._publish(Change(ids, None), self._merge(self._compact(segments)))
+        self._publish(MatcherChange(ids, None), self._merge(self._compact(segments)))
 
     def joining(self) -> Callable[[], None] | None:
         """Build all segments into one; None if there is nothing to join. It changes nothing and may run in any thread.
@@ -218,7 +218,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         if len(groups) == len(before.segments):
             return None
         joined = [self._join(group) if len(group) > 1 else group[0] for group in groups]
-        after = State(before.version, tuple(joined))
+        after = SegmentedState(before.version, tuple(joined))
 
         def take_effect() -> None:
             if self._state is before:
@@ -226,10 +226,10 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
 
         return take_effect
 
-    def _publish(self, change: Change[FiltersT], segments: list[Placed[FiltersT, BatchT]]) -> None:
+    def _publish(self, change: MatcherChange[FiltersT], segments: list[Placed[FiltersT, BatchT]]) -> None:
         version = self._state.version + 1
         self._changes.append(version, change)
-        self._state = State(version, tuple(segments))
+        self._state = SegmentedState(version, tuple(segments))
 
     def _place(self, ids: Ids, filters: FiltersT) -> Placed[FiltersT, BatchT]:
         return self._placed(self._build(ids, filters), ids, filters)
@@ -348,7 +348,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         return cls._of(*snapshots.unpack(data, scheme=cls.scheme))
 
     @classmethod
-    def _of(cls, version: int, parts: Sequence[snapshots.Part]) -> Self:
+    def _of(cls, version: int, parts: Sequence[snapshots.SnapshotPart]) -> Self:
         matcher = cls()
         segments: list[Placed[FiltersT, BatchT]] = []
         for part in parts:
@@ -366,7 +366,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
                     dead if len(dead) else None,
                 )
             )
-        matcher._state = State(version, tuple(segments))
+        matcher._state = SegmentedState(version, tuple(segments))
         matcher._changes = ChangeLog(start=version)
         return matcher
 
@@ -383,13 +383,13 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
                 self.add(change.ids, change.filters)
 
 
-def _parts(state: State[Any, Any]) -> list[snapshots.Part]:
+def _parts(state: SegmentedState[Any, Any]) -> list[snapshots.SnapshotPart]:
     parts = []
     for placed in state.segments:
         index_meta, index = placed.segment.to_arrays()
         filters_meta, filters = placed.filters.to_arrays()
         parts.append(
-            snapshots.Part(
+            snapshots.SnapshotPart(
                 meta={"index": index_meta, "filters": filters_meta},
                 arrays={
                     **{f"index.{name}": array for name, array in index.items()},

@@ -22,7 +22,7 @@ from lavant.core.errors import CorruptSnapshot
 MANIFEST = "manifest.lavant"
 
 
-class Part(NamedTuple):
+class SnapshotPart(NamedTuple):
     """A segment: what never changes, and the state (what was removed) that does."""
 
     meta: dict[str, Any]
@@ -30,7 +30,7 @@ class Part(NamedTuple):
     state: container.Arrays
 
 
-def write(directory: Path, *, scheme: str, version: int, parts: Sequence[Part]) -> None:
+def write(directory: Path, *, scheme: str, version: int, parts: Sequence[SnapshotPart]) -> None:
     """Write the parts, then the manifest."""
     directory.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
@@ -46,7 +46,7 @@ def write(directory: Path, *, scheme: str, version: int, parts: Sequence[Part]) 
         (directory / stale).unlink(missing_ok=True)
 
 
-def read(directory: Path, *, scheme: str) -> tuple[int, list[Part]]:
+def read(directory: Path, *, scheme: str) -> tuple[int, list[SnapshotPart]]:
     """The version and the parts of the latest snapshot, mapped."""
     path = directory / MANIFEST
     if not path.exists():
@@ -54,16 +54,16 @@ def read(directory: Path, *, scheme: str) -> tuple[int, list[Part]]:
     meta, states = container.map_file(path, verify=True)
     if meta["scheme"] != scheme:
         raise CorruptSnapshot(f"{directory} is a snapshot of scheme {meta['scheme']!r}, expected {scheme!r}")
-    parts: list[Part] = []
+    parts: list[SnapshotPart] = []
     for number, name in enumerate(meta["segments"]):
         part_meta, arrays = container.map_file(directory / name)
         prefix = f"{number}."
         state = {key.removeprefix(prefix): array for key, array in states.items() if key.startswith(prefix)}
-        parts.append(Part(part_meta, arrays, state))
+        parts.append(SnapshotPart(part_meta, arrays, state))
     return int(meta["version"]), parts
 
 
-def pack(*, scheme: str, version: int, parts: Sequence[Part]) -> bytes:
+def pack(*, scheme: str, version: int, parts: Sequence[SnapshotPart]) -> bytes:
     """The same as one string of bytes, for a copy that goes over a link."""
     metas = [part.meta for part in parts]
     arrays = {
@@ -75,7 +75,7 @@ def pack(*, scheme: str, version: int, parts: Sequence[Part]) -> bytes:
     return b"".join(container.pack({"scheme": scheme, "version": version, "parts": metas}, arrays))
 
 
-def unpack(data: bytes | memoryview, *, scheme: str) -> tuple[int, list[Part]]:
+def unpack(data: bytes | memoryview, *, scheme: str) -> tuple[int, list[SnapshotPart]]:
     """The version and the parts that `pack` was given, as views into `data`."""
     meta, arrays = container.unpack(memoryview(data), name="the copy of a matcher")
     if meta.get("scheme") != scheme:
@@ -84,7 +84,7 @@ def unpack(data: bytes | memoryview, *, scheme: str) -> tuple[int, list[Part]]:
     for key, array in arrays.items():
         number, kind, name = key.split(".", 2)
         named[int(number)][kind][name] = array
-    return int(meta["version"]), [Part(part, **kinds) for part, kinds in zip(meta["parts"], named, strict=True)]
+    return int(meta["version"]), [SnapshotPart(part, **kinds) for part, kinds in zip(meta["parts"], named, strict=True)]
 
 
 def _segments_of_manifest(directory: Path) -> list[str]:
@@ -98,7 +98,7 @@ def _segments_of_manifest(directory: Path) -> list[str]:
     return segments
 
 
-def _content_hash(part: Part) -> str:
+def _content_hash(part: SnapshotPart) -> str:
     digest = hashlib.blake2b(msgspec.json.encode(part.meta, order="deterministic"), digest_size=16)
     for name, array in part.arrays.items():
         digest.update(f"{name} {array.dtype.str} {array.shape};".encode())

@@ -1,6 +1,6 @@
 """Durable queues: messages wait until a consumer has acknowledged them, each delivered at least once."""
 
-from lavant.broker.queues.hub import Queues
-from lavant.broker.queues.limits import UNLIMITED, HubLimits
+from lavant.broker.queues.accounting.quotas import UNLIMITED, QueueLimits
+from lavant.broker.queues.machine import Queues
 
-__all__ = ["UNLIMITED", "HubLimits", "Queues"]
+__all__ = ["UNLIMITED", "QueueLimits", "Queues"]

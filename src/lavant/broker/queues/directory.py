@@ -14,10 +14,10 @@ from itertools import islice, takewhile
 
 from msgspec.structs import asdict
 
-from lavant.broker.queues.commands import CreateQueue
-from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig, namespace_of
-from lavant.broker.queues.counters import Counters
-from lavant.broker.queues.queue import Queue, memory_of, tags_memory
+from lavant.broker.protocol.queue_config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig, namespace_of
+from lavant.broker.protocol.queues import CreateQueue
+from lavant.broker.queues.accounting.counters import QueueCounters
+from lavant.broker.queues.queue import QueueState, memory_of, tags_memory
 from lavant.broker.queues.validation import check_config, check_name, check_tags
 from lavant.core.errors import InvalidValue, LimitExceeded, QueueExists, UnknownQueue
 
@@ -25,27 +25,27 @@ from lavant.core.errors import InvalidValue, LimitExceeded, QueueExists, Unknown
 class Directory:
     """Queues by name."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: QueueCounters) -> None:
         self._counters = counters
-        self._queues: dict[str, Queue] = {}
-        self._by_serial: dict[int, Queue] = {}
+        self._queues: dict[str, QueueState] = {}
+        self._by_serial: dict[int, QueueState] = {}
         self._names: list[str] = []
         """Sorted."""
 
     def __len__(self) -> int:
         return len(self._queues)
 
-    def __iter__(self) -> Iterator[Queue]:
+    def __iter__(self) -> Iterator[QueueState]:
         """In the order of their creation."""
         return iter(self._queues.values())
 
-    def find(self, name: str) -> Queue | None:
+    def find(self, name: str) -> QueueState | None:
         return self._queues.get(name)
 
-    def numbered(self, serial: int) -> Queue | None:
+    def numbered(self, serial: int) -> QueueState | None:
         return self._by_serial.get(serial)
 
-    def __getitem__(self, name: str) -> Queue:
+    def __getitem__(self, name: str) -> QueueState:
         queue = self._queues.get(name)
         if queue is None:
             shown = name[:NAME_CHARACTERS_MAX]
@@ -83,12 +83,12 @@ class Directory:
             self._counters.usages.check_queues(new)
         return list(new.values())
 
-    def create(self, name: str, config: QueueConfig, tags: dict[str, str], now_ms: int) -> Queue:
+    def create(self, name: str, config: QueueConfig, tags: dict[str, str], now_ms: int) -> QueueState:
         """One that `check_new` has found to be new."""
         self._counters.serial += 1
-        return self.add(Queue(name, config, tags, self._counters, created_ms=now_ms, serial=self._counters.serial))
+        return self.add(QueueState(name, config, tags, self._counters, created_ms=now_ms, serial=self._counters.serial))
 
-    def add(self, queue: Queue) -> Queue:
+    def add(self, queue: QueueState) -> QueueState:
         self._counters.memory += memory_of(queue.name, queue.tags)
         queue.usage = self._counters.usages.enter(namespace_of(queue.name))
         self._queues[queue.name] = queue
@@ -96,7 +96,7 @@ class Directory:
         insort(self._names, queue.name)
         return queue
 
-    def check_configure(self, name: str, config: QueueConfig, *, is_replay: bool) -> Queue:
+    def check_configure(self, name: str, config: QueueConfig, *, is_replay: bool) -> QueueState:
         """The queue, if it can be set so."""
         queue = self[name]
         if not is_replay:
@@ -110,11 +110,11 @@ class Directory:
             self._check_dead_letters(name, config, {})
         return queue
 
-    def tag(self, queue: Queue, tags: dict[str, str]) -> None:
+    def tag(self, queue: QueueState, tags: dict[str, str]) -> None:
         self._counters.memory += tags_memory(tags) - tags_memory(queue.tags)
         queue.tags = tags
 
-    def delete(self, queue: Queue) -> None:
+    def delete(self, queue: QueueState) -> None:
         queue.purge()
         queue.deduplication.clear()
         self._counters.memory -= memory_of(queue.name, queue.tags)
@@ -141,7 +141,7 @@ class Directory:
         target = self[name].name
         return [source for source in self._names if self._queues[source].config.dead_letters == target]
 
-    def dead_letters_of(self, queue: Queue) -> Queue | None:
+    def dead_letters_of(self, queue: QueueState) -> QueueState | None:
         """Where its dead letters go, if there is such a queue now."""
         if queue.config.dead_letters is None:
             return None

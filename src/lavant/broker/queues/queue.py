@@ -20,26 +20,25 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from lavant.broker.queues.commands import QueueFigures
-from lavant.broker.queues.config import SECOND_MS, QueueConfig
-from lavant.broker.queues.counters import Counters
-from lavant.broker.queues.deduplication import Deduplication
-from lavant.broker.queues.figures import Totals
-from lavant.broker.queues.hidden import STALE_MIN, Hidden
-from lavant.broker.queues.in_order import InOrder
-from lavant.broker.queues.memory import HIDDEN, MESSAGE, QUEUE, TAG, text_bytes, texts_bytes
+from lavant.broker.protocol.queue_config import SECOND_MS, QueueConfig
+from lavant.broker.protocol.queues import QueueFigures
+from lavant.broker.queues.accounting.counters import QueueCounters, QueueTotals
+from lavant.broker.queues.accounting.memory import HIDDEN, MESSAGE, QUEUE, TAG, text_bytes, texts_bytes
+from lavant.broker.queues.accounting.quotas import Usage
+from lavant.broker.queues.in_flight import STALE_MIN, InFlight
 from lavant.broker.queues.message import GONE, Message
-from lavant.broker.queues.order import Order, Turn
-from lavant.broker.queues.out_of_order import OutOfOrder
-from lavant.broker.queues.quotas import Usage
-from lavant.broker.queues.sorted_numbers import SortedNumbers
+from lavant.broker.queues.operations.deduplication import Deduplication
+from lavant.broker.queues.ordering.in_order import InOrder
+from lavant.broker.queues.ordering.interface import Order, Turn
+from lavant.broker.queues.ordering.out_of_order import OutOfOrder
+from lavant.broker.queues.ordering.sorted_numbers import SortedNumbers
 
 TIDY_EVERY = 128
 """So many messages must have left before a look is worth it. It is fewer than are in a chunk of numbers, so what is
 gone is thrown out faster than it comes."""
 
 
-class Queue:
+class QueueState:
     """Trusts its caller: requests are checked elsewhere, and time never goes back."""
 
     __slots__ = (
@@ -70,7 +69,14 @@ class Queue:
     """By number, in the order in which they came into the queue."""
 
     def __init__(
-        self, name: str, config: QueueConfig, tags: dict[str, str], counters: Counters, *, created_ms: int, serial: int
+        self,
+        name: str,
+        config: QueueConfig,
+        tags: dict[str, str],
+        counters: QueueCounters,
+        *,
+        created_ms: int,
+        serial: int,
     ) -> None:
         self.name = name
         self.serial = serial
@@ -81,7 +87,7 @@ class Queue:
         self.deduplication = Deduplication(counters)
         self.shares_bodies = False
         """Some of its messages may hold a body that messages of other queues hold too."""
-        self.totals = Totals()
+        self.totals = QueueTotals()
         self.wake_ms: int | None = None
         """For the hub: when it looks after this queue next."""
         self._counters = counters
@@ -198,7 +204,7 @@ class Queue:
         self.shares_bodies = False
         self.messages = {}
         self.bytes = self.in_flight = self.delayed = 0
-        self.hidden = Hidden(self.messages)
+        self.hidden = InFlight(self.messages)
         self.order: Order = InOrder(self.messages, self._counters) if self.is_in_order else OutOfOrder()
         self._arrivals: deque[Message] = deque()
         self._numbers = SortedNumbers()

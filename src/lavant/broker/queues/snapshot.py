@@ -13,16 +13,15 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from lavant.broker.queues.commands import MoveState
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.counters import Counters
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import MoveState
+from lavant.broker.queues.accounting.counters import QueueCounters, QueueTotals
+from lavant.broker.queues.compatibility import check_rules
 from lavant.broker.queues.directory import Directory
-from lavant.broker.queues.figures import Totals
 from lavant.broker.queues.message import Message
-from lavant.broker.queues.moves import Moves
-from lavant.broker.queues.order import Turn
-from lavant.broker.queues.queue import Queue, size_of
-from lavant.broker.queues.rules import check_rules
+from lavant.broker.queues.operations.redrive import Redrives
+from lavant.broker.queues.ordering.interface import Turn
+from lavant.broker.queues.queue import QueueState, size_of
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
 
@@ -40,7 +39,7 @@ class _Part(msgspec.Struct, frozen=True, array_like=True):
     pass
 
 
-class Head(_Part, tag="head", frozen=True):
+class QueuesHead(_Part, tag="head", frozen=True):
     format: int
     now_ms: int
     number: int
@@ -61,7 +60,7 @@ class QueuePart(_Part, tag="queue", frozen=True):
     created_ms: int
     changed_ms: int
     serial: int
-    totals: Totals
+    totals: QueueTotals
     shares_bodies: bool = False
     """Messages with the same body as those of other queues hold the same object again."""
 
@@ -90,32 +89,32 @@ class NamesPart(_Part, tag="names", frozen=True):
     names: list[tuple[int, str | None, str, int]]
 
 
-class End(_Part, tag="end", frozen=True):
+class QueuesEnd(_Part, tag="end", frozen=True):
     messages: int
 
 
-Part: TypeAlias = Head | QueuePart | MessagesPart | LinePart | TurnsPart | NamesPart | End
+Part: TypeAlias = QueuesHead | QueuePart | MessagesPart | LinePart | TurnsPart | NamesPart | QueuesEnd
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Part).decode
 
 
-def encode(directory: Directory, moves: Moves, counters: Counters, now_ms: int) -> Iterator[bytes]:
+def encode(directory: Directory, moves: Redrives, counters: QueueCounters, now_ms: int) -> Iterator[bytes]:
     last = (counters.number, counters.lease, counters.task, counters.serial)
-    yield _encode(Head(FORMAT, now_ms, *last, moves.states(), counters.rules))
+    yield _encode(QueuesHead(FORMAT, now_ms, *last, moves.states(), counters.rules))
     messages = 0
     for queue in directory:
         queue.deduplication.forget(now_ms)
         messages += len(queue.messages)
         yield from map(_encode, _parts_of(queue))
-    yield _encode(End(messages))
+    yield _encode(QueuesEnd(messages))
 
 
-def decode(chunks: Iterable[bytes], directory: Directory, moves: Moves, counters: Counters) -> int:
+def decode(chunks: Iterable[bytes], directory: Directory, moves: Redrives, counters: QueueCounters) -> int:
     """Fill an empty hub, and return its time."""
     parts = _parts_in(chunks)
     head = next(parts, None)
-    if not isinstance(head, Head):
+    if not isinstance(head, QueuesHead):
         raise _corrupt("it does not begin with its head")
     if head.format != FORMAT:
         raise CorruptSnapshot(
@@ -130,17 +129,17 @@ def decode(chunks: Iterable[bytes], directory: Directory, moves: Moves, counters
     messages = 0
     filling: _Filling | None = None
     for part in parts:
-        if isinstance(part, QueuePart | End) and filling is not None:
+        if isinstance(part, QueuePart | QueuesEnd) and filling is not None:
             messages += filling.finish()
             filling = None
-        if isinstance(part, End):
+        if isinstance(part, QueuesEnd):
             if part.messages != messages or next(parts, None) is not None:
                 raise _corrupt(f"it ends after {messages} messages, {part.messages} were written")
             counters.memory -= counters.bodies.restored()
             return head.now_ms
         if isinstance(part, QueuePart):
             filling = _Filling(part, directory, counters)
-        elif isinstance(part, Head) or filling is None:
+        elif isinstance(part, QueuesHead) or filling is None:
             raise _corrupt("its parts are out of order")
         else:
             filling.add(part)
@@ -150,8 +149,10 @@ def decode(chunks: Iterable[bytes], directory: Directory, moves: Moves, counters
 class _Filling:
     """A queue whose parts are coming in."""
 
-    def __init__(self, part: QueuePart, directory: Directory, counters: Counters) -> None:
-        self._queue = Queue(part.name, part.config, part.tags, counters, created_ms=part.created_ms, serial=part.serial)
+    def __init__(self, part: QueuePart, directory: Directory, counters: QueueCounters) -> None:
+        self._queue = QueueState(
+            part.name, part.config, part.tags, counters, created_ms=part.created_ms, serial=part.serial
+        )
         self._queue.changed_ms = part.changed_ms
         self._queue.totals = part.totals
         self._queue.shares_bodies = part.shares_bodies
@@ -185,7 +186,7 @@ class _Filling:
         return message
 
 
-def _parts_of(queue: Queue) -> Iterator[Part]:
+def _parts_of(queue: QueueState) -> Iterator[Part]:
     times_ms = (queue.created_ms, queue.changed_ms)
     yield QueuePart(queue.name, queue.config, queue.tags, *times_ms, queue.serial, queue.totals, queue.shares_bodies)
     for messages in _by_size(queue.messages.values()):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lavant.broker.queues.commands import Receive
-from lavant.broker.queues.config import (
+from lavant.broker.protocol.queue_config import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
     DELAY_MS_MAX,
@@ -25,7 +24,19 @@ from lavant.broker.queues.config import (
     WAIT_MS_MAX,
     QueueConfig,
 )
-from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.broker.protocol.queues import Receive, Refused
+from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
+
+
+def refusal(error: LavantError) -> Refused:
+    """An error as an answer.
+
+    >>> from lavant.core.errors import QueueFull
+    >>> refusal(QueueFull("there is no room"))
+    Refused(code='QueueFull', reason='there is no room')
+    """
+    return Refused(type(error).__name__, str(error))
+
 
 _NAME = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
 """Perhaps in a namespace."""

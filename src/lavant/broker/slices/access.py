@@ -19,16 +19,16 @@ import numpy as np
 
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.interface import Ids
-from lavant.broker.matching.plain.encode import encode_filters
+from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.matching.segmented import as_ids
-from lavant.broker.slices.layout import ACCESS, Layout, number_of
+from lavant.broker.slices.layout import ACCESS, SliceLayout, number_of
 from lavant.broker.slices.machine import Output, SliceMachine
 from lavant.broker.slices.store import slice_of
-from lavant.broker.slices.values import BatchId, Content, Publications, Publish, Subscribe, Unsubscribe
-from lavant.core.batches import PublicationBatch
+from lavant.broker.slices.values import BatchId, Content, Publications, SlicePublish, SliceSubscribe, SliceUnsubscribe
 from lavant.core.errors import DuplicateSubscription, InvalidValue
 from lavant.core.ids import SliceId
+from lavant.core.publications.batch import PublicationBatch
 
 FILTERS = {"plain": FilterTable, "encrypted": EncryptedFilters}
 BATCHES = {"plain": PublicationBatch, "encrypted": EncryptedBatch}
@@ -39,18 +39,18 @@ class AccessSlice(SliceMachine):
 
     operator = ACCESS
 
-    def __init__(self, id: SliceId, layout: Layout) -> None:
+    def __init__(self, id: SliceId, layout: SliceLayout) -> None:
         super().__init__(id, layout)
         self._number = number_of(id)
         self._accepted = 0
 
     def _process(self, content: Content) -> Iterable[Output]:
         match content:
-            case Publish(scheme=scheme, batch=batch):
+            case SlicePublish(scheme=scheme, batch=batch):
                 return self._publish(scheme, batch)
-            case Subscribe(scheme=scheme, ids=ids, filters=filters):
+            case SliceSubscribe(scheme=scheme, ids=ids, filters=filters):
                 return list(self._subscribe(scheme, as_ids(ids), filters))
-            case Unsubscribe(scheme=scheme, ids=ids):
+            case SliceUnsubscribe(scheme=scheme, ids=ids):
                 return list(self._unsubscribe(scheme, as_ids(ids)))
             case _:
                 raise InvalidValue(f"an access slice takes no {type(content).__name__}")
@@ -70,12 +70,12 @@ class AccessSlice(SliceMachine):
         if len(np.unique(ids)) < len(ids):
             raise DuplicateSubscription("a subscription occurs twice among the additions; give each filter one id")
         for to, rows in self._spread(ids):
-            yield to, Subscribe(scheme, ids[rows], filters.take(rows))
+            yield to, SliceSubscribe(scheme, ids[rows], filters.take(rows))
 
     def _unsubscribe(self, scheme: str, ids: Ids) -> Iterator[Output]:
         self._require_scheme(scheme)
         for to, rows in self._spread(ids):
-            yield to, Unsubscribe(scheme, ids[rows])
+            yield to, SliceUnsubscribe(scheme, ids[rows])
 
     def _spread(self, ids: Ids) -> Iterator[tuple[SliceId, Any]]:
         slices = slice_of(ids, self.layout.match)

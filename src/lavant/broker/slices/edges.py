@@ -11,12 +11,11 @@ from collections.abc import Mapping
 import msgspec
 
 from lavant.broker.slices import wire
-from lavant.broker.slices.inbox import Inbox
 from lavant.broker.slices.layout import SINK
-from lavant.broker.slices.messages import Ack, Data, Due, Received, Route, Routed, Transmit
-from lavant.broker.slices.outlet import Item, Outlet
-from lavant.broker.slices.routing import Routes
-from lavant.broker.slices.values import Notification, Publish, Subscribe, Unsubscribe
+from lavant.broker.slices.links import Inbox, Item, Outlet
+from lavant.broker.slices.migration.messages import Ack, Data, DataReceived, LinkTimerDue, Route, Routed, Transmit
+from lavant.broker.slices.migration.route_announcements import SliceRoutes
+from lavant.broker.slices.values import SliceNotification, SlicePublish, SliceSubscribe, SliceUnsubscribe
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import HostId, SliceId
 
@@ -25,22 +24,22 @@ class Offer(msgspec.Struct, frozen=True, eq=False):
     """Something for an access slice. Ask for `room` before."""
 
     to: SliceId
-    content: Subscribe | Unsubscribe | Publish
+    content: SliceSubscribe | SliceUnsubscribe | SlicePublish
 
 
-class Notified(msgspec.Struct, frozen=True, eq=False):
+class NotifiedOnce(msgspec.Struct, frozen=True, eq=False):
     """A notification that was not there before."""
 
-    notification: Notification
+    notification: SliceNotification
 
 
-class Source:
+class SliceSource:
     """What clients send goes out in order, and again until it is acknowledged."""
 
     def __init__(self, id: SliceId, manager: HostId, placement: Mapping[SliceId, HostId]) -> None:
         self.id = id
         self._manager = manager
-        self._routes = Routes(placement)
+        self._routes = SliceRoutes(placement)
         self._outlet = Outlet()
         self._sent: dict[SliceId, int] = {}
         self._wakeup_ms: int | None = None
@@ -50,7 +49,7 @@ class Source:
         """How much may be offered now; with none, clients have to wait."""
         return self._outlet.room
 
-    def handle(self, stimulus: Received | Offer | Due, now_ms: int) -> list[Transmit]:
+    def handle(self, stimulus: DataReceived | Offer | LinkTimerDue, now_ms: int) -> list[Transmit]:
         match stimulus:
             case Offer(to=to, content=content):
                 sequence = self._sent[to] = self._sent.get(to, 0) + 1
@@ -58,17 +57,17 @@ class Source:
                 self._outlet.keep(item, now_ms)
                 self._wakeup_ms = self._outlet.wakeup_ms()
                 return self._transmit(item)
-            case Received(message=Ack(to=to, sequence=sequence)):
+            case DataReceived(message=Ack(to=to, sequence=sequence)):
                 self._outlet.acknowledge(to, sequence, now_ms)
                 self._wakeup_ms = self._outlet.wakeup_ms()
                 return []
-            case Received(message=Route() as route):
+            case DataReceived(message=Route() as route):
                 self._routes.take(route)
                 sent = self._sent.get(route.slice, 0)
                 return [
                     Transmit(self._manager, Routed(route.version, route.slice, {self.id: sent} if sent else {})),
                 ]
-            case Due():
+            case LinkTimerDue():
                 transmits = [transmit for item in self._outlet.resend(now_ms) for transmit in self._transmit(item)]
                 self._wakeup_ms = self._outlet.wakeup_ms()
                 return transmits
@@ -88,16 +87,16 @@ class Sink:
     def __init__(self) -> None:
         self._inbox: Inbox[bytes] = Inbox()
 
-    def handle(self, stimulus: Received, now_ms: int) -> list[Transmit | Notified]:
+    def handle(self, stimulus: DataReceived, now_ms: int) -> list[Transmit | NotifiedOnce]:
         data = stimulus.message
         if not isinstance(data, Data):
             raise InvalidValue(f"a sink takes no {type(data).__name__}")
         self._inbox.put(data.upstream, data.sequence, data.content)
-        effects: list[Transmit | Notified] = []
+        effects: list[Transmit | NotifiedOnce] = []
         while (item := self._inbox.take(data.upstream)) is not None:
             notification = wire.decode(item[1])
-            assert isinstance(notification, Notification), "exit slices send nothing else"
-            effects.append(Notified(notification))
+            assert isinstance(notification, SliceNotification), "exit slices send nothing else"
+            effects.append(NotifiedOnce(notification))
         sequence = self._inbox.vector.get(data.upstream, 0)
         return [*effects, Transmit(stimulus.source, Ack(data.upstream, SINK, sequence))]
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 import msgspec
 
 from lavant.broker.matching.interface import Matches
-from lavant.broker.matching.merging import merge
+from lavant.broker.matching.merge import merge
 from lavant.broker.slices import wire
-from lavant.broker.slices.inbox import WINDOW
-from lavant.broker.slices.layout import EXIT, SINK, Layout
+from lavant.broker.slices.layout import EXIT, SINK, SliceLayout
+from lavant.broker.slices.links import WINDOW
 from lavant.broker.slices.machine import Output, SliceMachine
-from lavant.broker.slices.values import BatchId, Content, Matched, Notification, Publications
+from lavant.broker.slices.values import BatchId, Content, Matched, Publications, SliceNotification
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import SliceId
 
@@ -35,7 +35,7 @@ class ExitSlice(SliceMachine):
 
     operator = EXIT
 
-    def __init__(self, id: SliceId, layout: Layout) -> None:
+    def __init__(self, id: SliceId, layout: SliceLayout) -> None:
         super().__init__(id, layout)
         self._incomplete: dict[BatchId, _Incomplete] = {}
         self._incomplete_max = WINDOW * (layout.access + layout.match)
@@ -59,7 +59,7 @@ class ExitSlice(SliceMachine):
             return []
         del self._incomplete[content.id]
         assert batch.publications is not None, "one of the match slices sends them along"
-        return [(SINK, Notification(batch.publications, merge(batch.lists)))]
+        return [(SINK, SliceNotification(batch.publications, merge(batch.lists)))]
 
     def _save(self) -> bytes:
         lists = [

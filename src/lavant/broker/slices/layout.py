@@ -23,10 +23,10 @@ _ACCESS_BITS = 40
 """Batches of one access slice that can be told apart: a million a second for twelve days and more."""
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class SliceLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The static configuration of a deployment. Each match slice has a matcher for each scheme.
 
-    >>> layout = Layout(access=2, match=4, exit=2)
+    >>> layout = SliceLayout(access=2, match=4, exit=2)
     >>> layout.match_slices
     ('M:0', 'M:1', 'M:2', 'M:3')
     >>> layout.exit_of(BatchId(access=0, number=1)) in layout.exit_slices

@@ -18,9 +18,9 @@ from typing import ClassVar
 
 import msgspec
 
-from lavant.broker.slices.inbox import Inbox
-from lavant.broker.slices.layout import Layout, operator_of
-from lavant.broker.slices.values import Content, Delivery, Effect, Emit, Refused, Stimulus
+from lavant.broker.slices.layout import SliceLayout, operator_of
+from lavant.broker.slices.links import Inbox
+from lavant.broker.slices.values import Content, Effect, Emit, SliceDelivery, SliceRefusal, Stimulus
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot, InvalidValue, LavantError
 from lavant.core.ids import SliceId
@@ -40,7 +40,7 @@ class SliceMachine(ABC):
 
     operator: ClassVar[str]
 
-    def __init__(self, id: SliceId, layout: Layout) -> None:
+    def __init__(self, id: SliceId, layout: SliceLayout) -> None:
         if operator_of(id) != self.operator or id not in layout.slices:
             raise InvalidValue(f"{id!r} is no {self.operator} slice of {layout}")
         self.id = id
@@ -68,7 +68,7 @@ class SliceMachine(ABC):
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
         """Take an input, or the leave to process some."""
-        if isinstance(stimulus, Delivery):
+        if isinstance(stimulus, SliceDelivery):
             if not self._inbox.put(stimulus.upstream, stimulus.sequence, stimulus.content):
                 return []
             return self._drain([stimulus.upstream])
@@ -89,8 +89,8 @@ class SliceMachine(ABC):
         """How many inputs have come and are not processed."""
         return len(self._inbox)
 
-    def inputs_waiting(self) -> list[Delivery]:
-        return [Delivery(upstream, sequence, content) for upstream, sequence, content in self._inbox.items()]
+    def inputs_waiting(self) -> list[SliceDelivery]:
+        return [SliceDelivery(upstream, sequence, content) for upstream, sequence, content in self._inbox.items()]
 
     def sent(self, to: SliceId) -> int:
         """The number of the last output on the link to this slice."""
@@ -128,7 +128,7 @@ class SliceMachine(ABC):
         try:
             outputs = self._process(content)
         except LavantError as error:
-            return [Refused(upstream, sequence, str(error))]
+            return [SliceRefusal(upstream, sequence, str(error))]
         return [self._emit(to, output) for to, output in outputs]
 
     def _emit(self, to: SliceId, content: Content) -> Emit:

@@ -15,9 +15,9 @@ import numpy as np
 
 from lavant.broker.matching import MATCHERS
 from lavant.broker.matching.interface import MatcherStatistics, Matches
-from lavant.broker.slices.layout import MATCH, Layout, number_of
+from lavant.broker.slices.layout import MATCH, SliceLayout, number_of
 from lavant.broker.slices.machine import Output, SliceMachine
-from lavant.broker.slices.values import Content, Matched, Publications, Subscribe, Unsubscribe
+from lavant.broker.slices.values import Content, Matched, Publications, SliceSubscribe, SliceUnsubscribe
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import SliceId
 
@@ -27,7 +27,7 @@ class MatchSlice(SliceMachine):
 
     operator = MATCH
 
-    def __init__(self, id: SliceId, layout: Layout) -> None:
+    def __init__(self, id: SliceId, layout: SliceLayout) -> None:
         super().__init__(id, layout)
         self._number = number_of(id)
         self._matchers: dict[str, Any] = {scheme: MATCHERS[scheme]() for scheme in layout.schemes}
@@ -59,16 +59,16 @@ class MatchSlice(SliceMachine):
             case Publications(id=id):
                 carried = content if id.number % self.layout.match == self._number else None
                 return [(self.layout.exit_of(id), Matched(id, self.match(content), carried))]
-            case Subscribe():
+            case SliceSubscribe():
                 self._subscribe(content)
-            case Unsubscribe(scheme=scheme, ids=ids):
+            case SliceUnsubscribe(scheme=scheme, ids=ids):
                 matcher = self._matchers[scheme]
                 matcher.remove(ids[matcher.holds(ids)])
             case _:
                 raise InvalidValue(f"a match slice takes no {type(content).__name__}")
         return []
 
-    def _subscribe(self, change: Subscribe) -> None:
+    def _subscribe(self, change: SliceSubscribe) -> None:
         matcher = self._matchers[change.scheme]
         self.check(change.scheme, change.filters)  # before the old ones are gone
         known = change.ids[matcher.holds(change.ids)]

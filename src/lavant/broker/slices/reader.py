@@ -16,7 +16,7 @@ from lavant.core.paths import local_path
 T = TypeVar("T")
 
 
-class Settings(msgspec.Struct, frozen=True):
+class StoreSettings(msgspec.Struct, frozen=True):
     scheme: str
     slices: int
     format: int = 1
@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Of this store, wherever it lies, and of no other one that lies there later."""
 
 
-class Version(msgspec.Struct, frozen=True):
+class StoreVersion(msgspec.Struct, frozen=True):
     """A version of the whole store: the version of each slice, and of the snapshot it builds on."""
 
     number: int
@@ -33,8 +33,8 @@ class Version(msgspec.Struct, frozen=True):
     subscriptions: int = 0
 
 
-class Head(msgspec.Struct, frozen=True):
-    versions: tuple[Version, ...]
+class StoreHead(msgspec.Struct, frozen=True):
+    versions: tuple[StoreVersion, ...]
 
 
 class SliceReader:
@@ -54,10 +54,10 @@ class SliceReader:
     def identity(self) -> str:
         return self.settings.identity
 
-    def head(self) -> Head:
-        return _read_json(self.directory, "head.json", Head)
+    def head(self) -> StoreHead:
+        return _read_json(self.directory, "head.json", StoreHead)
 
-    def version(self, number: int | None = None) -> Version:
+    def version(self, number: int | None = None) -> StoreVersion:
         """The latest version, or the one with this number."""
         versions = self.head().versions
         if number is None:
@@ -70,7 +70,7 @@ class SliceReader:
             f"{versions[0].number} to {versions[-1].number}"
         )
 
-    def matcher(self, number: int, version: Version, known: Any = None) -> Any:
+    def matcher(self, number: int, version: StoreVersion, known: Any = None) -> Any:
         """Slice `number` at a version: `known` brought forward if that is possible, else opened from files."""
         wanted, base = version.slices[number], version.bases[number]
         if known is not None and known.version == wanted:
@@ -87,8 +87,8 @@ class SliceReader:
         self._check(self.identity, self._settings().identity)  # these files may have been another's already
         return known
 
-    def _settings(self) -> Settings:
-        settings = _read_json(self.directory, "store.json", Settings)
+    def _settings(self) -> StoreSettings:
+        settings = _read_json(self.directory, "store.json", StoreSettings)
         self.is_of_old = settings.identity == UNKNOWN
         if not self.is_of_old:
             return settings

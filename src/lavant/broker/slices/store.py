@@ -23,10 +23,18 @@ from numpy.typing import NDArray
 
 from lavant.broker.matching import MATCHERS
 from lavant.broker.matching.interface import Ids
-from lavant.broker.matching.plain.encode import encode_filters
+from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.matching.segmented import as_ids
-from lavant.broker.slices.reader import Head, Settings, SliceReader, Version, base_path, delta_path, slice_path
+from lavant.broker.slices.reader import (
+    SliceReader,
+    StoreHead,
+    StoreSettings,
+    StoreVersion,
+    base_path,
+    delta_path,
+    slice_path,
+)
 from lavant.core.errors import InvalidValue
 from lavant.core.files import replace_file
 from lavant.core.identities import new_identity
@@ -50,7 +58,7 @@ def slice_of(ids: Ids, slices: int) -> NDArray[np.int64]:
 class SliceStore:
     """The writer: holds all slices open and changes them."""
 
-    def __init__(self, directory: Path, settings: Settings, head: Head, matchers: list[Any]) -> None:
+    def __init__(self, directory: Path, settings: StoreSettings, head: StoreHead, matchers: list[Any]) -> None:
         self.directory = directory
         self.settings = settings
         self._head = head
@@ -68,13 +76,13 @@ class SliceStore:
             raise InvalidValue(f"a store has between 1 and {SLICES_MAX} slices, got {slices}")
         if (directory / "store.json").exists():
             raise InvalidValue(f"{directory} holds a store already; open it, or choose another directory")
-        settings = Settings(scheme, slices, identity=new_identity())
+        settings = StoreSettings(scheme, slices, identity=new_identity())
         matchers = [MATCHERS[scheme]() for _ in range(slices)]
         directory.mkdir(parents=True, exist_ok=True)
         for number, matcher in enumerate(matchers):
             matcher.snapshot(base_path(directory, number, 0))
-        store = cls(directory, settings, Head(()), matchers)
-        store._publish_head(Version(0, (0,) * slices, (0,) * slices))
+        store = cls(directory, settings, StoreHead(()), matchers)
+        store._publish_head(StoreVersion(0, (0,) * slices, (0,) * slices))
         store._keep_settings()
         return store
 
@@ -161,7 +169,7 @@ class SliceStore:
         self._delete_what_no_version_needs(changed)
         return version.number
 
-    def _next_version(self, changed: list[int]) -> Version:
+    def _next_version(self, changed: list[int]) -> StoreVersion:
         """Write what leads to it. Files that a failed change left under the same names are written over: no version
         that readers know of needs them."""
         latest = self._head.versions[-1]
@@ -176,14 +184,14 @@ class SliceStore:
                 bases[number] = matcher.version
             else:
                 _replace(delta_path(self.directory, number, before), delta)
-        return Version(latest.number + 1, tuple(versions), tuple(bases), len(self))
+        return StoreVersion(latest.number + 1, tuple(versions), tuple(bases), len(self))
 
     def _keep_settings(self) -> None:
         _replace(self.directory / "store.json", msgspec.json.encode(self.settings))
         self._is_of_old = False
 
-    def _publish_head(self, version: Version) -> None:
-        head = Head((*self._head.versions, version)[-HISTORY:])
+    def _publish_head(self, version: StoreVersion) -> None:
+        head = StoreHead((*self._head.versions, version)[-HISTORY:])
         _replace(self.directory / "head.json", msgspec.json.encode(head))
         self._head = head
 

@@ -15,8 +15,8 @@ import msgspec
 
 from lavant.broker.matching.encrypted.values import EncryptedBatch
 from lavant.broker.matching.interface import Ids, Matches
-from lavant.core.batches import PublicationBatch
 from lavant.core.ids import SliceId
+from lavant.core.publications.batch import PublicationBatch
 
 Batch: TypeAlias = PublicationBatch | EncryptedBatch
 
@@ -31,7 +31,7 @@ class BatchId(msgspec.Struct, frozen=True, order=True, gc=False):
     number: int
 
 
-class Subscribe(msgspec.Struct, frozen=True, eq=False):
+class SliceSubscribe(msgspec.Struct, frozen=True, eq=False):
     """The i-th id gets the i-th filter; an id that is subscribed already gets it instead of its old one."""
 
     scheme: str
@@ -40,14 +40,14 @@ class Subscribe(msgspec.Struct, frozen=True, eq=False):
     """A `FilterTable` or `EncryptedFilters`; an access slice also takes a sequence of filters or of their texts."""
 
 
-class Unsubscribe(msgspec.Struct, frozen=True, eq=False):
+class SliceUnsubscribe(msgspec.Struct, frozen=True, eq=False):
     """Ids that nobody has are passed over, so that it can be said twice."""
 
     scheme: str
     ids: Ids
 
 
-class Publish(msgspec.Struct, frozen=True, eq=False):
+class SlicePublish(msgspec.Struct, frozen=True, eq=False):
     scheme: str
     batch: Batch
 
@@ -68,19 +68,19 @@ class Matched(msgspec.Struct, frozen=True, eq=False):
     publications: Publications | None = None
 
 
-class Notification(msgspec.Struct, frozen=True, eq=False):
+class SliceNotification(msgspec.Struct, frozen=True, eq=False):
     """All that a batch matches, in all match slices."""
 
     publications: Publications
     matches: Matches
 
 
-Content: TypeAlias = Subscribe | Unsubscribe | Publish | Publications | Matched | Notification
+Content: TypeAlias = SliceSubscribe | SliceUnsubscribe | SlicePublish | Publications | Matched | SliceNotification
 
 # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Delivery(msgspec.Struct, frozen=True, eq=False):
+class SliceDelivery(msgspec.Struct, frozen=True, eq=False):
     """Something on the link from `upstream`, which counts what it sends on each link: 1, 2, 3 …"""
 
     upstream: SliceId
@@ -97,7 +97,7 @@ class Allow(msgspec.Struct, frozen=True, gc=False):
     inputs: int | None = None
 
 
-Stimulus: TypeAlias = Delivery | Allow
+Stimulus: TypeAlias = SliceDelivery | Allow
 
 # ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -110,7 +110,7 @@ class Emit(msgspec.Struct, frozen=True, eq=False):
     content: Content
 
 
-class Refused(msgspec.Struct, frozen=True, gc=False):
+class SliceRefusal(msgspec.Struct, frozen=True, gc=False):
     """An input that changed nothing, and why; it counts as processed."""
 
     upstream: SliceId
@@ -118,4 +118,4 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-Effect: TypeAlias = Emit | Refused
+Effect: TypeAlias = Emit | SliceRefusal

@@ -21,15 +21,15 @@ from lavant.broker.slices.values import (
     BatchId,
     Content,
     Matched,
-    Notification,
     Publications,
-    Publish,
-    Subscribe,
-    Unsubscribe,
+    SliceNotification,
+    SlicePublish,
+    SliceSubscribe,
+    SliceUnsubscribe,
 )
-from lavant.core.batches import PublicationBatch
 from lavant.core.errors import CorruptSnapshot
 from lavant.core.ids import PublicationId
+from lavant.core.publications.batch import PublicationBatch
 
 Meta = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -37,12 +37,12 @@ Arrays = dict[str, NDArray[Any]]
 FILTERS: dict[str, Any] = {"plain": FilterTable, "encrypted": EncryptedFilters}
 
 _KINDS: dict[type, str] = {
-    Subscribe: "Subscribe",
-    Unsubscribe: "Unsubscribe",
-    Publish: "Publish",
+    SliceSubscribe: "Subscribe",
+    SliceUnsubscribe: "Unsubscribe",
+    SlicePublish: "Publish",
     Publications: "Publications",
     Matched: "Matched",
-    Notification: "Notification",
+    SliceNotification: "Notification",
 }
 """What bytes call each type; part of the format, whatever the types are called."""
 
@@ -52,14 +52,14 @@ def encode(content: Content) -> bytes:
     meta: Meta = {"kind": _KINDS[type(content)]}
     arrays: Arrays = {}
     match content:
-        case Subscribe(scheme=scheme, ids=ids, filters=filters):
+        case SliceSubscribe(scheme=scheme, ids=ids, filters=filters):
             filters_meta, columns = filters.to_arrays()
             meta |= {"scheme": scheme, "filters": filters_meta}
             arrays |= {"ids": ids, **{f"filters.{name}": column for name, column in columns.items()}}
-        case Unsubscribe(scheme=scheme, ids=ids):
+        case SliceUnsubscribe(scheme=scheme, ids=ids):
             meta |= {"scheme": scheme}
             arrays["ids"] = ids
-        case Publish(scheme=scheme, batch=batch):
+        case SlicePublish(scheme=scheme, batch=batch):
             meta |= {"scheme": scheme}
             _put_batch(batch, meta, arrays)
         case Publications():
@@ -69,7 +69,7 @@ def encode(content: Content) -> bytes:
             _put_matches(matches, arrays)
             if publications is not None:
                 _put_publications(publications, meta, arrays)
-        case Notification(publications=publications, matches=matches):
+        case SliceNotification(publications=publications, matches=matches):
             _put_matches(matches, arrays)
             _put_publications(publications, meta, arrays)
     return b"".join(container.pack(meta, arrays))
@@ -82,18 +82,18 @@ def decode(data: bytes | memoryview) -> Content:
         case "Subscribe":
             columns = {name.removeprefix("filters."): a for name, a in arrays.items() if name.startswith("filters.")}
             filters = FILTERS[meta["scheme"]].from_arrays(meta["filters"], columns)
-            return Subscribe(meta["scheme"], arrays["ids"], filters)
+            return SliceSubscribe(meta["scheme"], arrays["ids"], filters)
         case "Unsubscribe":
-            return Unsubscribe(meta["scheme"], arrays["ids"])
+            return SliceUnsubscribe(meta["scheme"], arrays["ids"])
         case "Publish":
-            return Publish(meta["scheme"], _batch(meta, arrays))
+            return SlicePublish(meta["scheme"], _batch(meta, arrays))
         case "Publications":
             return _publications(meta, arrays)
         case "Matched":
             carried = _publications(meta, arrays) if "scheme" in meta else None
             return Matched(_batch_id(meta), _matches(arrays), carried)
         case "Notification":
-            return Notification(_publications(meta, arrays), _matches(arrays))
+            return SliceNotification(_publications(meta, arrays), _matches(arrays))
         case kind:
             raise CorruptSnapshot(f"a message between slices is of the unknown kind {kind!r}: another version sent it")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.queues.memory import (
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import AdvertisementState, SubscriptionState
+from lavant.broker.queues.accounting.memory import (
     ADVERTISEMENT,
     KEY,
     KEY_ENTRY,
@@ -16,7 +17,6 @@ from lavant.broker.queues.memory import (
     text_bytes,
     texts_bytes,
 )
-from lavant.broker.subscriptions.commands import AdvertisementState, SubscriptionState
 
 
 def memory_of(state: SubscriptionState) -> int:

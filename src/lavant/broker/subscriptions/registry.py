@@ -16,14 +16,9 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from lavant.broker.queues.commands import CreateQueue, DeleteQueue, Done
-from lavant.broker.queues.config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig
-from lavant.broker.queues.hub import Queues
-from lavant.broker.queues.planning import Plan, unchanged
-from lavant.broker.queues.queue import memory_of as queue_memory
-from lavant.broker.queues.quotas import check_count
-from lavant.broker.subscriptions import validation
-from lavant.broker.subscriptions.commands import (
+from lavant.broker.protocol.queue_config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig
+from lavant.broker.protocol.queues import CreateQueue, DeleteQueue, Done
+from lavant.broker.protocol.subscriptions import (
     Advertise,
     Advertised,
     AdvertisementsListed,
@@ -42,10 +37,15 @@ from lavant.broker.subscriptions.commands import (
     Unadvertise,
     Unsubscribe,
 )
-from lavant.broker.subscriptions.lanes import Lanes
+from lavant.broker.queues.accounting.quotas import check_count
+from lavant.broker.queues.machine import Queues
+from lavant.broker.queues.plan import Plan, unchanged
+from lavant.broker.queues.queue import memory_of as queue_memory
+from lavant.broker.subscriptions import validation
+from lavant.broker.subscriptions.idempotency import IdempotencyKeys
 from lavant.broker.subscriptions.limits import DEFAULT_LIMITS, SubscriptionLimits
+from lavant.broker.subscriptions.log_offsets import LogOffsets
 from lavant.broker.subscriptions.memory import memory_of, memory_of_advertisement, memory_of_key
-from lavant.broker.subscriptions.recent import RecentKeys
 from lavant.core.errors import (
     DuplicateSubscription,
     InvalidValue,
@@ -90,9 +90,9 @@ class Subscriptions:
         self._advertisements: dict[Key, AdvertisementState] = {}
         self._sorted: list[Key] = []
         self._by_queue: dict[str, dict[Key, None]] = {}
-        self.recent = RecentKeys(queues.counters)
+        self.recent = IdempotencyKeys(queues.counters)
         queues.sweeps.add(self.recent.forget, self.recent.__len__)
-        self.lanes = Lanes(queues.counters)
+        self.lanes = LogOffsets(queues.counters)
 
     def __len__(self) -> int:
         return len(self._subscriptions)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching.interface import Matches
-from lavant.broker.queues.spreading import INTEGERS
-from lavant.core.kernels import frozen, kernel
+from lavant.broker.queues.operations.fanout import INTEGERS
+from lavant.core.kernels.kernels import frozen, kernel
 
 NOWHERE = -1
 PAGE_BITS = 10
@@ -24,7 +24,7 @@ Routes32 = NDArray[np.int32]
 Counts = NDArray[np.int64]
 
 
-class Piece(NamedTuple):
+class FanOutBatch(NamedTuple):
     """What queues get of publications number `start` to `stop` of a batch, as a `Spread` has it; places begin at 0."""
 
     start: int
@@ -36,21 +36,21 @@ class Piece(NamedTuple):
     """Which of these publications anybody gets."""
 
     @classmethod
-    def nothing(cls, publications: int) -> Piece:
+    def nothing(cls, publications: int) -> FanOutBatch:
         """Nobody gets any of them."""
         return cls(0, publications, b"", b"", b"", np.zeros(publications, np.bool_))
 
-    def only(self, number: int) -> Piece:
+    def only(self, number: int) -> FanOutBatch:
         """What queues get of one of its publications; it begins at that, counted from where this piece begins."""
         places = np.frombuffer(self.places, INTEGERS)
         mine = np.flatnonzero(places == number)
         queue = np.searchsorted(np.frombuffer(self.ends, INTEGERS), mine, side="right")
         queues = np.frombuffer(self.queues, INTEGERS)[queue].tobytes()
         ends = np.arange(1, len(mine) + 1).astype(INTEGERS).tobytes()
-        return Piece(number, number + 1, queues, ends, bytes(4 * len(mine)), self.wanted[number : number + 1])
+        return FanOutBatch(number, number + 1, queues, ends, bytes(4 * len(mine)), self.wanted[number : number + 1])
 
 
-class Routes:
+class QueueRoutes:
     """Which queue each subscription goes to. Queues are counted densely here, so that arrays over them stay small.
 
     Numbers of subscriptions are those of the whole server and never given twice: a namespace may have only few, and
@@ -98,10 +98,10 @@ class Routes:
             del self._routes[int(self._serials[route])]
             self._free.append(route)
 
-    def spread(self, matches: Matches, pairs_max: int = PAIRS_MAX) -> Iterator[Piece]:
+    def spread(self, matches: Matches, pairs_max: int = PAIRS_MAX) -> Iterator[FanOutBatch]:
         """What each queue gets, in pieces of at most so many notifications, or of one publication.
 
-        >>> routes = Routes()
+        >>> routes = QueueRoutes()
         >>> for subscription, queue in ((1, 70), (2, 70), (3, 80)):
         ...     routes.add(subscription, queue)
         >>> matches = Matches(np.array([0, 2, 4]), np.array([1, 2, 2, 3], np.uint32))
@@ -126,7 +126,7 @@ class Routes:
             cursor[used] = ends - counts[used]
             _fill(pairs, pair_ends, cursor, places, wanted)
             serials = self._serials[used].tobytes()
-            yield Piece(start, stop, serials, ends.astype(INTEGERS).tobytes(), places.tobytes(), wanted)
+            yield FanOutBatch(start, stop, serials, ends.astype(INTEGERS).tobytes(), places.tobytes(), wanted)
             start = stop
 
     def _page_for(self, upper: int) -> int:

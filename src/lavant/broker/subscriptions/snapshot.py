@@ -12,11 +12,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from lavant.broker.queues.commands import Refused
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import AdvertisementState, SubscriptionState
 from lavant.broker.queues.snapshot import by_count
-from lavant.broker.subscriptions.commands import AdvertisementState, SubscriptionState
-from lavant.broker.subscriptions.lanes import Lane
-from lavant.broker.subscriptions.recent import Remembered
+from lavant.broker.subscriptions.idempotency import RememberedRequest
+from lavant.broker.subscriptions.log_offsets import LogOffset
 from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
@@ -30,7 +30,7 @@ class _Part(msgspec.Struct, frozen=True, array_like=True):
     pass
 
 
-class Head(_Part, tag="head", frozen=True):
+class SubscriptionsHead(_Part, tag="head", frozen=True):
     format: int
     number: int
 
@@ -48,18 +48,20 @@ class KeysPart(_Part, tag="keys", frozen=True):
 
 
 class AnsweredPart(_Part, tag="answered", frozen=True):
-    answered: list[tuple[str, str, Remembered]]
+    answered: list[tuple[str, str, RememberedRequest]]
 
 
 class LanesPart(_Part, tag="lanes", frozen=True):
-    lanes: list[tuple[str, Lane]]
+    lanes: list[tuple[str, LogOffset]]
 
 
-class End(_Part, tag="end", frozen=True):
+class SubscriptionsEnd(_Part, tag="end", frozen=True):
     subscriptions: int
 
 
-Part: TypeAlias = Head | SubscriptionsPart | AdvertisementsPart | KeysPart | AnsweredPart | LanesPart | End
+Part: TypeAlias = (
+    SubscriptionsHead | SubscriptionsPart | AdvertisementsPart | KeysPart | AnsweredPart | LanesPart | SubscriptionsEnd
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Part).decode
@@ -68,7 +70,7 @@ _decode = msgspec.msgpack.Decoder(Part).decode
 def encode(registry: Subscriptions) -> Iterator[bytes]:
     registry.forget()
     number, subscriptions, advertisements = registry.contents()
-    yield _encode(Head(FORMAT, number))
+    yield _encode(SubscriptionsHead(FORMAT, number))
     for some in by_count(subscriptions, CHUNK_ENTRIES):
         yield _encode(SubscriptionsPart(some))
     for announced in by_count(advertisements, CHUNK_ENTRIES):
@@ -79,14 +81,14 @@ def encode(registry: Subscriptions) -> Iterator[bytes]:
         yield _encode(AnsweredPart(answered))
     for lanes in by_count(registry.lanes.all(), CHUNK_ENTRIES):
         yield _encode(LanesPart(lanes))
-    yield _encode(End(len(registry)))
+    yield _encode(SubscriptionsEnd(len(registry)))
 
 
 def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
     """Fill an empty registry, whose queues are there already."""
     parts = _parts_in(chunks)
     head = next(parts, None)
-    if not isinstance(head, Head):
+    if not isinstance(head, SubscriptionsHead):
         raise _corrupt("it does not begin with its head")
     if head.format not in FORMATS_READ:
         raise CorruptSnapshot(
@@ -97,8 +99,8 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
     subscriptions: list[SubscriptionState] = []
     advertisements: list[AdvertisementState] = []
     keys: list[tuple[str, int, list[str | Refused]]] = []
-    answered: list[tuple[str, str, Remembered]] = []
-    lanes: list[tuple[str, Lane]] = []
+    answered: list[tuple[str, str, RememberedRequest]] = []
+    lanes: list[tuple[str, LogOffset]] = []
     for part in parts:
         if isinstance(part, SubscriptionsPart):
             subscriptions += part.subscriptions
@@ -110,7 +112,7 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
             answered += part.answered
         elif isinstance(part, LanesPart):
             lanes += part.lanes
-        elif isinstance(part, End) and part.subscriptions == len(subscriptions):
+        elif isinstance(part, SubscriptionsEnd) and part.subscriptions == len(subscriptions):
             registry.restore(head.number, subscriptions, advertisements)
             registry.recent.restore(answered, keys)
             registry.lanes.restore(lanes)

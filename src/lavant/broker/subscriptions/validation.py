@@ -9,9 +9,8 @@ import numpy as np
 
 from lavant.broker.filters import parse
 from lavant.broker.matching.encrypted.values import EncryptedFilters
-from lavant.broker.queues.config import NAME_CHARACTERS_MAX
-from lavant.broker.queues.validation import check_name, check_range
-from lavant.broker.subscriptions.commands import (
+from lavant.broker.protocol.queue_config import NAME_CHARACTERS_MAX
+from lavant.broker.protocol.subscriptions import (
     Advertise,
     EncryptedFilter,
     ListAdvertisements,
@@ -20,6 +19,7 @@ from lavant.broker.subscriptions.commands import (
     Subscribe,
     Webhook,
 )
+from lavant.broker.queues.validation import check_name, check_range
 from lavant.broker.subscriptions.limits import (
     KEY_CHARACTERS_MAX,
     LEASE_MS_MAX,

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lavant.broker.queues.memory import ATTEMPT, JOB, RESULT, TASK, text_bytes
-from lavant.broker.workflows.commands import Result
-from lavant.broker.workflows.mapping import JobType, is_taken
-from lavant.core.attributes import AttributeValue
+from lavant.broker.protocol.jobs import Result
+from lavant.broker.queues.accounting.memory import ATTEMPT, JOB, RESULT, TASK, text_bytes
+from lavant.broker.workflows.definitions.dag import JobType, is_taken
+from lavant.core.publications.attributes import AttributeValue
 
 WAITING, QUEUED, RUNNING = "waiting", "queued", "running"
 DONE, SKIPPED, DEAD, CANCELLED = "done", "skipped", "dead", "cancelled"
@@ -28,7 +28,7 @@ COMPLETED, FAILED, TIMED_OUT = "completed", "failed", "timed out"
 NOTHING = Result()
 
 
-class Attempt(msgspec.Struct, array_like=True, gc=False):
+class RunningAttempt(msgspec.Struct, array_like=True, gc=False):
     """One try at a task, from its message to its end. The layout is that of `commands.AttemptView`."""
 
     queued_ms: int
@@ -40,7 +40,7 @@ class Attempt(msgspec.Struct, array_like=True, gc=False):
     reason: str = ""
 
 
-class Task(msgspec.Struct, array_like=True, gc=False):
+class TaskState(msgspec.Struct, array_like=True, gc=False):
     state: str
     undecided: int
     """How many arrows that lead here are neither taken nor not taken yet."""
@@ -50,7 +50,7 @@ class Task(msgspec.Struct, array_like=True, gc=False):
     """The number of the message that stands for its latest attempt."""
     deadline_ms: int = 0
     """Of the attempt that is running."""
-    attempts: list[Attempt] = []
+    attempts: list[RunningAttempt] = []
     result: Result | None = None
 
     @property
@@ -84,7 +84,7 @@ class Job:
         input_: bytes,
         submitted_ms: int,
         deadline_ms: int,
-        tasks: list[Task] | None = None,
+        tasks: list[TaskState] | None = None,
     ) -> None:
         self.number = number
         self.type = type_
@@ -92,7 +92,7 @@ class Job:
         self.input = input_
         self.submitted_ms = submitted_ms
         self.deadline_ms = deadline_ms
-        self.tasks = [Task(WAITING, step.needed) for step in type_.steps] if tasks is None else tasks
+        self.tasks = [TaskState(WAITING, step.needed) for step in type_.steps] if tasks is None else tasks
         self.undecided = sum(1 for task in self.tasks if task.state in (WAITING, QUEUED, RUNNING))
         """How many tasks may still happen."""
         self.bytes = len(input_) + sum(size_of(task.result) for task in self.tasks if task.result is not None)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from lavant.broker.queues.counters import Counters
-from lavant.broker.queues.memory import JOB_TYPE, JOB_TYPE_BYTE
-from lavant.broker.workflows.definitions import JOB_TYPES_MAX, NAME_CHARACTERS_MAX, JobDefinition
-from lavant.broker.workflows.mapping import JobType
+from lavant.broker.queues.accounting.counters import QueueCounters
+from lavant.broker.queues.accounting.memory import JOB_TYPE, JOB_TYPE_BYTE
+from lavant.broker.workflows.definitions.dag import JobType
+from lavant.broker.workflows.definitions.definition import JOB_TYPES_MAX, NAME_CHARACTERS_MAX, JobDefinition
 from lavant.core.errors import LimitExceeded, UnknownJobType
 
 
-class Totals(msgspec.Struct, array_like=True):
+class JobTotals(msgspec.Struct, array_like=True):
     """Of one job type, since it was first defined."""
 
     submitted: int = 0
@@ -29,10 +29,10 @@ class Totals(msgspec.Struct, array_like=True):
 class JobTypes:
     """By name, in the order in which they were first defined."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: QueueCounters) -> None:
         self._counters = counters
         self._types: dict[str, JobType] = {}
-        self._totals: dict[str, Totals] = {}
+        self._totals: dict[str, JobTotals] = {}
         self._running: dict[str, int] = {}
         """Jobs under way, also of types that are not there any more."""
 
@@ -59,9 +59,9 @@ class JobTypes:
         return known is not None and known.definition == definition
 
     def define(self, type_: JobType) -> None:
-        self.restore(type_, self._totals.get(type_.name, Totals()))
+        self.restore(type_, self._totals.get(type_.name, JobTotals()))
 
-    def restore(self, type_: JobType, totals: Totals) -> None:
+    def restore(self, type_: JobType, totals: JobTotals) -> None:
         self._forget(type_.name)
         self._types[type_.name] = type_
         self._totals[type_.name] = totals
@@ -72,7 +72,7 @@ class JobTypes:
         del self._types[type_.name]
         del self._totals[type_.name]
 
-    def totals(self, name: str) -> Totals:
+    def totals(self, name: str) -> JobTotals:
         return self._totals[name]
 
     def running(self, name: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lavant.broker.queues.config import DAY_MS, WAIT_MS_MAX
+from lavant.broker.protocol.queue_config import DAY_MS, WAIT_MS_MAX
 
 INPUT_BYTES_MAX = 1 << 20
 RESULT_BYTES_MAX = 256 << 10

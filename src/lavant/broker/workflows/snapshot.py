@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from lavant.broker.protocol.jobs import KeepJobs
 from lavant.broker.queues.snapshot import CHUNK_BYTES
-from lavant.broker.workflows.book import Book
-from lavant.broker.workflows.commands import KeepJobs
-from lavant.broker.workflows.course import Course
-from lavant.broker.workflows.definitions import JobDefinition
-from lavant.broker.workflows.job import Job, Task
-from lavant.broker.workflows.job_types import JobTypes, Totals
-from lavant.broker.workflows.mapping import JobType
+from lavant.broker.workflows.definitions.dag import JobType
+from lavant.broker.workflows.definitions.definition import JobDefinition
+from lavant.broker.workflows.execution import JobExecution
+from lavant.broker.workflows.job import Job, TaskState
+from lavant.broker.workflows.job_store import JobStore
+from lavant.broker.workflows.job_types import JobTotals, JobTypes
 from lavant.broker.workflows.topics import Topics
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot
@@ -39,7 +39,7 @@ class JobsHead(_Part, tag="jobs", frozen=True):
     number: int
     keep: KeepJobs
     topics: list[str]
-    types: list[tuple[JobDefinition, Totals | None]]
+    types: list[tuple[JobDefinition, JobTotals | None]]
     """All that are in use; those without totals only by jobs under way."""
 
 
@@ -51,7 +51,7 @@ class SavedJob(msgspec.Struct, frozen=True, array_like=True):
     input: bytes
     submitted_ms: int
     deadline_ms: int
-    tasks: list[Task]
+    tasks: list[TaskState]
 
 
 class RunningPart(_Part, tag="running-jobs", frozen=True):
@@ -75,9 +75,9 @@ _decode = msgspec.msgpack.Decoder(Part).decode
 _kind_of = msgspec.msgpack.Decoder(list[Any]).decode
 
 
-def encode(book: Book, types: JobTypes, topics: Topics) -> Iterator[bytes]:
+def encode(book: JobStore, types: JobTypes, topics: Topics) -> Iterator[bytes]:
     places: dict[int, int] = {}
-    definitions: list[tuple[JobDefinition, Totals | None]] = []
+    definitions: list[tuple[JobDefinition, JobTotals | None]] = []
     for type_ in types:
         places[id(type_)] = len(definitions)
         definitions.append((type_.definition, types.totals(type_.name)))
@@ -112,7 +112,7 @@ def decode(chunks: Iterable[bytes]) -> tuple[list[Part], Iterator[bytes]]:
     raise _corrupt("its end is missing")
 
 
-def fill(parts: list[Part], book: Book, types: JobTypes, topics: Topics, course: Course) -> None:
+def fill(parts: list[Part], book: JobStore, types: JobTypes, topics: Topics, course: JobExecution) -> None:
     """A hub that has its queues already, and no jobs."""
     if not parts:
         return

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lavant.broker.queues.commands import Entry, SentEntry
-from lavant.broker.queues.config import BATCH_BYTES_MAX, DEPTH_MAX, RETENTION_MS_MAX, QueueConfig
-from lavant.broker.queues.counters import Counters
+from lavant.broker.protocol.queue_config import BATCH_BYTES_MAX, DEPTH_MAX, RETENTION_MS_MAX, QueueConfig
+from lavant.broker.protocol.queues import SendEntry, SentEntry
+from lavant.broker.queues.accounting.counters import QueueCounters
 from lavant.broker.queues.directory import Directory
 from lavant.broker.queues.message import Message
-from lavant.broker.queues.queue import Queue
-from lavant.broker.queues.sending import send
-from lavant.broker.workflows.definitions import TOPICS_MAX, letters_of, queue_of
+from lavant.broker.queues.operations.send import send
+from lavant.broker.queues.queue import QueueState
+from lavant.broker.workflows.definitions.definition import TOPICS_MAX, letters_of, queue_of
 from lavant.broker.workflows.limits import DEAD_LETTERS_MAX
 from lavant.core.errors import LimitExceeded, QueueExists, UnknownTopic
 
@@ -29,12 +29,12 @@ LETTERS = QueueConfig(retention_ms=RETENTION_MS_MAX, depth_max=DEAD_LETTERS_MAX)
 class Topics:
     """`changed` is called with each queue after its messages have changed."""
 
-    def __init__(self, directory: Directory, counters: Counters, changed: Callable[[Queue], None]) -> None:
+    def __init__(self, directory: Directory, counters: QueueCounters, changed: Callable[[QueueState], None]) -> None:
         self._directory = directory
         self._counters = counters
         self._changed = changed
-        self._tasks: dict[str, Queue] = {}
-        self._letters: dict[str, Queue] = {}
+        self._tasks: dict[str, QueueState] = {}
+        self._letters: dict[str, QueueState] = {}
         self.queues: set[str] = set()
         """The names of all queues of tasks."""
         self.letter_queues: set[str] = set()
@@ -73,7 +73,7 @@ class Topics:
             self.queues.add(queue_of(topic))
             self.letter_queues.add(letters_of(topic))
 
-    def __getitem__(self, topic: str) -> Queue:
+    def __getitem__(self, topic: str) -> QueueState:
         queue = self._tasks.get(topic)
         if queue is None:
             raise UnknownTopic(f"there is no topic {topic!r}; define a job type that goes there first")
@@ -82,18 +82,18 @@ class Topics:
     def put(self, topic: str, reference: bytes, now_ms: int, delay_ms: int = 0) -> int:
         """The number of a new message."""
         queue = self._tasks[topic]
-        entry = Entry(reference, delay_ms=delay_ms) if delay_ms else Entry(reference)
+        entry = SendEntry(reference, delay_ms=delay_ms) if delay_ms else SendEntry(reference)
         [sent] = send(queue, (entry,), (len(reference),), now_ms, self._counters)
         assert isinstance(sent, SentEntry), sent
         self._changed(queue)
         return sent.number
 
-    def take(self, queue: Queue) -> Message | None:
+    def take(self, queue: QueueState) -> Message | None:
         """The next message that is visible. It must be leased or dropped at once."""
         taken = queue.order.take(1, BATCH_BYTES_MAX)
         return taken[0] if taken else None
 
-    def lease(self, queue: Queue, message: Message, until_ms: int, now_ms: int) -> None:
+    def lease(self, queue: QueueState, message: Message, until_ms: int, now_ms: int) -> None:
         queue.lease((message,), until_ms, now_ms)
         self._changed(queue)
 
@@ -116,7 +116,7 @@ class Topics:
         queue.totals.acknowledged += 1
         self._changed(queue)
 
-    def discard(self, queue: Queue, message: Message) -> None:
+    def discard(self, queue: QueueState, message: Message) -> None:
         """One that was taken, and stands for nothing."""
         queue.hand_over(message)
         self._changed(queue)
@@ -129,5 +129,5 @@ class Topics:
             assert oldest is not None
             del queue.messages[oldest.number]
             queue.remove((oldest,))
-        send(queue, (Entry(letter),), (len(letter),), now_ms, self._counters)
+        send(queue, (SendEntry(letter),), (len(letter),), now_ms, self._counters)
         self._changed(queue)

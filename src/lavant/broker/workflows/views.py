@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lavant.broker.workflows.commands import JobSummary, JobView, Result
+from lavant.broker.protocol.jobs import JobSummary, JobView, Result
 from lavant.broker.workflows.job import COMPLETED, RUNNING, Job
 
 TAG = "job"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from lavant.broker.queues.commands import Done, Receive, Refused
-from lavant.broker.queues.config import WAIT_MS_MAX
-from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.workflows.commands import LeaseTasks
-from lavant.client.connection.refusals import error_of
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.jobs import LeaseTasks
+from lavant.broker.protocol.queue_config import WAIT_MS_MAX
+from lavant.broker.protocol.queues import Done, Receive, Refused
+from lavant.client.connection.errors import error_of
 from lavant.core.errors import PartlyRefused
 
 T = TypeVar("T")

@@ -8,9 +8,8 @@ import socket
 import ssl
 import struct
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.serving.commands import Answer
-from lavant.broker.serving.wire import (
+from lavant.broker.protocol.commands import Answer
+from lavant.broker.protocol.frames import (
     FAULT_NUMBER,
     FRAME_BYTES_MAX,
     GREETING_NUMBER,
@@ -20,8 +19,9 @@ from lavant.broker.serving.wire import (
     decode_answer,
     frame,
 )
-from lavant.client.connection.refusals import error_of
-from lavant.client.connection.settings import Settings
+from lavant.broker.protocol.queues import Refused
+from lavant.client.connection.errors import error_of
+from lavant.client.connection.settings import ConnectionSettings
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import ConnectionLost
 
@@ -33,7 +33,7 @@ _TIMEVAL = struct.Struct("@ll")
 class Channel:
     """Frames over a socket. After any error it is of no use any more."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self._address = settings.address
         try:
             self._socket = _connected(settings)
@@ -123,7 +123,7 @@ class Channel:
         return ConnectionLost(f"the connection to {self._address} broke: {said}; it may or may not have done its work")
 
 
-def _connected(settings: Settings) -> socket.socket:
+def _connected(settings: ConnectionSettings) -> socket.socket:
     address = settings.address
     plain = socket.create_connection((address.host, address.port), settings.timeout_s)
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

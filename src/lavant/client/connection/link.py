@@ -6,9 +6,8 @@ import asyncio
 from copy import copy
 from typing import cast
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.serving.wire import (
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.frames import (
     FAULT_NUMBER,
     GREETING_NUMBER,
     NUMBER_MAX,
@@ -18,8 +17,9 @@ from lavant.broker.serving.wire import (
     append_frame,
     decode_answer,
 )
-from lavant.client.connection.refusals import error_of
-from lavant.client.connection.settings import Settings
+from lavant.broker.protocol.queues import Refused
+from lavant.client.connection.errors import error_of
+from lavant.client.connection.settings import ConnectionSettings
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import ConnectionLost, LavantError, LimitExceeded, MissingComponent
 
@@ -27,10 +27,10 @@ CHECK_S_MAX = 5.0
 UNDER_WAY_MAX = 100_000
 
 
-class Link(asyncio.Protocol):
+class AsyncLink(asyncio.Protocol):
     """Frames over an asyncio transport. What is asked in one turn of the loop leaves in one piece."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self._address = settings.address
         self._timeout_s = settings.timeout_s
         self._loop = asyncio.get_running_loop()

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from lavant.client.connection.address import Address
-from lavant.client.connection.retrying import Retries
+from lavant.client.connection.retries import Retries
 from lavant.core.errors import InvalidValue, MissingComponent
 
 
-class Settings(NamedTuple):
+class ConnectionSettings(NamedTuple):
     """The same for all connections that a client makes."""
 
     address: Address
@@ -23,7 +23,7 @@ class Settings(NamedTuple):
     @classmethod
     def of(cls, url: str, *, key: str, ca_file: Path | str | None, timeout_s: float, retries: Retries) -> Self:
         """
-        >>> Settings.of("lavant://h", key="", ca_file=None, timeout_s=0, retries=Retries())
+        >>> ConnectionSettings.of("lavant://h", key="", ca_file=None, timeout_s=0, retries=Retries())
         Traceback (most recent call last):
         lavant.core.errors.InvalidValue: a client's timeout_s must be positive, got 0
         """

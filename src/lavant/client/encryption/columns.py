@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from lavant.client.encryption.schema import Schema
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import PublicationId
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 Columns = Mapping[str, ArrayLike]
 Rows = Sequence[Publication | Mapping[str, Any]]

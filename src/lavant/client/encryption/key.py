@@ -14,35 +14,94 @@ has 2d tests in an order of its own: an attribute it does not constrain gets bou
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lavant.broker.filters import Filter
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.client.encryption.columns import Columns, Rows, values_of
-from lavant.client.encryption.entropy import Entropy, log_uniform, permutations, uniform
-from lavant.client.encryption.grid import Grid
-from lavant.client.encryption.keyfile import KeyFile
-from lavant.client.encryption.matrix import CONDITION_MAX, condition, random_matrix
-from lavant.client.encryption.ranges import ranges_of
+from lavant.client.encryption.entropy import Entropy, log_uniform, normal, permutations, uniform
+from lavant.client.encryption.ranges import Grid, ranges_of
 from lavant.client.encryption.schema import Schema
+from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from lavant.client.encryption.sealing import Cipher
+    from lavant.client.encryption.cipher import Cipher
+
+
+FORMAT = "lavant-aspe-key-1"
+
+
+class KeyFile(msgspec.Struct, frozen=True):
+    """What the file holds. Doubles are written with all their digits, so the key that is read is the one written."""
+
+    schema: Schema
+    matrix: list[list[float]]
+    format: str = FORMAT
+
+    def __repr__(self) -> str:
+        return f"KeyFile(of {', '.join(self.schema.names)})"
+
+    def write(self, path: Path) -> None:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise InvalidValue(
+                f"{path} exists; a key is never overwritten, since what it encrypted would be lost: choose another name"
+            ) from None
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(self), indent=2))
+            file.flush()
+            os.fsync(file.fileno())
+
+    @classmethod
+    def read(cls, path: Path) -> KeyFile:
+        try:
+            file = msgspec.json.decode(path.read_bytes(), type=cls)
+        except UNDECODABLE as error:  # its text names the place, never the content
+            raise InvalidValue(f"{path} is not a key of Lavant: {error}; restore it from a copy") from None
+        if file.format != FORMAT:
+            raise InvalidValue(f"{path} has format {file.format!r}, expected {FORMAT!r}: it is of another version")
+        if len({len(row) for row in file.matrix}) != 1:
+            raise InvalidValue(f"{path} holds a matrix whose rows differ in length; restore it from a copy")
+        return file
+
+
+Doubles = NDArray[np.float64]
+
+CONDITION_MAX = 16.0
+"""Largest over smallest singular value. More would hide nothing better and cost digits (see `schema.STEPS_MAX`)."""
+
+
+def random_matrix(entropy: Entropy, dimensions: int) -> Doubles:
+    """U·diag(σ)·Vᵀ with U and V random rotations or reflections and 1 ≤ σ < CONDITION_MAX."""
+    stretch = log_uniform(entropy, 1.0, CONDITION_MAX * (1 - 1e-9), dimensions)
+    return (random_orthogonal(entropy, dimensions) * stretch) @ random_orthogonal(entropy, dimensions).T
+
+
+def random_orthogonal(entropy: Entropy, dimensions: int) -> Doubles:
+    """Uniform over all orthogonal matrices: QR of a normal matrix, signs fixed (Mezzadri 2007)."""
+    q, r = np.linalg.qr(normal(entropy, dimensions, dimensions))
+    return np.asarray(q * np.sign(np.diag(r)))
+
+
+def condition(matrix: Doubles) -> float:
+    return float(np.linalg.cond(matrix))
+
 
 SCALE_MIN, SCALE_MAX = 2.0**-8, 2.0**8
 """Of the random factors r and s."""
 
 OUT_OF_RANGE = 1.0
 """How far beyond [-1, 1] the bounds of what a filter does not constrain may lie."""
-
-Doubles = NDArray[np.float64]
 
 
 class Key:
@@ -91,7 +150,7 @@ class Key:
 
     def cipher(self) -> Cipher:
         """What clients encrypt whole publications with."""
-        from lavant.client.encryption.sealing import Cipher  # noqa: PLC0415
+        from lavant.client.encryption.cipher import Cipher  # noqa: PLC0415
 
         return Cipher(self, self._matrix.astype("<f8").tobytes())
 

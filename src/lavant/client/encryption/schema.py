@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from lavant.broker.matching.encrypted.values import ATTRIBUTES_MAX
-from lavant.core.attributes import check_name, check_value
 from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.publications.attributes import check_name, check_value
 
 STEPS_MAX = 10**9
 """Grid steps between min and max. With N steps on [-1, 1] a value is at least 1/N away from a bound. The server's

@@ -9,18 +9,18 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lavant.broker.workflows import read_workflows
-from lavant.broker.workflows.commands import (
+from lavant.broker.protocol.jobs import (
     CancelJob,
     Cancelled,
     DefineJobs,
     DescribeJob,
     JobsListed,
+    JobSubmitted,
     JobView,
     ListJobs,
     SubmitJob,
-    Submitted,
 )
+from lavant.broker.workflows.definitions.toml_file import read_workflows
 from lavant.client.connection.calls import Call, done, expect
 from lavant.core.errors import InvalidValue
 
@@ -43,7 +43,7 @@ def define(source: Path | str) -> Call[None]:
 def submit(job_type: str, input: Input, name: str) -> Call[int]:
     """The job's number. Without a name it gets one by chance, so that it is not submitted twice when it is repeated."""
     unique = name if name else f"~{secrets.token_hex(8)}"
-    return Call(SubmitJob(job_type, _bytes(input), unique), lambda answer: expect(answer, Submitted).job)
+    return Call(SubmitJob(job_type, _bytes(input), unique), lambda answer: expect(answer, JobSubmitted).job)
 
 
 def describe(job: int) -> Call[JobView]:

@@ -26,33 +26,33 @@ from typing import Self
 
 import msgspec
 
-from lavant.broker.disks import FileDisk
-from lavant.broker.journal import JournalConfig
+from lavant.broker.storage.disks import FileDisk
+from lavant.broker.storage.journal import JournalConfig
 from lavant.client.publisher.records import encode_publication
-from lavant.client.publisher.sending import Sending, Sent
+from lavant.client.publisher.send_threads import SendThreads, SentBatch
 from lavant.client.publisher.store import DEFAULT as JOURNAL_DEFAULT
 from lavant.client.publisher.store import PublicationStore
-from lavant.client.publisher.storing import Storing
+from lavant.client.publisher.store_thread import Storing
 from lavant.client.publisher.transport import Transport
-from lavant.control.tuning import PublisherConfig, PublisherMachine, PublisherStatistics
-from lavant.control.tuning.values import (
+from lavant.control.publishing import PublisherConfig, PublisherMachine, PublisherStatistics
+from lavant.control.publishing.values import (
+    BatchSent,
     Dropped,
     Failed,
     Fetch,
     Fetched,
-    Publish,
-    Published,
-    Received,
-    Recovered,
+    PublicationsReceived,
+    PublicationsRecovered,
+    SendBatch,
     Stimulus,
-    Store,
     Stored,
+    StorePublications,
     Woken,
 )
 from lavant.core.decisions import Decision
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, PublisherClosed, StorageFailed
 from lavant.core.ids import PublicationId
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 DEFAULT = PublisherConfig(workers=9, workers_reserved=1)
 WRITE_SIZE_MAX = 4096
@@ -109,7 +109,7 @@ class Publisher:
         self._is_closed = False
         self._open(Path(directory), journal)
         self._machine = PublisherMachine(_for_machine(config), now_ms=_now_ms())
-        self._sending = Sending(transport, on_sent=self._sent)
+        self._sending = SendThreads(transport, on_sent=self._sent)
         self._storing = Storing(
             self._store, on_stored=self._was_stored, on_failed=self._fail, take_settled=self._take_settled
         )
@@ -141,7 +141,7 @@ class Publisher:
             self._ticket += 1
             ticket = self._ticket
             self._received[ticket] = (publication, encoded)
-            self._handle(Received(ticket, len(encoded)))
+            self._handle(PublicationsReceived(ticket, len(encoded)))
             return ticket in self._received
 
     def flush(self, wait_s: float) -> bool:
@@ -214,7 +214,7 @@ class Publisher:
             for ticket, publication in self._store.recovered.items():
                 self._stored[ticket] = publication
                 self._unfetched.append(ticket)
-                self._handle(Recovered(ticket, len(encode_publication(publication))))
+                self._handle(PublicationsRecovered(ticket, len(encode_publication(publication))))
             self._store.recovered.clear()
 
     # ── from threads ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,13 +226,13 @@ class Publisher:
             self._unfetched.extend(tickets)
             self._handle(Stored(tickets))
 
-    def _sent(self, sent: Sent) -> None:
+    def _sent(self, sent: SentBatch) -> None:
         with self._lock:
             tickets = self._under_way.pop(sent.transfer)
             refused = [(self._stored[tickets[place]], error) for place, error in sent.refused.items()]
             if sent.error is None:
                 self._settle(tickets)
-                self._handle(Published(sent.transfer, len(refused)))
+                self._handle(BatchSent(sent.transfer, len(refused)))
             else:
                 self._handle(Failed(sent.transfer, sent.retry_after_ms))
             self._note_outcome(sent.error)
@@ -298,12 +298,12 @@ class Publisher:
         while stimuli:
             for effect in self._machine.handle(stimuli.popleft(), _now_ms()):
                 match effect:
-                    case Store(tickets):
+                    case StorePublications(tickets):
                         self._storing.store([(ticket, self._received[ticket][1]) for ticket in tickets])
                     case Fetch(size_max):
                         size = min(size_max, len(self._unfetched))
                         stimuli.append(Fetched(tuple(self._unfetched.popleft() for _ in range(size))))
-                    case Publish(transfer, tickets):
+                    case SendBatch(transfer, tickets):
                         self._under_way[transfer] = tickets
                         self._sending.send(transfer, [self._stored[ticket] for ticket in tickets])
                     case Dropped(ticket):

@@ -13,7 +13,7 @@ import msgspec
 
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptJournal
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 _RECEIVED = 1
 _SETTLED = 2

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 
-from lavant.broker.journal import Disk, Journal, JournalConfig, carry_out, write_snapshot
+from lavant.broker.storage.journal import Disk, Journal, JournalConfig, carry_out, write_snapshot
 from lavant.client.publisher.records import HEAD_BYTES, encode_publication, encode_received, encode_settled, replay
 from lavant.core.errors import StorageFull
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 MB = 1 << 20
 DEFAULT = JournalConfig(segment_bytes=8 * MB, compaction_bytes_min=16 * MB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 
 class Transport(Protocol):

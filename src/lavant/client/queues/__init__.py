@@ -1,8 +1,8 @@
 """Queues on a server, as clients use them."""
 
-from lavant.broker.queues.commands import Delivery, Entry, Receipt
-from lavant.broker.queues.config import QueueConfig
-from lavant.client.queues.asynchronous import AsyncQueue
-from lavant.client.queues.blocking import Queue
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import Delivery, Receipt, SendEntry
+from lavant.client.queues.async_queue import AsyncQueue
+from lavant.client.queues.queue import Queue
 
-__all__ = ["AsyncQueue", "Delivery", "Entry", "Queue", "QueueConfig", "Receipt"]
+__all__ = ["AsyncQueue", "Delivery", "Queue", "QueueConfig", "Receipt", "SendEntry"]

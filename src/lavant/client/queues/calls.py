@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from lavant.broker.queues.commands import (
+from lavant.broker.protocol.commands import Answer
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import (
     Acknowledge,
     Acknowledged,
     CancelMove,
     ChangeVisibility,
     ConfigureQueue,
-    Created,
     CreateQueue,
     DeleteQueue,
     Delivery,
     Described,
     DescribeQueue,
-    Entry,
     Listed,
     ListMoves,
     ListQueues,
@@ -30,21 +30,21 @@ from lavant.broker.queues.commands import (
     Peeked,
     PeekedMessage,
     PurgeQueue,
+    QueueCreated,
     Receipt,
     Receive,
     Received,
     Refused,
     Send,
+    SendEntry,
     Sent,
     StartMove,
     TagQueue,
     VisibilityChange,
     VisibilityChanged,
 )
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.commands import Answer
 from lavant.client.connection.calls import Call, done, expect, refuse_some
-from lavant.client.connection.refusals import error_of
+from lavant.client.connection.errors import error_of
 
 NEW_QUEUE = QueueConfig()
 
@@ -54,7 +54,7 @@ Leased: TypeAlias = Delivery | Receipt
 
 def create(queue: str, config: QueueConfig, tags: dict[str, str]) -> Call[bool]:
     """Whether it is new; creating a queue that is there with the same settings is no mistake."""
-    return Call(CreateQueue(queue, config, tags), lambda answer: expect(answer, Created).is_new)
+    return Call(CreateQueue(queue, config, tags), lambda answer: expect(answer, QueueCreated).is_new)
 
 
 def configure(queue: str, config: QueueConfig) -> Call[None]:
@@ -85,14 +85,14 @@ def describe(queue: str) -> Call[Described]:
     return Call(DescribeQueue(queue), lambda answer: expect(answer, Described))
 
 
-def send(queue: str, entry: Entry) -> Call[int]:
+def send(queue: str, entry: SendEntry) -> Call[int]:
     """The number that the message has now."""
     return Call(Send(queue, [entry]), _sent_one, is_repeatable=False)
 
 
-def send_many(queue: str, messages: Iterable[bytes | Entry]) -> Call[list[int]]:
+def send_many(queue: str, messages: Iterable[bytes | SendEntry]) -> Call[list[int]]:
     """The numbers that the messages have now, in their order."""
-    entries = [Entry(message) if isinstance(message, bytes) else message for message in messages]
+    entries = [SendEntry(message) if isinstance(message, bytes) else message for message in messages]
     return Call(Send(queue, entries), _sent, is_repeatable=False)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 
-from lavant.broker.queues.config import MINUTE_MS, SECOND_MS, QueueConfig
-from lavant.broker.serving.commands import Answer
-from lavant.broker.subscriptions.commands import (
+from lavant.broker.protocol.commands import Answer
+from lavant.broker.protocol.queue_config import MINUTE_MS, SECOND_MS, QueueConfig
+from lavant.broker.protocol.subscriptions import (
     Advertise,
     Advertised,
     AdvertisementsListed,

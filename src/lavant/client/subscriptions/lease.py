@@ -14,10 +14,10 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from lavant.broker.queues.config import SECOND_MS
-from lavant.broker.subscriptions.commands import Subscribe
-from lavant.client.connection.asynchronous import AsyncConnection
-from lavant.client.connection.retrying import Retries
+from lavant.broker.protocol.queue_config import SECOND_MS
+from lavant.broker.protocol.subscriptions import Subscribe
+from lavant.client.connection.async_connection import AsyncConnection
+from lavant.client.connection.retries import Retries
 from lavant.client.subscriptions import calls
 from lavant.core.errors import LavantError, UnknownSubscription
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lavant.broker.queues.commands import Delivery
-from lavant.broker.queues.config import SECOND_MS, VISIBILITY_MS_MAX
-from lavant.core.attributes import AttributeValue
+from lavant.broker.protocol.queue_config import SECOND_MS, VISIBILITY_MS_MAX
+from lavant.broker.protocol.queues import Delivery
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import InvalidValue
-from lavant.core.publications import ID, PAYLOAD, TIME
+from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.publication import ID, PAYLOAD, TIME
 
 if TYPE_CHECKING:
-    from lavant.client.encryption.sealing import Cipher
+    from lavant.client.encryption.cipher import Cipher
 
 RETRY_S_FIRST, RETRY_S_MAX = 1.0, 300.0
 

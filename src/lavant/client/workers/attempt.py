@@ -33,7 +33,7 @@ FULL_S = 1.0
 _logger = logging.getLogger(__name__)
 
 
-class Outcome(Enum):
+class AttemptOutcome(Enum):
     """Of an attempt, as it was reported."""
 
     COMPLETED = auto()
@@ -42,7 +42,7 @@ class Outcome(Enum):
     """Nothing of it counts: somebody else has the task, or its job has ended."""
 
 
-async def attempt(task: Task, handler: Handler, backend: Backend, *, lease_s: float) -> Outcome:
+async def attempt(task: Task, handler: Handler, backend: Backend, *, lease_s: float) -> AttemptOutcome:
     """Have it done and reported.
 
     Raises `WorkerStuck` if the function does not end and cannot be stopped; that it failed is reported before.
@@ -56,7 +56,7 @@ async def attempt(task: Task, handler: Handler, backend: Backend, *, lease_s: fl
         return await _give_up(task, running, backend, is_lost=keeping.done(), is_stoppable=handler.is_async)
     except AttemptOver as over:  # what it made is of no use: somebody else has it, or the job has ended
         _logger.warning("%s", over)
-        return Outcome.OVERTAKEN
+        return AttemptOutcome.OVERTAKEN
     except BaseException:
         running.cancel()
         raise
@@ -95,7 +95,7 @@ async def _keep(task: Task, backend: Backend, lease_s: float) -> None:
 
 async def _give_up(
     task: Task, running: asyncio.Future[Made], backend: Backend, *, is_lost: bool, is_stoppable: bool
-) -> Outcome:
+) -> AttemptOutcome:
     if is_stoppable:
         running.cancel()
         await asyncio.wait([running], timeout=CANCEL_S_MAX)
@@ -105,16 +105,16 @@ async def _give_up(
             await backend.fail(task, reason)
     if not running.done():
         raise WorkerStuck(f"{task}: {reason}, and goes on; this worker ends, so that another can take its place")
-    return Outcome.OVERTAKEN if is_lost else Outcome.FAILED
+    return AttemptOutcome.OVERTAKEN if is_lost else AttemptOutcome.FAILED
 
 
-async def _report(task: Task, running: asyncio.Future[Made], backend: Backend) -> Outcome:
+async def _report(task: Task, running: asyncio.Future[Made], backend: Backend) -> AttemptOutcome:
     try:
         result = result_of(running.result())
     except Exception as error:
         _logger.warning("%s failed", task, exc_info=error)
         await backend.fail(task, _reason(error), is_final=isinstance(error, PermanentFailure))
-        return Outcome.FAILED
+        return AttemptOutcome.FAILED
     while True:
         try:
             await backend.complete(task, result)
@@ -123,9 +123,9 @@ async def _report(task: Task, running: asyncio.Future[Made], backend: Backend) -
             await asyncio.sleep(FULL_S)
         except InvalidValue as error:  # too large, say: it would be so again
             await backend.fail(task, _reason(error), is_final=True)
-            return Outcome.FAILED
+            return AttemptOutcome.FAILED
         else:
-            return Outcome.COMPLETED
+            return AttemptOutcome.COMPLETED
 
 
 def _reason(error: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lavant.broker.workflows.commands import Result
+from lavant.broker.protocol.jobs import Result
 from lavant.client.workers.task import Task
 
 LEASE_S = 30.0

@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lavant.broker.workflows.commands import Result
-from lavant.core.attributes import AttributeValue
+from lavant.broker.protocol.jobs import Result
 from lavant.core.errors import InvalidValue
+from lavant.core.publications.attributes import AttributeValue
 
 Made: TypeAlias = "Result | bytes | str | dict[str, AttributeValue] | None"
 """What a function may return: a body, attributes for the conditions of the workflow, or both as a `Result`."""

@@ -14,7 +14,7 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
-from lavant.client.workers.attempt import Outcome, attempt
+from lavant.client.workers.attempt import AttemptOutcome, attempt
 from lavant.client.workers.backend import LEASE_S, Backend
 from lavant.client.workers.functions import Handler
 from lavant.client.workers.task import Task
@@ -43,19 +43,19 @@ class WorkerCounts:
         self.given_back = 0
         """Attempts that had not ended when the worker had to."""
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: AttemptOutcome) -> None:
         match outcome:
-            case Outcome.COMPLETED:
+            case AttemptOutcome.COMPLETED:
                 self.completed += 1
-            case Outcome.FAILED:
+            case AttemptOutcome.FAILED:
                 self.failed += 1
-            case Outcome.OVERTAKEN:
+            case AttemptOutcome.OVERTAKEN:
                 self.overtaken += 1
 
     def __str__(self) -> str:
         """
         >>> counts = WorkerCounts()
-        >>> counts.add(Outcome.COMPLETED)
+        >>> counts.add(AttemptOutcome.COMPLETED)
         >>> str(counts)
         '1 task completed, 0 attempts failed, 0 given back'
         """

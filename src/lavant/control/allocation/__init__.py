@@ -4,19 +4,21 @@ P. Nguyen, K. Nahrstedt, "Resource Management for Elastic Publish Subscribe Syst
 an `Allocator` does so again and again, with what was measured, and with hysteresis.
 """
 
-from lavant.control.allocation.allocators import ALLOCATORS, allocator_for
 from lavant.control.allocation.config import AllocationConfig, Caution, Hysteresis, QueueThreshold
-from lavant.control.allocation.costs import Cost, Linear, Power, Prices
-from lavant.control.allocation.interface import Allocator, Observed
 from lavant.control.allocation.min_cost import min_cost
 from lavant.control.allocation.min_time import min_time
-from lavant.control.allocation.plans import Plan, Step
-from lavant.control.allocation.scheduling import Schedule, ScheduleConfig
-from lavant.control.allocation.system import Budget, Consumers, Goal, Limits, System, Target
+from lavant.control.allocation.plans import AllocationPlan, AllocationStep
+from lavant.control.allocation.policies.interface import Allocator, ObservedLoad
+from lavant.control.allocation.policies.registry import ALLOCATORS, allocator_for
+from lavant.control.allocation.schedule import Schedule, ScheduleConfig
+from lavant.control.allocation.system.costs import Cost, Linear, Power, Prices
+from lavant.control.allocation.system.system import Budget, Consumers, Goal, Limits, System, Target
 
 __all__ = [
     "ALLOCATORS",
     "AllocationConfig",
+    "AllocationPlan",
+    "AllocationStep",
     "Allocator",
     "Budget",
     "Caution",
@@ -26,14 +28,12 @@ __all__ = [
     "Hysteresis",
     "Limits",
     "Linear",
-    "Observed",
-    "Plan",
+    "ObservedLoad",
     "Power",
     "Prices",
     "QueueThreshold",
     "Schedule",
     "ScheduleConfig",
-    "Step",
     "System",
     "Target",
     "allocator_for",

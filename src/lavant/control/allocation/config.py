@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from lavant.control.allocation.system import Budget, Goal
+from lavant.control.allocation.system.system import Budget, Goal
 from lavant.core.errors import InvalidValue
 
 

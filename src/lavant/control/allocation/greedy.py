@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lavant.control.allocation.plans import LOOP, Step
-from lavant.control.allocation.system import Consumers, System
+from lavant.control.allocation.plans import LOOP, AllocationStep
+from lavant.control.allocation.system.system import Consumers, System
 from lavant.core.decisions import Decision
 from lavant.models.evaluation import Model
 from lavant.models.prediction import responses_s
@@ -70,7 +70,7 @@ class Greedy:
         self._add(candidates[best], reason, {"gain": gains[best], "price": prices[best]})
         return True
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[AllocationStep, ...]:
         """The whole way, with what the model says of each allocation on it: evaluated at once."""
         columns = self.model.evaluate([consumers for consumers, _, _, _ in self._trail])
         of_jobs = responses_s(self.model, columns)
@@ -88,10 +88,10 @@ class Greedy:
         wip: float,
         response_s: float,
         of_jobs: tuple[float, ...],
-    ) -> Step:
+    ) -> AllocationStep:
         cost = self.system.cost(consumers)
         shown = {"wip": wip, "response_s": response_s, "cost": cost, **figures}
-        return Step(
+        return AllocationStep(
             consumers=consumers,
             wip=wip,
             response_s=response_s,

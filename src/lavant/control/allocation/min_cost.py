@@ -16,8 +16,8 @@ import operator
 from collections.abc import Sequence
 
 from lavant.control.allocation.greedy import Greedy, changed
-from lavant.control.allocation.plans import LOOP, Plan
-from lavant.control.allocation.system import Consumers, System, Target
+from lavant.control.allocation.plans import LOOP, AllocationPlan
+from lavant.control.allocation.system.system import Consumers, System, Target
 from lavant.core.decisions import Decision
 from lavant.core.errors import Infeasible, InvalidValue
 from lavant.models.evaluation import Model
@@ -28,7 +28,7 @@ WORTHWHILE = 0.01
 """Where a target is out of reach, consumers come as long as one saves this share of what is left."""
 
 
-def min_cost(system: System, target: Target, *, start: Sequence[int] | None = None) -> Plan:
+def min_cost(system: System, target: Target, *, start: Sequence[int] | None = None) -> AllocationPlan:
     """Consumers until the target is met; an error if no allocation within the limits meets it."""
     plan = reach(system, target, start=start)
     if not plan.reached:
@@ -41,7 +41,7 @@ def min_cost(system: System, target: Target, *, start: Sequence[int] | None = No
     return plan
 
 
-def reach(system: System, target: Target, *, start: Sequence[int] | None = None) -> Plan:
+def reach(system: System, target: Target, *, start: Sequence[int] | None = None) -> AllocationPlan:
     """As `min_cost`, but where the target cannot be met, as far as consumers help."""
     if target.job is not None and target.job not in system.network.job_names:
         raise InvalidValue(f"there is no job type {target.job!r}; there are {', '.join(system.network.job_names)}")
@@ -73,7 +73,7 @@ def reach(system: System, target: Target, *, start: Sequence[int] | None = None)
     else:
         reason = "the limits do not allow enough consumers for the load; topics that lack most come first"
     decision = Decision(loop=LOOP, action=f"allocate {system.named(last.consumers)}", reason=reason, figures=figures)
-    return Plan(consumers=last.consumers, decision=decision, steps=steps, reached=reached)
+    return AllocationPlan(consumers=last.consumers, decision=decision, steps=steps, reached=reached)
 
 
 def measured_s(model: Model, consumers: Consumers, target: Target) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lavant.control.allocation.greedy import Greedy
-from lavant.control.allocation.plans import LOOP, Plan
-from lavant.control.allocation.system import Budget, Consumers, System
+from lavant.control.allocation.plans import LOOP, AllocationPlan
+from lavant.control.allocation.system.system import Budget, Consumers, System
 from lavant.core.decisions import Decision
 from lavant.core.errors import Infeasible
 
@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 """Prices are sums of doubles; a budget of 0.3 pays for three times 0.1."""
 
 
-def min_time(system: System, budget: Budget, *, start: Sequence[int] | None = None) -> Plan:
+def min_time(system: System, budget: Budget, *, start: Sequence[int] | None = None) -> AllocationPlan:
     """Spend the budget, from the least allocation on; an error if it cannot make all topics stable.
 
     Problem 1 of the paper asks for costs *equal* to the budget; here they may stay below it, where nothing more helps.
@@ -30,7 +30,7 @@ def min_time(system: System, budget: Budget, *, start: Sequence[int] | None = No
     return plan
 
 
-def spend(system: System, budget: Budget, *, start: Sequence[int] | None = None) -> Plan:
+def spend(system: System, budget: Budget, *, start: Sequence[int] | None = None) -> AllocationPlan:
     """As `min_time`, but where the budget is too small, the topics that lack most get what there is."""
     first = system.least if start is None else tuple(start)
     most = system.cost(first) + budget.additional + ROUNDING
@@ -52,4 +52,4 @@ def spend(system: System, budget: Budget, *, start: Sequence[int] | None = None)
     else:
         reason = f"{money} cannot serve the load; topics that lack most come first"
     decision = Decision(loop=LOOP, action=f"allocate {system.named(last.consumers)}", reason=reason, figures=figures)
-    return Plan(consumers=last.consumers, decision=decision, steps=steps, reached=walk.stable)
+    return AllocationPlan(consumers=last.consumers, decision=decision, steps=steps, reached=walk.stable)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from lavant.control.allocation.system import Consumers
+from lavant.control.allocation.system.system import Consumers
 from lavant.core.decisions import Decision
 
 LOOP = "allocation"
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class AllocationStep(msgspec.Struct, frozen=True, kw_only=True):
     """One consumer more or less, and what the model says of the allocation after it."""
 
     consumers: Consumers
@@ -21,12 +21,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class AllocationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Consumers for each topic. `reached` says whether the goal is met, as far as the allocator can tell."""
 
     consumers: Consumers
     decision: Decision
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AllocationStep, ...] = ()
     reached: bool = True
 
     @property

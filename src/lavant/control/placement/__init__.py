@@ -2,15 +2,8 @@
 
 from lavant.control.placement.config import Band, ForecastConfig, HostCapacity, PlacementConfig, Rules
 from lavant.control.placement.enforcer import Enforcer
-from lavant.control.placement.policies import POLICIES, Policy, policy_named
-from lavant.control.placement.values import (
-    HostProbe,
-    Move,
-    Placement,
-    Plan,
-    Probes,
-    SliceProbe,
-)
+from lavant.control.placement.policies.registry import POLICIES, Policy, policy_named
+from lavant.control.placement.values import HostProbe, Move, Placement, PlacementPlan, Probes, SliceProbe
 from lavant.control.placement.view import LoadView, SliceLoad
 from lavant.core.ids import HostId, SliceId
 
@@ -26,7 +19,7 @@ __all__ = [
     "Move",
     "Placement",
     "PlacementConfig",
-    "Plan",
+    "PlacementPlan",
     "Policy",
     "Probes",
     "Rules",

@@ -19,10 +19,10 @@ from __future__ import annotations
 import msgspec
 
 from lavant.control.placement.config import PlacementConfig
-from lavant.control.placement.policies import policy_named
-from lavant.control.placement.values import Placement, Plan, Probes
+from lavant.control.placement.policies.registry import policy_named
+from lavant.control.placement.values import Placement, PlacementPlan, Probes
 from lavant.control.placement.view import LoadView, TotalLoad
-from lavant.control.placement.window import Sample, Window
+from lavant.control.placement.window import LoadSample, LoadWindow
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot, InvalidValue
 from lavant.core.ids import HostId
@@ -30,10 +30,10 @@ from lavant.core.ids import HostId
 SNAPSHOT_VERSION = 1
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+class EnforcerMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What the enforcer knows of its own past."""
 
-    pending: Plan | None = None
+    pending: PlacementPlan | None = None
     decided_ms: int | None = None
     held_ms: int | None = None
     grown_ms: int | None = None
@@ -42,8 +42,8 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     version: int
-    remembered: Remembered
-    samples: list[Sample]
+    remembered: EnforcerMemory
+    samples: list[LoadSample]
     history: list[TotalLoad]
 
 
@@ -63,11 +63,11 @@ class Enforcer:
     def __init__(self, config: PlacementConfig) -> None:
         self.config = config
         self._policy = policy_named(config.policy)
-        self._window = Window(config)
-        self._past = Remembered()
+        self._window = LoadWindow(config)
+        self._past = EnforcerMemory()
 
     @property
-    def pending(self) -> Plan | None:
+    def pending(self) -> PlacementPlan | None:
         """The plan that is being carried out."""
         return self._past.pending
 
@@ -81,7 +81,7 @@ class Enforcer:
         if self._past.pending is not None and not _is_under_way(self._past.pending, probes):
             self._past = msgspec.structs.replace(self._past, pending=None)
 
-    def decide(self, now_ms: int) -> Plan | None:
+    def decide(self, now_ms: int) -> PlacementPlan | None:
         """A plan if there is need and it is time for one."""
         self._give_up_late_plan(now_ms)
         if self._past.pending is not None or self._is_in_grace(now_ms) or not self._knows_hosts(now_ms):
@@ -141,7 +141,7 @@ class Enforcer:
         if decided_ms is not None and now_ms - decided_ms > self.config.plan_ms_max:
             self._past = msgspec.structs.replace(self._past, pending=None)
 
-    def _decided(self, plan: Plan, now_ms: int) -> Plan:
+    def _decided(self, plan: PlacementPlan, now_ms: int) -> PlacementPlan:
         prefix = f"{self.config.host_prefix}-"
         numbers = [int(host.removeprefix(prefix)) for host in plan.hosts_added]
         self._past = msgspec.structs.replace(
@@ -153,14 +153,14 @@ class Enforcer:
         )
         return plan
 
-    def _held(self, plan: Plan, now_ms: int) -> Plan | None:
+    def _held(self, plan: PlacementPlan, now_ms: int) -> PlacementPlan | None:
         if self._past.held_ms is not None and now_ms - self._past.held_ms < self.config.rules.grace_ms:
             return None
         self._past = msgspec.structs.replace(self._past, held_ms=now_ms)
         return plan
 
 
-def _is_under_way(plan: Plan, probes: Probes) -> bool:
+def _is_under_way(plan: PlacementPlan, probes: Probes) -> bool:
     """A slice that is gone, or on a third host, is not on its way any more: the probes are right, not the plan."""
     placement = Placement.of_probes(probes)
     hosts: set[HostId] = set(placement.hosts)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lavant.control.placement.bins import Bins
-from lavant.control.placement.values import Move, Plan
+from lavant.control.placement.values import Move, PlacementPlan
 from lavant.control.placement.view import LoadView, SliceLoad
 from lavant.core.decisions import Decision
 from lavant.core.ids import HostId, SliceId
@@ -30,7 +30,7 @@ class Wish(NamedTuple):
     released: Sequence[HostId] = ()
 
 
-def make_plan(view: LoadView, wish: Wish, *, reason: str, figures: Mapping[str, float]) -> Plan:
+def make_plan(view: LoadView, wish: Wish, *, reason: str, figures: Mapping[str, float]) -> PlacementPlan:
     """The plan that comes closest to the wish; its action follows from what it does."""
     ordered, left_out = _in_safe_order(view, wish)
     moves = tuple(Move(slice=load.id, source=load.host, destination=wish.host_of[load.id]) for load in ordered)
@@ -49,12 +49,12 @@ def make_plan(view: LoadView, wish: Wish, *, reason: str, figures: Mapping[str, 
         reason=reason,
         figures={**figures, "hosts_after": float(after), "moves": float(len(moves)), "state_bytes": state_bytes},
     )
-    return Plan(decision=decision, hosts_added=added, hosts_released=released, moves=moves)
+    return PlacementPlan(decision=decision, hosts_added=added, hosts_released=released, moves=moves)
 
 
-def hold(view: LoadView, *, reason: str, figures: Mapping[str, float]) -> Plan:
+def hold(view: LoadView, *, reason: str, figures: Mapping[str, float]) -> PlacementPlan:
     """A plan without changes, which says why."""
-    return Plan(decision=_decision(view, action=HOLD, reason=reason, figures=figures))
+    return PlacementPlan(decision=_decision(view, action=HOLD, reason=reason, figures=figures))
 
 
 def _decision(view: LoadView, *, action: str, reason: str, figures: Mapping[str, float]) -> Decision:

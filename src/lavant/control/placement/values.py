@@ -76,7 +76,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     destination: HostId
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to do and why: start the added hosts, make the moves in their order, release the hosts that are then empty.
 
     In this order, no move fills the memory or network of a host beyond its capacity. A plan without changes says why
@@ -98,7 +98,7 @@ class Placement(msgspec.Struct, frozen=True, dict=True):
 
     >>> before = Placement.of(["a", "b"], {"M:1": "a", "M:2": "a"})
     >>> move = Move(slice="M:2", source="a", destination="b")
-    >>> before.after(Plan(decision=Decision(loop="placement", action="", reason=""), moves=(move,))).by_host
+    >>> before.after(PlacementPlan(decision=Decision(loop="placement", action="", reason=""), moves=(move,))).by_host
     (('a', ('M:1',)), ('b', ('M:2',)))
     """
 
@@ -126,7 +126,7 @@ class Placement(msgspec.Struct, frozen=True, dict=True):
     def host_of(self) -> dict[SliceId, HostId]:
         return {slice_id: host for host, slices in self.by_host for slice_id in slices}
 
-    def after(self, plan: Plan) -> Placement:
+    def after(self, plan: PlacementPlan) -> Placement:
         """The placement when the plan is carried out; a plan that does not belong to this placement is refused."""
         host_of = dict(self.host_of)
         hosts = [*self.hosts, *plan.hosts_added]

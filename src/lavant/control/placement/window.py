@@ -23,20 +23,20 @@ HISTORY_HALF_LIVES = 5
 """What is older has lost all but 3 % of its weight in the trend."""
 
 
-class Sample(msgspec.Struct, frozen=True):
+class LoadSample(msgspec.Struct, frozen=True):
     """Probes, ordered by id, and when they came."""
 
     time_ms: int
     probes: Probes
 
 
-class Window:
+class LoadWindow:
     """Samples of the last `window_ms`, and the total load for somewhat longer."""
 
     def __init__(self, config: PlacementConfig) -> None:
         self._config = config
         self._slot_ms = max(1, config.rules.window_ms // SLOTS)
-        self.samples: list[Sample] = []
+        self.samples: list[LoadSample] = []
         self.history: list[TotalLoad] = []
 
     def add(self, probes: Probes, now_ms: int) -> None:
@@ -47,7 +47,7 @@ class Window:
             self.samples.pop()
             self.history.pop()
         total = math.fsum(probe.cpu for host in probes.hosts for probe in host.slices)
-        self.samples.append(Sample(now_ms, probes.in_order()))
+        self.samples.append(LoadSample(now_ms, probes.in_order()))
         self.history.append(TotalLoad(now_ms, total / self._config.capacity.cpu))
         self._forget(now_ms)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from lavant.core.estimation.config import EstimationConfig
 from lavant.core.estimation.estimates import ESTIMATE_SCHEMA, WindowEstimate, estimate, estimate_batch
-from lavant.core.estimation.estimator import Estimator, Observed
+from lavant.core.estimation.estimator import Estimator, ObservedRows
 from lavant.core.estimation.sums import WindowSums
 
 __all__ = [
     "ESTIMATE_SCHEMA",
     "EstimationConfig",
     "Estimator",
-    "Observed",
+    "ObservedRows",
     "WindowEstimate",
     "WindowSums",
     "estimate",

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lavant.core.telemetry import ANY_JOB_TYPE, Kind, Outcome
+from lavant.core.telemetry import ANY_JOB_TYPE, ObservationKind, Outcome
 
-_CODE = {kind: code for code, kind in enumerate(Kind)}
+_CODE = {kind: code for code, kind in enumerate(ObservationKind)}
 
 
-class Columns(NamedTuple):
+class TelemetryColumns(NamedTuple):
     """What estimates need of telemetry rows; a duration is 0 where there is none."""
 
     time_us: NDArray[np.int64]
@@ -29,14 +29,14 @@ class Columns(NamedTuple):
     def __bool__(self) -> bool:
         return self.time_us.size > 0
 
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Columns:
-        return Columns._make(column[rows] for column in self)
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> TelemetryColumns:
+        return TelemetryColumns._make(column[rows] for column in self)
 
-    def of_kind(self, kind: Kind) -> Columns:
+    def of_kind(self, kind: ObservationKind) -> TelemetryColumns:
         return self.take(self.kind == _CODE[kind])
 
 
-class Key(NamedTuple):
+class GroupKey(NamedTuple):
     """What an estimate is for, in the order in which estimates are given out."""
 
     window_start_us: int
@@ -51,10 +51,10 @@ class Names(NamedTuple):
     texts: list[str]
 
 
-def columns_of(records: pa.RecordBatch) -> Columns:
+def columns_of(records: pa.RecordBatch) -> TelemetryColumns:
     """The columns of checked telemetry."""
-    kinds = pa.array([str(kind) for kind in Kind], pa.string())
-    return Columns(
+    kinds = pa.array([str(kind) for kind in ObservationKind], pa.string())
+    return TelemetryColumns(
         time_us=_integers(records.column("time_us")),
         kind=_integers(pc.index_in(records.column("kind"), value_set=kinds)),
         failed=pc.equal(records.column("outcome"), Outcome.FAILED).to_numpy(zero_copy_only=False),
@@ -65,7 +65,9 @@ def columns_of(records: pa.RecordBatch) -> Columns:
     )
 
 
-def groups(records: pa.RecordBatch, *, window_us: int, topics_overall: bool) -> Iterator[tuple[Key, NDArray[np.int64]]]:
+def groups(
+    records: pa.RecordBatch, *, window_us: int, topics_overall: bool
+) -> Iterator[tuple[GroupKey, NDArray[np.int64]]]:
     """Each window, job type and topic that occurs, with the numbers of its rows."""
     starts = _integers(records.column("time_us")) // window_us * window_us
     job_types, topics = _names(records.column("job_type")), _names(records.column("topic"))
@@ -74,13 +76,18 @@ def groups(records: pa.RecordBatch, *, window_us: int, topics_overall: bool) -> 
         yield from _grouped(starts, Names(np.zeros_like(job_types.codes), [ANY_JOB_TYPE]), topics)
 
 
-def _grouped(starts: NDArray[np.int64], job_types: Names, topics: Names) -> Iterator[tuple[Key, NDArray[np.int64]]]:
+def _grouped(
+    starts: NDArray[np.int64], job_types: Names, topics: Names
+) -> Iterator[tuple[GroupKey, NDArray[np.int64]]]:
     order = np.lexsort((topics.codes, job_types.codes, starts))
     keys = np.stack([starts, job_types.codes, topics.codes])[:, order]
     borders = np.flatnonzero((np.diff(keys) != 0).any(axis=0)) + 1
     for rows in np.split(order, borders) if order.size else ():
         first = rows[0]
-        yield Key(int(starts[first]), job_types.texts[job_types.codes[first]], topics.texts[topics.codes[first]]), rows
+        yield (
+            GroupKey(int(starts[first]), job_types.texts[job_types.codes[first]], topics.texts[topics.codes[first]]),
+            rows,
+        )
 
 
 def _names(column: pa.Array) -> Names:

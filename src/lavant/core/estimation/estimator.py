@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import CorruptSnapshot, LimitExceeded
-from lavant.core.estimation.columns import Key, columns_of, groups
+from lavant.core.estimation.columns import GroupKey, columns_of, groups
 from lavant.core.estimation.config import EstimationConfig
 from lavant.core.estimation.estimates import WindowEstimate, estimate
 from lavant.core.estimation.window import OpenWindow, SavedWindow
@@ -28,7 +28,7 @@ from lavant.core.telemetry import checked_telemetry
 _SNAPSHOT_VERSION = 1
 
 
-class Observed(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedRows(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a batch, or of all of them: rows taken or late, and how many windows × keys the late ones had.
 
     `late_groups` is the figure that Spark counts as `numRowsDroppedByWatermark`: it drops groups, not rows.
@@ -42,20 +42,20 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 class Estimator:
     """Windowed estimates of rates, variabilities, failures and percentiles.
 
-    >>> from lavant.core.telemetry import Kind, Observation, telemetry_batch
+    >>> from lavant.core.telemetry import ObservationKind, Observation, telemetry_batch
     >>> estimator = Estimator(EstimationConfig(window_ms=1000, lateness_ms=0, topics_overall=False))
     >>> times_us = (0, 100_000, 300_000, 1_000_000)
-    >>> rows = [Observation(time_us=t, kind=Kind.ARRIVAL, topic="A", publications=1) for t in times_us]
+    >>> rows = [Observation(time_us=t, kind=ObservationKind.ARRIVAL, topic="A", publications=1) for t in times_us]
     >>> estimator.observe(telemetry_batch(rows))
-    Observed(rows=4, late_rows=0, late_groups=0)
+    ObservedRows(rows=4, late_rows=0, late_groups=0)
     >>> [(e.topic, e.arrivals, e.arrival_rate_per_s) for e in estimator.close(estimator.watermark_ms)]
     [('A', 3, 3.0)]
     """
 
     def __init__(self, config: EstimationConfig) -> None:
         self.config = config
-        self.total = Observed()
-        self._open: dict[Key, OpenWindow] = {}
+        self.total = ObservedRows()
+        self._open: dict[GroupKey, OpenWindow] = {}
         self._newest_us = 0
         self._closed_ms = 0
 
@@ -69,11 +69,11 @@ class Estimator:
         """Rows of open windows; with `topics_overall` each is there twice."""
         return sum(window.rows for window in self._open.values())
 
-    def observe(self, batch: pa.RecordBatch) -> Observed:
+    def observe(self, batch: pa.RecordBatch) -> ObservedRows:
         """Take a batch of telemetry; says how much of it came too late. A batch is taken whole or refused whole."""
         records = checked_telemetry(batch)
         if records.num_rows == 0:
-            return Observed()
+            return ObservedRows()
         self._check_room(records.num_rows)
         columns = columns_of(records)
         window_us = self.config.window_ms * 1000
@@ -85,7 +85,7 @@ class Estimator:
             else:
                 self._open.setdefault(key, OpenWindow()).add(columns.take(rows))
         self._newest_us = max(self._newest_us, int(columns.time_us.max()))
-        return self._count(Observed(rows=records.num_rows, late_rows=int(late.sum()), late_groups=late_groups))
+        return self._count(ObservedRows(rows=records.num_rows, late_rows=int(late.sum()), late_groups=late_groups))
 
     def close(self, watermark_ms: int) -> list[WindowEstimate]:
         """Close all windows that end at or before the watermark; an older watermark than the last one closes nothing.
@@ -134,7 +134,7 @@ class Estimator:
         estimator.total = saved.total
         estimator._newest_us, estimator._closed_ms = saved.newest_us, saved.closed_ms
         for window in saved.windows:
-            key = Key(window.window_start_us, window.job_type, window.topic)
+            key = GroupKey(window.window_start_us, window.job_type, window.topic)
             estimator._open[key] = OpenWindow.of_saved(window)
         return estimator
 
@@ -145,8 +145,8 @@ class Estimator:
                 "are allowed; close windows more often, shorten window_ms or lateness_ms, or raise rows_open_max"
             )
 
-    def _count(self, observed: Observed) -> Observed:
-        self.total = Observed(
+    def _count(self, observed: ObservedRows) -> ObservedRows:
+        self.total = ObservedRows(
             rows=self.total.rows + observed.rows,
             late_rows=self.total.late_rows + observed.late_rows,
             late_groups=self.total.late_groups + observed.late_groups,
@@ -157,7 +157,7 @@ class Estimator:
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     config: EstimationConfig
-    total: Observed
+    total: ObservedRows
     newest_us: int
     closed_ms: int
     windows: list[SavedWindow]

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.core.estimation.buckets import bucket_of, percentile_bucket
-from lavant.core.estimation.columns import Columns
+from lavant.core.estimation.columns import TelemetryColumns
 from lavant.core.estimation.sums import PERCENTILES, WindowSums, gap_sums, square_sum
-from lavant.core.telemetry import Kind
+from lavant.core.telemetry import ObservationKind
 
 
 class OpenWindow:
@@ -30,13 +30,13 @@ class OpenWindow:
         self.tests = 0
         self.matches = 0
 
-    def add(self, rows: Columns) -> None:
+    def add(self, rows: TelemetryColumns) -> None:
         """Take rows of this window, of all kinds."""
         self.rows += len(rows.time_us)
-        self._add_arrivals(rows.of_kind(Kind.ARRIVAL))
-        self._add_services(rows.of_kind(Kind.SERVICE))
-        self._add_responses(rows.of_kind(Kind.RESPONSE))
-        self._add_matches(rows.of_kind(Kind.MATCH))
+        self._add_arrivals(rows.of_kind(ObservationKind.ARRIVAL))
+        self._add_services(rows.of_kind(ObservationKind.SERVICE))
+        self._add_responses(rows.of_kind(ObservationKind.RESPONSE))
+        self._add_matches(rows.of_kind(ObservationKind.MATCH))
 
     def sums(self, *, window_start_us: int, job_type: str, topic: str) -> WindowSums:
         """The window as integers; it may go on taking rows."""
@@ -63,25 +63,25 @@ class OpenWindow:
             matches=self.matches,
         )
 
-    def _add_arrivals(self, rows: Columns) -> None:
+    def _add_arrivals(self, rows: TelemetryColumns) -> None:
         if rows:
             self.arrivals += int(rows.publications.sum())
             self.arrival_times_us.append(rows.time_us)
 
-    def _add_services(self, rows: Columns) -> None:
+    def _add_services(self, rows: TelemetryColumns) -> None:
         if rows:
             self.services += len(rows.time_us)
             self.services_failed += int(rows.failed.sum())
             self.service_us_sum += int(rows.duration_us.sum())
             self.service_us2_sum += square_sum(rows.duration_us)
 
-    def _add_responses(self, rows: Columns) -> None:
+    def _add_responses(self, rows: TelemetryColumns) -> None:
         if rows:
             self.responses_failed += int(rows.failed.sum())
             buckets, counts = np.unique(bucket_of(rows.duration_us[~rows.failed]), return_counts=True)
             self.response_buckets.update(dict(zip(buckets.tolist(), counts.tolist(), strict=True)))
 
-    def _add_matches(self, rows: Columns) -> None:
+    def _add_matches(self, rows: TelemetryColumns) -> None:
         if rows:
             pairs = zip(rows.publications.tolist(), rows.subscriptions.tolist(), strict=True)
             self.tests += sum(publications * subscriptions for publications, subscriptions in pairs)

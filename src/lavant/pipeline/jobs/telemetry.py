@@ -44,7 +44,7 @@ from lavant.core.telemetry import (
     TELEMETRY_VERSION,
     TIME_US_MAX,
     TIMED,
-    Kind,
+    ObservationKind,
     Outcome,
 )
 
@@ -143,7 +143,7 @@ _EXACT = "decimal(19, 0)"  # a product of two has up to 38 digits, the most that
 
 
 def _aggregates() -> list[Column]:
-    arrival, service, response, match = (sf.col("kind") == str(kind) for kind in Kind)
+    arrival, service, response, match = (sf.col("kind") == str(kind) for kind in ObservationKind)
     failed = sf.col("outcome") == str(Outcome.FAILED)
     duration_us = sf.col("duration_us")
     return [
@@ -172,7 +172,7 @@ def _product(left: Column, right: Column) -> Column:
 
 def _response_bucket() -> Column:
     """`core.estimation.buckets.bucket_of`, of responses that did not fail: all but the first bits are zeroed."""
-    counts = (sf.col("kind") == str(Kind.RESPONSE)) & (sf.col("outcome") == str(Outcome.OK))
+    counts = (sf.col("kind") == str(ObservationKind.RESPONSE)) & (sf.col("outcome") == str(Outcome.OK))
     value = sf.when(counts, sf.col("duration_us"))
     dropped = sf.greatest(sf.length(sf.bin(value)) - SIGNIFICANT_BITS, sf.lit(0))
     return sf.call_function("shiftleft", sf.call_function("shiftright", value, dropped), dropped)
@@ -234,7 +234,7 @@ def _problems() -> list[tuple[str, Column]]:
     return [
         *((f"column {name} is missing or null", sf.col(name).isNull()) for name in required),
         (f"this Lavant reads version {TELEMETRY_VERSION}", sf.col("version") != TELEMETRY_VERSION),
-        (f"kind must be one of {', '.join(Kind)}", ~kind.isin(_texts(tuple(Kind)))),
+        (f"kind must be one of {', '.join(ObservationKind)}", ~kind.isin(_texts(tuple(ObservationKind)))),
         (f"outcome must be one of {', '.join(Outcome)}", ~outcome.isin(_texts(tuple(Outcome)))),
         (f"time_us must lie between 0 and {TIME_US_MAX}", ~sf.col("time_us").between(0, TIME_US_MAX)),
         ("services and responses have a duration_us, other rows none", timed == duration_us.isNull()),
@@ -243,7 +243,7 @@ def _problems() -> list[tuple[str, Column]]:
         (f"publications must lie between 0 and {PUBLICATIONS_MAX}", ~publications.between(0, PUBLICATIONS_MAX)),
         (f"subscriptions must lie between 0 and {SUBSCRIPTIONS_MAX}", ~subscriptions.between(0, SUBSCRIPTIONS_MAX)),
         ("arrivals and matches have publications, other rows none", counted == (publications == 0)),
-        ("only matches have subscriptions", (subscriptions > 0) & (kind != str(Kind.MATCH))),
+        ("only matches have subscriptions", (subscriptions > 0) & (kind != str(ObservationKind.MATCH))),
         (
             "matches must lie between 0 and publications × subscriptions",
             (matches < 0) | (matches > publications * subscriptions),

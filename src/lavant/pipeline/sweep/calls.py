@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from lavant.core.errors import InvalidValue
-from lavant.pipeline.sweep.scenario import OWN_COLUMNS, Parameter, Task
+from lavant.pipeline.sweep.scenario import OWN_COLUMNS, Parameter, SweepTask
 
 Figure = float | str | bool | None
 Function = Callable[[dict[str, Parameter], int], dict[str, Any]]
@@ -28,10 +28,10 @@ ERROR_LENGTH_MAX = 2000
 INTEGER_MAX = 2**53
 
 
-class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
+class SweepTaskResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a task gave: figures, or the text of an error."""
 
-    task: Task
+    task: SweepTask
     seconds: float
     figures: dict[str, Figure] = {}
     error: str | None = None
@@ -60,15 +60,15 @@ def resolve(reference: str, path: str | None = None) -> Function:
     return function  # type: ignore[no-any-return]
 
 
-def perform(task: Task, reference: str, path: str | None) -> TaskResult:
+def perform(task: SweepTask, reference: str, path: str | None) -> SweepTaskResult:
     """Call the function for a task. Whatever it does wrong becomes the error of its result."""
     start = time.perf_counter()
     try:
         function = resolve(reference, path)
         figures = checked_figures(function(dict(task.parameters), task.seed), task.parameters)
     except (Exception, SystemExit) as error:  # also a function that ends the process: the others go on
-        return TaskResult(task=task, seconds=time.perf_counter() - start, error=_say(error))
-    return TaskResult(task=task, seconds=time.perf_counter() - start, figures=figures)
+        return SweepTaskResult(task=task, seconds=time.perf_counter() - start, error=_say(error))
+    return SweepTaskResult(task=task, seconds=time.perf_counter() - start, figures=figures)
 
 
 def checked_figures(returned: object, parameters: dict[str, Parameter]) -> dict[str, Figure]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from lavant.core.errors import InvalidValue
 from lavant.core.paths import local_path
-from lavant.pipeline.sweep.calls import TaskResult
+from lavant.pipeline.sweep.calls import SweepTaskResult
 from lavant.pipeline.sweep.scenario import Sweep
 
 _FUNCTION_KEY = b"lavant.sweep.function"
@@ -52,7 +52,7 @@ class ResultStore:
         for part in [] if fresh else parts(directory):
             self._take(part)
 
-    def append(self, results: Sequence[TaskResult]) -> list[TaskResult]:
+    def append(self, results: Sequence[SweepTaskResult]) -> list[SweepTaskResult]:
         """Write results as one file. Those whose figures are of other types than before become failures.
 
         Returns what was written.
@@ -93,7 +93,7 @@ class ResultStore:
                 "choose another output, or --fresh to delete them"
             )
 
-    def _fitting(self, result: TaskResult) -> TaskResult:
+    def _fitting(self, result: SweepTaskResult) -> SweepTaskResult:
         for name, value in result.figures.items():
             if value is None:
                 continue
@@ -117,7 +117,7 @@ def read_results(directory: Path) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
-def _row(result: TaskResult) -> dict[str, object]:
+def _row(result: SweepTaskResult) -> dict[str, object]:
     task = result.task
     own = {
         "id": task.id,
@@ -129,7 +129,7 @@ def _row(result: TaskResult) -> dict[str, object]:
     return {**own, **task.parameters, **result.figures}
 
 
-def _part_name(results: Sequence[TaskResult]) -> str:
+def _part_name(results: Sequence[SweepTaskResult]) -> str:
     """Named for what is in it, so that two sweeps into one directory do not overwrite each other."""
     ids = hashlib.sha256("".join(result.task.id for result in results).encode())
     return f"part-{ids.hexdigest()[:24]}.parquet"

@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lavant.core.errors import LavantError
-from lavant.pipeline.sweep.calls import ERROR_LENGTH_MAX, TaskResult, perform
+from lavant.pipeline.sweep.calls import ERROR_LENGTH_MAX, SweepTaskResult, perform
 from lavant.pipeline.sweep.results import ResultStore
-from lavant.pipeline.sweep.scenario import Sweep, Task
+from lavant.pipeline.sweep.scenario import Sweep, SweepTask
 
 CHUNK_SECONDS = 4.0
 CHUNK_TASKS_MAX = 10_000
@@ -26,10 +26,10 @@ GROWTH_MAX = 4.0
 PARTITIONS_OF_A_CORE = 4
 """Several, so that a core with quick tasks takes over from one with slow ones."""
 
-Compute = Callable[[Sequence[Task]], list[TaskResult]]
+Compute = Callable[[Sequence[SweepTask]], list[SweepTaskResult]]
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a sweep is: `kept` were there from before, `computed` are new, `failed` of them failed."""
 
     total: int
@@ -39,7 +39,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     """The first few, each once."""
 
-    def after(self, results: Sequence[TaskResult]) -> Progress:
+    def after(self, results: Sequence[SweepTaskResult]) -> SweepProgress:
         errors = [result.error for result in results if result.error is not None]
         shown = tuple(dict.fromkeys([*self.errors, *errors]))[:5]
         return msgspec.structs.replace(
@@ -53,16 +53,16 @@ def run_sweep(
     store: ResultStore,
     *,
     path: str | None = None,
-    report: Callable[[Progress], None] = lambda progress: None,
-) -> Progress:
+    report: Callable[[SweepProgress], None] = lambda progress: None,
+) -> SweepProgress:
     """Compute what the store does not have yet."""
     missing = missing_tasks(sweep, store)
-    progress = Progress(total=sweep.size, kept=sweep.size - len(missing))
+    progress = SweepProgress(total=sweep.size, kept=sweep.size - len(missing))
     report(progress)
     cores = spark.sparkContext.defaultParallelism
     size, first = cores * PARTITIONS_OF_A_CORE, 0
 
-    def compute(tasks: Sequence[Task]) -> list[TaskResult]:
+    def compute(tasks: Sequence[SweepTask]) -> list[SweepTaskResult]:
         return _on_spark(spark, tasks, sweep.function, path)
 
     while first < len(missing):
@@ -75,7 +75,7 @@ def run_sweep(
     return progress
 
 
-def missing_tasks(sweep: Sweep, store: ResultStore) -> list[Task]:
+def missing_tasks(sweep: Sweep, store: ResultStore) -> list[SweepTask]:
     return [task for task in sweep.tasks() if task.id not in store.done]
 
 
@@ -89,19 +89,21 @@ def next_size(size: int, seconds: float, *, least: int) -> int:
     return min(max(round(size * growth), least), CHUNK_TASKS_MAX)
 
 
-def surviving(compute: Compute, tasks: Sequence[Task]) -> list[TaskResult]:
+def surviving(compute: Compute, tasks: Sequence[SweepTask]) -> list[SweepTaskResult]:
     """Results of all tasks, even if some of them end the process that computes them."""
     try:
         return compute(tasks)
     except (Py4JError, PySparkException) as error:
         if len(tasks) == 1:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            return [TaskResult(task=tasks[0], seconds=0.0, error=f"the worker died: {reason}"[:ERROR_LENGTH_MAX])]
+            return [SweepTaskResult(task=tasks[0], seconds=0.0, error=f"the worker died: {reason}"[:ERROR_LENGTH_MAX])]
         middle = len(tasks) // 2
         return [*surviving(compute, tasks[:middle]), *surviving(compute, tasks[middle:])]
 
 
-def _on_spark(spark: SparkSession, tasks: Sequence[Task], reference: str, path: str | None) -> list[TaskResult]:
+def _on_spark(
+    spark: SparkSession, tasks: Sequence[SweepTask], reference: str, path: str | None
+) -> list[SweepTaskResult]:
     context = spark.sparkContext
     if context._jsc is None or context._jsc.sc().isStopped():
         raise LavantError("Spark has stopped; what was computed is kept, start the sweep again to go on")

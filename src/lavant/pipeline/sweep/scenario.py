@@ -27,7 +27,7 @@ OWN_COLUMNS = ("id", "replication", "seed", "seconds", "error")
 """Columns of every result; no parameter and no figure has such a name."""
 
 
-class Task(NamedTuple):
+class SweepTask(NamedTuple):
     """One call of the function."""
 
     id: str
@@ -76,7 +76,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         lists = {**{name: [value] for name, value in self.fixed.items()}, **self.grid}
         return {name: _type_of(values) for name, values in lists.items()}
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[SweepTask]:
         """Every task, in the order of the file: the last list of the grid runs fastest."""
         types = self.parameter_types
         for values in product(*self.grid.values()):
@@ -85,11 +85,11 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             for replication in range(self.replications):
                 yield self._task(parameters, replication)
 
-    def _task(self, parameters: dict[str, Parameter], replication: int) -> Task:
+    def _task(self, parameters: dict[str, Parameter], replication: int) -> SweepTask:
         text = json.dumps([self.function, self.seed, replication, parameters], sort_keys=True)
         digest = hashlib.sha256(text.encode()).digest()
         seed = int.from_bytes(digest[16:24], "big") >> 1  # 63 bits: fits a column of signed integers
-        return Task(digest[:16].hex(), parameters, replication, seed)
+        return SweepTask(digest[:16].hex(), parameters, replication, seed)
 
 
 def load_sweep(path: Path) -> Sweep:

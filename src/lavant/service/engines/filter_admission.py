@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lavant.broker.subscriptions.commands import Subscribe, SubscriptionState, Unsubscribe
+from lavant.broker.protocol.subscriptions import Subscribe, SubscriptionState, Unsubscribe
 from lavant.broker.subscriptions.filter_quota import FilterQuota, Filters, Lane
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.subscriptions.registry import Change

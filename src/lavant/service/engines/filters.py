@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeVar
 from lavant.broker.filters import Filter
 from lavant.broker.filters.limits import NO_LIMITS
 from lavant.broker.matching.encrypted.values import EncryptedFilters
-from lavant.broker.matching.plain.encode import encode_filters
+from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
-from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
-from lavant.broker.subscriptions.commands import EncryptedFilter
+from lavant.broker.protocol.subscriptions import EncryptedFilter
 from lavant.broker.subscriptions.filter_quota import Filters, Lane
+from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN
 from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.validation import tests_of
 from lavant.core.errors import LimitExceeded

@@ -8,17 +8,17 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from lavant.broker.subscriptions.accepting import Accepted
-from lavant.broker.subscriptions.routing import Piece
+from lavant.broker.subscriptions.parsing import ParsedPublications
+from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.service.engines.filters import Step
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class EngineBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Publications of one namespace and scheme, in the order in which they were accepted."""
 
     namespace: str
     scheme: str
-    publications: list[Accepted]
+    publications: list[ParsedPublications]
 
 
 class Logged(Protocol):
@@ -73,7 +73,7 @@ class Engine(Protocol):
         """Raise `Overloaded` if too much waits to be matched. Called in the loop, before publications are taken."""
         ...
 
-    def publish(self, batch: Batch) -> list[Piece] | Logged:
+    def publish(self, batch: EngineBatch) -> list[FanOutBatch] | Logged:
         """Which queues get what; or that this is told later, and the publications are durable now. May take long."""
         ...
 

@@ -21,26 +21,26 @@ from lavant.broker.matching.encrypted.values import EncryptedBatch
 from lavant.broker.matching.interface import Ids, Matches
 from lavant.broker.slices import (
     SINK,
-    Delivery,
     Emit,
-    Layout,
     MatchSlice,
-    Notification,
-    Publish,
-    Refused,
-    Subscribe,
-    Unsubscribe,
+    SliceDelivery,
+    SliceLayout,
+    SliceNotification,
+    SlicePublish,
+    SliceRefusal,
+    SliceSubscribe,
+    SliceUnsubscribe,
     make_slices,
 )
 from lavant.broker.slices.values import Content
-from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
-from lavant.broker.subscriptions.routing import Piece, Routes
+from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN
+from lavant.broker.subscriptions.routing import FanOutBatch, QueueRoutes
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import SliceId
-from lavant.core.row_batches import RowBatch
+from lavant.core.publications.row_batch import RowBatch
 from lavant.service.engines.filters import Step
-from lavant.service.engines.interface import Batch, Retired
-from lavant.service.engines.upkeep import QUIET_S, TakeEffect, Upkeep
+from lavant.service.engines.index_maintenance import QUIET_S, IndexMaintenance, TakeEffect
+from lavant.service.engines.interface import EngineBatch, Retired
 
 SOURCE = SliceId("service")
 SLICES_MAX = 8
@@ -59,7 +59,7 @@ class LocalEngine:
         most = max(layout.match for layout in self._layouts.values())
         self._threads = ThreadPoolExecutor(max(1, most - 1), thread_name_prefix="match")
         self._namespaces: dict[str, _Namespace] = {}
-        self._upkeep = Upkeep(self._joining, quiet_s=quiet_s)
+        self._upkeep = IndexMaintenance(self._joining, quiet_s=quiet_s)
 
     def change(self, steps: Sequence[Step]) -> None:
         for step in steps:
@@ -79,10 +79,10 @@ class LocalEngine:
     def check_room(self, namespace: str) -> None:
         """Nothing waits here: what stands in the line is bounded there."""
 
-    def publish(self, batch: Batch) -> list[Piece]:
+    def publish(self, batch: EngineBatch) -> list[FanOutBatch]:
         self._upkeep.take_effect()
         namespace = self._namespaces.get(batch.namespace)
-        return [Piece.nothing(len(batch.publications))] if namespace is None else namespace.publish(batch)
+        return [FanOutBatch.nothing(len(batch.publications))] if namespace is None else namespace.publish(batch)
 
     def close(self) -> None:
         self._upkeep.close()
@@ -93,27 +93,27 @@ class LocalEngine:
             yield from namespace.joining()
 
 
-def _layouts(cores: int, *, loop: int = 1) -> dict[str, Layout]:
+def _layouts(cores: int, *, loop: int = 1) -> dict[str, SliceLayout]:
     """By scheme; the event loop needs so many of the cores.
 
     >>> [layout.match for cores in (1, 2, 4) for layout in _layouts(cores).values()]
     [1, 1, 1, 2, 3, 4]
     """
     slices = {PLAIN: max(1, cores - loop), ENCRYPTED: cores}
-    return {scheme: Layout(match=min(count, SLICES_MAX), schemes=(scheme,)) for scheme, count in slices.items()}
+    return {scheme: SliceLayout(match=min(count, SLICES_MAX), schemes=(scheme,)) for scheme, count in slices.items()}
 
 
 class _Namespace:
     """The slices of one namespace, and the queues that what they find goes to."""
 
-    def __init__(self, layouts: Mapping[str, Layout], threads: ThreadPoolExecutor) -> None:
-        self.routes = Routes()
+    def __init__(self, layouts: Mapping[str, SliceLayout], threads: ThreadPoolExecutor) -> None:
+        self.routes = QueueRoutes()
         self._slices = {scheme: _Slices(scheme, layout, threads) for scheme, layout in layouts.items()}
 
     def change(self, step: Step) -> None:
         scheme, numbers = step.lane.scheme, np.array(step.numbers, np.uint32)
         if step.serials is None:
-            self._slices[scheme].send(Unsubscribe(scheme, numbers))
+            self._slices[scheme].send(SliceUnsubscribe(scheme, numbers))
             for number in step.numbers:
                 self.routes.remove(number)
         else:
@@ -125,21 +125,21 @@ class _Namespace:
         for slices in self._slices.values():
             yield from slices.joining()
 
-    def publish(self, batch: Batch) -> list[Piece]:
+    def publish(self, batch: EngineBatch) -> list[FanOutBatch]:
         content = [publication.content for publication in batch.publications]
         return self.match(batch.scheme, _points_of(content) if batch.scheme == ENCRYPTED else RowBatch(content))
 
-    def match(self, scheme: str, columns: Any) -> list[Piece]:
+    def match(self, scheme: str, columns: Any) -> list[FanOutBatch]:
         return list(self.routes.spread(self._slices[scheme].match(columns)))
 
     def add(self, scheme: str, numbers: Ids, filters: Any) -> None:
-        self._slices[scheme].send(Subscribe(scheme, numbers, filters))
+        self._slices[scheme].send(SliceSubscribe(scheme, numbers, filters))
 
 
 class _Slices:
     """Those of one scheme, joined by calls."""
 
-    def __init__(self, scheme: str, layout: Layout, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, scheme: str, layout: SliceLayout, threads: ThreadPoolExecutor) -> None:
         self._scheme = scheme
         self._layout = layout
         self._threads = threads
@@ -159,7 +159,7 @@ class _Slices:
     def match(self, columns: Any) -> Matches:
         """M slices in threads, the first one in this; what they find meets at the exit."""
         access = self._layout.access_slices[0]
-        first, *others = self._to_access(Publish(self._scheme, columns))
+        first, *others = self._to_access(SlicePublish(self._scheme, columns))
         if len(columns) < ALONE_BELOW:
             found = [found for emit in (first, *others) for found in self._deliver(access, emit)]
         else:
@@ -168,7 +168,7 @@ class _Slices:
         for emit, upstream in zip(found, self._layout.match_slices, strict=True):
             for result in self._deliver(upstream, emit):
                 assert result.to == SINK
-                assert isinstance(result.content, Notification)
+                assert isinstance(result.content, SliceNotification)
                 return result.content.matches
         raise AssertionError("the last list completes the batch")
 
@@ -178,14 +178,14 @@ class _Slices:
     def _to_access(self, content: Content) -> list[Any]:
         self._sent += 1
         access = self._slices[self._layout.access_slices[0]]
-        effects = access.handle(Delivery(SOURCE, self._sent, content), now_ms=0)
+        effects = access.handle(SliceDelivery(SOURCE, self._sent, content), now_ms=0)
         for effect in effects:
-            if isinstance(effect, Refused):
+            if isinstance(effect, SliceRefusal):
                 raise InvalidValue(effect.reason)
         return effects
 
     def _deliver(self, upstream: SliceId, emit: Emit) -> list[Any]:
-        return self._slices[emit.to].handle(Delivery(upstream, emit.sequence, emit.content), now_ms=0)
+        return self._slices[emit.to].handle(SliceDelivery(upstream, emit.sequence, emit.content), now_ms=0)
 
 
 def _points_of(points: list[list[float]]) -> EncryptedBatch:

@@ -10,24 +10,42 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
-from lavant.broker.disks import FileDisk, OverlayDisk
-from lavant.broker.disks.locks import LOCK
-from lavant.broker.journal import Journal, JournalConfig
-from lavant.broker.journal.manifest import FORMAT, MANIFEST, format_of, is_segment, is_snapshot
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.replay import replay
+from lavant.broker.machine.replay import replay
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.storage.disks import FileDisk, OverlayDisk
+from lavant.broker.storage.disks.locks import LOCK
+from lavant.broker.storage.journal import Journal, JournalConfig
+from lavant.broker.storage.journal.manifest import FORMAT, MANIFEST, format_of, is_segment, is_snapshot
 from lavant.core.errors import InvalidValue, LavantError, StorageLocked
 from lavant.core.identities import derived_identity
-from lavant.service.engines.choosing import DIRECTORY as SPARK
-from lavant.service.storage import lane_logs
-from lavant.service.storage.contents import Contents
-from lavant.service.storage.findings import Finding, Level
-from lavant.service.storage.places import checked_directory
+from lavant.service.engines.factory import DIRECTORY as SPARK
+from lavant.service.storage import namespace_logs as lane_logs
+from lavant.service.storage.directory_errors import checked_directory
+from lavant.service.storage.inventory import Contents
 from lavant.service.storage.stores import identity_bytes
+
+
+class Level(StrEnum):
+    DAMAGE = "damage"
+    """Something is lost or wrong: a server does not open it."""
+    OBSTACLE = "obstacle"
+    """It is whole, but a server does not open it here: rights, room, an older version."""
+    NOTE = "note"
+    """Worth knowing; a server opens it."""
+
+
+class StorageFinding(msgspec.Struct, frozen=True):
+    code: str
+    """For programs."""
+    level: Level
+    said: str
+    remedy: str
+
 
 OnRead = Callable[[int], None]
 """Told how many bytes were read."""
@@ -35,13 +53,13 @@ OWN_FILES = frozenset({MANIFEST, LOCK, "clock", SPARK})
 _RESTORE = "restore the directory from a copy, or make one of what can be read: lavant check {0} --repair NEW"
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to say about a data directory."""
 
     directory: str
     opens: bool
     """Whether a server, here and as this user, would open it."""
-    findings: list[Finding]
+    findings: list[StorageFinding]
     contents: Contents | None
     """What a server would find in it, if it opens."""
     size_bytes: int
@@ -60,7 +78,7 @@ class WatchedDisk(FileDisk):
         return data
 
 
-def check(directory: Path, on_read: OnRead = lambda size: None) -> Report:
+def check(directory: Path, on_read: OnRead = lambda size: None) -> CheckReport:
     """Look at everything. Raises `StorageLocked` while a server uses it, and `InvalidValue` if it is none."""
     checked_directory(directory)
     with held(directory):
@@ -81,7 +99,7 @@ def check(directory: Path, on_read: OnRead = lambda size: None) -> Report:
                 contents = Contents.of(broker)
                 findings += _logs(directory, broker, identity_bytes(journal))
         findings += _room(directory, names)
-        return Report(
+        return CheckReport(
             directory=str(directory),
             opens=contents is not None and all(finding.level is Level.NOTE for finding in findings),
             findings=findings,
@@ -115,7 +133,7 @@ def held(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _opened(disk: FileDisk, directory: Path) -> tuple[tuple[Journal, Broker] | None, list[Finding]]:
+def _opened(disk: FileDisk, directory: Path) -> tuple[tuple[Journal, BrokerState] | None, list[StorageFinding]]:
     """As a server does it."""
     config = JournalConfig(directory=str(directory))
     code = "manifest"
@@ -132,36 +150,36 @@ def _opened(disk: FileDisk, directory: Path) -> tuple[tuple[Journal, Broker] | N
     except Exception as error:  # damaged bytes may do anything
         return None, [_damage(code, error, disk, directory)]
     return (journal, broker), [
-        Finding("torn-end", Level.NOTE, torn.described(config), "nothing: the next start cuts it off")
+        StorageFinding("torn-end", Level.NOTE, torn.described(config), "nothing: the next start cuts it off")
         for torn in journal.torn
     ]
 
 
-def _damage(code: str, error: Exception, disk: FileDisk, directory: Path) -> Finding:
+def _damage(code: str, error: Exception, disk: FileDisk, directory: Path) -> StorageFinding:
     written = format_of(disk.read(MANIFEST)) if code == "manifest" and MANIFEST in disk.names() else None
     if written is not None and written != FORMAT:
-        return Finding("too-new", Level.OBSTACLE, str(error), "start the version of Lavant that wrote it")
+        return StorageFinding("too-new", Level.OBSTACLE, str(error), "start the version of Lavant that wrote it")
     said = str(error) if isinstance(error, LavantError) else f"{type(error).__name__}: {error}"
-    return Finding(code, Level.DAMAGE, said, _RESTORE.format(directory))
+    return StorageFinding(code, Level.DAMAGE, said, _RESTORE.format(directory))
 
 
-def _rights(directory: Path, names: list[str]) -> Iterator[Finding]:
+def _rights(directory: Path, names: list[str]) -> Iterator[StorageFinding]:
     files = [name for name in names if name in OWN_FILES or is_segment(name) or is_snapshot(name)]
     for name in files:
         path = directory / name
         if not os.access(path, os.R_OK):
-            yield Finding(
+            yield StorageFinding(
                 "unreadable",
                 Level.OBSTACLE,
                 f"{path} may not be read",
                 f"check it as the server's user, or: chmod u+r {path}",
             )
         elif not os.access(path, os.W_OK):
-            yield Finding(
+            yield StorageFinding(
                 "read-only", Level.OBSTACLE, f"{path} may not be written", f"chmod u+w {path}, or mount it writable"
             )
     if not os.access(directory, os.W_OK | os.X_OK):
-        yield Finding(
+        yield StorageFinding(
             "read-only",
             Level.OBSTACLE,
             f"{directory} may not be written",
@@ -169,15 +187,15 @@ def _rights(directory: Path, names: list[str]) -> Iterator[Finding]:
         )
 
 
-def _foreign(directory: Path, names: list[str]) -> Iterator[Finding]:
+def _foreign(directory: Path, names: list[str]) -> Iterator[StorageFinding]:
     for name in names:
         if name not in OWN_FILES and not is_segment(name) and not is_snapshot(name):
-            yield Finding(
+            yield StorageFinding(
                 "foreign", Level.NOTE, f"{directory / name} is none of a server's files", "nothing: it is left alone"
             )
 
 
-def _room(directory: Path, names: list[str]) -> Iterator[Finding]:
+def _room(directory: Path, names: list[str]) -> Iterator[StorageFinding]:
     free = os.statvfs(directory)
     free_bytes = free.f_bavail * free.f_frsize
     wanted = JournalConfig().segment_bytes
@@ -185,16 +203,16 @@ def _room(directory: Path, names: list[str]) -> Iterator[Finding]:
         said = (
             f"the disk of {directory} has {free_bytes:,} bytes free, and a server wants {wanted:,} for its next segment"
         )
-        yield Finding("full", Level.NOTE if any(map(is_segment, names)) else Level.OBSTACLE, said, "make room")
+        yield StorageFinding("full", Level.NOTE if any(map(is_segment, names)) else Level.OBSTACLE, said, "make room")
 
 
-def _logs(directory: Path, broker: Broker, identity: bytes) -> Iterator[Finding]:
+def _logs(directory: Path, broker: BrokerState, identity: bytes) -> Iterator[StorageFinding]:
     for name, lane in broker.subscriptions.lanes.all():
         place = directory / SPARK / name / "log"
         log = lane_logs.look_at(lane, place, derived_identity(identity, name))
         if log.problem:
             said = f"the log of lane {name!r}, {log.lost} accepted publications of which cannot be read: {log.problem}"
-            yield Finding("lane-log", Level.DAMAGE, said, _RESTORE.format(directory))
+            yield StorageFinding("lane-log", Level.DAMAGE, said, _RESTORE.format(directory))
     if broker.subscriptions.lanes.owed:
         owed = f"{broker.subscriptions.lanes.owed} publications wait for the Spark engine"
-        yield Finding("owed", Level.NOTE, owed, "start with --engine spark until they are delivered")
+        yield StorageFinding("owed", Level.NOTE, owed, "start with --engine spark until they are delivered")

@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from threading import Thread
 
-from lavant.broker.disks import FileDisk
-from lavant.broker.journal import JournalConfig, compact
-from lavant.broker.serving.replay import fold
+from lavant.broker.machine.replay import fold
+from lavant.broker.storage.disks import FileDisk
+from lavant.broker.storage.journal import JournalConfig, compact
 from lavant.core.errors import LavantError
 from lavant.service.storage.compactor import FAILED, STATUS_OF
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
-from lavant.broker.journal import Disk, Journal, Upkeep, carry_out
+from lavant.broker.storage.journal import Disk, Journal, SegmentUpkeep, carry_out
 from lavant.core.errors import LavantError, StorageFailed, StorageFull
 
 RETRY_S = 1.0
@@ -73,7 +73,7 @@ class Housekeeper:
         running = [task for task in (self._upkeep, self._compaction) if task is not None]
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _carry_out(self, upkeep: Upkeep) -> None:
+    async def _carry_out(self, upkeep: SegmentUpkeep) -> None:
         was_full = self._journal.is_full
         try:
             await self._loop.run_in_executor(None, carry_out, self._disk, upkeep)

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import msgspec
 
-from lavant.broker.disks import FileDisk
-from lavant.broker.journal import JournalConfig, write_snapshot
-from lavant.broker.journal.manifest import MANIFEST, Manifest
-from lavant.broker.journal.salvage import Salvaged, salvage
-from lavant.broker.serving.rescue import LeftOut, Rescued, left_out, missing_segments, rescue
-from lavant.broker.subscriptions.lanes import Lane
+from lavant.broker.machine.rescue import LeftOut, Rescued, left_out, missing_segments, rescue
+from lavant.broker.storage.disks import FileDisk
+from lavant.broker.storage.journal import JournalConfig, write_snapshot
+from lavant.broker.storage.journal.manifest import MANIFEST, JournalManifest
+from lavant.broker.storage.journal.salvage import Salvaged, salvage
+from lavant.broker.subscriptions.log_offsets import LogOffset
 from lavant.core.errors import InvalidValue
-from lavant.service.engines.choosing import DIRECTORY as SPARK
-from lavant.service.storage import lane_logs
+from lavant.service.engines.factory import DIRECTORY as SPARK
+from lavant.service.storage import namespace_logs as lane_logs
 from lavant.service.storage.check import OnRead, WatchedDisk, held
-from lavant.service.storage.contents import Contents
-from lavant.service.storage.places import checked_directory, explained
+from lavant.service.storage.directory_errors import checked_directory, explained
+from lavant.service.storage.inventory import Contents
 
 _ALSO = ("clock",)
 """Files that are copied as they are."""
@@ -79,7 +79,7 @@ def _write(target: Path, found: Salvaged, rescued: Rescued) -> None:
     """A snapshot and a manifest: the first start makes the segments."""
     position = rescued.position
     with FileDisk(target) as disk:
-        manifest = Manifest(journal_id=found.journal_id, first_position=position + 1, durable=position)
+        manifest = JournalManifest(journal_id=found.journal_id, first_position=position + 1, durable=position)
         if position:
             chunks = rescued.broker.snapshot()
             size = write_snapshot(disk, chunks, journal_id=found.journal_id, position=position)
@@ -91,14 +91,14 @@ def _copy_logs(rescued: Rescued, directory: Path, target: Path) -> list[LeftOut]
     """Logs of lanes as far as they can be read; the broker then says that no more was accepted."""
     lanes = rescued.broker.subscriptions.lanes
     lost: list[LeftOut] = []
-    kept: list[tuple[str, Lane]] = []
+    kept: list[tuple[str, LogOffset]] = []
     for name, lane in lanes.all():
         source = directory / SPARK / name / "log"
         if not lane.owed:  # its log begins anew
             continue
         log = lane_logs.look_at(lane, source)
         lane_logs.copy(log, source, target / SPARK / name / "log")
-        kept.append((name, Lane(min(lane.accepted, log.end), lane.delivered)))
+        kept.append((name, LogOffset(min(lane.accepted, log.end), lane.delivered)))
         if log.lost:
             why = f"publications of lane {name!r} that were accepted: {log.problem}"
             lost.append(LeftOut(why, str(Path(SPARK, name, "log")), first=log.end, last=lane.accepted - 1))

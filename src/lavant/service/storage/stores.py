@@ -16,13 +16,13 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from lavant.broker.disks import FileDisk
-from lavant.broker.journal import Disk, Journal, JournalConfig, Recovered, carry_out
-from lavant.broker.journal.config import DEFAULT
+from lavant.broker.storage.disks import FileDisk
+from lavant.broker.storage.journal import Disk, Journal, JournalConfig, RecoveredJournal, carry_out
+from lavant.broker.storage.journal.config import DEFAULT
 from lavant.core.errors import StorageFailed, StorageFull
-from lavant.service.histograms import Histogram
-from lavant.service.storage.commit import GroupCommit
+from lavant.service.observability.histograms import Histogram
 from lavant.service.storage.compactor import compact_directory
+from lavant.service.storage.group_commit import GroupCommit
 from lavant.service.storage.housekeeping import Compact, Housekeeper
 
 OnCommitted: TypeAlias = Callable[[int], None]
@@ -33,8 +33,8 @@ _logger = logging.getLogger(__name__)
 COMMIT_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
-class Store(Protocol):
-    recovered: Recovered
+class RecordStore(Protocol):
+    recovered: RecoveredJournal
     """What the store holds; to be read to its end before `start`."""
     commit_times: Histogram
     """How long it took to write and sync a block."""
@@ -181,7 +181,7 @@ class VolatileStore:
     """Keeps nothing: what is staged counts as committed, and is gone with the process."""
 
     def __init__(self) -> None:
-        self.recovered = Recovered(0, None, iter(()))
+        self.recovered = RecoveredJournal(0, None, iter(()))
         self.commit_times = Histogram(COMMIT_BOUNDS_S)
         self.identity = secrets.token_bytes(8)
         self.position = 0
@@ -213,7 +213,7 @@ class VolatileStore:
         self._on_committed(self.position)
 
 
-def open_store(directory: Path | None, config: JournalConfig = DEFAULT) -> Store:
+def open_store(directory: Path | None, config: JournalConfig = DEFAULT) -> RecordStore:
     """The store of a directory, locked; without a directory, one that keeps nothing.
 
     Raises `StorageLocked`, `CorruptJournal`, and `StorageFull` if there is no room even for an empty one.

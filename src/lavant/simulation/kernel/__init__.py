@@ -15,7 +15,7 @@ How a scenario is written
 
 1. A **machine** for each kind of host: `handle(stimulus, now_ms) -> effects` and `wakeup_ms()`, with the stimuli and
    effects of `machine.py`. A machine of the data plane that has others is wrapped: a `match` over `Arrived`, `Written`
-   and `Due` that calls it, and its effects turned into `Send` and `Commit`.
+   and `TimerDue` that calls it, and its effects turned into `SendPacket` and `Commit`.
 2. **boot(host)** makes the machine, from `host.disk` alone: it is called at the start and after each crash.
 3. **build(world, options)** makes hosts, work (`world.arrivals`), invariants (`world.invariant`, `world.at_end`) and
    faults (`schedule_faults`). What clients were told is kept outside of the hosts, since these crash: machines return
@@ -36,7 +36,8 @@ A whole one: a host that counts how often it was asked, and keeps the count in m
 >>> def build(world, options):
 ...     noted = [0]
 ...     host = world.host("one", lambda host: Forgetful(), note=lambda host, count: noted.append(count))
-...     world.arrivals("work", Exponential(int(options.gap_ms * MS)), lambda random: host.stimulate(Asked("count")))
+...     gap = Exponential(int(options.gap_ms * MS))
+...     world.arrivals("work", gap, lambda random: host.stimulate(WorkRequested("count")))
 ...     world.invariant("the count rises", lambda: None if max(noted) == noted[-1] else f"it fell to {noted[-1]}")
 ...     schedule_faults(world, options, [host])
 >>> scenario = Scenario(name="forgetful", summary="…", build=build, options=ForgetfulOptions)
@@ -48,7 +49,7 @@ repeat it with
 """
 
 from lavant.simulation.kernel.calendar import FIRST, LAST, NORMAL
-from lavant.simulation.kernel.disk import Crash, DiskConfig, SimulatedDisk
+from lavant.simulation.kernel.disk.disk import Crash, DiskConfig, SimulatedDisk
 from lavant.simulation.kernel.distributions import (
     MINUTE,
     MS,
@@ -60,29 +61,29 @@ from lavant.simulation.kernel.distributions import (
     S,
     Uniform,
 )
-from lavant.simulation.kernel.faults import schedule_faults
+from lavant.simulation.kernel.faults.schedule import schedule_faults
+from lavant.simulation.kernel.faults.swarm import FaultOptions, swarmed, swarmed_disk, swarmed_links
 from lavant.simulation.kernel.host import Host
-from lavant.simulation.kernel.invariants import Violation
+from lavant.simulation.kernel.invariants import InvariantViolation
 from lavant.simulation.kernel.machine import (
     Arrived,
-    Asked,
     Background,
+    BackgroundFinished,
     Commit,
-    Due,
     Effect,
-    Finished,
     Halt,
     Machine,
     Note,
-    Send,
+    SendPacket,
     Stimulus,
+    TimerDue,
+    WorkRequested,
     WriteFailed,
     Written,
 )
 from lavant.simulation.kernel.network import LinkConfig
-from lavant.simulation.kernel.run import Outcome, require_minutes, run
+from lavant.simulation.kernel.run import RunOutcome, require_minutes, run
 from lavant.simulation.kernel.scenario import Option, Scenario, options_of, parse_options
-from lavant.simulation.kernel.swarm import FaultOptions, swarmed, swarmed_disk, swarmed_links
 from lavant.simulation.kernel.trace import Trace
 from lavant.simulation.kernel.world import World
 
@@ -93,35 +94,35 @@ __all__ = [
     "MS",
     "NORMAL",
     "Arrived",
-    "Asked",
     "Background",
+    "BackgroundFinished",
     "Commit",
     "Constant",
     "Crash",
     "DiskConfig",
     "Distribution",
-    "Due",
     "Effect",
     "Exponential",
     "FaultOptions",
-    "Finished",
     "Halt",
     "Host",
+    "InvariantViolation",
     "LinkConfig",
     "LogUniform",
     "Machine",
     "Mixture",
     "Note",
     "Option",
-    "Outcome",
+    "RunOutcome",
     "S",
     "Scenario",
-    "Send",
+    "SendPacket",
     "SimulatedDisk",
     "Stimulus",
+    "TimerDue",
     "Trace",
     "Uniform",
-    "Violation",
+    "WorkRequested",
     "World",
     "WriteFailed",
     "Written",

@@ -18,27 +18,82 @@ from typing import Any, TypeAlias
 
 from lavant.core.errors import LavantError, LimitExceeded
 from lavant.simulation.kernel.calendar import FIRST, Entry
-from lavant.simulation.kernel.clock import Clock
-from lavant.simulation.kernel.disk import Crash, SimulatedDisk
+from lavant.simulation.kernel.context import SimulationContext
+from lavant.simulation.kernel.disk.disk import Crash, SimulatedDisk
 from lavant.simulation.kernel.distributions import Distribution
 from lavant.simulation.kernel.machine import (
     Arrived,
     Background,
+    BackgroundFinished,
     Commit,
-    Due,
     Effect,
-    Finished,
     Halt,
     Machine,
     Note,
-    Send,
+    SendPacket,
     Stimulus,
+    TimerDue,
     WriteFailed,
     Written,
 )
-from lavant.simulation.kernel.network import Network
-from lavant.simulation.kernel.stage import Stage
+from lavant.simulation.kernel.network import SimulatedNetwork
 from lavant.simulation.kernel.trace import shown
+
+START_MS = 1_750_000_000_000
+"""The world's start on a clock that is right; far from 0, so that jumps back do not end below it."""
+DRIFT_PPM_MAX = 500_000
+_MILLION = 1_000_000
+
+
+class SimulatedClock:
+    """A host's wall clock, as a function of the world's time.
+
+    >>> clock = SimulatedClock()
+    >>> clock.drift(100, now_us=0)
+    >>> clock.now_ms(10_000_000) - START_MS
+    10001
+    >>> clock.jump(-500, now_us=10_000_000)
+    >>> clock.now_ms(10_000_000) - START_MS
+    9501
+    """
+
+    def __init__(self, start_ms: int = START_MS) -> None:
+        self.drift_ppm = 0
+        self.jumped_us = 0
+        """By how much it was set, in all."""
+        self._base_us = 0
+        self._shown_us = start_ms * 1000
+
+    def now_ms(self, now_us: int, *, without_us: int = 0) -> int:
+        """What it shows; `without_us` is a part of `jumped_us` that the reader does not want to know of."""
+        return (self._now_us(now_us) - without_us) // 1000
+
+    def jump(self, by_ms: int, *, now_us: int) -> None:
+        self._set(self._now_us(now_us) + by_ms * 1000, now_us)
+
+    def drift(self, ppm: int, *, now_us: int) -> None:
+        """From now on the clock gains so many microseconds a second."""
+        assert abs(ppm) <= DRIFT_PPM_MAX, "a clock goes forward"
+        self._set(self._now_us(now_us), now_us)
+        self.drift_ppm = ppm
+
+    def correct(self, *, now_us: int) -> None:
+        """Set it right, as a time service would."""
+        self._set(START_MS * 1000 + now_us, now_us)
+        self.drift_ppm = 0
+
+    def until_us(self, wanted_ms: int, now_us: int, *, without_us: int = 0) -> int:
+        """The world's time until `now_ms` is `wanted_ms`, if nobody sets the clock; 0 if it is past."""
+        wanted_us = wanted_ms * 1000 + without_us - self._shown_us
+        return max(0, -(-wanted_us * _MILLION // (_MILLION + self.drift_ppm)) - (now_us - self._base_us))
+
+    def _now_us(self, now_us: int) -> int:
+        return self._shown_us + (now_us - self._base_us) * (_MILLION + self.drift_ppm) // _MILLION
+
+    def _set(self, shown_us: int, now_us: int) -> None:
+        self.jumped_us += shown_us - self._now_us(now_us)
+        self._shown_us, self._base_us = shown_us, now_us
+
 
 WAITING_MAX = 100_000
 """Stimuli that wait for a busy host."""
@@ -52,8 +107,8 @@ class Host:
 
     def __init__(
         self,
-        stage: Stage,
-        network: Network,
+        stage: SimulationContext,
+        network: SimulatedNetwork,
         name: str,
         boot: Boot,
         *,
@@ -64,7 +119,7 @@ class Host:
     ) -> None:
         self.name = name
         self.disk = disk
-        self.clock = Clock()
+        self.clock = SimulatedClock()
         self.machine: Machine | None = None
         self.incarnation = 0
         self.boots = 1
@@ -250,7 +305,7 @@ class Host:
             return
         wakeup_ms = self.machine.wakeup_ms()
         if wakeup_ms is not None and wakeup_ms <= self.now_ms:
-            self._handle(Due())
+            self._handle(TimerDue())
         else:
             self._arm()
 
@@ -258,7 +313,7 @@ class Host:
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Send):
+            if isinstance(effect, SendPacket):
                 self._network.send(self.name, effect.to, effect.payload)
             elif isinstance(effect, Commit):
                 self._commit(effect)
@@ -307,12 +362,12 @@ class Host:
     def _run_beside(self, background: Background) -> None:
         assert self.disk.take_elapsed_us() == 0, "what the machine itself did is accounted for"
         try:
-            finished = Finished(background.tag, background.action())
+            finished = BackgroundFinished(background.tag, background.action())
         except Crash as crash:
             self.crash(power=crash.power)
             return
         except (LavantError, OSError) as error:
-            finished = Finished(background.tag, None, error)
+            finished = BackgroundFinished(background.tag, None, error)
         done_us = self._stage.now_us + self.disk.take_elapsed_us()
         self._stage.calendar.enter(done_us, self._stimulate_if, self.incarnation, finished)
 

@@ -12,12 +12,12 @@ import msgspec
 
 from lavant.core.errors import InvalidValue
 from lavant.simulation.kernel.calendar import LAST
-from lavant.simulation.kernel.stage import Stage
+from lavant.simulation.kernel.context import SimulationContext
 
 Check: TypeAlias = Callable[[], str | None]
 
 
-class Violation(msgspec.Struct, frozen=True, kw_only=True):
+class InvariantViolation(msgspec.Struct, frozen=True, kw_only=True):
     """What was violated, when, and how it shows."""
 
     invariant: str
@@ -30,7 +30,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 class Violated(Exception):
     """Ends the run; the world catches it, and nobody else should."""
 
-    def __init__(self, violation: Violation) -> None:
+    def __init__(self, violation: InvariantViolation) -> None:
         super().__init__(f"{violation.invariant}: {violation.what}")
         self.violation = violation
 
@@ -38,7 +38,7 @@ class Violated(Exception):
 class Invariants:
     """Checks after each event, at intervals, and at the end."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: SimulationContext) -> None:
         self._stage = stage
         self._always: list[tuple[str, Check]] = []
         self._at_end: list[tuple[str, Check]] = []
@@ -70,7 +70,7 @@ class Invariants:
 
     def violated(self, name: str, what: str, traceback: str = "") -> NoReturn:
         self._stage.say(f"VIOLATED {name}: {what}")
-        raise Violated(Violation(invariant=name, what=what, time_us=self._stage.now_us, traceback=traceback))
+        raise Violated(InvariantViolation(invariant=name, what=what, time_us=self._stage.now_us, traceback=traceback))
 
     def _check_always(self) -> None:
         for name, check in self._always:

@@ -18,7 +18,7 @@ import msgspec
 # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class WorkRequested(msgspec.Struct, frozen=True, gc=False):
     """The workload wants something of this machine."""
 
     value: Any
@@ -44,7 +44,7 @@ class WriteFailed(msgspec.Struct, frozen=True, gc=False):
     error: str
 
 
-class Finished(msgspec.Struct, frozen=True, gc=False):
+class BackgroundFinished(msgspec.Struct, frozen=True, gc=False):
     """What `Background` was to do is done, or failed."""
 
     tag: Hashable
@@ -52,16 +52,16 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
     error: Exception | None = None
 
 
-class Due(msgspec.Struct, frozen=True, gc=False):
+class TimerDue(msgspec.Struct, frozen=True, gc=False):
     """The clock shows what `wakeup_ms` said, or more."""
 
 
-Stimulus: TypeAlias = Asked | Arrived | Written | WriteFailed | Finished | Due
+Stimulus: TypeAlias = WorkRequested | Arrived | Written | WriteFailed | BackgroundFinished | TimerDue
 
 # ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Send(msgspec.Struct, frozen=True, gc=False):
+class SendPacket(msgspec.Struct, frozen=True, gc=False):
     """A packet to another host. The payload is passed as it is, so it must be a value that nobody changes."""
 
     to: str
@@ -97,7 +97,7 @@ class Halt(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-Effect: TypeAlias = Send | Commit | Background | Note | Halt
+Effect: TypeAlias = SendPacket | Commit | Background | Note | Halt
 
 
 class Machine(Protocol):
@@ -108,5 +108,5 @@ class Machine(Protocol):
         ...
 
     def wakeup_ms(self) -> int | None:
-        """When the machine wants a `Due`, by its host's clock; asked again after each stimulus."""
+        """When the machine wants a `TimerDue`, by its host's clock; asked again after each stimulus."""
         ...

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import msgspec
 
 from lavant.core.errors import InvalidValue
+from lavant.simulation.kernel.context import SimulationContext
 from lavant.simulation.kernel.distributions import Distribution, Exponential, require_probability
-from lavant.simulation.kernel.stage import Stage
 from lavant.simulation.kernel.trace import shown
 
 
@@ -45,10 +45,10 @@ class Receiver(Protocol):
         ...
 
 
-class Link:
+class SimulatedLink:
     """One direction between two hosts."""
 
-    def __init__(self, network: Network, source: str, destination: str, config: LinkConfig) -> None:
+    def __init__(self, network: SimulatedNetwork, source: str, destination: str, config: LinkConfig) -> None:
         self.config = config
         self.cuts = 0
         """How many partitions lie across it."""
@@ -103,10 +103,10 @@ class Link:
             self._stage.say(f"{self._source} x {self._destination} {shown(payload)} {why}")
 
 
-class Network:
+class SimulatedNetwork:
     """All links. They come into being with their first packet; `configure` sets those between two hosts."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: SimulationContext) -> None:
         self.stage = stage
         self.config = LinkConfig()
         """Of links that `configure` says nothing about; to be set before the first packet."""
@@ -116,7 +116,7 @@ class Network:
         """All delays are multiplied by it."""
         self._receivers: dict[str, Receiver] = {}
         self._configs: dict[tuple[str, str], LinkConfig] = {}
-        self._links: dict[tuple[str, str], Link] = {}
+        self._links: dict[tuple[str, str], SimulatedLink] = {}
 
     def attach(self, name: str, receiver: Receiver) -> None:
         self._receivers[name] = receiver
@@ -140,10 +140,10 @@ class Network:
             link = self.link(source, destination)
         link.send(payload)
 
-    def link(self, source: str, destination: str) -> Link:
+    def link(self, source: str, destination: str) -> SimulatedLink:
         pair = (source, destination)
         if pair not in self._links:
-            self._links[pair] = Link(self, source, destination, self._configs.get(pair, self.config))
+            self._links[pair] = SimulatedLink(self, source, destination, self._configs.get(pair, self.config))
         return self._links[pair]
 
     def cut(self, pairs: Iterable[tuple[str, str]]) -> Callable[[], None]:

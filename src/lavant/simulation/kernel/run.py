@@ -8,7 +8,7 @@ import msgspec
 
 from lavant.core.errors import InvalidValue
 from lavant.simulation.kernel.distributions import MINUTE, S
-from lavant.simulation.kernel.invariants import Violation
+from lavant.simulation.kernel.invariants import InvariantViolation
 from lavant.simulation.kernel.scenario import Scenario, parse_options, settings_of
 from lavant.simulation.kernel.trace import Trace
 from lavant.simulation.kernel.world import World
@@ -16,7 +16,7 @@ from lavant.simulation.kernel.world import World
 MINUTES_MAX = 60 * 24 * 365
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What one seed gave."""
 
     scenario: str
@@ -29,7 +29,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How often things happened: packets, losses, faults, and what the scenario counts."""
     digest: str | None
     """Of the whole trace, if there was one."""
-    violation: Violation | None
+    violation: InvariantViolation | None
 
     @property
     def command(self) -> str:
@@ -63,7 +63,7 @@ def run(
     minutes: float | None = None,
     options: msgspec.Struct | None = None,
     trace: Trace | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Build the world and let its time pass; with a trace it takes about twice as long."""
     minutes = scenario.minutes if minutes is None else minutes
     require_minutes(minutes)
@@ -71,7 +71,7 @@ def run(
     world = World(seed, work_us=max(1, round(minutes * MINUTE)), calm_us=round(scenario.calm_s * S), trace=trace)
     scenario.build(world, options)
     violation = world.run()
-    return Outcome(
+    return RunOutcome(
         scenario=scenario.name,
         seed=seed,
         minutes=minutes,

@@ -17,14 +17,48 @@ from typing import Any, NoReturn
 
 from lavant.core.errors import InvalidValue
 from lavant.simulation.kernel.calendar import FIRST, NORMAL, Entry
-from lavant.simulation.kernel.disk import DiskConfig, SimulatedDisk
+from lavant.simulation.kernel.context import SimulationContext
+from lavant.simulation.kernel.disk.disk import DiskConfig, SimulatedDisk
 from lavant.simulation.kernel.distributions import Distribution, LogUniform, S
 from lavant.simulation.kernel.host import Boot, Host
-from lavant.simulation.kernel.invariants import Check, Invariants, Violated, Violation
-from lavant.simulation.kernel.network import LinkConfig, Network
-from lavant.simulation.kernel.stage import Stage
+from lavant.simulation.kernel.invariants import Check, Invariants, InvariantViolation, Violated
+from lavant.simulation.kernel.network import LinkConfig, SimulatedNetwork
 from lavant.simulation.kernel.trace import Trace
-from lavant.simulation.kernel.workload import Arrivals
+
+
+class Arrivals:
+    """Calls `act(random)` again and again, with gaps from a distribution, up to `until_us`.
+
+    The gaps and the action have streams of their own, so that an action that draws more does not move the arrivals.
+    """
+
+    def __init__(
+        self,
+        stage: SimulationContext,
+        name: str,
+        gap_us: Distribution,
+        act: Callable[[Random], object],
+        *,
+        until_us: int,
+    ) -> None:
+        self._calendar = stage.calendar
+        self._gaps = stage.randomness.stream(f"arrivals/{name}/gaps")
+        self._work = stage.randomness.stream(f"arrivals/{name}/work")
+        self._gap_us = gap_us
+        self._act = act
+        self._until_us = until_us
+        self._next()
+
+    def _next(self) -> None:
+        # Gaps of 0 without end would hold up time, so the least is 1.
+        time_us = self._calendar.now_us + max(1, self._gap_us.draw_us(self._gaps))
+        if time_us < self._until_us:
+            self._calendar.enter(time_us, self._arrive)
+
+    def _arrive(self) -> None:
+        self._act(self._work)
+        self._next()
+
 
 EVENTS_AT_ONCE_MAX = 100_000
 """So many events without time going on are a loop."""
@@ -52,8 +86,8 @@ class World:
         self.calm_us = work_us
         """When work and faults end."""
         self.end_us = work_us + calm_us
-        self.stage = Stage(seed, trace)
-        self.network = Network(self.stage)
+        self.stage = SimulationContext(seed, trace)
+        self.network = SimulatedNetwork(self.stage)
         self.invariants = Invariants(self.stage)
         self.hosts: dict[str, Host] = {}
         self._at_calm: list[Callable[[], object]] = [self._heal]
@@ -135,7 +169,7 @@ class World:
         """End the run here, from wherever something impossible was seen."""
         self.invariants.violated(name, what)
 
-    def run(self) -> Violation | None:
+    def run(self) -> InvariantViolation | None:
         """Let the whole time pass, or the time up to the first violation."""
         try:
             self.at(self.calm_us, self._become_calm, priority=FIRST)
@@ -171,7 +205,7 @@ class World:
             host.clock.correct(now_us=self.now_us)
             host.start()
 
-    def _failed(self, error: Exception) -> Violation:
+    def _failed(self, error: Exception) -> InvariantViolation:
         """An error that nobody expected is a violation too."""
         what = _ADDRESS.sub(" at an address", f"{type(error).__name__}: {error}")
         try:

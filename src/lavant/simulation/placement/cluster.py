@@ -14,14 +14,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.broker.slices.layout import Layout
+from lavant.broker.slices.layout import SliceLayout
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import SliceId
 
 Doubles = NDArray[np.float64]
 
 
-class Operator(msgspec.Struct, frozen=True, kw_only=True):
+class SliceOperator(msgspec.Struct, frozen=True, kw_only=True):
     """Slices of one kind, their part of all CPU, and the state of each."""
 
     name: str
@@ -30,17 +30,17 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: int
 
 
-ACCESS = Operator(name="AP", slices=8, cpu_part=0.25, state_bytes=0)
-MATCH = Operator(name="M", slices=16, cpu_part=0.50, state_bytes=126_500_000)
-EXIT = Operator(name="EP", slices=8, cpu_part=0.25, state_bytes=4_300_000)
+ACCESS = SliceOperator(name="AP", slices=8, cpu_part=0.25, state_bytes=0)
+MATCH = SliceOperator(name="M", slices=16, cpu_part=0.50, state_bytes=126_500_000)
+EXIT = SliceOperator(name="EP", slices=8, cpu_part=0.25, state_bytes=4_300_000)
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes and speeds. `hosts_at_peak` hosts run at the target of 50 % at `peak_per_s` publications a second."""
 
-    access: Operator = ACCESS
-    match: Operator = MATCH
-    exit: Operator = EXIT
+    access: SliceOperator = ACCESS
+    match: SliceOperator = MATCH
+    exit: SliceOperator = EXIT
     peak_per_s: float = 350.0
     hosts_at_peak: float = 15.0
     cores: int = 8
@@ -65,12 +65,12 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidValue(f"cluster {name} must be positive, got {getattr(self, name)}")
 
     @property
-    def operators(self) -> tuple[Operator, Operator, Operator]:
+    def operators(self) -> tuple[SliceOperator, SliceOperator, SliceOperator]:
         return self.access, self.match, self.exit
 
     @property
-    def layout(self) -> Layout:
-        return Layout(access=self.access.slices, match=self.match.slices, exit=self.exit.slices)
+    def layout(self) -> SliceLayout:
+        return SliceLayout(access=self.access.slices, match=self.match.slices, exit=self.exit.slices)
 
 
 class Costs:

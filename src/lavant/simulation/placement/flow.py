@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.core.errors import LimitExceeded
-from lavant.core.kernels import borrowing_kernel
+from lavant.core.kernels.kernels import borrowing_kernel
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -31,7 +31,7 @@ NOWHERE = -1
 _NEXT, _HEAP, _OVERFLOWS = 0, 1, 2
 
 
-class State(NamedTuple):
+class FlowState(NamedTuple):
     """All that the loop reads and writes. Slices are in the order AP, M, EP."""
 
     arrival_s: Doubles
@@ -84,7 +84,7 @@ class Flow:
         jitter = np.exp(0.3 * random.standard_normal(JITTER))
         self._hop_s = hop_s
         self._match = range(access, access + match)
-        self._state = State(
+        self._state = FlowState(
             arrival_s=arrival_s,
             access=random.integers(0, access, count),
             exit=access + match + random.integers(0, exit, count),
@@ -143,7 +143,7 @@ class Flow:
 
 
 @borrowing_kernel
-def _advance(state: State, until_s: float, hop_s: float) -> None:
+def _advance(state: FlowState, until_s: float, hop_s: float) -> None:
     counters = state.counters
     while True:
         next_s = state.arrival_s[counters[_NEXT]] if counters[_NEXT] < len(state.arrival_s) else np.inf
@@ -164,7 +164,7 @@ def _advance(state: State, until_s: float, hop_s: float) -> None:
 
 
 @borrowing_kernel
-def _resume(state: State, slice: int, now_s: float, hop_s: float) -> None:
+def _resume(state: FlowState, slice: int, now_s: float, hop_s: float) -> None:
     """What waited comes now, in its order."""
     count = state.waiting_count[slice]
     state.waiting_count[slice] = 0
@@ -179,14 +179,14 @@ def _resume(state: State, slice: int, now_s: float, hop_s: float) -> None:
 
 
 @borrowing_kernel
-def _access(state: State, publication: int, now_s: float, hop_s: float) -> None:
+def _access(state: FlowState, publication: int, now_s: float, hop_s: float) -> None:
     done_s = _serve(state, state.access[publication], publication, now_s)
     if done_s >= 0.0:
         _push(state, done_s + hop_s, 2 * publication)
 
 
 @borrowing_kernel
-def _match(state: State, slice: int, publication: int, now_s: float, hop_s: float) -> None:
+def _match(state: FlowState, slice: int, publication: int, now_s: float, hop_s: float) -> None:
     done_s = _serve(state, slice, publication, now_s)
     if done_s >= 0.0:
         state.matched_s[publication] = max(state.matched_s[publication], done_s)
@@ -196,14 +196,14 @@ def _match(state: State, slice: int, publication: int, now_s: float, hop_s: floa
 
 
 @borrowing_kernel
-def _exit(state: State, publication: int, now_s: float) -> None:
+def _exit(state: FlowState, publication: int, now_s: float) -> None:
     done_s = _serve(state, state.exit[publication], publication, now_s)
     if done_s >= 0.0:
         state.delay_s[publication] = done_s - state.arrival_s[publication]
 
 
 @borrowing_kernel
-def _serve(state: State, slice: int, publication: int, now_s: float) -> float:
+def _serve(state: FlowState, slice: int, publication: int, now_s: float) -> float:
     """When the task is done; negative if its slice does not run, and it waits."""
     host = state.host[slice]
     if host < 0:
@@ -228,7 +228,7 @@ def _serve(state: State, slice: int, publication: int, now_s: float) -> float:
 
 
 @borrowing_kernel
-def _push(state: State, time_s: float, key: int) -> None:
+def _push(state: FlowState, time_s: float, key: int) -> None:
     heap_s, heap_key = state.heap_s, state.heap_key
     place = state.counters[_HEAP]
     state.counters[_HEAP] += 1
@@ -242,7 +242,7 @@ def _push(state: State, time_s: float, key: int) -> None:
 
 
 @borrowing_kernel
-def _pop(state: State) -> int:
+def _pop(state: FlowState) -> int:
     """Take away the first, and return its key."""
     heap_s, heap_key = state.heap_s, state.heap_key
     first = heap_key[0]

@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 
 from lavant.control.placement.config import PlacementConfig
 from lavant.core.errors import InvalidValue
-from lavant.simulation.placement.curves import Curve, ramp, replay, trading_day
+from lavant.simulation.placement.load_curves import Curve, ramp, replay, trading_day
 from lavant.simulation.placement.trial import Trial, run_trial
 
 POLICIES = ("threshold", "forecast", "static")
 """The paper's, ours, and a fixed number of hosts."""
 
 
-class Load(NamedTuple):
+class LoadScenario(NamedTuple):
     """What is offered, and how many hosts a static cluster needs for its peak at the target of 50 %."""
 
     name: str
@@ -33,7 +33,7 @@ class Load(NamedTuple):
     hosts_static: int
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class LoadCourse(msgspec.Struct, frozen=True, kw_only=True):
     """A trial under its load."""
 
     load: str
@@ -50,22 +50,22 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
         return float(low), float(high)
 
 
-def loads(trades: Path | None, seed: int) -> list[Load]:
+def loads(trades: Path | None, seed: int) -> list[LoadScenario]:
     """The ramp, and a day."""
     if trades is None:
-        day = Load("day (made up, 20 times as fast)", trading_day(seed=seed), 8)
+        day = LoadScenario("day (made up, 20 times as fast)", trading_day(seed=seed), 8)
     else:
-        day = Load("day (recorded, 20 times as fast)", replay(_times_ms(trades)), 8)
-    return [Load("ramp 0 → 350 → 0 publications/s", ramp(), 15), day]
+        day = LoadScenario("day (recorded, 20 times as fast)", replay(_times_ms(trades)), 8)
+    return [LoadScenario("ramp 0 → 350 → 0 publications/s", ramp(), 15), day]
 
 
 def run_course(
-    load: Load, policy: str, *, seed: int, hosts_max: int = 15, progress: Callable[[int], None] | None = None
-) -> Course:
+    load: LoadScenario, policy: str, *, seed: int, hosts_max: int = 15, progress: Callable[[int], None] | None = None
+) -> LoadCourse:
     """One policy under one load, from one host on; a static cluster has all it needs from the start."""
     config = PlacementConfig(policy=policy, hosts_max=hosts_max)
     hosts_at_start = min(load.hosts_static, hosts_max) if policy == "static" else 1
-    return Course(
+    return LoadCourse(
         load=load.name,
         trial=run_trial(load.curve, config, seed=seed, hosts_at_start=hosts_at_start, progress=progress),
     )

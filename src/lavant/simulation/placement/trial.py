@@ -16,9 +16,9 @@ from lavant.core.decisions import Decision
 from lavant.core.ids import HostId
 from lavant.simulation.kernel.calendar import Calendar
 from lavant.simulation.placement.cluster import ClusterConfig, Costs
-from lavant.simulation.placement.conducting import Conductor, Pause
-from lavant.simulation.placement.curves import Curve
 from lavant.simulation.placement.flow import Flow
+from lavant.simulation.placement.load_curves import Curve
+from lavant.simulation.placement.migrations import MigrationDriver, MigrationPause
 
 EVENTS_MAX = 1_000_000
 """Of one probe interval: more are a loop."""
@@ -104,7 +104,7 @@ def run_trial(
 ) -> Trial:
     """Feed the curve to a cluster under the policy that the configuration names; `progress` hears each second passed.
 
-    >>> from lavant.simulation.placement.curves import ramp
+    >>> from lavant.simulation.placement.load_curves import ramp
     >>> trial = run_trial(ramp(rise_s=300, hold_s=60), PlacementConfig(policy="threshold"), seed=1)
     >>> trial.hosts[0], max(trial.hosts) > 8, trial.hosts[-1] < 5
     (1, True, True)
@@ -143,7 +143,7 @@ class _Course:
         slices = cluster.layout.slices
         placement = {slice: first[number % hosts_at_start] for number, slice in enumerate(slices)}
         self._column = {slice: number for number, slice in enumerate(slices)}
-        self._conductor = Conductor(cluster, self._flow, self._calendar, placement)
+        self._conductor = MigrationDriver(cluster, self._flow, self._calendar, placement)
         self._enforcer = Enforcer(config)
         self._intervals: list[Interval] = []
         self._above = self._below = 0
@@ -266,7 +266,7 @@ def _with_delays(intervals: list[Interval], arrival_s: Doubles, delay_s: Doubles
     ]
 
 
-def _overlapping(arrival_s: Doubles, delay_s: Doubles, pauses: list[Pause]) -> NDArray[np.bool_]:
+def _overlapping(arrival_s: Doubles, delay_s: Doubles, pauses: list[MigrationPause]) -> NDArray[np.bool_]:
     """Which publications were on their way during one of the pauses?"""
     found = np.zeros(len(arrival_s), np.bool_)
     longest_s = float(delay_s.max(initial=0.0))

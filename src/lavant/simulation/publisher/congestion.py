@@ -7,9 +7,9 @@ from statistics import fmean
 
 import msgspec
 
-from lavant.control.tuning import PublisherConfig
+from lavant.control.publishing import PublisherConfig
 from lavant.simulation.publisher.config import BrokerConfig, SubscriberConfig, SystemConfig
-from lavant.simulation.publisher.load import Step
+from lavant.simulation.publisher.load import LoadStep
 from lavant.simulation.publisher.system import PublisherSystem
 
 SLOW_SUBSCRIBER = SystemConfig(broker=BrokerConfig(room=100, subscriber=SubscriberConfig(read_ms=40, away_ms=5000)))
@@ -37,7 +37,7 @@ class Congested(msgspec.Struct, frozen=True, kw_only=True):
 def congest(config: PublisherConfig, system: SystemConfig, *, load_per_s: float, seeds: Sequence[int]) -> Congested:
     """One run for each seed."""
     small = msgspec.structs.replace(config, buffer_max=BUFFER_MAX)
-    runs = [PublisherSystem(small, (Step(load_per_s, DURATION_S),), system=system, seed=seed) for seed in seeds]
+    runs = [PublisherSystem(small, (LoadStep(load_per_s, DURATION_S),), system=system, seed=seed) for seed in seeds]
     for run in runs:
         run.run()
     end_ms = round(DURATION_S * 1000)

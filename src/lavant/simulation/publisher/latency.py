@@ -8,11 +8,11 @@ from statistics import fmean, stdev
 
 import msgspec
 
-from lavant.control.tuning import PublisherConfig, TuningConfig
+from lavant.control.publishing import PublisherConfig, TuningConfig
 from lavant.core.errors import InvalidValue
 from lavant.simulation.kernel.distributions import S
 from lavant.simulation.publisher.config import SystemConfig
-from lavant.simulation.publisher.load import Step
+from lavant.simulation.publisher.load import LoadStep
 from lavant.simulation.publisher.system import PublisherSystem
 
 AS_IN_THE_PAPER = PublisherConfig(workers=20, workers_reserved=0, transfer_size_max=1)
@@ -51,7 +51,7 @@ def mean_latency_ms(
 ) -> float:
     """Of one run with about so many publications, from the warm-up on; infinite if none of these got through."""
     duration_s = WARM_UP_S + max(publications / load_per_s, DURATION_S_MIN)
-    run = PublisherSystem(config, (Step(load_per_s, duration_s),), system=system, seed=seed)
+    run = PublisherSystem(config, (LoadStep(load_per_s, duration_s),), system=system, seed=seed)
     run.run()
     latencies_us = [taken.latency_us for taken in run.taken if taken.received_us >= WARM_UP_S * S]
     return fmean(latencies_us) / 1000 if latencies_us else math.inf

@@ -11,7 +11,7 @@ import msgspec
 from lavant.core.errors import InvalidValue
 
 
-class Step(msgspec.Struct, frozen=True):
+class LoadStep(msgspec.Struct, frozen=True):
     """So many arrivals a second for so long."""
 
     rate_per_s: float
@@ -26,11 +26,11 @@ class Step(msgspec.Struct, frozen=True):
 
 PAPER_LOADS_PER_S = (1.75, 17.5, 35.0, 55.0)
 
-TABLE_II = (Step(1.75, 100), Step(55, 200), Step(17.5, 200), Step(35, 250), Step(17.5, 250))
+TABLE_II = (LoadStep(1.75, 100), LoadStep(55, 200), LoadStep(17.5, 200), LoadStep(35, 250), LoadStep(17.5, 250))
 """The step load of "Auto-tuned Publisher in a Pub/Sub System", Table II."""
 
 
-def arrivals_us(steps: tuple[Step, ...], random: Random) -> Iterator[int]:
+def arrivals_us(steps: tuple[LoadStep, ...], random: Random) -> Iterator[int]:
     """The times of arrivals, in microseconds from the start of the first step."""
     start_s = 0.0
     for step in steps:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from lavant.control.tuning import PublisherConfig
+from lavant.control.publishing import PublisherConfig
 from lavant.simulation.publisher.congestion import SHORT_OF_CAPACITY, SLOW_SUBSCRIBER, Congested, congest
 from lavant.simulation.publisher.latency import AS_IN_THE_PAPER, Latency, best, measure, tuned
 from lavant.simulation.publisher.steps import StepResponse, respond
@@ -52,7 +52,7 @@ class LoadRow(msgspec.Struct, frozen=True, kw_only=True):
         return 1 - self.eager.mean_ms / self.best_fixed.mean_ms
 
 
-class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
+class PublisherReproduction(msgspec.Struct, frozen=True, kw_only=True):
     """Everything."""
 
     loads: list[LoadRow]
@@ -66,7 +66,7 @@ def tasks() -> int:
     return sum(len(sizes) + 2 for sizes in SIZES.values()) + 2 + 2 * len(SLOW_CONTROLLERS) + len(SHORT_CONTROLLERS)
 
 
-def reproduce(*, seeds: range, report: Callable[[str], None] = lambda done: None) -> Reproduction:
+def reproduce(*, seeds: range, report: Callable[[str], None] = lambda done: None) -> PublisherReproduction:
     """Run all of it; `report` is told what has just been done."""
 
     def latency(controller: str, load_per_s: float, batch_size: int = 1) -> Latency:
@@ -86,7 +86,7 @@ def reproduce(*, seeds: range, report: Callable[[str], None] = lambda done: None
         return found
 
     reserving = [msgspec.structs.replace(AS_IN_THE_PAPER, workers_reserved=count) for count in (0, 3)]
-    return Reproduction(
+    return PublisherReproduction(
         loads=[
             LoadRow(
                 load_per_s=load,

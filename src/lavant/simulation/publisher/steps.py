@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.control.tuning import PublisherConfig
+from lavant.control.publishing import PublisherConfig
 from lavant.simulation.kernel.distributions import S
 from lavant.simulation.publisher.config import SystemConfig
-from lavant.simulation.publisher.load import TABLE_II, Step
+from lavant.simulation.publisher.load import TABLE_II, LoadStep
 from lavant.simulation.publisher.system import PublisherSystem
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -22,7 +22,7 @@ SETTLED_WITHIN = 0.15
 SETTLED_FOR_S = 3
 """So many such seconds in a row are not chance."""
 
-SHORT_TABLE_II = tuple(Step(step.rate_per_s, 30) for step in TABLE_II)
+SHORT_TABLE_II = tuple(LoadStep(step.rate_per_s, 30) for step in TABLE_II)
 """The loads of Table II, for as long as it takes to see that they have settled."""
 
 
@@ -54,7 +54,7 @@ def respond(
     config: PublisherConfig,
     *,
     seeds: Sequence[int],
-    steps: tuple[Step, ...] = SHORT_TABLE_II,
+    steps: tuple[LoadStep, ...] = SHORT_TABLE_II,
     system: SystemConfig | None = None,
 ) -> list[StepResponse]:
     """Run the steps once for each seed."""

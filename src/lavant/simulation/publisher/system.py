@@ -12,18 +12,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from lavant.control.tuning import PublisherConfig, PublisherMachine
-from lavant.control.tuning.values import (
-    Decided,
+from lavant.control.publishing import PublisherConfig, PublisherMachine
+from lavant.control.publishing.values import (
+    BatchSent,
     Dropped,
     Fetch,
     Fetched,
-    Publish,
-    Published,
-    Received,
+    PublicationsReceived,
+    SendBatch,
     Stimulus,
-    Store,
     Stored,
+    StorePublications,
+    TuningDecided,
     Woken,
 )
 from lavant.core.decisions import Decision
@@ -32,7 +32,7 @@ from lavant.simulation.kernel.distributions import MS, S
 from lavant.simulation.kernel.randomness import Randomness
 from lavant.simulation.publisher.broker import SimulatedBroker
 from lavant.simulation.publisher.config import SystemConfig
-from lavant.simulation.publisher.load import Step, arrivals_us
+from lavant.simulation.publisher.load import LoadStep, arrivals_us
 from lavant.simulation.publisher.store import SimulatedStore
 
 EVENTS_MAX = 50_000_000
@@ -45,7 +45,7 @@ class Taken(msgspec.Struct, frozen=True):
     latency_us: int
 
 
-class Batch(msgspec.Struct, frozen=True):
+class SimulatedBatch(msgspec.Struct, frozen=True):
     """A batch that was read from the store, and N at that time."""
 
     time_us: int
@@ -56,10 +56,12 @@ class Batch(msgspec.Struct, frozen=True):
 class PublisherSystem:
     """One publisher under one load. Everything in it is a function of the configurations, the steps and the seed."""
 
-    def __init__(self, publisher: PublisherConfig, steps: tuple[Step, ...], *, system: SystemConfig, seed: int) -> None:
+    def __init__(
+        self, publisher: PublisherConfig, steps: tuple[LoadStep, ...], *, system: SystemConfig, seed: int
+    ) -> None:
         randomness = Randomness(seed)
         self.taken: list[Taken] = []
-        self.batches: list[Batch] = []
+        self.batches: list[SimulatedBatch] = []
         self.decisions: list[Decision] = []
         self.dropped = 0
         self.end_us = round(sum(step.duration_s for step in steps) * S)
@@ -100,11 +102,11 @@ class PublisherSystem:
     def _arrive(self) -> None:
         self._tickets += 1
         self._received_us[self._tickets] = self._calendar.now_us
-        self._handle(Received(self._tickets))
+        self._handle(PublicationsReceived(self._tickets))
         self._arrive_next()
 
     def _fetched(self, tickets: tuple[int, ...]) -> None:
-        self.batches.append(Batch(self._calendar.now_us, len(tickets), self.machine.settings.batch_size))
+        self.batches.append(SimulatedBatch(self._calendar.now_us, len(tickets), self.machine.settings.batch_size))
         self._handle(Fetched(tickets))
 
     def _taken(self, ticket: int) -> None:
@@ -113,7 +115,7 @@ class PublisherSystem:
 
     def _acknowledge(self, transfer: int) -> None:
         rtt_ms = self._rtt_ms()
-        self._after(rtt_ms - rtt_ms // 2, self._handle, Published(transfer))
+        self._after(rtt_ms - rtt_ms // 2, self._handle, BatchSent(transfer))
 
     def _wake(self, wakeup_ms: int) -> None:
         if self._wakeup_ms == wakeup_ms:  # else another time has been set since
@@ -125,17 +127,17 @@ class PublisherSystem:
     def _handle(self, stimulus: Stimulus) -> None:
         for effect in self.machine.handle(stimulus, self._calendar.now_us // MS):
             match effect:
-                case Store(tickets):
+                case StorePublications(tickets):
                     self._after(self._system.work_ms * len(tickets), self._store.write, tickets)
                 case Fetch(size_max):
                     self._store.fetch(size_max)
-                case Publish(transfer, tickets):
+                case SendBatch(transfer, tickets):
                     delay_ms = self._system.work_ms * len(tickets) + self._rtt_ms() // 2
                     self._after(delay_ms, self._broker.offer, transfer, tickets)
                 case Dropped(ticket):
                     self.dropped += 1
                     del self._received_us[ticket]
-                case Decided(decision):
+                case TuningDecided(decision):
                     self.decisions.append(decision)
         self._set_wakeup()
 

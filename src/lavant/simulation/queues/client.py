@@ -4,24 +4,72 @@
       ▲                             │
       └── HungUp, or silence ───────┘      what was under way then has no answer
 
-What it wants is said by its `Work`; everything that it asks and hears goes into the history.
+What it wants is said by its `ClientWork`; everything that it asks and hears goes into the history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Protocol
 
 import msgspec
 
-from lavant.broker.queues.commands import (
-    Receive,
-)
-from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.workflows.commands import LeaseTasks
-from lavant.simulation.kernel import Arrived, Asked, Due, Effect, Note, Send, Stimulus
-from lavant.simulation.queues.protocol import Answered, Call, Hello, HungUp, Session, Welcome
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.jobs import LeaseTasks
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import Receive
+from lavant.broker.queues.history import History, HistoryViolation, RecordedOperation, check
+from lavant.simulation.kernel import Arrived, Effect, Host, Note, SendPacket, Stimulus, TimerDue, WorkRequested, World
+from lavant.simulation.kernel.distributions import MS
+from lavant.simulation.queues.protocol import HungUp, SessionId, SimulatedAnswer, SimulatedCall, SimulatedHello, Welcome
+
+
+class Recorder:
+    """Takes the notes of all clients."""
+
+    def __init__(self, world: World, configs: Mapping[str, QueueConfig]) -> None:
+        self.restarts_ms: list[int] = []
+        self._world = world
+        self._configs = dict(configs)
+        self._under_way: dict[tuple[str, SessionId, int], tuple[int, Request]] = {}
+        self._operations: list[RecordedOperation] = []
+
+    def note(self, host: Host, value: Began | CallEnded) -> None:
+        now_ms = self._now_ms
+        key = host.name, value.session, value.number
+        if isinstance(value, Began):
+            self._under_way[key] = now_ms, value.request
+            return
+        start_ms, request = self._under_way.pop(key)
+        self._world.count(f"answers {type(value.answer).__name__}")
+        self._operations.append(
+            RecordedOperation(client=host.name, start_ms=start_ms, request=request, end_ms=now_ms, answer=value.answer)
+        )
+
+    def restarted(self) -> None:
+        self.restarts_ms.append(self._now_ms)
+
+    def violations(self, left: dict[int, str] | None, *, clock_ppm: int, clock_jumps_ms: int) -> list[HistoryViolation]:
+        """What is wrong with all that was recorded until now."""
+        unanswered = [
+            RecordedOperation(client=name, start_ms=start_ms, request=request)
+            for (name, _, _), (start_ms, request) in self._under_way.items()
+        ]
+        history = History(
+            configs=self._configs,
+            operations=self._operations + unanswered,
+            restarts_ms=self.restarts_ms,
+            left=left,
+            clock_ppm=clock_ppm,
+            clock_jumps_ms=clock_jumps_ms,
+        )
+        return check(history)
+
+    @property
+    def _now_ms(self) -> int:
+        return self._world.now_us // MS
+
 
 HELLO_MS = 20
 SILENCE_MS = 2_000
@@ -31,20 +79,20 @@ SILENCE_MS = 2_000
 class Began(msgspec.Struct, frozen=True):
     """For the history: a request went out."""
 
-    session: Session
+    session: SessionId
     number: int
     request: Request
 
 
-class Ended(msgspec.Struct, frozen=True):
+class CallEnded(msgspec.Struct, frozen=True):
     """For the history: its answer came."""
 
-    session: Session
+    session: SessionId
     number: int
     answer: Answer
 
 
-class Work(Protocol):
+class ClientWork(Protocol):
     """What a client does."""
 
     def wishes(self, under_way: int, now_ms: int) -> Iterable[Request]:
@@ -71,11 +119,11 @@ class Work(Protocol):
 class ClientMachine:
     """One start of a client."""
 
-    def __init__(self, server: str, start: int, work: Work, random: Random) -> None:
+    def __init__(self, server: str, start: int, work: ClientWork, random: Random) -> None:
         self._server = server
         self._work = work
         self._random = random
-        self._session = Session(start, 1)
+        self._session = SessionId(start, 1)
         self._server_start: int | None = None
         """Known while it is connected."""
         self._hello_ms = 0
@@ -92,14 +140,14 @@ class ClientMachine:
                     self._work.connected()
             case Arrived(payload=HungUp(session=session)) if session == self._session:
                 self._hang_up(now_ms)
-            case Arrived(payload=Answered(session=session, number=number, answer=answer)):
+            case Arrived(payload=SimulatedAnswer(session=session, number=number, answer=answer)):
                 if session == self._session and number in self._under_way:
                     request, _ = self._under_way.pop(number)
-                    effects.append(Note(Ended(session, number, answer)))
+                    effects.append(Note(CallEnded(session, number, answer)))
                     self._work.answered(request, answer, now_ms)
-            case Asked(value=value):
+            case WorkRequested(value=value):
                 self._work.asked(value, now_ms)
-            case Due():
+            case TimerDue():
                 self._give_up(now_ms)
             case _:
                 pass
@@ -117,7 +165,7 @@ class ClientMachine:
             if now_ms < self._hello_ms:
                 return []
             self._hello_ms = now_ms + HELLO_MS
-            return [Send(self._server, Hello(self._session))]
+            return [SendPacket(self._server, SimulatedHello(self._session))]
         effects: list[Effect] = []
         for request in self._work.wishes(len(self._under_way), now_ms):
             self._number += 1
@@ -125,7 +173,7 @@ class ClientMachine:
             self._under_way[self._number] = (request, now_ms + SILENCE_MS + wait_ms)
             effects += [
                 Note(Began(self._session, self._number, request)),
-                Send(self._server, Call(self._session, self._server_start, self._number, request)),
+                SendPacket(self._server, SimulatedCall(self._session, self._server_start, self._number, request)),
             ]
         return effects
 
@@ -139,7 +187,7 @@ class ClientMachine:
             self._hang_up(now_ms)
 
     def _hang_up(self, now_ms: int) -> None:
-        self._session = Session(self._session.start, self._session.count + 1)
+        self._session = SessionId(self._session.start, self._session.count + 1)
         self._server_start = None
         self._hello_ms = now_ms
         under_way, self._under_way = self._under_way, {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.subscriptions.commands import RenewSubscription, Subscribe, Subscribed
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import RenewSubscription, Subscribe, Subscribed
 from lavant.core.errors import UnknownSubscription
 
 RENEWALS_PER_LEASE = 3

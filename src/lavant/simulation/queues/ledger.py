@@ -11,21 +11,22 @@ from __future__ import annotations
 from collections import deque
 from typing import NoReturn
 
-from lavant.broker.queues.limits import UNLIMITED
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.replay import handle_again
-from lavant.broker.serving.start_time import CORRECTION_MS_MAX, DOWN_MS_MAX
-from lavant.broker.workflows import UNLIMITED_JOBS, Jobs
+from lavant.broker.machine.replay import handle_again
+from lavant.broker.machine.start_time import CORRECTION_MS_MAX, DOWN_MS_MAX
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.queues.accounting.quotas import UNLIMITED
+from lavant.broker.workflows.limits import UNLIMITED_JOBS
+from lavant.broker.workflows.machine import Jobs
 from lavant.core.errors import LavantError
 from lavant.simulation.kernel import World
 from lavant.simulation.kernel.distributions import MS
-from lavant.simulation.kernel.fault_kinds import DRIFTS_PPM
+from lavant.simulation.kernel.faults.kinds import DRIFTS_PPM
 
 TIME = "the server's time does not run ahead of the world's"
 RECOVERED = "the recovered queues are those of the committed prefix"
 
 
-class Ledger:
+class JournalLedger:
     """One for a server, over all its starts."""
 
     def __init__(self, world: World) -> None:
@@ -33,7 +34,7 @@ class Ledger:
         self._world = world
         self._records: deque[bytes] = deque()
         """Behind the shadow."""
-        self._shadow = Broker(Jobs(UNLIMITED, UNLIMITED_JOBS))
+        self._shadow = BrokerState(Jobs(UNLIMITED, UNLIMITED_JOBS))
         self._shadow_position = 0
         self._first: tuple[int, int] | None = None
         """The server's time and the world's when the server was first started."""
@@ -67,7 +68,7 @@ class Ledger:
         if counted_ms > passed_ms * (1_000_000 + max(DRIFTS_PPM)) // 1_000_000 + self.excess_ms:
             self._world.violated(TIME, f"it has counted {counted_ms} ms, and {passed_ms} have passed")
 
-    def recovered(self, broker: Broker, position: int) -> None:
+    def recovered(self, broker: BrokerState, position: int) -> None:
         """A start of the server has found so many records; what was staged behind them never happened."""
         staged = self._shadow_position + len(self._records)
         if not self.durable <= position <= staged:

@@ -14,38 +14,38 @@ from __future__ import annotations
 
 import msgspec
 
-from lavant.broker.serving.commands import Answer, Request
+from lavant.broker.protocol.commands import Answer, Request
 
 
-class Session(msgspec.Struct, frozen=True, order=True):
+class SessionId(msgspec.Struct, frozen=True, order=True):
     """One connection of one client: which start of the client, and its how many-th."""
 
     start: int
     count: int
 
 
-class Hello(msgspec.Struct, frozen=True):
-    session: Session
+class SimulatedHello(msgspec.Struct, frozen=True):
+    session: SessionId
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    session: Session
+    session: SessionId
     start: int
     """Of the server."""
 
 
-class Call(msgspec.Struct, frozen=True):
-    session: Session
+class SimulatedCall(msgspec.Struct, frozen=True):
+    session: SessionId
     start: int
     number: int
     request: Request
 
 
-class Answered(msgspec.Struct, frozen=True):
-    session: Session
+class SimulatedAnswer(msgspec.Struct, frozen=True):
+    session: SessionId
     number: int
     answer: Answer
 
 
 class HungUp(msgspec.Struct, frozen=True):
-    session: Session
+    session: SessionId

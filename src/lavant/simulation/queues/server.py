@@ -1,4 +1,4 @@
-"""The real server of queues on a simulated host: `BrokerServer`, `Queues` and `Journal` as the service joins them.
+"""The real server of queues on a simulated host: `BrokerMachine`, `Queues` and `Journal` as the service joins them.
 
     Call ──► BrokerServer ──Record──► Journal ──Commit──► disk
       ▲                                 │
@@ -15,35 +15,35 @@ from typing import TypeAlias
 
 import msgspec
 
-from lavant.broker.journal import Journal, JournalConfig, Upkeep, Write, carry_out, compact
-from lavant.broker.queues.limits import HubLimits
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.effects import Effect as ServerEffect
-from lavant.broker.serving.effects import Mistake, Record
-from lavant.broker.serving.replay import fold, replay
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.serving.start_time import MARK_FILE, Mark, Reading, decode_mark, encode_mark, start_time
-from lavant.broker.workflows import JobLimits
+from lavant.broker.machine.effects import Effect as ServerEffect
+from lavant.broker.machine.effects import Mistake, Record
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.replay import fold, replay
+from lavant.broker.machine.start_time import MARK_FILE, Mark, Reading, decode_mark, encode_mark, start_time
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.queues.accounting.quotas import QueueLimits
+from lavant.broker.storage.journal import Journal, JournalConfig, SegmentUpkeep, Write, carry_out, compact
+from lavant.broker.workflows.limits import JobLimits
 from lavant.core.errors import LavantError, StorageFull
 from lavant.simulation.kernel import (
     Arrived,
-    Asked,
     Background,
+    BackgroundFinished,
     Commit,
-    Due,
     Effect,
-    Finished,
     Halt,
     Host,
     Machine,
-    Send,
+    SendPacket,
     SimulatedDisk,
     Stimulus,
+    TimerDue,
+    WorkRequested,
     WriteFailed,
     Written,
 )
-from lavant.simulation.queues.ledger import Ledger
-from lavant.simulation.queues.protocol import Answered, Call, Hello, HungUp, Session, Welcome
+from lavant.simulation.queues.ledger import JournalLedger
+from lavant.simulation.queues.protocol import HungUp, SessionId, SimulatedAnswer, SimulatedCall, SimulatedHello, Welcome
 
 LEISURE_MS = 10
 FULL_RETRY_MS = 1_000
@@ -51,18 +51,18 @@ FOLD_RETRY_MS = 5_000
 MARK_MS = 1_000
 UPKEEP, FOLD, MARK = "upkeep", "fold", "mark"
 
-MakeServer: TypeAlias = Callable[[Broker, int], BrokerServer]
+MakeServer: TypeAlias = Callable[[BrokerState, int], BrokerMachine]
 """From a recovered broker and the position of the last record."""
 
 
-class Client(msgspec.Struct, frozen=True):
-    """Whoever asks, as `BrokerServer` knows it."""
+class SimulatedClient(msgspec.Struct, frozen=True):
+    """Whoever asks, as `BrokerMachine` knows it."""
 
     host: str
-    session: Session
+    session: SessionId
 
 
-def boot(host: Host, config: JournalConfig, ledger: Ledger, make_server: MakeServer) -> Machine:
+def boot(host: Host, config: JournalConfig, ledger: JournalLedger, make_server: MakeServer) -> Machine:
     """What starts on the host: a server, or nothing for now if its disk is full or fails."""
     try:
         journal, recovered = Journal.open(host.disk, config)
@@ -75,7 +75,7 @@ def boot(host: Host, config: JournalConfig, ledger: Ledger, make_server: MakeSer
     ledger.count("recovered" if recovered.chunks is None else "recovered from a snapshot")
     if journal.torn:
         ledger.count("torn")
-    broker.queues.limits, broker.queues.job_limits = HubLimits(), JobLimits()
+    broker.queues.limits, broker.queues.job_limits = QueueLimits(), JobLimits()
     server = make_server(broker, journal.position)
     mark = decode_mark(host.disk.read(MARK_FILE)) if MARK_FILE in host.disk.names() else None
     start = start_time(broker.queues.now_ms, mark, _reading(host))
@@ -108,11 +108,11 @@ class ServerMachine:
 
     def __init__(
         self,
-        server: BrokerServer,
+        server: BrokerMachine,
         journal: Journal,
         host: Host,
         config: JournalConfig,
-        ledger: Ledger,
+        ledger: JournalLedger,
         *,
         folded: int,
         ahead_ms: int,
@@ -126,13 +126,13 @@ class ServerMachine:
         self._ledger = ledger
         self._ahead_ms = ahead_ms
         self._is_open = False
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, SessionId] = {}
         self._heard: dict[str, set[int]] = {}
         """Numbers of the calls of each client's session."""
         self._write: Write | None = None
         self._leisure_ms: int | None = None
         """When what nobody waits for is committed at the latest."""
-        self._upkeep: Upkeep | None = None
+        self._upkeep: SegmentUpkeep | None = None
         self._retry_ms: int | None = None
         self._folded = folded
         """The last record in a snapshot."""
@@ -150,23 +150,23 @@ class ServerMachine:
             self._is_open = True
             effects += self._perform(self.server.open(now_ms), now_ms)
         match stimulus:
-            case Arrived(source=source, payload=Hello(session=session)):
+            case Arrived(source=source, payload=SimulatedHello(session=session)):
                 effects += self._greet(source, session)
-            case Arrived(source=source, payload=Call() as call):
+            case Arrived(source=source, payload=SimulatedCall() as call):
                 effects += self._call(source, call, now_ms)
             case Written():
                 effects += self._written(now_ms)
             case WriteFailed(error=error):
                 return [*effects, Halt(error)]
-            case Finished(tag=tag) if tag == MARK:  # if it failed, the old one does as well
+            case BackgroundFinished(tag=tag) if tag == MARK:  # if it failed, the old one does as well
                 pass
-            case Finished(tag=tag, result=result, error=error):
+            case BackgroundFinished(tag=tag, result=result, error=error):
                 effects += (
                     self._finish_upkeep(error, now_ms) if tag == UPKEEP else self._finish_fold(result, error, now_ms)
                 )
-            case Asked():
+            case WorkRequested():
                 self._is_fold_wanted = True
-            case Due():
+            case TimerDue():
                 effects += self._perform(self.server.tick(now_ms), now_ms)
                 if self._retry_ms is not None and self._retry_ms <= now_ms:
                     self._retry_ms = None
@@ -183,24 +183,24 @@ class ServerMachine:
 
     # ── connections ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _greet(self, source: str, session: Session) -> list[Effect]:
+    def _greet(self, source: str, session: SessionId) -> list[Effect]:
         known = self._sessions.get(source)
         if known is not None and session < known:
             return []
         if known is None or known < session:
             if known is not None:
-                self.server.gone(Client(source, known))
+                self.server.gone(SimulatedClient(source, known))
             self._sessions[source] = session
             self._heard[source] = set()
-        return [Send(source, Welcome(session, self._start))]
+        return [SendPacket(source, Welcome(session, self._start))]
 
-    def _call(self, source: str, call: Call, now_ms: int) -> list[Effect]:
+    def _call(self, source: str, call: SimulatedCall, now_ms: int) -> list[Effect]:
         if call.start != self._start or self._sessions.get(source) != call.session:
-            return [Send(source, HungUp(call.session))]
+            return [SendPacket(source, HungUp(call.session))]
         if call.number in self._heard[source]:
             return []
         self._heard[source].add(call.number)
-        client = Client(source, call.session)
+        client = SimulatedClient(source, call.session)
         return self._perform(self.server.request(client, call.number, call.request, None, now_ms), now_ms)
 
     def _perform(self, effects: Sequence[ServerEffect], now_ms: int) -> list[Effect]:
@@ -216,8 +216,8 @@ class ServerMachine:
                 raise effect.error
             else:
                 client = effect.client
-                assert isinstance(client, Client)
-                sent.append(Send(client.host, Answered(client.session, effect.number, effect.answer)))
+                assert isinstance(client, SimulatedClient)
+                sent.append(SendPacket(client.host, SimulatedAnswer(client.session, effect.number, effect.answer)))
         return sent
 
     # ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────────

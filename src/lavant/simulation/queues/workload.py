@@ -14,29 +14,29 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from random import Random
 
-from lavant.broker.queues.commands import (
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import (
     Acknowledge,
     CancelMove,
     ChangeVisibility,
-    Created,
     CreateQueue,
     Delivery,
     DescribeQueue,
-    Entry,
     ListMoves,
     MoveStarted,
     Peek,
     PurgeQueue,
+    QueueCreated,
     Receipt,
     Receive,
     Received,
     Refused,
     Send,
+    SendEntry,
     StartMove,
     VisibilityChange,
 )
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.serving.commands import Answer, Request
 
 DRAIN = "drain"
 UNDER_WAY_MAX = 3
@@ -57,7 +57,7 @@ SENT_TO = ("plain", "swept", "simple", "simple", "groups", "line", "line")
 DEAD = ("dead", "dead-groups")
 
 
-class Labour:
+class QueueWorkload:
     """One start of one client; fulfils `Work`."""
 
     def __init__(self, name: str, random: Random) -> None:
@@ -110,7 +110,7 @@ class Labour:
         match request, answer:
             case CreateQueue(queue=queue), _:
                 self._is_creating = False
-                if isinstance(answer, Created) and queue in self._missing:
+                if isinstance(answer, QueueCreated) and queue in self._missing:
                     self._missing.remove(queue)
             case Receive(queue=queue), Received(deliveries=deliveries):
                 self._receive(queue, deliveries, now_ms)
@@ -144,18 +144,18 @@ class Labour:
         queue = random.choice(SENT_TO)
         return Send(queue, [self._entry(queue) for _ in range(random.choice((1, 1, 1, 2, 4)))])
 
-    def _entry(self, queue: str) -> Entry:
+    def _entry(self, queue: str) -> SendEntry:
         random = self._random
         if CONFIGS[queue].order != "in-order":
             delay_ms = random.randrange(2_000) if random.random() < 0.15 else None
-            return Entry(self._body(), self._attributes(), delay_ms)
+            return SendEntry(self._body(), self._attributes(), delay_ms)
         used = [known for known in self._names if known[0] == queue]
         if used and random.random() < 0.15:
             _, group, name = random.choice(used)
         else:
             group, name = random.choice(GROUPS), self._body().decode()
             self._names = [*self._names[-20:], (queue, group, name)]
-        return Entry(self._body(), self._attributes(), None, group, name)
+        return SendEntry(self._body(), self._attributes(), None, group, name)
 
     def _body(self) -> bytes:
         """Unlike any other."""
@@ -206,7 +206,7 @@ class Labour:
             request = Send(
                 request.queue,
                 [
-                    Entry(self._body(), self._attributes(), entry.delay_ms, entry.group, entry.deduplication)
+                    SendEntry(self._body(), self._attributes(), entry.delay_ms, entry.group, entry.deduplication)
                     for entry in request.entries
                 ],
             )

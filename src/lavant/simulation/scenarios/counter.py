@@ -20,7 +20,6 @@ import msgspec
 from lavant.core.errors import StorageFull
 from lavant.simulation.kernel import (
     Arrived,
-    Asked,
     Commit,
     Effect,
     Exponential,
@@ -29,9 +28,10 @@ from lavant.simulation.kernel import (
     Machine,
     Note,
     Scenario,
-    Send,
+    SendPacket,
     SimulatedDisk,
     Stimulus,
+    WorkRequested,
     World,
     WriteFailed,
     Written,
@@ -55,7 +55,7 @@ class CounterOptions(FaultOptions, frozen=True, kw_only=True):
     """Between two increments that a client is asked for, on average."""
 
 
-class Session(msgspec.Struct, frozen=True):
+class CounterSession(msgspec.Struct, frozen=True):
     """One start of one client."""
 
     client: int
@@ -63,7 +63,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Increment(msgspec.Struct, frozen=True):
-    session: Session
+    session: CounterSession
     number: int
 
 
@@ -76,10 +76,10 @@ class Counted(msgspec.Struct, frozen=True):
 # ── the client ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Client:
+class CounterClient:
     """Confirms increments one after the other; what it has confirmed it notes."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CounterSession) -> None:
         self.backlog = 0
         self._session = session
         self._number = 0
@@ -89,7 +89,7 @@ class Client:
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
         match stimulus:
-            case Asked():
+            case WorkRequested():
                 self.backlog = min(self.backlog + 1, BACKLOG_MAX)
                 return [] if self._is_waiting else self._begin(now_ms)
             case Arrived(payload=Counted() as counted):
@@ -117,7 +117,7 @@ class Client:
 
     def _send(self, now_ms: int) -> list[Effect]:
         self._resend_ms = now_ms + self._retry_ms
-        return [Send(SERVER, self._increment)]
+        return [SendPacket(SERVER, self._increment)]
 
 
 # ── the server ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -128,7 +128,7 @@ class Server:
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.count = 0
-        self.last: dict[Session, Counted] = {}
+        self.last: dict[CounterSession, Counted] = {}
         """The last increment of each session; its client waits for no other."""
         self._disk = disk
         self._file = 0
@@ -170,7 +170,7 @@ class Server:
         self.last[counted.increment.session] = counted
 
     def _answers(self, counted: list[tuple[str, Counted]]) -> list[Effect]:
-        return [Send(client, answer) for client, answer in counted]
+        return [SendPacket(client, answer) for client, answer in counted]
 
     def _write(self, now_ms: int) -> list[Effect]:
         """All that is staged, as one group, unless one is under way or there is no room."""
@@ -223,7 +223,7 @@ def records(content: bytes, chain: int) -> list[tuple[Counted, int]]:
         number, client, start, count = fields
         if written != chain or number == 0:
             break
-        found.append((Counted(Increment(Session(client, start), number), count), chain))
+        found.append((Counted(Increment(CounterSession(client, start), number), count), chain))
     return found
 
 
@@ -241,7 +241,7 @@ class Books:
         self._server = server
         self._highest = 0
         self._by_count: dict[int, Increment] = {}
-        self._last: dict[Session, int] = {}
+        self._last: dict[CounterSession, int] = {}
 
     def confirm(self, host: Host, counted: Counted) -> None:
         increment = counted.increment
@@ -298,16 +298,16 @@ def build(world: World, options: CounterOptions, make_server: MakeServer = Serve
 
 def _add_client(world: World, number: int, options: CounterOptions, books: Books) -> Host:
     def boot(host: Host) -> Machine:
-        return Client(Session(number, host.incarnation))
+        return CounterClient(CounterSession(number, host.incarnation))
 
     host = world.host(f"client-{number}", boot, note=books.confirm)
-    world.arrivals(host.name, Exponential(int(options.gap_ms * 1000)), lambda random: host.stimulate(Asked(1)))
+    world.arrivals(host.name, Exponential(int(options.gap_ms * 1000)), lambda random: host.stimulate(WorkRequested(1)))
     return host
 
 
 def _unanswered(clients: list[Host]) -> str | None:
     for host in clients:
-        if isinstance(host.machine, Client) and host.machine.backlog:
+        if isinstance(host.machine, CounterClient) and host.machine.backlog:
             return f"{host.name} still waits for {host.machine.backlog} increments, long after all faults have ended"
     return None
 

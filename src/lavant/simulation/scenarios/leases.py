@@ -6,9 +6,9 @@ its lease. When all is calm, there are the subscriptions of the clients that are
 
 from __future__ import annotations
 
-from lavant.broker.journal import JournalConfig
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.server import BrokerServer
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.storage.journal import JournalConfig
 from lavant.core.errors import InvalidValue
 from lavant.simulation.kernel import (
     MS,
@@ -22,10 +22,10 @@ from lavant.simulation.kernel import (
     swarmed_disk,
     swarmed_links,
 )
-from lavant.simulation.kernel.fault_kinds import DRIFTS_PPM
+from lavant.simulation.kernel.faults.kinds import DRIFTS_PPM
 from lavant.simulation.queues.client import ClientMachine
 from lavant.simulation.queues.leases import Subscriber
-from lavant.simulation.queues.ledger import Ledger
+from lavant.simulation.queues.ledger import JournalLedger
 from lavant.simulation.queues.server import MakeServer, ServerMachine, boot
 
 SERVER = "server"
@@ -55,7 +55,7 @@ class LeaseOptions(FaultOptions, frozen=True, kw_only=True):
 def build(world: World, options: LeaseOptions, make_server: MakeServer | None = None) -> None:
     """The world of this scenario; tests put a server with a mistake into it."""
     world.links(swarmed_links(options, world.random("links")))
-    ledger = Ledger(world)
+    ledger = JournalLedger(world)
     config = JournalConfig(segment_bytes=SEGMENT_BYTES, block_bytes_max=4096, compaction_bytes_min=2 * SEGMENT_BYTES)
     make: MakeServer = _server if make_server is None else make_server
     server = world.host(
@@ -69,8 +69,8 @@ def build(world: World, options: LeaseOptions, make_server: MakeServer | None = 
     schedule_faults(world, options, [*[server] * (len(clients) // 2), *clients])
 
 
-def _server(broker: Broker, position: int) -> BrokerServer:
-    return BrokerServer(broker, position=position)
+def _server(broker: BrokerState, position: int) -> BrokerMachine:
+    return BrokerMachine(broker, position=position)
 
 
 def _add_client(world: World, number: int) -> Host:

@@ -6,14 +6,13 @@ told is checked when all is over, and each recovery when it happens.
 
 from __future__ import annotations
 
-from lavant.broker.journal import JournalConfig
-from lavant.broker.queues.commands import Peek, Peeked, PeekedMessage
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.server import BrokerServer
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.queues import Peek, Peeked, PeekedMessage
+from lavant.broker.storage.journal import JournalConfig
 from lavant.core.errors import InvalidValue
 from lavant.simulation.kernel import (
     MS,
-    Asked,
     Exponential,
     FaultOptions,
     Host,
@@ -21,17 +20,17 @@ from lavant.simulation.kernel import (
     LogUniform,
     Machine,
     Scenario,
+    WorkRequested,
     World,
     schedule_faults,
     swarmed_disk,
     swarmed_links,
 )
-from lavant.simulation.kernel.fault_kinds import DRIFTS_PPM
-from lavant.simulation.queues.client import ClientMachine
-from lavant.simulation.queues.ledger import Ledger
-from lavant.simulation.queues.recorder import Recorder
+from lavant.simulation.kernel.faults.kinds import DRIFTS_PPM
+from lavant.simulation.queues.client import ClientMachine, Recorder
+from lavant.simulation.queues.ledger import JournalLedger
 from lavant.simulation.queues.server import MakeServer, ServerMachine, boot
-from lavant.simulation.queues.workload import CONFIGS, DRAIN, Labour
+from lavant.simulation.queues.workload import CONFIGS, DRAIN, QueueWorkload
 
 SERVER = "server"
 SEGMENT_BYTES = (8 << 10, 16 << 10, 64 << 10)
@@ -68,7 +67,7 @@ def build(world: World, options: QueueOptions, make_server: MakeServer | None = 
     """The world of this scenario; tests put a server with a mistake into it."""
     world.links(swarmed_links(options, world.random("links")))
     recorder = Recorder(world, CONFIGS)
-    ledger = Ledger(world)
+    ledger = JournalLedger(world)
     server = _add_server(world, options, recorder, ledger, make_server)
     clients = [_add_client(world, number, options, recorder) for number in range(1, options.clients + 1)]
     world.at_calm(lambda: _drain(world, clients))
@@ -78,14 +77,14 @@ def build(world: World, options: QueueOptions, make_server: MakeServer | None = 
 
 
 def _add_server(
-    world: World, options: QueueOptions, recorder: Recorder, ledger: Ledger, make_server: MakeServer | None
+    world: World, options: QueueOptions, recorder: Recorder, ledger: JournalLedger, make_server: MakeServer | None
 ) -> Host:
     random = world.random("journal")
     segment_bytes = random.choice(SEGMENT_BYTES)
     config = JournalConfig(segment_bytes=segment_bytes, block_bytes_max=4096, compaction_bytes_min=2 * segment_bytes)
 
-    def make(broker: Broker, position: int) -> BrokerServer:
-        return BrokerServer(broker, position=position, acknowledge_early=options.acknowledge_early)
+    def make(broker: BrokerState, position: int) -> BrokerMachine:
+        return BrokerMachine(broker, position=position, acknowledge_early=options.acknowledge_early)
 
     def start(host: Host) -> Machine:
         recorder.restarted()
@@ -94,17 +93,21 @@ def _add_server(
     server = world.host(SERVER, start, disk=swarmed_disk(options, world.random("disk")), restart_us=RESTART_US)
     if options.compactions_per_min:
         gap_us = Exponential(int(60_000 * MS / options.compactions_per_min))
-        world.arrivals("compactions", gap_us, lambda random: server.stimulate(Asked("compact")))
+        world.arrivals("compactions", gap_us, lambda random: server.stimulate(WorkRequested("compact")))
     return server
 
 
 def _add_client(world: World, number: int, options: QueueOptions, recorder: Recorder) -> Host:
     def start(host: Host) -> Machine:
         name = f"{host.name}/{host.incarnation}"
-        return ClientMachine(SERVER, host.incarnation, Labour(name, world.random(f"{name}/work")), world.random(name))
+        return ClientMachine(
+            SERVER, host.incarnation, QueueWorkload(name, world.random(f"{name}/work")), world.random(name)
+        )
 
     host = world.host(f"client-{number}", start, note=recorder.note)
-    world.arrivals(host.name, Exponential(int(options.gap_ms * MS)), lambda random: host.stimulate(Asked("work")))
+    world.arrivals(
+        host.name, Exponential(int(options.gap_ms * MS)), lambda random: host.stimulate(WorkRequested("work"))
+    )
     return host
 
 
@@ -112,10 +115,10 @@ def _drain(world: World, clients: list[Host]) -> None:
     """All is calm, links too: nothing keeps clients from receiving whatever is there."""
     for client in clients:
         world.network.configure(SERVER, client.name, LinkConfig())
-        client.stimulate(Asked(DRAIN))
+        client.stimulate(WorkRequested(DRAIN))
 
 
-def _check_history(world: World, recorder: Recorder, ledger: Ledger, server: Host) -> None:
+def _check_history(world: World, recorder: Recorder, ledger: JournalLedger, server: Host) -> None:
     left = {message.number: queue for queue, message in _left(server)}
     violations = recorder.violations(
         left,

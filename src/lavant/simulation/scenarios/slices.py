@@ -10,29 +10,29 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from lavant.broker.slices.edges import Offer, Source
-from lavant.broker.slices.host import SliceHost
-from lavant.broker.slices.layout import SINK, Layout
-from lavant.broker.slices.manager import Manager, ManagerConfig, Relocate, Relocated
-from lavant.broker.slices.migration import MigrationConfig
+from lavant.broker.slices.edges import Offer, SliceSource
+from lavant.broker.slices.layout import SINK, SliceLayout
+from lavant.broker.slices.migration.host import SliceHost
+from lavant.broker.slices.migration.manager import ManagerConfig, MigrationManager, Relocate, Relocated
+from lavant.broker.slices.migration.migration import MigrationConfig
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import HostId, SliceId
 from lavant.simulation.kernel import (
     MS,
-    Asked,
     Exponential,
     FaultOptions,
     Host,
     LinkConfig,
     LogUniform,
     Scenario,
+    WorkRequested,
     World,
     schedule_faults,
     swarmed_disk,
     swarmed_links,
 )
 from lavant.simulation.kernel.distributions import require_probability
-from lavant.simulation.kernel.swarm import swarmed
+from lavant.simulation.kernel.faults.swarm import swarmed
 from lavant.simulation.slices.machines import HostMachine, ManagerMachine, SinkMachine, SourceMachine
 from lavant.simulation.slices.oracle import Oracle
 from lavant.simulation.slices.workload import Clients, make_key
@@ -76,7 +76,7 @@ class SliceOptions(FaultOptions, frozen=True, kw_only=True):
 def build(world: World, options: SliceOptions) -> None:
     """The world of this scenario."""
     world.links(swarmed_links(options, world.random("links")))
-    layout = Layout(access=options.access, match=options.match, exit=options.exit)
+    layout = SliceLayout(access=options.access, match=options.match, exit=options.exit)
     names = [HostId(f"host-{number}") for number in range(1, options.hosts + 1)]
     placement = {slice: names[number % len(names)] for number, slice in enumerate(layout.slices)}
     placement |= {SINK: SINK_HOST}
@@ -97,7 +97,7 @@ def build(world: World, options: SliceOptions) -> None:
 
 
 def _add_host(
-    world: World, options: SliceOptions, name: HostId, layout: Layout, placement: dict[SliceId, HostId]
+    world: World, options: SliceOptions, name: HostId, layout: SliceLayout, placement: dict[SliceId, HostId]
 ) -> Host:
     def boot(host: Host) -> HostMachine:
         return HostMachine(SliceHost(name, layout, MANAGER, placement), host.disk)
@@ -110,7 +110,7 @@ def _add_host(
 
 
 def _add_manager(
-    world: World, options: SliceOptions, layout: Layout, placement: dict[SliceId, HostId], hosts: list[Host]
+    world: World, options: SliceOptions, layout: SliceLayout, placement: dict[SliceId, HostId], hosts: list[Host]
 ) -> Host:
     random = world.random("manager")
     migration = MigrationConfig(deadline_ms=random.choice(DEADLINES_MS), copy_retry_ms=1_000)
@@ -119,11 +119,11 @@ def _add_manager(
     placed = {slice: placement[slice] for slice in layout.slices}
 
     def boot(host: Host) -> ManagerMachine:
-        return ManagerMachine(Manager(placed, edges, config), host.disk)
+        return ManagerMachine(MigrationManager(placed, edges, config), host.disk)
 
     def move(random: Random) -> None:
         if isinstance(manager.machine, ManagerMachine) and len(manager.machine.manager.waiting) < MOVES_WAITING_MAX:
-            manager.stimulate(Asked(Relocate(random.choice(layout.slices), HostId(random.choice(hosts).name))))
+            manager.stimulate(WorkRequested(Relocate(random.choice(layout.slices), HostId(random.choice(hosts).name))))
 
     strikes = _Strikes(world, options, hosts)
     manager = world.host(MANAGER, boot, restart_us=RESTART_US, note=strikes.note)
@@ -140,12 +140,12 @@ def _add_source(
     placement: dict[SliceId, HostId],
     clients: Clients,
 ) -> None:
-    source = Source(SliceId(f"source:{number}"), MANAGER, placement)
+    source = SliceSource(SliceId(f"source:{number}"), MANAGER, placement)
     host = world.host(f"source-{number}", lambda host: SourceMachine(source))
 
     def act(random: Random) -> None:
         if source.room:
-            host.stimulate(Asked(Offer(access, clients.act(random))))
+            host.stimulate(WorkRequested(Offer(access, clients.act(random))))
 
     world.arrivals(host.name, Exponential(int(options.gap_ms * MS)), act)
 
@@ -204,7 +204,7 @@ def _unfinished(manager: Host) -> str | None:
     return None
 
 
-def _misplaced(manager: Host, hosts: list[Host], layout: Layout) -> str | None:
+def _misplaced(manager: Host, hosts: list[Host], layout: SliceLayout) -> str | None:
     assert isinstance(manager.machine, ManagerMachine), "it is up when all is over"
     running = {
         (slice, host.name)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lavant.broker.journal import JournalConfig
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.workflows import Jobs
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.storage.journal import JournalConfig
+from lavant.broker.workflows.machine import Jobs
 from lavant.core.errors import InvalidValue
 from lavant.simulation.kernel import (
     MS,
-    Asked,
     Exponential,
     FaultOptions,
     Host,
@@ -23,17 +22,18 @@ from lavant.simulation.kernel import (
     LogUniform,
     Machine,
     Scenario,
+    WorkRequested,
     World,
     schedule_faults,
     swarmed_disk,
     swarmed_links,
 )
 from lavant.simulation.queues.client import ClientMachine
-from lavant.simulation.queues.ledger import Ledger
+from lavant.simulation.queues.ledger import JournalLedger
 from lavant.simulation.queues.server import MakeServer, ServerMachine, boot
 from lavant.simulation.workflows.audit import all_jobs, whats_left, whats_wrong
-from lavant.simulation.workflows.labour import DRAIN, Labour, Submitter, Worker
 from lavant.simulation.workflows.watch import Watch
+from lavant.simulation.workflows.workload import DRAIN, JobWorkload, SimulatedWorker, Submitter
 
 SERVER = "server"
 SEGMENT_BYTES = (8 << 10, 16 << 10, 64 << 10)
@@ -78,7 +78,7 @@ def build(world: World, options: WorkflowOptions, make_server: MakeServer | None
         _add_client(world, f"{kind.__name__.lower()}-{number}", kind, gap_ms, watch)
         for kind, count, gap_ms in (
             (Submitter, options.submitters, options.submit_gap_ms),
-            (Worker, options.workers, options.work_gap_ms),
+            (SimulatedWorker, options.workers, options.work_gap_ms),
         )
         for number in range(1, count + 1)
     ]
@@ -92,10 +92,10 @@ def build(world: World, options: WorkflowOptions, make_server: MakeServer | None
 def _add_server(world: World, options: WorkflowOptions, make_server: MakeServer | None) -> Host:
     segment_bytes = world.random("journal").choice(SEGMENT_BYTES)
     config = JournalConfig(segment_bytes=segment_bytes, block_bytes_max=4096, compaction_bytes_min=2 * segment_bytes)
-    ledger = Ledger(world)
+    ledger = JournalLedger(world)
 
-    def make(broker: Broker, position: int) -> BrokerServer:
-        return BrokerServer(broker, position=position)
+    def make(broker: BrokerState, position: int) -> BrokerMachine:
+        return BrokerMachine(broker, position=position)
 
     def start(host: Host) -> Machine:
         return boot(host, config, ledger, make if make_server is None else make_server)
@@ -103,17 +103,17 @@ def _add_server(world: World, options: WorkflowOptions, make_server: MakeServer 
     server = world.host(SERVER, start, disk=swarmed_disk(options, world.random("disk")), restart_us=RESTART_US)
     if options.compactions_per_min:
         gap_us = Exponential(int(60_000 * MS / options.compactions_per_min))
-        world.arrivals("compactions", gap_us, lambda random: server.stimulate(Asked("compact")))
+        world.arrivals("compactions", gap_us, lambda random: server.stimulate(WorkRequested("compact")))
     return server
 
 
-def _add_client(world: World, name: str, kind: type[Labour], gap_ms: float, watch: Watch) -> Host:
+def _add_client(world: World, name: str, kind: type[JobWorkload], gap_ms: float, watch: Watch) -> Host:
     def start(host: Host) -> Machine:
         name = f"{host.name}/{host.incarnation}"
         return ClientMachine(SERVER, host.incarnation, kind(name, world.random(f"{name}/work")), world.random(name))
 
     host = world.host(name, start, note=watch.note)
-    world.arrivals(host.name, Exponential(int(gap_ms * MS)), lambda random: host.stimulate(Asked("work")))
+    world.arrivals(host.name, Exponential(int(gap_ms * MS)), lambda random: host.stimulate(WorkRequested("work")))
     return host
 
 
@@ -121,7 +121,7 @@ def _drain(world: World, clients: list[Host]) -> None:
     """All is calm, links too: nothing keeps workers from doing whatever is left."""
     for client in clients:
         world.network.configure(SERVER, client.name, LinkConfig())
-        client.stimulate(Asked(DRAIN))
+        client.stimulate(WorkRequested(DRAIN))
 
 
 def _audit(server: Host, look: Callable[[Jobs], str | None]) -> str | None:

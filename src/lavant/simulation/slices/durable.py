@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from lavant.broker.journal import Journal, JournalConfig, Write, carry_out, compact
+from lavant.broker.storage.journal import Journal, JournalConfig, Write, carry_out, compact
 from lavant.simulation.kernel import Commit, Effect, SimulatedDisk
 
 CONFIG = JournalConfig(segment_bytes=128 << 10, block_bytes_max=64 << 10, compaction_bytes_min=0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lavant.broker.slices.edges import Offer, Sink, Source
-from lavant.broker.slices.host import SliceHost
-from lavant.broker.slices.manager import Manager, ManagerStimulus
-from lavant.broker.slices.messages import AnyMessage, Received, Transmit
-from lavant.broker.slices.messages import Due as SlicesDue
+from lavant.broker.slices.edges import Offer, Sink, SliceSource
+from lavant.broker.slices.migration.host import SliceHost
+from lavant.broker.slices.migration.manager import ManagerStimulus, MigrationManager
+from lavant.broker.slices.migration.messages import AnyMessage, DataReceived, Transmit
+from lavant.broker.slices.migration.messages import LinkTimerDue as SlicesDue
 from lavant.core.ids import HostId
-from lavant.simulation.kernel import Arrived, Asked, Effect, Note, Send, Stimulus, Written
-from lavant.simulation.kernel.disk import SimulatedDisk
+from lavant.simulation.kernel import Arrived, Effect, Note, SendPacket, Stimulus, WorkRequested, Written
+from lavant.simulation.kernel.disk.disk import SimulatedDisk
 from lavant.simulation.slices.durable import Durable
 
 
@@ -20,7 +20,7 @@ class HostMachine:
 
     def __init__(self, host: SliceHost, disk: SimulatedDisk) -> None:
         self.host = host
-        self._durable: Durable[Received] = Durable(host, disk, Received)
+        self._durable: Durable[DataReceived] = Durable(host, disk, DataReceived)
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
         if isinstance(stimulus, Written):
@@ -37,9 +37,10 @@ class HostMachine:
 
 
 class ManagerMachine:
-    """A `Manager` that outlives crashes. Its timers decide, so they are recorded too. It notes each new step."""
+    """A `MigrationManager` that outlives crashes. Its timers decide, so they are recorded too. It notes each new
+    step."""
 
-    def __init__(self, manager: Manager, disk: SimulatedDisk) -> None:
+    def __init__(self, manager: MigrationManager, disk: SimulatedDisk) -> None:
         self.manager = manager
         self._durable: Durable[ManagerStimulus] = Durable(manager, disk, ManagerStimulus)
         self._steps = self._current_steps()
@@ -50,7 +51,7 @@ class ManagerMachine:
         told: ManagerStimulus = SlicesDue()
         if isinstance(stimulus, Arrived):
             told = received(stimulus)
-        elif isinstance(stimulus, Asked):
+        elif isinstance(stimulus, WorkRequested):
             told = stimulus.value
         effects = performed(self.manager.handle(told, now_ms))
         self._durable.record(told, now_ms)
@@ -70,16 +71,16 @@ class ManagerMachine:
 
 
 class SourceMachine:
-    """A `Source`; what it is asked for it offers."""
+    """A `SliceSource`; what it is asked for it offers."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SliceSource) -> None:
         self.source = source
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
-        told: Received | Offer | SlicesDue = SlicesDue()
+        told: DataReceived | Offer | SlicesDue = SlicesDue()
         if isinstance(stimulus, Arrived):
             told = received(stimulus)
-        elif isinstance(stimulus, Asked):
+        elif isinstance(stimulus, WorkRequested):
             told = stimulus.value
         return performed(self.source.handle(told, now_ms))
 
@@ -101,11 +102,13 @@ class SinkMachine:
         return None
 
 
-def received(arrived: Arrived) -> Received:
+def received(arrived: Arrived) -> DataReceived:
     message: AnyMessage = arrived.payload
-    return Received(HostId(arrived.source), message)
+    return DataReceived(HostId(arrived.source), message)
 
 
 def performed(effects: list[Any]) -> list[Effect]:
     """Messages are sent; everything else is for the scenario's books."""
-    return [Send(effect.to, effect.message) if isinstance(effect, Transmit) else Note(effect) for effect in effects]
+    return [
+        SendPacket(effect.to, effect.message) if isinstance(effect, Transmit) else Note(effect) for effect in effects
+    ]

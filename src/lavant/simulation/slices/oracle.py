@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lavant.broker.filters import Filter
-from lavant.broker.slices.values import BatchId, Notification
+from lavant.broker.slices.values import BatchId, SliceNotification
 from lavant.simulation.kernel import World
 
 ONCE = "each batch is notified once"
@@ -23,14 +23,14 @@ RIGHT = "each publication reaches exactly those who want it"
 Row = dict[str, int]
 
 
-class Version(NamedTuple):
+class OracleVersion(NamedTuple):
     """What a subscription was from a place in its source's order on; no text where it was removed."""
 
     place: int
     text: str | None
 
 
-class Published(msgspec.Struct, frozen=True):
+class OraclePublication(msgspec.Struct, frozen=True):
     source: int
     place: int
     scheme: str
@@ -47,28 +47,28 @@ class Oracle:
         self._places = [0] * sources
         self._in_force = [0] * sources
         self._batches = [0] * sources
-        self._versions: dict[tuple[str, int], tuple[int, list[Version]]] = {}
+        self._versions: dict[tuple[str, int], tuple[int, list[OracleVersion]]] = {}
         """By scheme and id: the source that it belongs to, and its versions."""
-        self._outstanding: dict[BatchId, Published] = {}
+        self._outstanding: dict[BatchId, OraclePublication] = {}
         self._notified: set[BatchId] = set()
 
     def subscribed(self, source: int, scheme: str, texts: dict[int, str]) -> None:
         place = self._next_place(source)
         for id, text in texts.items():
-            self._version(source, scheme, id, Version(place, text))
+            self._version(source, scheme, id, OracleVersion(place, text))
 
     def unsubscribed(self, source: int, scheme: str, ids: Sequence[int]) -> None:
         place = self._next_place(source)
         for id in ids:
-            self._version(source, scheme, id, Version(place, None))
+            self._version(source, scheme, id, OracleVersion(place, None))
 
     def published(self, source: int, scheme: str, rows: list[Row]) -> None:
         self._batches[source] += 1
-        published = Published(source, self._next_place(source), scheme, rows, tuple(self._in_force))
+        published = OraclePublication(source, self._next_place(source), scheme, rows, tuple(self._in_force))
         self._outstanding[BatchId(source, self._batches[source])] = published
         self._world.count("batches published")
 
-    def notified(self, notification: Notification) -> None:
+    def notified(self, notification: SliceNotification) -> None:
         """Check a notification when it comes."""
         id = notification.publications.id
         published = self._outstanding.pop(id, None)
@@ -88,7 +88,7 @@ class Oracle:
         first = min(self._outstanding)
         return f"{first} was published and never notified, and {len(self._outstanding) - 1} more"
 
-    def _check(self, id: BatchId, published: Published, row: int, values: Row, found: list[int]) -> None:
+    def _check(self, id: BatchId, published: OraclePublication, row: int, values: Row, found: list[int]) -> None:
         if len(set(found)) < len(found):
             self._world.violated(RIGHT, f"row {row} of {id} reaches somebody twice: {sorted(found)}")
         self._world.count("notifications", len(found))
@@ -106,7 +106,7 @@ class Oracle:
         if strangers:
             self._world.violated(RIGHT, f"row {row} of {id} reaches {sorted(strangers)}, whom nobody knows")
 
-    def _candidates(self, source: int, versions: list[Version], published: Published) -> list[str | None]:
+    def _candidates(self, source: int, versions: list[OracleVersion], published: OraclePublication) -> list[str | None]:
         """What a subscription may be for this publication."""
         if source == published.source:
             return [_last(versions, published.place)]
@@ -117,11 +117,11 @@ class Oracle:
         self._places[source] += 1
         return self._places[source]
 
-    def _version(self, source: int, scheme: str, id: int, version: Version) -> None:
+    def _version(self, source: int, scheme: str, id: int, version: OracleVersion) -> None:
         self._versions.setdefault((scheme, id), (source, []))[1].append(version)
 
 
-def _last(versions: list[Version], place: int) -> str | None:
+def _last(versions: list[OracleVersion], place: int) -> str | None:
     return next((version.text for version in reversed(versions) if version.place <= place), None)
 
 

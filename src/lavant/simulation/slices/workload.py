@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from lavant.broker.filters import Filter
-from lavant.broker.matching.plain.encode import encode_filters
-from lavant.broker.slices.values import Publish, Subscribe, Unsubscribe
+from lavant.broker.matching.plain.encoder import encode_filters
+from lavant.broker.slices.values import SlicePublish, SliceSubscribe, SliceUnsubscribe
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.core.batches import PublicationBatch
+from lavant.core.publications.batch import PublicationBatch
 from lavant.simulation.slices.oracle import Oracle
 
 VALUES = 5
@@ -36,7 +36,7 @@ class Clients:
         self._oracle = oracle
         self._key = key
 
-    def act(self, random: Random) -> Subscribe | Unsubscribe | Publish:
+    def act(self, random: Random) -> SliceSubscribe | SliceUnsubscribe | SlicePublish:
         """The next thing that somebody wants."""
         scheme = random.choice(("plain", "encrypted"))
         chance = random.random()
@@ -46,23 +46,23 @@ class Clients:
         own = [id * self._sources + self._source for id in ids]
         return self._subscribe(scheme, own, random) if chance < 0.88 else self._unsubscribe(scheme, own)
 
-    def _publish(self, scheme: str, random: Random) -> Publish:
+    def _publish(self, scheme: str, random: Random) -> SlicePublish:
         rows = [
             {"x": random.randrange(VALUES), "y": random.randrange(VALUES)} for _ in range(random.randint(1, BATCH_MAX))
         ]
         self._oracle.published(self._source, scheme, rows)
         batch: Any = PublicationBatch.from_dicts(rows) if scheme == "plain" else self._key.encrypt_publications(rows)
-        return Publish(scheme, batch)
+        return SlicePublish(scheme, batch)
 
-    def _subscribe(self, scheme: str, ids: list[int], random: Random) -> Subscribe:
+    def _subscribe(self, scheme: str, ids: list[int], random: Random) -> SliceSubscribe:
         texts = {
             id: random.choice(TEMPLATES).format(random.randrange(VALUES), random.randrange(1, VALUES)) for id in ids
         }
         self._oracle.subscribed(self._source, scheme, texts)
         parsed = list(map(Filter.parse, texts.values()))
         filters: Any = encode_filters(parsed) if scheme == "plain" else self._key.encrypt_filters(parsed)
-        return Subscribe(scheme, np.array(ids, np.uint32), filters)
+        return SliceSubscribe(scheme, np.array(ids, np.uint32), filters)
 
-    def _unsubscribe(self, scheme: str, ids: list[int]) -> Unsubscribe:
+    def _unsubscribe(self, scheme: str, ids: list[int]) -> SliceUnsubscribe:
         self._oracle.unsubscribed(self._source, scheme, ids)
-        return Unsubscribe(scheme, np.array(ids, np.uint32))
+        return SliceUnsubscribe(scheme, np.array(ids, np.uint32))

@@ -11,9 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from lavant.broker.queues.commands import Peek, Peeked
-from lavant.broker.workflows import Jobs
-from lavant.broker.workflows.commands import (
+from lavant.broker.protocol.jobs import (
     DescribeJob,
     DescribeJobType,
     JobsListed,
@@ -22,8 +20,10 @@ from lavant.broker.workflows.commands import (
     ListJobs,
     TaskView,
 )
-from lavant.broker.workflows.definitions import letters_of, queue_of
+from lavant.broker.protocol.queues import Peek, Peeked
+from lavant.broker.workflows.definitions.definition import letters_of, queue_of
 from lavant.broker.workflows.job import DEAD, DONE, QUEUED, RUNNING, SKIPPED, WAITING
+from lavant.broker.workflows.machine import Jobs
 from lavant.simulation.workflows.jobs import DEFINITIONS, SOURCES, TASKS, WORKFLOWS
 
 PAGE = 1000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lavant.broker.workflows import read_workflows
-from lavant.broker.workflows.definitions import JobDefinition, TaskDefinition
+from lavant.broker.workflows.definitions.definition import JobDefinition, TaskDefinition
+from lavant.broker.workflows.definitions.toml_file import read_workflows
 
 WORKFLOWS = read_workflows(
     """

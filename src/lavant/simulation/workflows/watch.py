@@ -10,25 +10,25 @@
 from __future__ import annotations
 
 from lavant.broker.filters import Filter
-from lavant.broker.queues.commands import Refused
-from lavant.broker.serving.commands import Request
-from lavant.broker.workflows.commands import (
-    Assignment,
+from lavant.broker.protocol.commands import Request
+from lavant.broker.protocol.jobs import (
     Cancelled,
     CompleteTask,
     FailTask,
+    JobSubmitted,
     JobView,
-    Leased,
     LeaseTasks,
     Reported,
     Result,
     SubmitJob,
-    Submitted,
+    TaskAssignment,
+    TasksLeased,
 )
+from lavant.broker.protocol.queues import Refused
 from lavant.broker.workflows.job import RUNNING
 from lavant.simulation.kernel import Host, World
-from lavant.simulation.queues.client import Began, Ended
-from lavant.simulation.queues.protocol import Session
+from lavant.simulation.queues.client import Began, CallEnded
+from lavant.simulation.queues.protocol import SessionId
 from lavant.simulation.workflows.jobs import SOURCES, TASKS
 
 ONE_NAME = "a name is one job"
@@ -45,7 +45,7 @@ class Watch:
     def __init__(self, world: World) -> None:
         self._world = world
         self._notes = 0
-        self._under_way: dict[tuple[str, Session, int], tuple[int, Request]] = {}
+        self._under_way: dict[tuple[str, SessionId, int], tuple[int, Request]] = {}
         """And the number of the note with which they began."""
         self.jobs: dict[str, int] = {}
         """Those of which somebody heard that they are submitted, by name."""
@@ -63,7 +63,7 @@ class Watch:
         self._over: dict[int, int] = {}
         """Jobs of whose end somebody heard, and the number of that note."""
 
-    def note(self, host: Host, value: Began | Ended) -> None:
+    def note(self, host: Host, value: Began | CallEnded) -> None:
         self._notes += 1
         key = host.name, value.session, value.number
         if isinstance(value, Began):
@@ -76,9 +76,9 @@ class Watch:
         answer = value.answer
         self._world.count(f"answers {answer.code if isinstance(answer, Refused) else type(answer).__name__}")
         match request, answer:
-            case SubmitJob(name=name), Submitted(job=job):
+            case SubmitJob(name=name), JobSubmitted(job=job):
                 self._submitted(name, job)
-            case LeaseTasks(), Leased(tasks=tasks):
+            case LeaseTasks(), TasksLeased(tasks=tasks):
                 for task in tasks:
                     self._started(task, began)
             case CompleteTask() | FailTask(), Reported():
@@ -96,7 +96,7 @@ class Watch:
                 ONE_NAME, f"{name!r} is job {self.jobs[name]} and {job}, which is {self._names.get(job)!r} too"
             )
 
-    def _started(self, task: Assignment, began: int) -> None:
+    def _started(self, task: TaskAssignment, began: int) -> None:
         what = f"attempt {task.attempt} at {task.task!r} of job {task.job} ({task.job_type})"
         identity = task.job, task.task, task.attempt
         if identity in self._given:
@@ -111,7 +111,7 @@ class Watch:
                 self._world.violated(COMPLETED_ONCE, f"{what} is given to somebody who asked after it was {over}")
         self._check_sources(task, what)
 
-    def _check_sources(self, task: Assignment, what: str) -> None:
+    def _check_sources(self, task: TaskAssignment, what: str) -> None:
         sources = SOURCES[task.job_type, task.task]
         join = TASKS[task.job_type, task.task].join
         if (join == "all" and len(task.results) < len(sources)) or (sources and not task.results):

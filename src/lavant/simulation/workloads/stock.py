@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.matching.plain.templates import Column, encode_template
-from lavant.core.batches import PublicationBatch
+from lavant.core.publications.batch import PublicationBatch
 
 SHARES = (0.20, 0.20, 0.20, 0.34, 0.05, 0.01)
 DATES = ("11-Apr-96", "12-Apr-96", "15-Apr-96", "16-Apr-96")

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from lavant.broker.matching.plain.extras import Extras
+from lavant.broker.matching.plain.extras import ExtraConstraints
 from lavant.broker.matching.plain.strings import StringTable
-from lavant.broker.matching.plain.table import FilterTable, Kind
-from lavant.core.batches import PublicationBatch
+from lavant.broker.matching.plain.table import ConstraintKind, FilterTable
+from lavant.core.publications.batch import PublicationBatch
 
 PREDICATES_MIN, PREDICATES_MAX = 5, 7
 
@@ -50,14 +50,14 @@ class SyntheticWorkload(msgspec.Struct, frozen=True, kw_only=True):
         low = random.random(len(width)) * (1 - width)
         return FilterTable(
             count,
-            tuple((name, Kind.NUMBER) for name in self.names()),
+            tuple((name, ConstraintKind.NUMBER) for name in self.names()),
             StringTable.of([]),
             np.arange(count, dtype=np.uint32),
             start,
             dimension.astype(np.uint16),
             low,
             low + width,
-            Extras.none(),
+            ExtraConstraints.none(),
         )
 
     def names(self) -> list[str]:

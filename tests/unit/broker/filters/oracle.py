@@ -15,10 +15,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lavant.broker.filters.ast import (
+from lavant.broker.filters.language.ast import (
     And,
     Between,
     Compare,
+    ComparisonOperator,
     Exists,
     In,
     Like,
@@ -26,19 +27,18 @@ from lavant.broker.filters.ast import (
     Literal,
     Node,
     Not,
-    Operator,
     Or,
     Predicate,
 )
-from lavant.core.attributes import AttributeValue
+from lavant.core.publications.attributes import AttributeValue
 
-COMPARE: dict[Operator, Any] = {
-    Operator.EQ: operator.eq,
-    Operator.NE: operator.ne,
-    Operator.LT: operator.lt,
-    Operator.LE: operator.le,
-    Operator.GT: operator.gt,
-    Operator.GE: operator.ge,
+COMPARE: dict[ComparisonOperator, Any] = {
+    ComparisonOperator.EQ: operator.eq,
+    ComparisonOperator.NE: operator.ne,
+    ComparisonOperator.LT: operator.lt,
+    ComparisonOperator.LE: operator.le,
+    ComparisonOperator.GT: operator.gt,
+    ComparisonOperator.GE: operator.ge,
 }
 LIKE = {LikeKind.PREFIX: str.startswith, LikeKind.SUFFIX: str.endswith, LikeKind.CONTAINS: str.__contains__}
 LARGEST = sys.float_info.max
@@ -130,8 +130,8 @@ def predicates(
     literal = string if literals is None else st.sampled_from(literals)
     lists = st.one_of(*(st.lists(each, min_size=1, max_size=4).map(tuple) for each in (number, string, st.booleans())))
     return st.one_of(
-        st.builds(Compare, name, st.sampled_from(Operator), st.one_of(number, string)),
-        st.builds(Compare, name, st.sampled_from([Operator.EQ, Operator.NE]), st.booleans()),
+        st.builds(Compare, name, st.sampled_from(ComparisonOperator), st.one_of(number, string)),
+        st.builds(Compare, name, st.sampled_from([ComparisonOperator.EQ, ComparisonOperator.NE]), st.booleans()),
         st.builds(Between, name, number, number),
         st.builds(Between, name, string, string),
         st.builds(In, name, lists),

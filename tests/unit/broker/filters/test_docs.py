@@ -11,8 +11,8 @@ import pytest
 from tests.unit.broker.filters.oracle import truth
 
 from lavant.broker.filters import FILTER_LIMITS, parse
-from lavant.broker.filters.syntax import parse_syntax
-from lavant.core.attributes import NAME_LENGTH_MAX, AttributeValue
+from lavant.broker.filters.model import parse_syntax
+from lavant.core.publications.attributes import NAME_LENGTH_MAX, AttributeValue
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "filters.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ def test_the_examples_of_the_page_run() -> None:
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("name", ["model", "covering", "covering_set", "explain"])
+@pytest.mark.parametrize("name", ["model", "covering.relation", "covering.covering_set", "explanation"])
 def test_the_examples_of_the_modules_run(name: str) -> None:
     results = doctest.testmod(import_module(f"lavant.broker.filters.{name}"))
     assert results.attempted > 0

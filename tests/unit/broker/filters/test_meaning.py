@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lavant.broker.filters import parse
-from lavant.core.attributes import AttributeValue
+from lavant.core.publications.attributes import AttributeValue
 
 ABSENT = None
 

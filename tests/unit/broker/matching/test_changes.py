@@ -7,7 +7,7 @@ import pytest
 from tests.unit.broker.matching.toy_matcher import ToyFilters, ToyMatcher, numbers
 
 from lavant.broker.matching import changes
-from lavant.broker.matching.changes import Change, ChangeLog
+from lavant.broker.matching.changes import ChangeLog, MatcherChange
 from lavant.core.errors import CorruptSnapshot, InvalidValue
 
 
@@ -18,19 +18,19 @@ def ids(*values: int) -> np.ndarray:
 def log_of(*sizes: int) -> ChangeLog[ToyFilters]:
     log: ChangeLog[ToyFilters] = ChangeLog()
     for version, size in enumerate(sizes, start=1):
-        log.append(version, Change(np.arange(size, dtype=np.uint32), numbers(*range(size))))
+        log.append(version, MatcherChange(np.arange(size, dtype=np.uint32), numbers(*range(size))))
     return log
 
 
-def unpack(delta: bytes, version: int, scheme: str = "toy") -> list[Change[ToyFilters]]:
+def unpack(delta: bytes, version: int, scheme: str = "toy") -> list[MatcherChange[ToyFilters]]:
     return ChangeLog.unpack(scheme, delta, version, ToyFilters)
 
 
 def test_additions_and_removals_come_back_in_order() -> None:
     log: ChangeLog[ToyFilters] = ChangeLog()
-    log.append(1, Change(ids(5, 3), numbers(50, 30)))
-    log.append(2, Change(ids(5), None))
-    log.append(3, Change(ids(7), numbers(70)))
+    log.append(1, MatcherChange(ids(5, 3), numbers(50, 30)))
+    log.append(2, MatcherChange(ids(5), None))
+    log.append(3, MatcherChange(ids(7), numbers(70)))
     first, second, third = unpack(log.pack("toy", 0), 0)
     assert first.filters is not None
     assert (first.ids.tolist(), first.filters.numbers.tolist()) == ([5, 3], [50, 30])
@@ -52,7 +52,7 @@ def test_old_changes_are_forgotten_beyond_the_bound(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(changes, "SUBSCRIPTIONS_MAX", 10)
     log = log_of(4, 4, 2)
     assert len(unpack(log.pack("toy", 0), 0)) == 3
-    log.append(4, Change(ids(1), None))
+    log.append(4, MatcherChange(ids(1), None))
     with pytest.raises(InvalidValue) as refused:
         log.pack("toy", 0)
     assert str(refused.value) == ("version 0 is not between 1 and 4, which the change log holds; take a snapshot")

@@ -8,8 +8,8 @@ import pytest
 
 from lavant.broker.filters import Filter
 from lavant.broker.matching import ScanMatcher
-from lavant.core.batches import PublicationBatch
 from lavant.core.errors import FilterSyntaxError
+from lavant.core.publications.batch import PublicationBatch
 
 TEXTS = [
     "a = 1",

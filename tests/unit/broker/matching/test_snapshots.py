@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from lavant.broker.matching import PlainMatcher, container, snapshots
-from lavant.broker.matching.snapshots import MANIFEST, Part
-from lavant.core.batches import PublicationBatch
+from lavant.broker.matching.snapshots import MANIFEST, SnapshotPart
 from lavant.core.errors import CorruptSnapshot
+from lavant.core.publications.batch import PublicationBatch
 
 
-def part(number: int, *, meta: dict[str, Any] | None = None, removed: int = 0) -> Part:
+def part(number: int, *, meta: dict[str, Any] | None = None, removed: int = 0) -> SnapshotPart:
     state = {"removed": np.arange(removed, dtype=np.uint32)}
-    return Part({} if meta is None else meta, {"ids": np.array([number], np.uint32)}, state)
+    return SnapshotPart({} if meta is None else meta, {"ids": np.array([number], np.uint32)}, state)
 
 
-def write(directory: Path, version: int, parts: list[Part]) -> None:
+def write(directory: Path, version: int, parts: list[SnapshotPart]) -> None:
     snapshots.write(directory, scheme="test", version=version, parts=parts)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from lavant.broker.queues import Queues
-from lavant.broker.queues.commands import (
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import (
     Acknowledge,
     Acknowledged,
     Answer,
@@ -14,7 +14,6 @@ from lavant.broker.queues.commands import (
     Delivery,
     Described,
     DescribeQueue,
-    Entry,
     Open,
     Peek,
     Peeked,
@@ -26,13 +25,14 @@ from lavant.broker.queues.commands import (
     Refused,
     Request,
     Send,
+    SendEntry,
     Sent,
     SentEntry,
     VisibilityChange,
     VisibilityChanged,
 )
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.rules import RULES
+from lavant.broker.queues import Queues
+from lavant.broker.queues.compatibility import RULES
 
 Q = "orders"
 MINUTE_MS = 60_000
@@ -54,10 +54,10 @@ class Hub(Queues):
 
     def send(self, *bodies: bytes, queue: str = Q, now_ms: int | None = None, **entry: Any) -> list[int]:
         """The numbers of messages that are all alike but for their bodies; all must be accepted."""
-        sent = self.ask(Send(queue, [Entry(body, **entry) for body in bodies]), Sent, now_ms)
+        sent = self.ask(Send(queue, [SendEntry(body, **entry) for body in bodies]), Sent, now_ms)
         return [answer.number for answer in sent.entries if isinstance(answer, SentEntry)]
 
-    def try_to_send(self, *entries: Entry, queue: str = Q, now_ms: int | None = None) -> list[int | str]:
+    def try_to_send(self, *entries: SendEntry, queue: str = Q, now_ms: int | None = None) -> list[int | str]:
         """A number for each message, or why it was refused."""
         sent = self.ask(Send(queue, list(entries)), Sent, now_ms)
         return [answer.code if isinstance(answer, Refused) else answer.number for answer in sent.entries]

@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.unit.broker.queues.model_values import ModelMessage, ModelQueue, ModelTurn
 
-from lavant.broker.queues import commands as c
-from lavant.broker.queues.config import DEDUPLICATION_MS, DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
+from lavant.broker.protocol import queues as c
+from lavant.broker.protocol.queue_config import DEDUPLICATION_MS, DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
 from lavant.core.errors import (
     InvalidValue,
     LavantError,
@@ -107,11 +107,11 @@ class Model:
         existing = self.queues.get(request.queue)
         if existing is not None:
             if existing.config == request.config:
-                return c.Created(is_new=False)
+                return c.QueueCreated(is_new=False)
             raise QueueExists(request.queue)
         self.check_dead_letters(request.queue, request.config)
         self.queues[request.queue] = ModelQueue(request.queue, request.config, request.tags, self.now_ms, self.now_ms)
-        return c.Created(is_new=True)
+        return c.QueueCreated(is_new=True)
 
     def check_dead_letters(self, name: str, config: QueueConfig) -> None:
         if config.dead_letters is not None:
@@ -154,7 +154,7 @@ class Model:
         queue = self.queue(request.queue)
         return c.Sent([self.send(queue, entry) for entry in request.entries])
 
-    def send(self, queue: ModelQueue, entry: c.Entry) -> c.SentEntry | c.Refused:
+    def send(self, queue: ModelQueue, entry: c.SendEntry) -> c.SentEntry | c.Refused:
         config, name = queue.config, entry.deduplication
         if len(entry.body) + len(entry.attributes) > config.message_bytes_max:
             return refused(LimitExceeded)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lavant.broker.queues.commands import Entry
-from lavant.broker.queues.config import DEDUPLICATION_MS, SECOND_MS, QueueConfig
+from lavant.broker.protocol.queue_config import DEDUPLICATION_MS, SECOND_MS, QueueConfig
+from lavant.broker.protocol.queues import SendEntry
 
 
 @dataclass
 class ModelMessage:
     number: int
-    entry: Entry
+    entry: SendEntry
     name: str
     sent_ms: int
     entered_ms: int

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.broker.queues.hubs import MINUTE_MS, Hub, Q, bodies, hub_with, receipts
 
-from lavant.broker.queues import receiving
-from lavant.broker.queues.commands import DeleteQueue
+from lavant.broker.protocol.queues import DeleteQueue
+from lavant.broker.queues.operations import receive as receiving
 
 DEAD = "dead"
 BOTH_ORDERS = pytest.mark.parametrize("order", ["out-of-order", "in-order"])

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.broker.queues.hubs import Hub, Q, hub_with
 
-from lavant.broker.queues import HubLimits
-from lavant.broker.queues.commands import (
+from lavant.broker.protocol.queue_config import DAY_MS, QueueConfig
+from lavant.broker.protocol.queues import (
     ConfigureQueue,
-    Created,
     CreateQueue,
     DeleteQueue,
     Described,
@@ -20,9 +19,10 @@ from lavant.broker.queues.commands import (
     ListSources,
     Open,
     PurgeQueue,
+    QueueCreated,
     TagQueue,
 )
-from lavant.broker.queues.config import DAY_MS, QueueConfig
+from lavant.broker.queues import QueueLimits
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, QueueExists, UnknownQueue
 
 NEW = QueueConfig()
@@ -34,10 +34,10 @@ def described(hub: Hub, queue: str = Q) -> Described:
 
 def test_a_queue_is_created_once() -> None:
     hub = Hub()
-    assert hub.handle(CreateQueue(Q, NEW, {"a": "b"}), 7) == Created(is_new=True)
+    assert hub.handle(CreateQueue(Q, NEW, {"a": "b"}), 7) == QueueCreated(is_new=True)
     assert hub.changed
     hub.send(b"stays")
-    assert hub.handle(CreateQueue(Q, NEW, {"c": "d"}), 9) == Created(is_new=False)
+    assert hub.handle(CreateQueue(Q, NEW, {"c": "d"}), 9) == QueueCreated(is_new=False)
     assert not hub.changed
     answer = described(hub)
     assert (answer.config, answer.tags, answer.created_ms, answer.changed_ms) == (NEW, {"a": "b"}, 7, 7)
@@ -156,13 +156,13 @@ def test_a_queue_can_be_configured_and_created_again_while_its_dead_letter_queue
     config = QueueConfig(dead_letters="dead", receives_max=1)
     hub.handle(CreateQueue(Q, config), 0)
     hub.handle(DeleteQueue("dead"), 0)
-    assert hub.handle(CreateQueue(Q, config), 0) == Created(is_new=False)
+    assert hub.handle(CreateQueue(Q, config), 0) == QueueCreated(is_new=False)
     hub.handle(ConfigureQueue(Q, QueueConfig(dead_letters="dead", receives_max=2)), 0)
     assert described(hub).config.receives_max == 2
 
 
 def test_there_are_only_so_many_queues() -> None:
-    hub = Hub(HubLimits(queues_max=2))
+    hub = Hub(QueueLimits(queues_max=2))
     hub.create("a")
     hub.create("b")
     with pytest.raises(LimitExceeded, match="2 queues, which is the limit"):

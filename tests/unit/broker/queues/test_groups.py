@@ -8,14 +8,14 @@ from itertools import permutations, product
 import pytest
 from tests.unit.broker.queues.hubs import Hub, Q, bodies, hub_with, receipts
 
-from lavant.broker.queues.commands import ConfigureQueue, MoveSome, PurgeQueue, StartMove
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.in_order import NONE, Group, InOrder
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import ConfigureQueue, MoveSome, PurgeQueue, StartMove
+from lavant.broker.queues.ordering.in_order import NONE, InOrder, MessageGroup
 
 DELAY_MS = 100
 
 
-def groups(hub: Hub) -> dict[str, Group | int]:
+def groups(hub: Hub) -> dict[str, MessageGroup | int]:
     order = hub._directory[Q].order
     assert isinstance(order, InOrder)
     return order._groups
@@ -36,7 +36,7 @@ def move_in(hub: Hub, body: bytes, behind: bytes) -> None:
 
 def test_numbers_leave_a_group_in_order_however_they_came_and_went() -> None:
     for numbers, pops in product(permutations(range(1, 6)), product(range(3), repeat=5)):
-        group, left = Group("a"), list[int]()
+        group, left = MessageGroup("a"), list[int]()
         for number, count in zip(numbers, pops, strict=True):
             group.push(number)
             left = sorted([*left, number])
@@ -51,7 +51,7 @@ def test_numbers_leave_a_group_in_order_however_they_came_and_went() -> None:
 
 
 def test_a_group_keeps_a_list_only_while_it_has_three_messages() -> None:
-    group = Group("a")
+    group = MessageGroup("a")
     for number, is_list in [(1, False), (2, False), (3, True), (4, True)]:
         group.push(number)
         assert isinstance(group.rest, list) == is_list

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.broker.queues.hubs import Hub, Q, hub_with, snapshot
 
-from lavant.broker.queues.commands import MoveSome, Peek, StartMove
-from lavant.broker.queues.config import MESSAGE_BYTES_MAX
+from lavant.broker.protocol.queue_config import MESSAGE_BYTES_MAX
+from lavant.broker.protocol.queues import MoveSome, Peek, StartMove
 from lavant.core.errors import InvalidValue, LimitExceeded, UnknownQueue
 
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from tests.unit.broker.queues.hubs import Hub, Q, bodies, hub_with, receipts, snapshot
 
-from lavant.broker.queues import UNLIMITED, HubLimits, Queues
+from lavant.broker.protocol.queue_config import DEDUPLICATION_MS
+from lavant.broker.protocol.queues import ListMoves, MoveSome, Open, PurgeQueue, SendEntry, StartMove, TagQueue
+from lavant.broker.queues import UNLIMITED, QueueLimits, Queues
 from lavant.broker.queues import snapshot as module
-from lavant.broker.queues.commands import Entry, ListMoves, MoveSome, Open, PurgeQueue, StartMove, TagQueue
-from lavant.broker.queues.config import DEDUPLICATION_MS
 from lavant.core.errors import CorruptSnapshot
 
 
@@ -34,7 +34,7 @@ def busy_hub() -> Hub:
     hub.send(*[b"%d" % n for n in range(20)], now_ms=10)
     hub.send(b"later", delay_ms=5000)
     for n in range(20):
-        entry = Entry(b"", b"a", group=str(n % 3), deduplication=str(n % 7))
+        entry = SendEntry(b"", b"a", group=str(n % 3), deduplication=str(n % 7))
         hub.try_to_send(entry, queue="in-order", now_ms=11 + n)
     for now_ms in (40, 1040, 2040):
         hub.receive(4, now_ms=now_ms)
@@ -65,7 +65,7 @@ def test_a_restored_hub_goes_on_like_the_old_one() -> None:
     for now_ms in range(2100, 9000, 700):
         for queue in [Q, "in-order", "dead"]:
             assert fresh.receive(3, queue, now_ms) == hub.receive(3, queue, now_ms)
-    entry = Entry(b"", group="1", deduplication="1")
+    entry = SendEntry(b"", group="1", deduplication="1")
     assert fresh.try_to_send(entry, queue="in-order") == hub.try_to_send(entry, queue="in-order") == [26]
     assert fresh.handle(MoveSome(1, 5), 9000) == hub.handle(MoveSome(1, 5), 9000)
     assert fresh.handle(ListMoves("dead"), 9000) == hub.handle(ListMoves("dead"), 9000)
@@ -92,15 +92,15 @@ def test_the_line_of_an_out_of_order_queue_is_kept() -> None:
 
 def test_names_are_remembered_for_the_rest_of_their_time() -> None:
     hub = hub_with(order="in-order")
-    hub.try_to_send(Entry(b"", deduplication="m"), now_ms=1)
+    hub.try_to_send(SendEntry(b"", deduplication="m"), now_ms=1)
     fresh = restored(hub)
-    assert fresh.try_to_send(Entry(b"", deduplication="m"), now_ms=DEDUPLICATION_MS) == [1]
-    assert fresh.try_to_send(Entry(b"", deduplication="m"), now_ms=DEDUPLICATION_MS + 1) == [2]
+    assert fresh.try_to_send(SendEntry(b"", deduplication="m"), now_ms=DEDUPLICATION_MS) == [1]
+    assert fresh.try_to_send(SendEntry(b"", deduplication="m"), now_ms=DEDUPLICATION_MS + 1) == [2]
 
 
 def test_names_whose_time_is_over_are_not_in_it() -> None:
     hub = hub_with(order="in-order", retention_ms=60_000)
-    hub.try_to_send(Entry(b"", deduplication="m"))
+    hub.try_to_send(SendEntry(b"", deduplication="m"))
     hub.advance(DEDUPLICATION_MS)
     assert b"m" not in b"".join(list(hub.snapshot())[2:])
 
@@ -111,7 +111,7 @@ def test_an_empty_hub_has_a_snapshot() -> None:
 
 def test_limits_are_those_of_the_new_hub() -> None:
     assert Queues.restore(hub_with().snapshot(), UNLIMITED).limits == UNLIMITED
-    assert Queues.restore(hub_with().snapshot()).limits == HubLimits()
+    assert Queues.restore(hub_with().snapshot()).limits == QueueLimits()
 
 
 def test_chunks_are_about_a_megabyte() -> None:
@@ -129,7 +129,7 @@ def test_many_names_and_numbers_are_cut_into_chunks(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "CHUNK_NUMBERS", 7)
     hub = hub_with("in-order", order="in-order")
     hub.create(Q)
-    hub.try_to_send(*[Entry(b"", deduplication=str(n)) for n in range(20)], queue="in-order")
+    hub.try_to_send(*[SendEntry(b"", deduplication=str(n)) for n in range(20)], queue="in-order")
     hub.send(*[b""] * 20)
     chunks = list(hub.snapshot())
     assert len(chunks) == 1 + (1 + 1 + 3) + (1 + 1 + 3) + 1

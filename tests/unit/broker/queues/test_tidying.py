@@ -7,13 +7,13 @@ from sys import getsizeof
 import pytest
 from tests.unit.broker.queues.hubs import MINUTE_MS, Hub, Q, hub_with, receipts
 
-from lavant.broker.queues.commands import CreateQueue, DeleteQueue, MoveSome, StartMove
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.hidden import STALE_MIN
-from lavant.broker.queues.in_order import InOrder
-from lavant.broker.queues.out_of_order import OutOfOrder
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue, DeleteQueue, MoveSome, StartMove
+from lavant.broker.queues.in_flight import STALE_MIN
+from lavant.broker.queues.ordering.in_order import InOrder
+from lavant.broker.queues.ordering.out_of_order import OutOfOrder
+from lavant.broker.queues.ordering.sorted_numbers import CHUNK
 from lavant.broker.queues.queue import TIDY_EVERY
-from lavant.broker.queues.sorted_numbers import CHUNK
 
 ENOUGH = 20 * TIDY_EVERY
 

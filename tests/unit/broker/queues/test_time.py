@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.queues.hubs import MINUTE_MS, Hub, Q, bodies, hub_with, snapshot
 
-from lavant.broker.queues.commands import ConfigureQueue, DeleteQueue, DescribeQueue, PurgeQueue
-from lavant.broker.queues.config import QueueConfig
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import ConfigureQueue, DeleteQueue, DescribeQueue, PurgeQueue
 
 DAYS_MS = 4 * 24 * 60 * MINUTE_MS
 

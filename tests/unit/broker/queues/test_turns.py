@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.broker.queues.hubs import Hub, Q, bodies, hub_with, receipts, snapshot
 
-from lavant.broker.queues.commands import Delivery, Open, Release
-from lavant.broker.queues.rules import RULES
+from lavant.broker.protocol.queues import Delivery, Open, Release
+from lavant.broker.queues.compatibility import RULES
 
 
 def in_order(rules: int = RULES) -> Hub:

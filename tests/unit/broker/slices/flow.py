@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from lavant.broker.slices import SINK, Delivery, Emit, Layout, Notification, Refused, SliceMachine, make_slices
+from lavant.broker.slices import (
+    SINK,
+    Emit,
+    SliceDelivery,
+    SliceLayout,
+    SliceMachine,
+    SliceNotification,
+    SliceRefusal,
+    make_slices,
+)
 from lavant.broker.slices.values import Content, Effect
 from lavant.core.ids import SliceId
 
@@ -16,16 +25,16 @@ Packet = tuple[SliceId, SliceId, int, Content]
 class Flow:
     """All slices of a layout, with what is on its way between them."""
 
-    def __init__(self, layout: Layout, seed: int = 0) -> None:
+    def __init__(self, layout: SliceLayout, seed: int = 0) -> None:
         self.layout = layout
         self.slices: dict[SliceId, SliceMachine] = make_slices(layout)
-        self.notifications: list[Notification] = []
-        self.refused: list[Refused] = []
+        self.notifications: list[SliceNotification] = []
+        self.refused: list[SliceRefusal] = []
         self.under_way: list[Packet] = []
         self.history: list[Packet] = []
         self._random = Random(seed)
         self._sent: dict[SliceId, int] = {}
-        self._sink: dict[tuple[SliceId, int], Notification] = {}
+        self._sink: dict[tuple[SliceId, int], SliceNotification] = {}
 
     def send(self, content: Content, to: SliceId | None = None) -> None:
         """Something from the source."""
@@ -40,12 +49,12 @@ class Flow:
             self.under_way.append(self._random.choice(self.history))
         upstream, to, sequence, content = packet
         if to == SINK:
-            assert isinstance(content, Notification)
+            assert isinstance(content, SliceNotification)
             if (upstream, sequence) not in self._sink:
                 self._sink[upstream, sequence] = content
                 self.notifications.append(content)
         else:
-            self.perform(to, self.slices[to].handle(Delivery(upstream, sequence, content), 0))
+            self.perform(to, self.slices[to].handle(SliceDelivery(upstream, sequence, content), 0))
 
     def run(self, *, repeats: float = 0.0, at_each: Callable[[], None] | None = None) -> None:
         while self.under_way:

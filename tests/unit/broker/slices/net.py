@@ -6,12 +6,12 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from lavant.broker.slices import SINK, Layout, Notification
-from lavant.broker.slices.edges import Notified, Offer, Sink, Source
-from lavant.broker.slices.host import SliceHost
-from lavant.broker.slices.manager import Manager, ManagerConfig, Relocate, Relocated
-from lavant.broker.slices.messages import Due, Received, Transmit
-from lavant.broker.slices.migration import MigrationConfig
+from lavant.broker.slices import SINK, SliceLayout, SliceNotification
+from lavant.broker.slices.edges import NotifiedOnce, Offer, Sink, SliceSource
+from lavant.broker.slices.migration.host import SliceHost
+from lavant.broker.slices.migration.manager import ManagerConfig, MigrationManager, Relocate, Relocated
+from lavant.broker.slices.migration.messages import DataReceived, LinkTimerDue, Transmit
+from lavant.broker.slices.migration.migration import MigrationConfig
 from lavant.core.ids import HostId, SliceId
 
 MANAGER, EDGE, DRAIN = HostId("manager"), HostId("edge"), HostId("drain")
@@ -20,13 +20,15 @@ CONFIG = ManagerConfig(migration=MigrationConfig(deadline_ms=4_000, copy_retry_m
 
 
 class Net:
-    def __init__(self, layout: Layout, seed: int, *, hosts: int = 2, loss: float = 0.0, clones: float = 0.0) -> None:
+    def __init__(
+        self, layout: SliceLayout, seed: int, *, hosts: int = 2, loss: float = 0.0, clones: float = 0.0
+    ) -> None:
         self.layout = layout
         self.names = [HostId(f"host-{number}") for number in range(hosts)]
         self.placed = {slice: self.names[number % hosts] for number, slice in enumerate(layout.slices)}
         self.everywhere = {**self.placed, SINK: DRAIN}
         self.machines: dict[HostId, Any] = {name: self._new(name) for name in [*self.names, MANAGER, EDGE, DRAIN]}
-        self.notifications: list[Notification] = []
+        self.notifications: list[SliceNotification] = []
         self.relocated: list[Relocated] = []
         self.now_ms = 0
         self._random = Random(seed)
@@ -36,15 +38,17 @@ class Net:
 
     def _new(self, name: HostId) -> Any:
         if name == MANAGER:
-            return Manager(self.placed, [EDGE], CONFIG)
+            return MigrationManager(self.placed, [EDGE], CONFIG)
         if name == EDGE:
-            return Source(SOURCE, MANAGER, self.everywhere)
+            return SliceSource(SOURCE, MANAGER, self.everywhere)
         return Sink() if name == DRAIN else SliceHost(name, self.layout, MANAGER, self.everywhere)
 
     def tell(self, name: HostId, stimulus: Any) -> None:
         machine = self.machines[name]
         clone = None
-        is_saved = name == MANAGER or (name in self.names and not isinstance(stimulus, Due))  # without hosts' timers
+        is_saved = name == MANAGER or (
+            name in self.names and not isinstance(stimulus, LinkTimerDue)
+        )  # without hosts' timers
         if is_saved and self._random.random() < self._clones:
             clone = self._new(name)
             clone.restore(machine.snapshot())
@@ -57,7 +61,7 @@ class Net:
         for effect in effects:
             if isinstance(effect, Transmit):
                 self._packets.append((name, effect.to, effect.message))
-            elif isinstance(effect, Notified):
+            elif isinstance(effect, NotifiedOnce):
                 self.notifications.append(effect.notification)
             elif isinstance(effect, Relocated):
                 self.relocated.append(effect)
@@ -77,13 +81,13 @@ class Net:
                 if random.random() < 0.5:
                     return
                 self._packets.append((source, to, message))
-            self.tell(to, Received(source, message))
+            self.tell(to, DataReceived(source, message))
             return
         self.now_ms += 20
         for name, machine in list(self.machines.items()):
             wakeup_ms = machine.wakeup_ms()
             if wakeup_ms is not None and wakeup_ms <= self.now_ms:
-                self.tell(name, Due())
+                self.tell(name, LinkTimerDue())
 
     def settle(self) -> None:
         """Let everything come to its end, without losses."""

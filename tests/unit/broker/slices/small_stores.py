@@ -10,9 +10,9 @@ import numpy as np
 
 from lavant.broker.filters import Filter
 from lavant.broker.slices import SliceReader, SliceStore
-from lavant.broker.slices.reader import Version
+from lavant.broker.slices.reader import StoreVersion
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.core.batches import PublicationBatch
+from lavant.core.publications.batch import PublicationBatch
 
 NUMBERS = 5
 """Publications are x = 0 to 4."""
@@ -53,7 +53,7 @@ def read(directory: Path, number: int | None = None) -> Found:
     return found(open_all(reader, version), reader.settings.scheme)
 
 
-def open_all(reader: SliceReader, version: Version, known: Sequence[Any] | None = None) -> list[Any]:
+def open_all(reader: SliceReader, version: StoreVersion, known: Sequence[Any] | None = None) -> list[Any]:
     slices = range(reader.settings.slices)
     return [reader.matcher(slice, version, None if known is None else known[slice]) for slice in slices]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from lavant.broker.slices import SliceReader, SliceStore
-from lavant.core.batches import PublicationBatch
 from lavant.core.errors import IdentityMismatch
-from lavant.pipeline.slice_cache import open_slice
+from lavant.core.publications.batch import PublicationBatch
+from lavant.pipeline.stream.slice_cache import open_slice
 
 EVENT = PublicationBatch.from_dicts([{"x": 1}])
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lavant.broker.slices.inbox import WINDOW, Inbox
-from lavant.broker.slices.messages import Route
-from lavant.broker.slices.outlet import BURST, RESEND_MS, RESEND_MS_MAX, Item, Outlet
-from lavant.broker.slices.routing import Routes
+from lavant.broker.slices.links import BURST, RESEND_MS, RESEND_MS_MAX, WINDOW, Inbox, Item, Outlet
+from lavant.broker.slices.migration.messages import Route
+from lavant.broker.slices.migration.route_announcements import SliceRoutes
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import HostId, SliceId
 
@@ -80,7 +79,7 @@ def test_an_old_acknowledgement_changes_nothing() -> None:
 
 
 def test_a_late_route_changes_nothing() -> None:
-    routes = Routes({DOWN: HostId("a")})
+    routes = SliceRoutes({DOWN: HostId("a")})
     routes.take(Route(3, DOWN, (HostId("b"),)))
     routes.take(Route(2, DOWN, (HostId("a"), HostId("b"))))
     assert routes.hosts(DOWN) == ("b",)

@@ -11,40 +11,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.broker.slices.net import MANAGER, Net
 
-from lavant.broker.matching.plain.encode import encode_filters
-from lavant.broker.slices import SINK, BatchId, Layout, Publications, Publish, Subscribe, wire
-from lavant.broker.slices.host import SliceHost
-from lavant.broker.slices.hosted import Role
-from lavant.broker.slices.manager import Join, Leave, Manager, ManagerConfig, Relocate
-from lavant.broker.slices.messages import (
+from lavant.broker.matching.plain.encoder import encode_filters
+from lavant.broker.slices import SINK, BatchId, Publications, SliceLayout, SlicePublish, SliceSubscribe, wire
+from lavant.broker.slices.migration.host import SliceHost
+from lavant.broker.slices.migration.hosted_slice import Role
+from lavant.broker.slices.migration.manager import Join, Leave, ManagerConfig, MigrationManager, Relocate
+from lavant.broker.slices.migration.messages import (
     Create,
-    Created,
     Data,
-    Due,
-    Received,
+    DataReceived,
+    LinkTimerDue,
     Route,
     Routed,
     Settle,
-    State,
+    SliceCreated,
+    SliceState,
     Stop,
     Transmit,
 )
-from lavant.broker.slices.migration import Step
-from lavant.core.batches import PublicationBatch
+from lavant.broker.slices.migration.migration import MigrationStep
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import HostId, SliceId
+from lavant.core.publications.batch import PublicationBatch
 
-LAYOUT = Layout(access=1, match=2, exit=1, schemes=("plain",))
+LAYOUT = SliceLayout(access=1, match=2, exit=1, schemes=("plain",))
 A, B = HostId("host-0"), HostId("host-1")
 
 
-def subscribe(wanted: dict[int, int]) -> Subscribe:
+def subscribe(wanted: dict[int, int]) -> SliceSubscribe:
     filters = encode_filters([f"x = {number}" for number in wanted.values()])
-    return Subscribe("plain", np.array(list(wanted), np.uint32), filters)
+    return SliceSubscribe("plain", np.array(list(wanted), np.uint32), filters)
 
 
-def publish(*numbers: int) -> Publish:
-    return Publish("plain", PublicationBatch.from_dicts([{"x": number} for number in numbers]))
+def publish(*numbers: int) -> SlicePublish:
+    return SlicePublish("plain", PublicationBatch.from_dicts([{"x": number} for number in numbers]))
 
 
 def found(net: Net) -> dict[int, list[list[int]]]:
@@ -93,14 +93,14 @@ def test_a_migration_takes_the_five_steps_of_the_paper_in_their_order() -> None:
 
     def listen(name: HostId, stimulus: Any) -> None:
         message = getattr(stimulus, "message", None)
-        if isinstance(message, Create | Stop | Settle | Route) or type(message).__name__ == "State":
+        if isinstance(message, Create | Stop | Settle | Route) or type(message).__name__ == "SliceState":
             said.append(type(message).__name__)
         tell(name, stimulus)
 
     net.tell = listen  # type: ignore[method-assign]
     net.move(SliceId("M:0"), A if net.placed[SliceId("M:0")] == B else B)
     net.settle()
-    assert list(dict.fromkeys(said)) == ["Create", "Route", "Stop", "State", "Settle"]
+    assert list(dict.fromkeys(said)) == ["Create", "Route", "Stop", "SliceState", "Settle"]
     (relocated,) = net.relocated
     assert (relocated.is_moved, relocated.size_bytes > 0) == (True, True)
 
@@ -115,7 +115,7 @@ def test_a_migration_to_a_host_that_does_not_answer_is_abandoned_and_the_slice_g
     for _ in range(1_000):
         net.step()
     # It is not over before that host has heard of it, but decided.
-    assert net.machines[MANAGER].migrations[SliceId("M:0")].step is Step.ABANDONING
+    assert net.machines[MANAGER].migrations[SliceId("M:0")].step is MigrationStep.ABANDONING
     net.offer(publish(1))
     for _ in range(200):
         net.step()
@@ -136,7 +136,7 @@ def creates(effects: list[Any]) -> list[str]:
 
 def test_a_host_gives_away_one_slice_at_a_time() -> None:
     placement = {SliceId("M:0"): A, SliceId("M:1"): A, SliceId("AP:0"): B}
-    manager = Manager(placement, config=ManagerConfig(at_once_max=4))
+    manager = MigrationManager(placement, config=ManagerConfig(at_once_max=4))
     assert creates(manager.handle(Relocate(SliceId("M:0"), B), 0)) == ["M:0"]
     assert creates(manager.handle(Relocate(SliceId("M:1"), B), 0)) == []
     assert creates(manager.handle(Relocate(SliceId("AP:0"), A), 0)) == ["AP:0"]
@@ -144,13 +144,13 @@ def test_a_host_gives_away_one_slice_at_a_time() -> None:
 
 
 def test_a_slice_that_is_where_it_should_be_does_not_move() -> None:
-    manager = Manager({SliceId("M:0"): A})
+    manager = MigrationManager({SliceId("M:0"): A})
     assert manager.handle(Relocate(SliceId("M:0"), A), 0) == []
     assert manager.is_idle
 
 
 def test_a_host_with_slices_cannot_leave_and_one_without_is_not_waited_for() -> None:
-    manager = Manager({SliceId("M:0"): A})
+    manager = MigrationManager({SliceId("M:0"): A})
     with pytest.raises(InvalidValue, match="it has slice M:0 or is to get it; move it first"):
         manager.handle(Leave(A), 0)
     told = manager.handle(Join(B), 0)
@@ -161,7 +161,7 @@ def test_a_host_with_slices_cannot_leave_and_one_without_is_not_waited_for() -> 
 
 
 def test_a_move_of_an_unknown_slice_or_to_an_unknown_host_is_refused() -> None:
-    manager = Manager({SliceId("M:0"): A})
+    manager = MigrationManager({SliceId("M:0"): A})
     with pytest.raises(InvalidValue, match="no slice 'M:7'; there are M:0"):
         manager.handle(Relocate(SliceId("M:7"), A), 0)
     with pytest.raises(InvalidValue, match="'host-1', which has not joined"):
@@ -170,42 +170,44 @@ def test_a_move_of_an_unknown_slice_or_to_an_unknown_host_is_refused() -> None:
 
 
 def test_of_moves_that_wait_together_each_host_begins_one() -> None:
-    manager = Manager({SliceId("M:0"): A, SliceId("M:1"): A, SliceId("AP:0"): B}, config=ManagerConfig(at_once_max=4))
+    manager = MigrationManager(
+        {SliceId("M:0"): A, SliceId("M:1"): A, SliceId("AP:0"): B}, config=ManagerConfig(at_once_max=4)
+    )
     manager.waiting.extend([Relocate(SliceId("M:0"), B), Relocate(SliceId("M:1"), B), Relocate(SliceId("AP:0"), A)])
-    assert creates(manager.handle(Due(), 0)) == ["M:0", "AP:0"]
+    assert creates(manager.handle(LinkTimerDue(), 0)) == ["M:0", "AP:0"]
 
 
 def test_the_old_slice_processes_what_went_to_it_alone_before_it_stops() -> None:
     host = SliceHost(A, LAYOUT, MANAGER, {**dict.fromkeys(LAYOUT.slices, A), SINK: B})
     match = SliceId("M:0")
     stop = Stop(1, match, B, {SliceId("AP:0"): 2})
-    assert host.handle(Received(MANAGER, stop), 0) == []
+    assert host.handle(DataReceived(MANAGER, stop), 0) == []
     contents = [wire.encode(Publications(BatchId(0, number), "plain", publish(1).batch)) for number in (1, 2)]
     for number, content in enumerate(contents, start=1):
         assert host.slices[match].role is Role.STOPPING
-        effects = host.handle(Received(A, Data(SliceId("AP:0"), match, number, content)), 0)
+        effects = host.handle(DataReceived(A, Data(SliceId("AP:0"), match, number, content)), 0)
     assert host.slices[match].role is Role.STOPPED
-    states = [e for e in effects if isinstance(e, Transmit) and isinstance(e.message, State)]
+    states = [e for e in effects if isinstance(e, Transmit) and isinstance(e.message, SliceState)]
     assert [state.to for state in states] == [B]
     # The state was lost, and is asked for again.
-    again = host.handle(Received(MANAGER, stop), 0)
+    again = host.handle(DataReceived(MANAGER, stop), 0)
     assert [e.to for e in again if isinstance(e, Transmit)] == [MANAGER, B]
 
 
 def test_the_manager_says_up_to_where_the_old_slice_has_to_go() -> None:
-    manager = Manager({SliceId("M:0"): A, SliceId("AP:0"): B})
+    manager = MigrationManager({SliceId("M:0"): A, SliceId("AP:0"): B})
     manager.handle(Relocate(SliceId("M:0"), B), 0)
-    manager.handle(Received(B, Created(1, SliceId("M:0"))), 0)
-    manager.handle(Received(B, Routed(2, SliceId("M:0"), {SliceId("AP:0"): 7})), 0)
-    effects = manager.handle(Received(A, Routed(2, SliceId("M:0"), {SliceId("AP:0"): 5})), 0)
+    manager.handle(DataReceived(B, SliceCreated(1, SliceId("M:0"))), 0)
+    manager.handle(DataReceived(B, Routed(2, SliceId("M:0"), {SliceId("AP:0"): 7})), 0)
+    effects = manager.handle(DataReceived(A, Routed(2, SliceId("M:0"), {SliceId("AP:0"): 5})), 0)
     stops = [e.message for e in effects if isinstance(e, Transmit) and isinstance(e.message, Stop)]
     assert [(stop.destination, stop.after) for stop in stops] == [(B, {"AP:0": 7})]
 
 
 def test_after_a_restart_everything_is_said_again_at_once_whatever_the_clock_shows() -> None:
-    manager = Manager({SliceId("M:0"): A, SliceId("AP:0"): B})
+    manager = MigrationManager({SliceId("M:0"): A, SliceId("AP:0"): B})
     manager.handle(Relocate(SliceId("M:0"), B), 1_000_000)
     manager.restart()
     assert manager.wakeup_ms() == 0
-    assert creates(manager.handle(Due(), 5)) == ["M:0"]
-    assert manager.migrations[SliceId("M:0")].step is Step.CREATING
+    assert creates(manager.handle(LinkTimerDue(), 5)) == ["M:0"]
+    assert manager.migrations[SliceId("M:0")].step is MigrationStep.CREATING

@@ -10,7 +10,7 @@ from tests.conformance.matcher_cases import KEY as FOUR_ATTRIBUTES
 from tests.unit.broker.slices.small_stores import Oracle, add, expected, files, found, open_all, read, wants
 
 from lavant.broker.filters import Filter
-from lavant.broker.matching.plain.encode import encode_filters
+from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.slices import SliceReader, SliceStore, slice_of
 from lavant.broker.slices import reader as reader_module
 from lavant.broker.slices import store as module

@@ -10,12 +10,21 @@ import pytest
 from lavant.broker.filters import Filter
 from lavant.broker.matching.encrypted.values import EncryptedBatch
 from lavant.broker.matching.interface import Matches
-from lavant.broker.matching.plain.encode import encode_filters
-from lavant.broker.slices import BatchId, Matched, Notification, Publications, Publish, Subscribe, Unsubscribe, wire
+from lavant.broker.matching.plain.encoder import encode_filters
+from lavant.broker.slices import (
+    BatchId,
+    Matched,
+    Publications,
+    SliceNotification,
+    SlicePublish,
+    SliceSubscribe,
+    SliceUnsubscribe,
+    wire,
+)
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.core.batches import PublicationBatch
 from lavant.core.errors import CorruptSnapshot
 from lavant.core.ids import PublicationId
+from lavant.core.publications.batch import PublicationBatch
 
 KEY = Key.generate(Schema.of(NumericAttribute("x", 0, 10, 1)), entropy=np.random.default_rng(3).bytes)
 ROWS: list[dict[str, Any]] = [{"x": 1, "name": "größer", "@id": "a", "@payload": b"\x00"}, {"x": 2.5}]
@@ -31,23 +40,23 @@ def test_publications_with_their_ids_and_payloads() -> None:
     assert (plain.id, plain.scheme) == (BatchId(2, 9), "plain")
     assert isinstance(plain.batch, PublicationBatch)
     assert plain.batch.to_dicts() == PLAIN.to_dicts()
-    encrypted = wire.decode(wire.encode(Publish("encrypted", ENCRYPTED)))
-    assert isinstance(encrypted, Publish)
+    encrypted = wire.decode(wire.encode(SlicePublish("encrypted", ENCRYPTED)))
+    assert isinstance(encrypted, SlicePublish)
     assert isinstance(encrypted.batch, EncryptedBatch)
     assert encrypted.batch.ids == ("one",)
     assert np.array_equal(encrypted.batch.points, ENCRYPTED.points)
 
 
 def test_changes_of_subscriptions() -> None:
-    plain = wire.decode(wire.encode(Subscribe("plain", IDS, encode_filters(["x > 1", "name like 'g%'"]))))
-    assert isinstance(plain, Subscribe)
+    plain = wire.decode(wire.encode(SliceSubscribe("plain", IDS, encode_filters(["x > 1", "name like 'g%'"]))))
+    assert isinstance(plain, SliceSubscribe)
     assert (plain.ids.tolist(), len(plain.filters)) == ([3, 5], 2)
     filters = KEY.encrypt_filters([Filter.parse("x = 1")])
-    encrypted = wire.decode(wire.encode(Subscribe("encrypted", IDS[:1], filters)))
-    assert isinstance(encrypted, Subscribe)
+    encrypted = wire.decode(wire.encode(SliceSubscribe("encrypted", IDS[:1], filters)))
+    assert isinstance(encrypted, SliceSubscribe)
     assert np.array_equal(encrypted.filters.tests, filters.tests)
-    gone = wire.decode(wire.encode(Unsubscribe("plain", IDS)))
-    assert isinstance(gone, Unsubscribe)
+    gone = wire.decode(wire.encode(SliceUnsubscribe("plain", IDS)))
+    assert isinstance(gone, SliceUnsubscribe)
     assert gone.ids.tolist() == [3, 5]
 
 
@@ -61,13 +70,13 @@ def test_lists_with_and_without_publications(is_carrier: bool) -> None:
 
 
 def test_notifications() -> None:
-    sent = Notification(Publications(BatchId(1, 4), "encrypted", ENCRYPTED), MATCHES)
+    sent = SliceNotification(Publications(BatchId(1, 4), "encrypted", ENCRYPTED), MATCHES)
     notification = wire.decode(wire.encode(sent))
-    assert isinstance(notification, Notification)
+    assert isinstance(notification, SliceNotification)
     assert (notification.publications.id, notification.matches.ids.tolist()) == (BatchId(1, 4), [7, 8, 9])
 
 
 def test_what_another_version_sent_is_refused() -> None:
-    data = wire.encode(Unsubscribe("plain", IDS)).replace(b"Unsubscribe", b"Resubscribe")
+    data = wire.encode(SliceUnsubscribe("plain", IDS)).replace(b"Unsubscribe", b"Resubscribe")
     with pytest.raises(CorruptSnapshot):
         wire.decode(data)

@@ -7,23 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from lavant.broker.queues.commands import CreateQueue, DeleteQueue, Done, Entry, Peek, Peeked, Refused, Send, Spread
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.limits import HubLimits
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.commands import Answer, Request
-from lavant.broker.serving.effects import TIME_BYTES
-from lavant.broker.serving.replay import replay
-from lavant.broker.subscriptions.commands import (
+from lavant.broker.machine.effects import TIME_BYTES
+from lavant.broker.machine.replay import replay
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue, DeleteQueue, Done, FanOut, Peek, Peeked, Refused, Send, SendEntry
+from lavant.broker.protocol.subscriptions import (
     Advertise,
     Advertised,
     AdvertisementsListed,
-    Answered,
     Deliver,
     DescribeSubscription,
     EncryptedFilter,
     ListAdvertisements,
     ListSubscriptions,
+    PublishOutcome,
     Subscribe,
     Subscribed,
     SubscriptionsListed,
@@ -31,8 +30,9 @@ from lavant.broker.subscriptions.commands import (
     Unsubscribe,
     Webhook,
 )
+from lavant.broker.queues.accounting.quotas import QueueLimits
+from lavant.broker.subscriptions.idempotency import RememberedRequest
 from lavant.broker.subscriptions.limits import SubscriptionLimits
-from lavant.broker.subscriptions.recent import Remembered
 from lavant.broker.subscriptions.registry import Added, Removed
 from lavant.core.errors import (
     CorruptSnapshot,
@@ -48,8 +48,8 @@ from lavant.core.errors import (
 class Asked:
     """A broker, asked at time 7."""
 
-    def __init__(self, broker: Broker | None = None) -> None:
-        self.broker = Broker() if broker is None else broker
+    def __init__(self, broker: BrokerState | None = None) -> None:
+        self.broker = BrokerState() if broker is None else broker
 
     def __call__(self, request: Request) -> Answer:
         return self.broker.handle(request, 7)
@@ -249,13 +249,13 @@ def test_what_was_delivered_is_in_the_queues_and_its_key_is_known() -> None:
     ask = Asked()
     ask.subscribe("a > 1", "s")
     one = (1).to_bytes(4, "little")
-    ask(Deliver(Spread([b"x"], one, one, bytes(4)), answered=[Answered("acme", "k", b"f", ["id"])]))
+    ask(Deliver(FanOut([b"x"], one, one, bytes(4)), answered=[PublishOutcome("acme", "k", b"f", ["id"])]))
     assert ask.broker.changed
     peeked = ask(Peek("s"))
     assert isinstance(peeked, Peeked)
     assert [each.body for each in peeked.messages] == [b"x"]
-    assert ask.broker.subscriptions.recent.find("acme", "k", 7) == Remembered(7, b"f", ["id"])
-    ask(Deliver(Spread([], b"", b"", b"")))
+    assert ask.broker.subscriptions.recent.find("acme", "k", 7) == RememberedRequest(7, b"f", ["id"])
+    ask(Deliver(FanOut([], b"", b"", b"")))
     assert not ask.broker.changed
 
 
@@ -266,11 +266,16 @@ def test_a_snapshot_has_everything() -> None:
     ask.subscribe("a > 2", "gone")
     ask(Unsubscribe("gone"))
     ask(Advertise("a > 1", "x"))
-    ask(Send("s", [Entry(b"1")]))
-    ask(Deliver(Spread([], b"", b"", b""), {"k": ["id", Refused("InvalidValue", "why")]}))
-    ask(Deliver(Spread([], b"", b"", b""), answered=[Answered("acme", "k", b"f", ["id"]), Answered("", "l", b"g", [])]))
+    ask(Send("s", [SendEntry(b"1")]))
+    ask(Deliver(FanOut([], b"", b"", b""), {"k": ["id", Refused("InvalidValue", "why")]}))
+    ask(
+        Deliver(
+            FanOut([], b"", b"", b""),
+            answered=[PublishOutcome("acme", "k", b"f", ["id"]), PublishOutcome("", "l", b"g", [])],
+        )
+    )
     chunks = list(ask.broker.snapshot())
-    again = Asked(Broker.restore(chunks))
+    again = Asked(BrokerState.restore(chunks))
     assert list(again.broker.snapshot()) == chunks
     assert again.changes() == ["+s", "+t"]
     assert again.subscribe("a > 3", "new").subscription.number == ask.subscribe("a > 3", "new").subscription.number
@@ -284,9 +289,9 @@ def test_half_a_snapshot_is_refused(cut: int) -> None:
     ask(Advertise("a > 1", "x"))
     chunks = list(ask.broker.snapshot())
     with pytest.raises(CorruptSnapshot):
-        Broker.restore(chunks[:-cut])
+        BrokerState.restore(chunks[:-cut])
     with pytest.raises(CorruptSnapshot):
-        Broker.restore([*chunks, chunks[-1]])
+        BrokerState.restore([*chunks, chunks[-1]])
 
 
 def test_removing_tells_which_subscription_it_was() -> None:
@@ -316,7 +321,7 @@ def test_both_queues_of_a_webhook_count_against_the_limit_before_one_is_created(
     queues_max: int, is_refused: bool
 ) -> None:
     ask = Asked()
-    ask.broker.queues.limits = HubLimits(queues_max=queues_max)
+    ask.broker.queues.limits = QueueLimits(queues_max=queues_max)
     try:
         ask.subscribe(name="hook", webhook=Webhook("http://example.com"))
     except LimitExceeded as error:
@@ -333,7 +338,7 @@ def test_a_journal_that_was_written_under_other_limits_is_replayed() -> None:
     commands: list[Request] = [
         CreateQueue("x" * 500, beyond, {"tag": "v" * 1000}),
         Subscribe("a > 1", "y" * 300, namespace="n" * 100, webhook=Webhook("http://example.com", attempts_max=10**6)),
-        Send("x" * 500, [Entry(b"one")] * 2000),
+        Send("x" * 500, [SendEntry(b"one")] * 2000),
     ]
     for command in commands:
         with pytest.raises(LimitExceeded if isinstance(command, CreateQueue) else (InvalidValue, UnknownQueue)):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant.broker.matching.interface import Matches
-from lavant.broker.queues.spreading import INTEGERS
-from lavant.broker.subscriptions.routing import Piece, Routes
+from lavant.broker.queues.operations.fanout import INTEGERS
+from lavant.broker.subscriptions.routing import FanOutBatch, QueueRoutes
 
 LISTS = st.lists(st.lists(st.integers(0, 40), unique=True, max_size=12), max_size=12)
 
@@ -18,7 +18,7 @@ def matches_of(lists: list[list[int]]) -> Matches:
     return Matches(offsets, np.array([id for each in lists for id in each], np.uint32))
 
 
-def shares_of(piece: Piece) -> dict[int, list[int]]:
+def shares_of(piece: FanOutBatch) -> dict[int, list[int]]:
     """Which publications of the whole batch each queue gets."""
     queues, ends, places = (np.frombuffer(data, INTEGERS) for data in (piece.queues, piece.ends, piece.places))
     starts = [0, *ends.tolist()][: len(queues)]
@@ -28,7 +28,7 @@ def shares_of(piece: Piece) -> dict[int, list[int]]:
     }
 
 
-def joined(pieces: list[Piece]) -> dict[int, list[int]]:
+def joined(pieces: list[FanOutBatch]) -> dict[int, list[int]]:
     whole: dict[int, list[int]] = {}
     for piece in pieces:
         for queue, own in shares_of(piece).items():
@@ -40,7 +40,7 @@ def joined(pieces: list[Piece]) -> dict[int, list[int]]:
 def test_every_queue_gets_what_one_of_its_subscriptions_matches_once_and_in_order(
     lists: list[list[int]], queues: dict[int, int], pairs_max: int
 ) -> None:
-    routes = Routes()
+    routes = QueueRoutes()
     for subscription, queue in queues.items():
         routes.add(subscription, queue)
     pieces = list(routes.spread(matches_of(lists), pairs_max))
@@ -66,7 +66,7 @@ def test_every_queue_gets_what_one_of_its_subscriptions_matches_once_and_in_orde
     leaving=st.sets(st.integers(0, 59)),
 )
 def test_who_comes_and_goes_is_forgotten(steps: list[tuple[int, int]], leaving: set[int]) -> None:
-    routes, there = Routes(), dict[int, int]()
+    routes, there = QueueRoutes(), dict[int, int]()
     for number, (subscription, queue) in enumerate(steps):
         if subscription in there:
             routes.remove(subscription)
@@ -82,7 +82,7 @@ def test_who_comes_and_goes_is_forgotten(steps: list[tuple[int, int]], leaving: 
 
 
 def test_nothing_is_for_nobody() -> None:
-    nothing = Piece.nothing(3)
+    nothing = FanOutBatch.nothing(3)
     assert (nothing.stop, shares_of(nothing), nothing.wanted.tolist()) == (3, {}, [False] * 3)
 
 
@@ -91,7 +91,7 @@ FAR = st.integers(0, 2**32 - 1)
 
 @given(st.lists(st.tuples(FAR, st.booleans()), max_size=30))
 def test_numbers_that_are_far_apart_take_little_memory_and_go_where_they_should(steps: list[tuple[int, bool]]) -> None:
-    routes, there = Routes(), dict[int, int]()
+    routes, there = QueueRoutes(), dict[int, int]()
     for number, stays in steps:
         if number not in there:
             routes.add(number, 100 + number % 7)
@@ -108,7 +108,7 @@ def test_numbers_that_are_far_apart_take_little_memory_and_go_where_they_should(
 
 
 def test_memory_is_that_of_the_subscriptions_that_are_there() -> None:
-    routes = Routes()
+    routes = QueueRoutes()
     for number in range(1_000_000, 1_100_000):
         routes.add(number, 7)
         routes.remove(number)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.serving.broker import Broker
-from lavant.broker.serving.effects import Reply
-from lavant.broker.serving.server import BrokerServer
-from lavant.broker.subscriptions.commands import Subscribe, Subscribed, Webhook
+from lavant.broker.machine.effects import Reply
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import Subscribe, Subscribed, Webhook
 from lavant.broker.subscriptions.limits import URL_CHARACTERS_MAX
 from lavant.broker.subscriptions.validation import check_address
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
@@ -102,10 +102,10 @@ def test_an_error_does_not_repeat_a_password() -> None:
 
 def test_it_is_checked_when_somebody_subscribes_and_not_in_a_replay() -> None:
     request = Subscribe("a = 1", "s", webhook=Webhook("http://x.org:99999"))
-    server = BrokerServer(Broker())
+    server = BrokerMachine(BrokerState())
     server.open(0)
     server.request("client", 1, request, None, 1)
     [reply] = [each for each in server.committed(10, 2) if isinstance(each, Reply)]
     assert isinstance(reply.answer, Refused)
     assert (reply.answer.code, "99999" in reply.answer.reason) == ("InvalidValue", True)
-    assert isinstance(Broker().handle(request, 1), Subscribed), "a journal may hold it"
+    assert isinstance(BrokerState().handle(request, 1), Subscribed), "a journal may hold it"

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from lavant.broker.queues.commands import Peek, Peeked
-from lavant.broker.queues.limits import DEFAULT_LIMITS, HubLimits
-from lavant.broker.workflows import JobLimits, Jobs, read_workflows
-from lavant.broker.workflows.commands import (
+from lavant.broker.protocol.jobs import (
     Answer,
-    Assignment,
     CancelJob,
     Cancelled,
     CompleteTask,
@@ -17,18 +13,23 @@ from lavant.broker.workflows.commands import (
     DescribeJob,
     ExtendTask,
     FailTask,
+    JobSubmitted,
     JobView,
-    Leased,
     LeaseTasks,
     Reported,
     Request,
     Result,
     SubmitJob,
-    Submitted,
+    TaskAssignment,
+    TasksLeased,
     TaskView,
 )
-from lavant.broker.workflows.limits import DEFAULT_JOB_LIMITS
-from lavant.core.attributes import AttributeValue
+from lavant.broker.protocol.queues import Peek, Peeked
+from lavant.broker.queues.accounting.quotas import DEFAULT_LIMITS, QueueLimits
+from lavant.broker.workflows.definitions.toml_file import read_workflows
+from lavant.broker.workflows.limits import DEFAULT_JOB_LIMITS, JobLimits
+from lavant.broker.workflows.machine import Jobs
+from lavant.core.publications.attributes import AttributeValue
 
 CHAIN = """
 topics = ["A", "B", "D"]
@@ -64,7 +65,7 @@ _A = TypeVar("_A", bound=Answer)
 class Hub(Jobs):
     """A hub with the questions that tests ask."""
 
-    def __init__(self, limits: HubLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS) -> None:
+    def __init__(self, limits: QueueLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS) -> None:
         super().__init__(limits, job_limits)
         self.journal: list[tuple[int, Request]] = []
         """What a replay must do too."""
@@ -82,22 +83,24 @@ class Hub(Jobs):
         self.journal.append((self.now_ms, DefineJobs(read_workflows(text))))
 
     def submit(self, job_type: str, input_: bytes = b"", name: str = "", now_ms: int | None = None) -> int:
-        return self.ask(SubmitJob(job_type, input_, name), Submitted, now_ms).job
+        return self.ask(SubmitJob(job_type, input_, name), JobSubmitted, now_ms).job
 
-    def lease(self, topic: str, count: int = 10, worker: str = "ann", now_ms: int | None = None) -> list[Assignment]:
-        return self.ask(LeaseTasks(topic, worker, count), Leased, now_ms).tasks
+    def lease(
+        self, topic: str, count: int = 10, worker: str = "ann", now_ms: int | None = None
+    ) -> list[TaskAssignment]:
+        return self.ask(LeaseTasks(topic, worker, count), TasksLeased, now_ms).tasks
 
     def complete(
-        self, task: Assignment, body: bytes = b"", now_ms: int | None = None, **attributes: AttributeValue
+        self, task: TaskAssignment, body: bytes = b"", now_ms: int | None = None, **attributes: AttributeValue
     ) -> Reported:
         return self.ask(CompleteTask(task.job, task.task, task.attempt, Result(body, attributes)), Reported, now_ms)
 
     def fail(
-        self, task: Assignment, reason: str = "", now_ms: int | None = None, *, is_final: bool = False
+        self, task: TaskAssignment, reason: str = "", now_ms: int | None = None, *, is_final: bool = False
     ) -> Reported:
         return self.ask(FailTask(task.job, task.task, task.attempt, reason, is_final), Reported, now_ms)
 
-    def extend(self, task: Assignment, timeout_ms: int, now_ms: int | None = None) -> Reported:
+    def extend(self, task: TaskAssignment, timeout_ms: int, now_ms: int | None = None) -> Reported:
         return self.ask(ExtendTask(task.job, task.task, task.attempt, timeout_ms), Reported, now_ms)
 
     def cancel(self, job: int, now_ms: int | None = None) -> Cancelled:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lavant.broker.filters import Filter
-from lavant.broker.workflows.commands import AttemptView, Result
-from lavant.broker.workflows.definitions import JobDefinition, TaskDefinition
+from lavant.broker.protocol.jobs import AttemptView, Result
+from lavant.broker.workflows.definitions.definition import JobDefinition, TaskDefinition
 
 
 class Try:

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.broker.workflows.hubs import CHAIN, Hub, hub_with, saved
 
-from lavant.broker.workflows.commands import Assignment, CompleteTask, FailTask, LeaseTasks, Request, Result, SubmitJob
+from lavant.broker.protocol.jobs import CompleteTask, FailTask, LeaseTasks, Request, Result, SubmitJob, TaskAssignment
 from lavant.core.errors import AttemptOver, InvalidValue, LimitExceeded, UnknownJob, UnknownJobType, UnknownTopic
 
 
-def leased(hub: Hub, topic: str = "A", now_ms: int | None = None) -> Assignment:
+def leased(hub: Hub, topic: str = "A", now_ms: int | None = None) -> TaskAssignment:
     [task] = hub.lease(topic, now_ms=now_ms)
     return task
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.unit.broker.workflows.hubs import CHAIN, CHOICE, DIAMOND, Hub, hub_with, saved
 
-from lavant.broker.queues.commands import CreateQueue, Done, Entry, Send
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.hub import Queues
-from lavant.broker.workflows import JobLimits, Jobs, read_workflows, snapshot
-from lavant.broker.workflows.commands import (
-    DefineJobs,
-    JobTypesListed,
-    KeepJobs,
-    ListJobTypes,
-    RemoveJobType,
-    SubmitJob,
-)
+from lavant.broker.protocol.jobs import DefineJobs, JobTypesListed, KeepJobs, ListJobTypes, RemoveJobType, SubmitJob
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import CreateQueue, Done, Send, SendEntry
+from lavant.broker.queues.machine import Queues
+from lavant.broker.workflows import snapshot
+from lavant.broker.workflows.definitions.toml_file import read_workflows
+from lavant.broker.workflows.limits import JobLimits
+from lavant.broker.workflows.machine import Jobs
 from lavant.core.errors import CorruptSnapshot, LimitExceeded
 
 
@@ -82,7 +78,7 @@ def test_it_does_not_matter_how_often_time_was_told() -> None:
 def test_a_snapshot_of_queues_alone_will_do() -> None:
     queues = Queues()
     queues.handle(CreateQueue("orders", QueueConfig()), 0)
-    queues.handle(Send("orders", [Entry(b"tea")]), 1)
+    queues.handle(Send("orders", [SendEntry(b"tea")]), 1)
     hub = Jobs.restore(queues.snapshot())
     assert hub.exists("orders")
     assert hub.handle(ListJobTypes(), 2) == JobTypesListed([], [])

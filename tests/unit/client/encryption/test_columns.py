@@ -11,7 +11,7 @@ from lavant.client.encryption import NumericAttribute, Schema
 from lavant.client.encryption.columns import values_of
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import PublicationId
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 SCHEMA = Schema.of(NumericAttribute("price", 0, 1000, 0.01), NumericAttribute("volume", 0, 10_000_000, 1))
 

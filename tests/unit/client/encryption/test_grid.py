@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lavant.client.encryption import NumericAttribute, Schema
-from lavant.client.encryption.grid import Grid
+from lavant.client.encryption.ranges import Grid
 from lavant.core.errors import InvalidValue
 
 

@@ -13,7 +13,7 @@ import pytest
 from lavant.broker.filters import Filter
 from lavant.broker.matching.encrypted.matcher import EncryptedMatcher
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.client.encryption.keyfile import KeyFile
+from lavant.client.encryption.key import KeyFile
 from lavant.core.errors import InvalidValue
 
 SCHEMA = Schema.of(NumericAttribute("price", 0, 100, 0.01), NumericAttribute("volume", 0, 1_000_000, 1))

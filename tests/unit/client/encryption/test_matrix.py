@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lavant.client.encryption.entropy import log_uniform, normal, permutations, uniform
-from lavant.client.encryption.matrix import CONDITION_MAX, condition, random_matrix, random_orthogonal
+from lavant.client.encryption.key import CONDITION_MAX, condition, random_matrix, random_orthogonal
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 5, 17])

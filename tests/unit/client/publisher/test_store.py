@@ -7,15 +7,15 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from tests.unit.broker.journal.torn_disk import PowerFailure, TornDisk
+from tests.unit.broker.storage.journal.torn_disk import PowerFailure, TornDisk
 
-from lavant.broker.disks import MemoryDisk
-from lavant.broker.journal import Disk, Journal, JournalConfig
+from lavant.broker.storage.disks import MemoryDisk
+from lavant.broker.storage.journal import Disk, Journal, JournalConfig
 from lavant.client.publisher.records import TICKETS_MAX, encode_publication, encode_settled, replay
 from lavant.client.publisher.store import PublicationStore
 from lavant.core.errors import CorruptJournal
 from lavant.core.ids import PublicationId
-from lavant.core.publications import Publication
+from lavant.core.publications.publication import Publication
 
 SMALL = JournalConfig(segment_bytes=8 << 10, compaction_bytes_min=16 << 10)
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from lavant.broker.queues.commands import (
+from lavant.broker.protocol.queues import (
     Acknowledge,
     Acknowledged,
     Delivery,
     Done,
-    Entry,
     Receipt,
     Receive,
     Received,
     Refused,
     Send,
+    SendEntry,
     Sent,
     SentEntry,
     VisibilityChanged,
@@ -39,8 +39,8 @@ DELIVERY = Delivery(Receipt(7, 9), b"body", b"", 0, 0, 1, "", "", None)
 
 
 def test_messages_can_be_given_as_bytes_or_as_entries() -> None:
-    call = calls.send_many("q", [b"one", Entry(b"two", group="g")])
-    assert call.request == Send("q", [Entry(b"one"), Entry(b"two", group="g")])
+    call = calls.send_many("q", [b"one", SendEntry(b"two", group="g")])
+    assert call.request == Send("q", [SendEntry(b"one"), SendEntry(b"two", group="g")])
     assert call.read(Sent([SentEntry(4), SentEntry(5)])) == [4, 5]
 
 
@@ -57,7 +57,7 @@ def test_a_refusal_is_raised_as_the_error_it_names(kind: type[LavantError]) -> N
 
 def test_one_message_that_is_refused_raises_its_own_error() -> None:
     with pytest.raises(LimitExceeded, match="too large"):
-        calls.send("q", Entry(b"")).read(Sent([Refused("LimitExceeded", "too large")]))
+        calls.send("q", SendEntry(b"")).read(Sent([Refused("LimitExceeded", "too large")]))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_only_what_does_no_harm_twice_is_repeated() -> None:
         calls.list_queues("", "", 10),
     ]
     harmful: list[Call[Any]] = [
-        calls.send("q", Entry(b"")),
+        calls.send("q", SendEntry(b"")),
         calls.send_many("q", [b""]),
         calls.purge("q"),
         calls.delete("q"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.subscriptions.commands import SubscriptionState
-from lavant.client.subscriptions.common import SubscriptionBase
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.subscriptions import SubscriptionState
+from lavant.client.subscriptions.base import SubscriptionBase
 from lavant.client.subscriptions.notification import Notification
 
 STATE = SubscriptionState(1, "s", "", "a = 1", "s", True, None, 0)

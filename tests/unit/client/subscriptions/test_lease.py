@@ -6,20 +6,20 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from tests.unit.client.subscriptions.test_intake import in_loop
+from tests.unit.client.subscriptions.test_prefetcher import in_loop
 
-from lavant.broker.queues.commands import Done, Refused
-from lavant.broker.serving.commands import Request
-from lavant.broker.subscriptions.commands import (
+from lavant.broker.protocol.commands import Request
+from lavant.broker.protocol.queues import Done, Refused
+from lavant.broker.protocol.subscriptions import (
     RenewSubscription,
     Subscribe,
     Subscribed,
     SubscriptionState,
     Unsubscribe,
 )
-from lavant.client.connection.asynchronous import AsyncConnection
+from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.calls import Call
-from lavant.client.connection.retrying import Retries
+from lavant.client.connection.retries import Retries
 from lavant.client.subscriptions import calls, lease
 from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.core.errors import InvalidValue, LavantError, MissingComponent, UnknownSubscription

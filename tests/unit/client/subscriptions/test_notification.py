@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lavant.broker.queues.commands import Delivery, Receipt
-from lavant.client.subscriptions.limits import Quota
+from lavant.broker.protocol.queues import Delivery, Receipt
 from lavant.client.subscriptions.notification import Notification, notification_of
+from lavant.client.subscriptions.quota import NotificationQuota
 from lavant.core.errors import InvalidValue
 
 
@@ -47,12 +47,12 @@ def test_a_pause_out_of_bounds_is_refused(after_s: float) -> None:
 @pytest.mark.parametrize(("count", "timeout_s"), [(0, None), (-1, None), (None, -1)])
 def test_bad_limits_are_refused(count: int | None, timeout_s: float | None) -> None:
     with pytest.raises(InvalidValue, match="leave it out"):
-        Quota(count, timeout_s)
+        NotificationQuota(count, timeout_s)
 
 
 def test_what_was_claimed_in_vain_is_given_back() -> None:
     now_s = [10.0]
-    quota = Quota(1, 5, lambda: now_s[0])
+    quota = NotificationQuota(1, 5, lambda: now_s[0])
     assert quota.claim()
     assert not quota.claim()
     quota.give_back()

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lavant.client.asynchronous import AsyncClient
-from lavant.client.blocking import Client
-from lavant.client.connection.retrying import NO_RETRIES
-from lavant.client.connection.settings import Settings
+from lavant.client.async_client import AsyncClient
+from lavant.client.client import Client
+from lavant.client.connection.retries import NO_RETRIES
+from lavant.client.connection.settings import ConnectionSettings
 from lavant.core.errors import InvalidValue
 
-NOBODY = Settings.of("lavant://127.0.0.1:1", key="", ca_file=None, timeout_s=1, retries=NO_RETRIES)
+NOBODY = ConnectionSettings.of("lavant://127.0.0.1:1", key="", ca_file=None, timeout_s=1, retries=NO_RETRIES)
 """Whoever asks there hears `MissingComponent`."""
 WRONG: list[dict[str, Any]] = [
     {"prefetch": 0},

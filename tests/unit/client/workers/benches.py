@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from lavant.broker.workflows.commands import Result
+from lavant.broker.protocol.jobs import Result
 from lavant.client.workers.backend import POLL_S
 from lavant.client.workers.task import Task
 from lavant.core.errors import AttemptOver, LavantError

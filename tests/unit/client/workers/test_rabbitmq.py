@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.unit.client.workers.benches import in_virtual_time
 
-from lavant.broker.queues.commands import Refused
-from lavant.broker.workflows.commands import Assignment, ExtendTask, Reported, Result
-from lavant.broker.workflows.relay import Relayed, decode_report, encode
+from lavant.broker.protocol.amqp_messages import Relayed, decode_report, encode
+from lavant.broker.protocol.jobs import ExtendTask, Reported, Result, TaskAssignment
+from lavant.broker.protocol.queues import Refused
 from lavant.client.workers.backends.rabbitmq import RabbitMQBackend
 from lavant.client.workers.task import Task
 from lavant.core.errors import AttemptOver
@@ -26,7 +26,7 @@ class Message:
     """As RabbitMQ delivers it."""
 
     def __init__(self, job: int = 1, *, redelivered: bool = False) -> None:
-        self.body = encode(Relayed("A", Assignment(job, "one", "a", 1, 0, b"input", {}, 60_000)))
+        self.body = encode(Relayed("A", TaskAssignment(job, "one", "a", 1, 0, b"input", {}, 60_000)))
         self.redelivered = redelivered
         self.channel = SimpleNamespace(is_closed=False)
         self.acknowledged = 0

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lavant.console.cli import commands
-from lavant.control.allocation.system_file import SystemFile
+from lavant.cli import commands
+from lavant.control.allocation.system.toml_file import SystemFile
 from lavant.core.errors import LavantError
 
 ROOT = Path(__file__).resolve().parents[4]

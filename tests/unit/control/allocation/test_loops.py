@@ -11,13 +11,13 @@ from lavant.control.allocation import (
     Caution,
     Hysteresis,
     Limits,
-    Observed,
+    ObservedLoad,
     QueueThreshold,
     System,
     Target,
     allocator_for,
 )
-from lavant.control.allocation.interface import expected
+from lavant.control.allocation.policies.interface import expected
 from lavant.core.errors import InvalidValue
 
 CASE = System(network=case_study())
@@ -27,8 +27,8 @@ EMPTY = (0.0, 0.0, 0.0, 0.0)
 
 def seen(
     rates: tuple[float, ...], consumers: tuple[int, ...] = (1, 1, 1, 1), requests: tuple[float, ...] = EMPTY
-) -> Observed:
-    return Observed(consumers=consumers, arrival_rates_per_s=rates, requests=requests, window_s=120.0)
+) -> ObservedLoad:
+    return ObservedLoad(consumers=consumers, arrival_rates_per_s=rates, requests=requests, window_s=120.0)
 
 
 def test_min_cost_gives_at_once_and_takes_away_after_the_window() -> None:
@@ -131,7 +131,7 @@ def test_a_goal_of_the_wrong_kind_is_refused() -> None:
 def test_nonsense_in_what_was_observed_or_configured_is_refused() -> None:
     for make in (
         lambda: seen((-1.0, 0.0, 0.0)),
-        lambda: Observed(consumers=(1,), arrival_rates_per_s=(1.0,), requests=(0.0,), window_s=0.0),
+        lambda: ObservedLoad(consumers=(1,), arrival_rates_per_s=(1.0,), requests=(0.0,), window_s=0.0),
         lambda: Caution(drain_s=0.0),
         lambda: Hysteresis(scale_in_ms=-1),
         lambda: Hysteresis(tolerance=1.0),

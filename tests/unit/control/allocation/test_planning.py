@@ -8,23 +8,12 @@ from itertools import pairwise
 import pytest
 from tests.models.networks import case_study, fork_and_join
 
-from lavant.control.allocation import (
-    Budget,
-    Cost,
-    Limits,
-    Linear,
-    Power,
-    Prices,
-    System,
-    Target,
-    min_cost,
-    min_time,
-)
+from lavant.control.allocation import Budget, Cost, Limits, Linear, Power, Prices, System, Target, min_cost, min_time
 from lavant.control.allocation.min_cost import measured_s, meets, reach
 from lavant.control.allocation.min_time import spend
 from lavant.core.errors import Infeasible, InvalidValue
 from lavant.models.evaluation import Model
-from lavant.models.network import JobType, Network, Topic
+from lavant.models.network import ModelJobType, Network, Topic
 
 CASE = System(network=case_study())
 
@@ -150,7 +139,7 @@ def test_for_a_fork_the_target_is_about_the_critical_path() -> None:
 def test_what_counts_is_the_gain_for_its_price() -> None:
     """A gains a little more from a consumer than B, but costs three times as much."""
     topics = tuple(Topic(name=n, service_rate_per_s=1.0) for n in "AB")
-    jobs = tuple(JobType.along([n], name=n, arrival_rate_per_s=r) for n, r in (("A", 0.71), ("B", 0.7)))
+    jobs = tuple(ModelJobType.along([n], name=n, arrival_rate_per_s=r) for n, r in (("A", 0.71), ("B", 0.7)))
     network = Network(topics=topics, jobs=jobs)
     assert min_time(System(network=network), Budget(additional=1)).consumers == (2, 1)
     system = System(network=network, costs=(Linear(3.0), Linear(1.0)))
@@ -161,7 +150,7 @@ def test_what_counts_is_the_gain_for_its_price() -> None:
 def test_a_valuable_topic_is_served_first() -> None:
     def network(value: float) -> Network:
         topics = tuple(Topic(name=n, service_rate_per_s=1.0, value=v) for n, v in (("A", 1.0), ("B", value)))
-        jobs = tuple(JobType.along([n], name=n, arrival_rate_per_s=r) for n, r in (("A", 0.8), ("B", 0.7)))
+        jobs = tuple(ModelJobType.along([n], name=n, arrival_rate_per_s=r) for n, r in (("A", 0.8), ("B", 0.7)))
         return Network(topics=topics, jobs=jobs)
 
     assert min_time(System(network=network(1.0)), Budget(additional=1)).consumers == (2, 1)

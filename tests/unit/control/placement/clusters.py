@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lavant.control.placement.config import HostCapacity, PlacementConfig
 from lavant.control.placement.enforcer import Enforcer
-from lavant.control.placement.values import HostProbe, Plan, Probes, SliceProbe
+from lavant.control.placement.values import HostProbe, PlacementPlan, Probes, SliceProbe
 from lavant.core.ids import HostId, SliceId
 
 Cluster = Mapping[str, Mapping[str, tuple[float, int]]]
@@ -47,7 +47,7 @@ def watched(cluster: Cluster, config: PlacementConfig, *, for_ms: int = 30_000, 
     return enforcer
 
 
-def plan_for(cluster: Cluster, config: PlacementConfig) -> Plan | None:
+def plan_for(cluster: Cluster, config: PlacementConfig) -> PlacementPlan | None:
     return watched(cluster, config).decide(30_000)
 
 

@@ -17,7 +17,9 @@ def test_the_examples_of_the_page_run() -> None:
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("name", ["control.placement.enforcer", "control.placement.trend", "control.placement.values"])
+@pytest.mark.parametrize(
+    "name", ["control.placement.enforcer", "control.placement.policies.trend", "control.placement.values"]
+)
 def test_the_examples_of_the_modules_run(name: str) -> None:
     results = doctest.testmod(import_module(f"lavant.{name}"))
     assert results.attempted > 0

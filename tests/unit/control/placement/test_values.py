@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from lavant.control.placement.values import HostProbe, Move, Placement, Plan, Probes, SliceProbe
+from lavant.control.placement.values import HostProbe, Move, Placement, PlacementPlan, Probes, SliceProbe
 from lavant.core.decisions import Decision
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import HostId, SliceId
@@ -39,11 +39,11 @@ def test_a_placement_on_an_unknown_host_is_refused() -> None:
 
 
 def test_a_plan_for_another_placement_is_refused() -> None:
-    plan = Plan(decision=DECISION, moves=(Move(slice=M1, source=B, destination=A),))
+    plan = PlacementPlan(decision=DECISION, moves=(Move(slice=M1, source=B, destination=A),))
     with pytest.raises(InvalidValue, match="another placement"):
         Placement.of([A, B], {M1: A}).after(plan)
 
 
 def test_a_plan_that_releases_a_host_with_slices_is_refused() -> None:
     with pytest.raises(InvalidValue, match="none of the hosts"):
-        Placement.of([A, B], {M1: A}).after(Plan(decision=DECISION, hosts_released=(A,)))
+        Placement.of([A, B], {M1: A}).after(PlacementPlan(decision=DECISION, hosts_released=(A,)))

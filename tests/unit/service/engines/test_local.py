@@ -10,12 +10,12 @@ import pytest
 
 from lavant.broker.filters import parse
 from lavant.broker.matching.plain import table
-from lavant.broker.queues.spreading import INTEGERS
-from lavant.broker.subscriptions.accepting import Accepted
-from lavant.broker.subscriptions.commands import SubscriptionState
+from lavant.broker.protocol.subscriptions import SubscriptionState
+from lavant.broker.queues.operations.fanout import INTEGERS
+from lavant.broker.subscriptions.parsing import ParsedPublications
 from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.service.engines.filters import steps_of
-from lavant.service.engines.interface import Batch
+from lavant.service.engines.interface import EngineBatch
 from lavant.service.engines.local import LocalEngine
 
 
@@ -29,9 +29,9 @@ def change(engine: LocalEngine, changes: Sequence[Change]) -> None:
 
 def found(engine: LocalEngine, rows: list[dict[str, int]]) -> list[set[int]]:
     """Which queues get each publication."""
-    publications = [Accepted(str(place), "plain", row, b"") for place, row in enumerate(rows)]
+    publications = [ParsedPublications(str(place), "plain", row, b"") for place, row in enumerate(rows)]
     queues: list[set[int]] = [set() for _ in rows]
-    for piece in engine.publish(Batch(namespace="", scheme="plain", publications=publications)):
+    for piece in engine.publish(EngineBatch(namespace="", scheme="plain", publications=publications)):
         numbers, ends, places = (np.frombuffer(data, INTEGERS).tolist() for data in piece[2:5])
         for number, start, end in zip(numbers, [0, *ends], ends, strict=False):
             for place in places[start:end]:

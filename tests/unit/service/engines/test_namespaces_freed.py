@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lavant.broker.queues.commands import Entry, Send, Spread
-from lavant.broker.queues.config import QueueConfig
-from lavant.broker.queues.spreading import INTEGERS
-from lavant.broker.queues.sweeps import SWEEP_MS
-from lavant.broker.serving.broker import Broker
-from lavant.broker.subscriptions.accepting import PLAIN, Accepted
-from lavant.broker.subscriptions.commands import Advertise, Answered, Deliver, Subscribe, Unadvertise, Unsubscribe
-from lavant.broker.subscriptions.handover import Found, Stretch
-from lavant.broker.subscriptions.lanes import FORGOTTEN, Lane
-from lavant.broker.subscriptions.recent import REMEMBERED_MS
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.match_protocol import MatchResults, OffsetRange
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import FanOut, Send, SendEntry
+from lavant.broker.protocol.subscriptions import Advertise, Deliver, PublishOutcome, Subscribe, Unadvertise, Unsubscribe
+from lavant.broker.queues.operations.fanout import INTEGERS
+from lavant.broker.queues.timers import SWEEP_MS
+from lavant.broker.subscriptions.idempotency import REMEMBERED_MS
+from lavant.broker.subscriptions.log_offsets import FORGOTTEN, LogOffset
+from lavant.broker.subscriptions.parsing import PLAIN, ParsedPublications
 from lavant.service.engines.filter_admission import FilterAdmission
-from lavant.service.engines.interface import Batch, Engine
+from lavant.service.engines.interface import Engine, EngineBatch
 from lavant.service.engines.local import LocalEngine
 from lavant.service.engines.spark.engine import SparkEngine
 
-NOTHING = Spread([], b"", b"", b"")
+NOTHING = FanOut([], b"", b"", b"")
 TIDIED_LATER = "_wakes._heap"
 """Up to `STALE_MIN` entries that mean nothing any more stay there until their time comes."""
 CONTAINERS = (dict, list, set, deque)
@@ -58,7 +58,7 @@ def _sizes(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, int]]:
 class Tenants:
     """A broker and an engine, told of everything as a server does it."""
 
-    def __init__(self, broker: Broker, engine: Engine | None = None) -> None:
+    def __init__(self, broker: BrokerState, engine: Engine | None = None) -> None:
         self.broker = broker
         self.engine = engine
         self.filters = None if engine is None else FilterAdmission(engine)
@@ -74,8 +74,8 @@ class Tenants:
     def come(self, namespace: str) -> None:
         self.ask(Subscribe("price > 1", name="own", namespace=namespace, config=QueueConfig("in-order")))
         self.ask(Advertise("price > 1", name="adv", namespace=namespace))
-        self.ask(Send(f"{namespace}/own", [Entry(b"x", group=namespace, deduplication=namespace)]))
-        self.ask(Deliver(NOTHING, answered=[Answered(namespace, "key", b"f", ["1"])]))
+        self.ask(Send(f"{namespace}/own", [SendEntry(b"x", group=namespace, deduplication=namespace)]))
+        self.ask(Deliver(NOTHING, answered=[PublishOutcome(namespace, "key", b"f", ["1"])]))
 
     def go(self, namespace: str) -> None:
         self.ask(Unsubscribe("own", namespace))
@@ -94,7 +94,7 @@ class Tenants:
     ("namespaces", "engine"), [(10_000, None), (100, LocalEngine(1))], ids=["broker", "with the local engine"]
 )
 def test_namespaces_that_came_and_went_leave_nothing(namespaces: int, engine: LocalEngine | None) -> None:
-    tenants = Tenants(Broker(), engine)
+    tenants = Tenants(BrokerState(), engine)
     tenants.come("stays")
     tenants.let_time_pass()
     held, memory = tenants.held(), tenants.broker.queues.memory_held
@@ -120,15 +120,15 @@ def test_publications_nobody_subscribes_to_leave_nothing_in_the_engine() -> None
     engine.close()
 
 
-def batch(namespace: str, *prices: int) -> Batch:
-    publications = [Accepted(f"{price}", PLAIN, {"price": price}, b"%d" % price) for price in prices or (1,)]
-    return Batch(namespace=namespace, scheme=PLAIN, publications=publications)
+def batch(namespace: str, *prices: int) -> EngineBatch:
+    publications = [ParsedPublications(f"{price}", PLAIN, {"price": price}, b"%d" % price) for price in prices or (1,)]
+    return EngineBatch(namespace=namespace, scheme=PLAIN, publications=publications)
 
 
 class SparkTenants(Tenants):
     """Publications go to logs, and what is found in them comes from here."""
 
-    def __init__(self, directory: Path, broker: Broker) -> None:
+    def __init__(self, directory: Path, broker: BrokerState) -> None:
         self.spark = SparkEngine(directory, broker.subscriptions.lanes, slices=2, identity=b"one")
         super().__init__(broker, self.spark)
 
@@ -155,14 +155,14 @@ class SparkTenants(Tenants):
         return [each.lane for each in retired]
 
 
-def found_in(stretch: Stretch) -> Found:
+def found_in(stretch: OffsetRange) -> MatchResults:
     """Every publication is found by subscription 1."""
     ends = np.arange(1, stretch.end - stretch.start + 1).astype(INTEGERS)
-    return Found(stretch.lane, stretch.start, ends.tobytes(), np.ones_like(ends).tobytes())
+    return MatchResults(stretch.lane, stretch.start, ends.tobytes(), np.ones_like(ends).tobytes())
 
 
 def test_a_lane_goes_with_its_last_subscription_and_its_log_and_a_new_one_begins_behind_it(tmp_path: Path) -> None:
-    tenants = SparkTenants(tmp_path, Broker())
+    tenants = SparkTenants(tmp_path, BrokerState())
     held = tenants.held()
     tenants.ask(Subscribe("price > 0", name="s", namespace="acme"))
     tenants.publish("acme", 1, 2)
@@ -171,20 +171,20 @@ def test_a_lane_goes_with_its_last_subscription_and_its_log_and_a_new_one_begins
     assert tenants.deliver() == [b"", b""], "nobody is there any more who wants it"
     assert tenants.retire() == ["plain-acme"]
     lanes = tenants.broker.subscriptions.lanes
-    assert lanes.all() == [(FORGOTTEN, Lane(2, 2))]
+    assert lanes.all() == [(FORGOTTEN, LogOffset(2, 2))]
     assert {path: size for path, size in tenants.held().items() if path not in held} == {
-        "Broker.subscriptions.lanes._lanes": 1,
+        "BrokerState.subscriptions.lanes._lanes": 1,
     }
     tenants.ask(Subscribe("price > 0", name="s", namespace="acme"))
     tenants.publish("acme", 3)
-    assert lanes["plain-acme"] == Lane(3, 2)
+    assert lanes["plain-acme"] == LogOffset(3, 2)
     assert [(each.start, each.end) for each in tenants.spark.work(0)] == [(2, 3)]
     tenants.spark.close()
 
 
 @pytest.mark.parametrize("is_forgotten", [True, False], ids=["the journal has it", "the journal does not have it"])
 def test_a_crash_when_a_lane_goes_does_no_harm(tmp_path: Path, is_forgotten: bool) -> None:
-    tenants = SparkTenants(tmp_path, Broker())
+    tenants = SparkTenants(tmp_path, BrokerState())
     tenants.ask(Subscribe("price > 0", name="s", namespace="acme"))
     tenants.publish("acme", 1, 2)
     tenants.deliver()
@@ -196,7 +196,7 @@ def test_a_crash_when_a_lane_goes_does_no_harm(tmp_path: Path, is_forgotten: boo
         before = list(tenants.broker.snapshot())
     else:
         shutil.rmtree(retired.directory)
-    again = SparkTenants(tmp_path, Broker.restore(before))
+    again = SparkTenants(tmp_path, BrokerState.restore(before))
     again.ask(Subscribe("price > 0", name="s", namespace="acme"))
     again.publish("acme", 3)
     [stretch] = again.spark.work(0)
@@ -205,8 +205,8 @@ def test_a_crash_when_a_lane_goes_does_no_harm(tmp_path: Path, is_forgotten: boo
 
 
 def test_a_lane_that_was_over_before_a_restart_goes_then(tmp_path: Path) -> None:
-    broker = Broker()
+    broker = BrokerState()
     broker.handle(Deliver(NOTHING, accepted={"plain-acme": 5}, delivered={"plain-acme": 5}), 1)
     tenants = SparkTenants(tmp_path, broker)
     assert tenants.retire() == ["plain-acme"]
-    assert broker.subscriptions.lanes.all() == [(FORGOTTEN, Lane(5, 5))]
+    assert broker.subscriptions.lanes.all() == [(FORGOTTEN, LogOffset(5, 5))]

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from lavant.broker.log import LogWriter
-from lavant.broker.queues.counters import Counters
-from lavant.broker.subscriptions.lanes import Lane, Lanes
-from lavant.core.batches import PublicationBatch
+from lavant.broker.queues.accounting.counters import QueueCounters
+from lavant.broker.storage.log import LogWriter
+from lavant.broker.subscriptions.log_offsets import LogOffset, LogOffsets
 from lavant.core.errors import IdentityMismatch
+from lavant.core.publications.batch import PublicationBatch
 from lavant.service.engines.spark.engine import SparkEngine
 
 
-def owing() -> Lanes:
-    lanes = Lanes(Counters())
-    lanes.restore([("plain", Lane(accepted=2, delivered=0))])
+def owing() -> LogOffsets:
+    lanes = LogOffsets(QueueCounters())
+    lanes.restore([("plain", LogOffset(accepted=2, delivered=0))])
     return lanes
 
 

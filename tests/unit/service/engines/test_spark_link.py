@@ -9,10 +9,10 @@ from typing import Any
 from tests.property.spark_world import SMALL, World, findings
 from tests.unit.service.wiring import until
 
-from lavant.broker.queues.commands import Done, Refused
-from lavant.broker.serving.wire import PREFACE, Frames, Hello, frame
-from lavant.broker.subscriptions.commands import Publish, Subscribe
-from lavant.broker.subscriptions.handover import Next, Work, decode_answer
+from lavant.broker.protocol.frames import PREFACE, Frames, Hello, frame
+from lavant.broker.protocol.match_protocol import FetchWork, MatchWork, decode_answer
+from lavant.broker.protocol.queues import Done, Refused
+from lavant.broker.protocol.subscriptions import Publish, Subscribe
 from lavant.service.engines.spark.link import EngineLink
 
 
@@ -71,11 +71,11 @@ def test_work_is_waited_for_and_what_is_found_is_answered_when_it_is_durable(tmp
         await world.ask(Subscribe("a > 0", "s"))
         matcher = Matcher()
         await matcher.connect(link.port, link.secret)
-        matcher.ask(Next(2))
+        matcher.ask(FetchWork(2))
         await until(lambda: link.hosts == 2)
         await world.ask(Publish([b'{"a": 1}']))
         work = await matcher.answer()
-        assert isinstance(work, Work)
+        assert isinstance(work, MatchWork)
         [stretch] = work.stretches
         [found] = findings(stretch, 9)
         matcher.ask(found)
@@ -102,8 +102,8 @@ def test_a_round_that_failed_is_known_until_one_does_not(tmp_path: Path) -> None
         matcher = Matcher()
         await matcher.connect(link.port, link.secret)
         for fault in ("KeyError: 'x'", "", "OSError"):
-            matcher.ask(Next(2, fault))
-            assert isinstance(await matcher.answer(), Work)
+            matcher.ask(FetchWork(2, fault))
+            assert isinstance(await matcher.answer(), MatchWork)
             assert (link.hosts, link.fault) == (2, fault)
         await matcher.close()
         await until(lambda: not link.greeted.is_set())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from threading import Event
 
-from lavant.broker.disks import MemoryDisk
+from lavant.broker.storage.disks import MemoryDisk
 
 
 class SlowDisk(MemoryDisk):

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from tests.unit.broker.journal.journals import SMALL, commit, contents, fold, opened
+from tests.unit.broker.storage.journal.journals import SMALL, commit, contents, fold, opened
 from tests.unit.service.storage.slow_disk import SlowDisk
 
-from lavant.broker.journal import Journal, JournalConfig, compact
+from lavant.broker.storage.journal import Journal, JournalConfig, compact
 from lavant.core.errors import LavantError, StorageFailed, StorageFull
 from lavant.service.storage.housekeeping import Housekeeper
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 
-from tests.unit.broker.journal.journals import SMALL, contents
+from tests.unit.broker.storage.journal.journals import SMALL, contents
 from tests.unit.service.storage.slow_disk import SlowDisk
 
-from lavant.broker.journal import JournalConfig
+from lavant.broker.storage.journal import JournalConfig
 from lavant.core.errors import StorageFailed
 from lavant.service.storage import JournalStore, VolatileStore
 

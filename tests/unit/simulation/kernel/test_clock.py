@@ -5,17 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lavant.simulation.kernel.clock import START_MS, Clock
+from lavant.simulation.kernel.host import START_MS, SimulatedClock
 
 S = 1_000_000
 
 
 def test_a_clock_that_nobody_touches_is_right() -> None:
-    assert Clock().now_ms(90 * S) == START_MS + 90_000
+    assert SimulatedClock().now_ms(90 * S) == START_MS + 90_000
 
 
 def test_a_jump_stays() -> None:
-    clock = Clock()
+    clock = SimulatedClock()
     clock.jump(-5_000, now_us=10 * S)
     assert clock.now_ms(10 * S) == START_MS + 5_000
     assert clock.now_ms(20 * S) == START_MS + 15_000
@@ -23,7 +23,7 @@ def test_a_jump_stays() -> None:
 
 
 def test_a_drift_grows_from_when_it_began_and_stays_when_it_ends() -> None:
-    clock = Clock()
+    clock = SimulatedClock()
     clock.drift(1_000, now_us=100 * S)
     assert clock.now_ms(100 * S) == START_MS + 100_000
     assert clock.now_ms(200 * S) == START_MS + 200_100
@@ -33,7 +33,7 @@ def test_a_drift_grows_from_when_it_began_and_stays_when_it_ends() -> None:
 
 
 def test_a_corrected_clock_is_right_and_has_jumped() -> None:
-    clock = Clock()
+    clock = SimulatedClock()
     clock.jump(7_000, now_us=1 * S)
     clock.drift(500, now_us=2 * S)
     clock.correct(now_us=10 * S)
@@ -43,7 +43,7 @@ def test_a_corrected_clock_is_right_and_has_jumped() -> None:
 
 
 def test_who_leaves_out_the_jumps_sees_time_run_on() -> None:
-    clock = Clock()
+    clock = SimulatedClock()
     clock.jump(-60_000, now_us=10 * S)
     assert clock.now_ms(11 * S, without_us=clock.jumped_us) == START_MS + 11_000
     assert clock.until_us(START_MS + 12_000, 11 * S, without_us=clock.jumped_us) == 1 * S
@@ -59,7 +59,7 @@ def test_who_leaves_out_the_jumps_sees_time_run_on() -> None:
 def test_the_time_until_is_enough_and_a_microsecond_less_is_not(
     ppm: int, since_us: int, now_us: int, ahead_ms: int, without_us: int
 ) -> None:
-    clock = Clock()
+    clock = SimulatedClock()
     clock.drift(ppm, now_us=since_us)
     now_us += since_us
     wanted_ms = clock.now_ms(now_us, without_us=without_us) + ahead_ms

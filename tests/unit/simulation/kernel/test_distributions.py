@@ -9,14 +9,7 @@ from statistics import mean, median
 import pytest
 
 from lavant.core.errors import InvalidValue
-from lavant.simulation.kernel.distributions import (
-    Constant,
-    Distribution,
-    Exponential,
-    LogUniform,
-    Mixture,
-    Uniform,
-)
+from lavant.simulation.kernel.distributions import Constant, Distribution, Exponential, LogUniform, Mixture, Uniform
 
 
 def draws(distribution: Distribution, count: int = 4_000) -> list[int]:

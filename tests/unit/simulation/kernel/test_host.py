@@ -9,22 +9,21 @@ import pytest
 
 from lavant.core.errors import StorageFull
 from lavant.simulation.kernel import host as host_module
-from lavant.simulation.kernel.clock import START_MS
-from lavant.simulation.kernel.disk import DiskConfig
+from lavant.simulation.kernel.disk.disk import DiskConfig
 from lavant.simulation.kernel.distributions import MS, Constant, S
-from lavant.simulation.kernel.host import Host
+from lavant.simulation.kernel.host import START_MS, Host
 from lavant.simulation.kernel.machine import (
     Arrived,
-    Asked,
     Background,
+    BackgroundFinished,
     Commit,
-    Due,
     Effect,
-    Finished,
     Halt,
     Note,
-    Send,
+    SendPacket,
     Stimulus,
+    TimerDue,
+    WorkRequested,
     WriteFailed,
     Written,
 )
@@ -45,9 +44,9 @@ class Machine:
 
     def handle(self, stimulus: Stimulus, now_ms: int, /) -> list[Effect]:
         self.seen.append((stimulus, now_ms))
-        if isinstance(stimulus, Due):
+        if isinstance(stimulus, TimerDue):
             self.wants_ms = None
-        if isinstance(stimulus, Asked) and callable(stimulus.value):
+        if isinstance(stimulus, WorkRequested) and callable(stimulus.value):
             effects: list[Effect] = stimulus.value(self)
             return effects
         return []
@@ -92,7 +91,7 @@ class Bench:
             before(machine)
             return list(effects)
 
-        return self.host.stimulate(Asked(act))
+        return self.host.stimulate(WorkRequested(act))
 
     @property
     def stimuli(self) -> list[Stimulus]:
@@ -105,7 +104,7 @@ class Bench:
 
 def test_a_packet_arrives_at_the_other_host() -> None:
     bench = Bench()
-    bench.ask(Send("other", "hello"))
+    bench.ask(SendPacket("other", "hello"))
     bench.run(1 * MS)
     assert bench.other.seen == [(Arrived("one", "hello"), START_MS + 1)]
 
@@ -150,9 +149,9 @@ def test_what_runs_in_the_background_takes_its_time_while_the_machine_goes_on() 
     bench.ask(Note("not busy"))
     assert bench.notes == [(0, "not busy")]
     bench.run(1 * MS - 1)
-    assert Finished("t", None) not in bench.stimuli
+    assert BackgroundFinished("t", None) not in bench.stimuli
     bench.run(1 * MS)
-    assert bench.stimuli[-1] == Finished("t", None)
+    assert bench.stimuli[-1] == BackgroundFinished("t", None)
 
 
 def test_an_error_in_the_background_comes_with_its_end() -> None:
@@ -161,7 +160,7 @@ def test_an_error_in_the_background_comes_with_its_end() -> None:
     bench.ask(Background(lambda: bench.host.disk.create("more", 10), tag="t"))
     bench.run(1)
     finished = bench.stimuli[-1]
-    assert isinstance(finished, Finished)
+    assert isinstance(finished, BackgroundFinished)
     assert isinstance(finished.error, StorageFull)
 
 
@@ -231,7 +230,7 @@ def test_too_many_waiting_stimuli_are_an_error(monkeypatch: pytest.MonkeyPatch) 
 def test_a_machine_is_woken_when_its_clock_shows_what_it_said() -> None:
     bench = Bench(wakeup_ms=START_MS + 2_500)
     bench.run(10 * S)
-    assert bench.machines[0].seen == [(Due(), START_MS + 2_500)]
+    assert bench.machines[0].seen == [(TimerDue(), START_MS + 2_500)]
 
 
 def test_a_machine_that_wants_to_be_woken_earlier_is() -> None:
@@ -242,7 +241,7 @@ def test_a_machine_that_wants_to_be_woken_earlier_is() -> None:
 
     bench.ask(before=hurry)
     bench.run(10 * S)
-    assert [now_ms for stimulus, now_ms in bench.machines[0].seen if stimulus == Due()] == [START_MS + 100]
+    assert [now_ms for stimulus, now_ms in bench.machines[0].seen if stimulus == TimerDue()] == [START_MS + 100]
 
 
 def test_a_machine_that_no_longer_wants_to_be_woken_is_not() -> None:
@@ -253,21 +252,21 @@ def test_a_machine_that_no_longer_wants_to_be_woken_is_not() -> None:
 
     bench.ask(before=forget)
     bench.run(10 * S)
-    assert Due() not in bench.stimuli
+    assert TimerDue() not in bench.stimuli
 
 
 def test_a_busy_machine_is_woken_afterwards() -> None:
     bench = Bench(wakeup_ms=START_MS + 10)
     bench.host.pause(50 * MS)
     bench.run(1 * S)
-    assert bench.machines[0].seen == [(Due(), START_MS + 50)]
+    assert bench.machines[0].seen == [(TimerDue(), START_MS + 50)]
 
 
 def test_a_steady_host_takes_no_notice_of_a_jump_until_it_restarts() -> None:
     bench = Bench(wakeup_ms=START_MS + 5_000)
     bench.host.clock.jump(-3_600_000, now_us=0)
     bench.run(6 * S)
-    assert bench.machines[0].seen == [(Due(), START_MS + 5_000)]
+    assert bench.machines[0].seen == [(TimerDue(), START_MS + 5_000)]
     bench.host.crash(power=False)
     bench.run(6 * S + RESTART_US)
     assert bench.host.now_ms == START_MS + 6_500 - 3_600_000
@@ -277,7 +276,7 @@ def test_another_host_sees_a_jump_at_once_and_is_woken_within_a_second() -> None
     bench = Bench(wakeup_ms=START_MS + 60_000, is_steady=False)
     bench.host.clock.jump(3_600_000, now_us=0)
     bench.run(10 * S)
-    assert bench.machines[0].seen == [(Due(), START_MS + 3_601_000)]
+    assert bench.machines[0].seen == [(TimerDue(), START_MS + 3_601_000)]
 
 
 def test_a_clock_that_runs_slow_wakes_late() -> None:
@@ -289,9 +288,9 @@ def test_a_clock_that_runs_slow_wakes_late() -> None:
 
     bench.ask(Note("set"), before=want)
     bench.run(1 * S - 1)
-    assert Due() not in bench.stimuli
+    assert TimerDue() not in bench.stimuli
     bench.run(1 * S)
-    assert bench.machines[0].seen[-1] == (Due(), START_MS + 900)
+    assert bench.machines[0].seen[-1] == (TimerDue(), START_MS + 900)
 
 
 # ── crashes ───────────────────────────────────────────────────────────────────────────────────────────────────────────

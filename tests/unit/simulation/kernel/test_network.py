@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from lavant.core.errors import InvalidValue
+from lavant.simulation.kernel.context import SimulationContext
 from lavant.simulation.kernel.distributions import Constant, Distribution, Exponential
-from lavant.simulation.kernel.network import LinkConfig, Network
-from lavant.simulation.kernel.stage import Stage
+from lavant.simulation.kernel.network import LinkConfig, SimulatedNetwork
 
 COUNT = 2_000
 
@@ -18,7 +18,7 @@ COUNT = 2_000
 class Inbox:
     """A receiver that notes when what came."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: SimulationContext) -> None:
         self.incarnation = 1
         self.is_up = True
         self.seen: list[tuple[int, Any]] = []
@@ -46,8 +46,8 @@ class Wire:
         reordering: float = 0.0,
         outlives_crash: bool = False,
     ) -> None:
-        self.stage = Stage(1)
-        self.network = Network(self.stage)
+        self.stage = SimulationContext(1)
+        self.network = SimulatedNetwork(self.stage)
         self.network.config = LinkConfig(
             delay_us=Constant(100) if delay_us is None else delay_us,
             loss=loss,

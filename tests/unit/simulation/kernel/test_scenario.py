@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from lavant.core.errors import InvalidValue
+from lavant.simulation.kernel.faults.swarm import FaultOptions
 from lavant.simulation.kernel.run import run
 from lavant.simulation.kernel.scenario import Scenario, options_of, parse_options, settings_of
-from lavant.simulation.kernel.swarm import FaultOptions
 from lavant.simulation.kernel.trace import Trace
 from lavant.simulation.kernel.world import World
 

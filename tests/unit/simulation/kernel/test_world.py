@@ -10,7 +10,7 @@ from lavant.core.errors import InvalidValue
 from lavant.simulation.kernel import world as world_module
 from lavant.simulation.kernel.distributions import Constant, S
 from lavant.simulation.kernel.host import Host
-from lavant.simulation.kernel.machine import Asked, Effect, Stimulus
+from lavant.simulation.kernel.machine import Effect, Stimulus, WorkRequested
 from lavant.simulation.kernel.trace import Trace
 from lavant.simulation.kernel.world import World
 
@@ -20,7 +20,7 @@ class Silent:
         self._wakeup_ms = wakeup_ms
 
     def handle(self, stimulus: Stimulus, now_ms: int, /) -> list[Effect]:
-        if isinstance(stimulus, Asked):
+        if isinstance(stimulus, WorkRequested):
             raise KeyError(stimulus.value)
         return []
 
@@ -90,7 +90,7 @@ def test_anything_can_end_the_run() -> None:
 def test_an_unexpected_error_is_a_violation_with_its_traceback() -> None:
     world = new_world()
     host = world.host("one", lambda host: Silent())
-    world.at(5, host.stimulate, Asked("key"))
+    world.at(5, host.stimulate, WorkRequested("key"))
     violation = world.run()
     assert violation is not None
     assert (violation.invariant, violation.what) == ("no machine fails", "KeyError: 'key'")
@@ -100,7 +100,7 @@ def test_an_unexpected_error_is_a_violation_with_its_traceback() -> None:
 def test_an_error_that_shows_an_address_is_still_a_violation() -> None:
     world = new_world(trace=Trace())
     host = world.host("one", lambda host: Silent())
-    world.at(5, host.stimulate, Asked(Silent()))
+    world.at(5, host.stimulate, WorkRequested(Silent()))
     violation = world.run()
     assert violation is not None
     assert "give the value a __repr__" in violation.what
@@ -186,7 +186,7 @@ def test_at_the_calm_a_paused_host_goes_on() -> None:
     world = new_world()
     host = world.host("one", lambda host: Silent())
     world.at(1 * S, host.pause, 3600 * S)
-    world.at(2 * S, host.stimulate, Asked("key"))
+    world.at(2 * S, host.stimulate, WorkRequested("key"))
     violation = world.run()
     assert violation is not None
     assert (violation.what, violation.time_us) == ("KeyError: 'key'", world.calm_us)

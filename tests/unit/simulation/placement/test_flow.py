@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lavant.control.placement.values import Move, Plan
+from lavant.control.placement.values import Move, PlacementPlan
 from lavant.core.decisions import Decision
 from lavant.core.ids import HostId, SliceId
 from lavant.simulation.kernel.calendar import Calendar
 from lavant.simulation.placement.cluster import ClusterConfig
-from lavant.simulation.placement.conducting import Conductor
 from lavant.simulation.placement.flow import Flow
+from lavant.simulation.placement.migrations import MigrationDriver
 
 SLICES = (2, 3, 2)
 HOP_S = 0.001
@@ -100,9 +100,9 @@ def test_moves_take_as_long_as_in_table_1(slice: str, paper_ms: int) -> None:
     layout, calendar = config.layout, Calendar()
     a, b = HostId("a"), HostId("b")
     flow = Flow(np.empty(0), slices=(8, 16, 8), cost_s=np.full(32, 0.01), hosts_max=2, cores=8, hop_s=HOP_S, seed=1)
-    conductor = Conductor(config, flow, calendar, {s: b if s == "AP:0" else a for s in layout.slices})
+    conductor = MigrationDriver(config, flow, calendar, {s: b if s == "AP:0" else a for s in layout.slices})
     move = Move(slice=SliceId(slice), source=a, destination=b)
-    conductor.start(Plan(decision=Decision(loop="placement", action="", reason=""), moves=(move,)))
+    conductor.start(PlacementPlan(decision=Decision(loop="placement", action="", reason=""), moves=(move,)))
     calendar.run(until_us=60_000_000, events_max=10_000)
     (pause,) = conductor.pauses
     assert 1000 * pause.end_s == pytest.approx(paper_ms, rel=0.02)

@@ -27,7 +27,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from lavant.broker.matching.encrypted.precision import TOLERANCE
-from lavant.core.kernels import fast_kernel, kernel
+from lavant.core.kernels.kernels import fast_kernel, kernel
 
 LANES = 128
 """Subscriptions in a block: 20 KB for 4 attributes, which leaves room in 32 KB of cache for the publications. Fewer

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching.plain.table import FilterTable
-from lavant.core.kernels import kernel
+from lavant.core.kernels.kernels import kernel
 
 if TYPE_CHECKING:
     from lavant.broker.matching.plain.index import Checks

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.broker.filters.constraints import Pattern, PatternKind
-from lavant.core.kernels import kernel
+from lavant.broker.filters.algebra.constraints import Pattern, PatternKind
+from lavant.core.kernels.kernels import kernel
 
 NEGATED = 2
 """Added to a pattern's kind in `pattern_kind`."""
 
 
-class Extras(NamedTuple):
+class ExtraConstraints(NamedTuple):
     predicate: NDArray[np.uint32]
     interval_start: NDArray[np.uint32]
     low: NDArray[np.float64]
@@ -31,7 +31,7 @@ class Extras(NamedTuple):
     literal_data: NDArray[np.uint8]
 
     @classmethod
-    def none(cls) -> Extras:
+    def none(cls) -> ExtraConstraints:
         return cls.of([], [], [])
 
     @classmethod
@@ -40,7 +40,7 @@ class Extras(NamedTuple):
         predicates: Sequence[int],
         intervals: Sequence[Sequence[tuple[float, float]]],
         patterns: Sequence[Sequence[Pattern]],
-    ) -> Extras:
+    ) -> ExtraConstraints:
         """Extras from rows of Python values, one row for each predicate that has any."""
         flat = [interval for row in intervals for interval in row]
         flat_patterns = [pattern for row in patterns for pattern in row]
@@ -60,14 +60,16 @@ class Extras(NamedTuple):
         """A value of each extra, repeated for each of its intervals."""
         return np.repeat(of_extra, np.diff(self.interval_start))
 
-    def take(self, predicates: NDArray[np.int64]) -> Extras:
+    def take(self, predicates: NDArray[np.int64]) -> ExtraConstraints:
         """The extras of these predicates, numbered by their place in `predicates`."""
         if not len(self.predicate):
             return self
         place = np.minimum(np.searchsorted(self.predicate, predicates), len(self.predicate) - 1)
         found = np.flatnonzero(self.predicate[place] == predicates)
         kept = place[found]
-        return Extras.of(found.tolist(), [self.intervals_of(x) for x in kept], [self.patterns_of(x) for x in kept])
+        return ExtraConstraints.of(
+            found.tolist(), [self.intervals_of(x) for x in kept], [self.patterns_of(x) for x in kept]
+        )
 
     def intervals_of(self, extra: int) -> list[tuple[float, float]]:
         part = slice(self.interval_start[extra], self.interval_start[extra + 1])
@@ -82,7 +84,7 @@ class Extras(NamedTuple):
         return patterns
 
     @classmethod
-    def concatenate(cls, parts: Sequence[tuple[Extras, int]]) -> Extras:
+    def concatenate(cls, parts: Sequence[tuple[ExtraConstraints, int]]) -> ExtraConstraints:
         """The extras of several tables, each with how many predicates the table has."""
         shift = np.cumsum([0, *(predicates for _, predicates in parts)])
         extras = [extra for extra, _ in parts]
@@ -99,7 +101,9 @@ class Extras(NamedTuple):
 
 
 @kernel
-def extra_holds(extras: Extras, extra: int, value: float, data: NDArray[np.uint8], start: int, end: int) -> bool:
+def extra_holds(
+    extras: ExtraConstraints, extra: int, value: float, data: NDArray[np.uint8], start: int, end: int
+) -> bool:
     """Does `value`, which for a string dimension stands for the string `data[start:end]`, pass extra number `extra`?"""
     first, last = extras.interval_start[extra], extras.interval_start[extra + 1]
     if first < last:

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching.plain.bitmaps import Bitmaps, Cells, build_bitmaps, build_cells, pivots
-from lavant.broker.matching.plain.grouping import MIXED, Group, extra_flags, group_rows, key_values, mix
+from lavant.broker.matching.plain.groups import MIXED, RowGroup, extra_flags, group_rows, key_values, mix
 from lavant.broker.matching.plain.table import FilterTable
-from lavant.core.kernels import double_bits, kernel
+from lavant.core.kernels.kernels import double_bits, kernel
 
 NO_EXTRA = -1
 EMPTY = -1
@@ -127,7 +127,7 @@ def _distinct_lines(lines: NDArray[np.float64]) -> tuple[NDArray[np.float64], ND
     return lines[first], number
 
 
-def _bound_predicates(table: FilterTable, group: Group, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+def _bound_predicates(table: FilterTable, group: RowGroup, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """The one predicate of each row (by default all of the group) that is on the group's bounded dimension."""
     if group.bound_dimension < 0:
         return _no_rows()
@@ -144,7 +144,7 @@ def _twins(table: FilterTable) -> NDArray[np.int32]:
     return number[table.row_filter]
 
 
-def _checks(table: FilterTable, groups: list[Group], rows: NDArray[np.int64], *, first_row: int) -> Checks:
+def _checks(table: FilterTable, groups: list[RowGroup], rows: NDArray[np.int64], *, first_row: int) -> Checks:
     is_key = np.zeros(len(table.low), np.bool_)
     points = (table.low == table.high) & ~extra_flags(table)
     for group in groups:

@@ -3,18 +3,161 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.filters import Filter
 from lavant.broker.matching import container
 from lavant.broker.matching.interface import Ids
-from lavant.broker.matching.plain.encode import encode_filters
-from lavant.broker.matching.plain.segment import PlainSegment
-from lavant.broker.matching.plain.table import Dimension, FilterTable, fit_together
+from lavant.broker.matching.plain.bitmaps import Bitmaps, Cells, find_cells
+from lavant.broker.matching.plain.encoder import SearchBatch, encode_filters
+from lavant.broker.matching.plain.extras import ExtraConstraints
+from lavant.broker.matching.plain.index import Checks, Index, build_index
+from lavant.broker.matching.plain.search import FoundRows, copy_ids, find_rows, select_ids
+from lavant.broker.matching.plain.strings import StringTable
+from lavant.broker.matching.plain.table import ConstraintKind, Dimension, FilterTable, fit_together
 from lavant.broker.matching.segmented import SegmentedMatcher
-from lavant.core.batches import PublicationBatch
+from lavant.core.kernels.kernels import frozen
+from lavant.core.publications.batch import PublicationBatch
+
+_NONE_DEAD = np.empty(0, np.bool_)
+_PARTS: dict[str, Any] = {
+    "index": Index,
+    "checks": Checks,
+    "extras": ExtraConstraints,
+    "cells": Cells,
+    "bitmaps": Bitmaps,
+    "strings": StringTable,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PlainSegment:
+    """Immutable; made of filters or of a file."""
+
+    dimensions: tuple[Dimension, ...]
+    strings: StringTable
+    index: Index
+    checks: Checks
+    extras: ExtraConstraints
+    cells: Cells
+    bitmaps: Bitmaps
+    twins: int
+    """How many subscriptions have several rows."""
+
+    @classmethod
+    def build(cls, ids: Ids, table: FilterTable) -> PlainSegment:
+        index, checks, cells, bitmaps = build_index(ids, table)
+        twins = int(index.row_twin.max(initial=-1)) + 1
+        parts = {
+            "strings": table.strings,
+            "index": index,
+            "checks": checks,
+            "extras": table.extras,
+            "cells": cells,
+            "bitmaps": bitmaps,
+        }
+        return cls(dimensions=table.dimensions, twins=twins, **{name: _frozen(part) for name, part in parts.items()})
+
+    @property
+    def row_ids(self) -> Ids:
+        return self.index.row_ids
+
+    def search(self, batch: PublicationBatch, dead: NDArray[np.bool_] | None) -> FoundIds | SelectedIds:
+        found = find_rows(self.index, self.checks, self.extras, self.bitmaps, self._events(batch))
+        if dead is None and not self.twins:
+            return FoundIds(self.index.row_ids, found)
+        return SelectedIds(*select_ids(self.index, found, frozen(_NONE_DEAD if dead is None else dead), self.twins))
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        meta = {"dimensions": [[name, int(kind)] for name, kind in self.dimensions], "twins": self.twins}
+        arrays = {f"{part}.{field}": array for part in _PARTS for field, array in getattr(self, part)._asdict().items()}
+        return meta, arrays
+
+    @classmethod
+    def from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> PlainSegment:
+        parts: dict[str, Any] = {
+            part: kind(*(frozen(arrays[f"{part}.{field}"]) for field in kind._fields)) for part, kind in _PARTS.items()
+        }
+        dimensions = tuple((name, ConstraintKind(kind)) for name, kind in meta["dimensions"])
+        return cls(dimensions=dimensions, twins=meta["twins"], **parts)
+
+    def _events(self, batch: PublicationBatch) -> SearchBatch:
+        values = np.full((len(batch), len(self.dimensions)), np.nan)
+        for d, (name, kind) in enumerate(self.dimensions):
+            column = self._column(batch, name, kind)
+            if column is not None:
+                values[:, d] = column
+        values += 0.0  # -0.0 and 0.0 are one key
+        has_blocks = len(self.bitmaps.rows) > 0
+        cells = find_cells(self.cells, values) if has_blocks else np.empty((1, 1, 0), np.uint8)
+        return SearchBatch(values, cells, *self._texts(batch))
+
+    def _column(self, batch: PublicationBatch, name: str, kind: ConstraintKind) -> NDArray[np.float64] | None:
+        match kind:
+            case ConstraintKind.NUMBER:
+                return batch.numbers(name)
+            case ConstraintKind.STRING:
+                column = batch.strings(name)
+                return None if column is None else self.strings.positions(column)
+            case ConstraintKind.BOOLEAN:
+                return batch.booleans(name)
+            case ConstraintKind.PRESENCE:
+                return batch.presence(name)
+
+    def _texts(
+        self, batch: PublicationBatch
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
+        """The publications' strings themselves, which only patterns look at."""
+        nothing = np.empty(0, np.int64)
+        if not len(self.extras.pattern_kind):
+            return np.empty((0, 0), np.int32), nothing, nothing, np.empty(0, np.uint8)
+        text = np.full((len(self.dimensions), len(batch)), -1, np.int32)
+        starts, ends, data = [nothing], [nothing], [np.empty(0, np.uint8)]
+        texts = size = 0
+        for d, (name, kind) in enumerate(self.dimensions):
+            column = batch.strings(name) if kind is ConstraintKind.STRING else None
+            if column is None:
+                continue
+            text[d] = np.where(column.codes >= 0, column.codes + texts, -1)
+            starts.append(column.offsets[:-1] + size)
+            ends.append(column.offsets[1:] + size)
+            data.append(column.data)
+            texts += len(column.offsets) - 1
+            size += len(column.data)
+        return text, np.concatenate(starts), np.concatenate(ends), np.concatenate(data)
+
+
+def _frozen(part: Any) -> Any:
+    return type(part)(*map(frozen, part))
+
+
+class FoundIds:
+    """The quick way out: runs of ids are copied as they stand."""
+
+    def __init__(self, row_ids: Ids, found: FoundRows) -> None:
+        self.counts = found.counts
+        self._row_ids = row_ids
+        self._found = found
+
+    def fill(self, out: Ids, cursor: NDArray[np.int64]) -> None:
+        copy_ids(self._row_ids, self._found, out, cursor)
+
+
+class SelectedIds:
+    """The way out where rows are dead or subscriptions have several rows: ids are picked first."""
+
+    def __init__(self, counts: NDArray[np.int64], ids: Ids) -> None:
+        self.counts = counts
+        self._ids = ids
+
+    def fill(self, out: Ids, cursor: NDArray[np.int64]) -> None:
+        first = np.cumsum(self.counts) - self.counts
+        out[np.arange(len(self._ids)) + np.repeat(cursor - first, self.counts)] = self._ids
+        cursor += self.counts
 
 
 class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):

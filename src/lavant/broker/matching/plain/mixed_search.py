@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, WORDS, Bitmaps
-from lavant.broker.matching.plain.events import Events
-from lavant.broker.matching.plain.extras import Extras, extra_holds
+from lavant.broker.matching.plain.encoder import SearchBatch
+from lavant.broker.matching.plain.extras import ExtraConstraints, extra_holds
 from lavant.broker.matching.plain.index import NO_EXTRA, Checks, Index
-from lavant.core.kernels import and_line, inline_kernel, kernel, prefetch_line, trailing_zeros
+from lavant.core.kernels.kernels import and_line, inline_kernel, kernel, prefetch_line, trailing_zeros
 
 CHUNK = 128
 """Publications whose bitmaps are combined together: their masks stay in the first-level cache."""
@@ -28,9 +28,9 @@ Hits = tuple[NDArray[np.uint32], NDArray[np.uint32], int]
 def search_bucket(
     index: Index,
     checks: Checks,
-    extras: Extras,
+    extras: ExtraConstraints,
     bitmaps: Bitmaps,
-    events: Events,
+    events: SearchBatch,
     bucket: int,
     chosen: NDArray[np.int64],
     hits: Hits,
@@ -50,8 +50,8 @@ def search_bucket(
 @kernel
 def _search_rows(
     checks: Checks,
-    extras: Extras,
-    events: Events,
+    extras: ExtraConstraints,
+    events: SearchBatch,
     start: int,
     end: int,
     chosen: NDArray[np.int64],
@@ -74,9 +74,9 @@ def _search_rows(
 @kernel
 def _search_block(
     checks: Checks,
-    extras: Extras,
+    extras: ExtraConstraints,
     bitmaps: Bitmaps,
-    events: Events,
+    events: SearchBatch,
     block: int,
     chosen: NDArray[np.int64],
     hits: Hits,
@@ -114,7 +114,7 @@ def _search_block(
 
 
 @kernel
-def _row_matches(checks: Checks, extras: Extras, events: Events, row: int, event: int) -> bool:
+def _row_matches(checks: Checks, extras: ExtraConstraints, events: SearchBatch, row: int, event: int) -> bool:
     """Does the publication pass everything that the key of a MIXED row does not decide?"""
     r, e = np.uint64(row), np.uint64(event)
     for p in range(checks.start[r], checks.start[r + np.uint64(1)]):

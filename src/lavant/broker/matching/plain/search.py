@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching.plain.bitmaps import Bitmaps
-from lavant.broker.matching.plain.events import Events
-from lavant.broker.matching.plain.extras import Extras
-from lavant.broker.matching.plain.grouping import ALL, AT_LEAST, MIXED
+from lavant.broker.matching.plain.encoder import SearchBatch
+from lavant.broker.matching.plain.extras import ExtraConstraints
+from lavant.broker.matching.plain.groups import ALL, AT_LEAST, MIXED
 from lavant.broker.matching.plain.index import EMPTY, Checks, Index, hash_key
 from lavant.broker.matching.plain.mixed_search import search_bucket
-from lavant.core.kernels import kernel
+from lavant.core.kernels.kernels import kernel
 
 NO_BUCKET = -1
 
 
-class Found(NamedTuple):
+class FoundRows(NamedTuple):
     """Rows that match: runs of rows for each publication and group, and single rows besides."""
 
     counts: NDArray[np.int64]
@@ -33,7 +33,9 @@ class Found(NamedTuple):
 
 
 @kernel
-def find_rows(index: Index, checks: Checks, extras: Extras, bitmaps: Bitmaps, events: Events) -> Found:
+def find_rows(
+    index: Index, checks: Checks, extras: ExtraConstraints, bitmaps: Bitmaps, events: SearchBatch
+) -> FoundRows:
     """All rows that each publication matches; a subscription with several rows may be found several times."""
     groups = len(index.group_form)
     count = events.values.shape[0]
@@ -68,11 +70,11 @@ def find_rows(index: Index, checks: Checks, extras: Extras, bitmaps: Bitmaps, ev
     hit_event, hit_row, found = hits
     for h in range(found):
         counts[hit_event[h]] += 1
-    return Found(counts, run_start, run_length, hit_event[:found], hit_row[:found])
+    return FoundRows(counts, run_start, run_length, hit_event[:found], hit_row[:found])
 
 
 @kernel
-def copy_ids(row_ids: NDArray[np.uint32], found: Found, out: NDArray[np.uint32], cursor: NDArray[np.int64]) -> None:
+def copy_ids(row_ids: NDArray[np.uint32], found: FoundRows, out: NDArray[np.uint32], cursor: NDArray[np.int64]) -> None:
     """Write the ids of what was found, publication e's from `cursor[e]` on."""
     for e in range(found.run_start.shape[0]):
         place = np.uint64(cursor[e])
@@ -91,7 +93,7 @@ def copy_ids(row_ids: NDArray[np.uint32], found: Found, out: NDArray[np.uint32],
 
 @kernel
 def select_ids(
-    index: Index, found: Found, dead: NDArray[np.bool_], twins: int
+    index: Index, found: FoundRows, dead: NDArray[np.bool_], twins: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
     """Counts and ids of what was found without dead rows, and each subscription once, however many rows it has."""
     count = len(found.counts)

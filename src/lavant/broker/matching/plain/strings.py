@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lavant.core.batches import StringColumn
-from lavant.core.kernels import frozen, kernel
+from lavant.core.kernels.kernels import frozen, kernel
+from lavant.core.publications.batch import StringColumn
 
 
 class StringTable(NamedTuple):

@@ -10,8 +10,8 @@ A filter is one or more rows, a row is one or more predicates, and every predica
     (date, PRESENCE)     1 where the attribute is there, else 0     exists(date)      [1, 1]
 
 A value that is absent or of another type is NaN, which lies in no interval. What an interval cannot say (a set with
-holes, a suffix) is said by `Extras` besides; the interval is then the hull. A short list, `symbol in ('A', 'B')`,
-becomes a row for each value, so that each is found by equality.
+holes, a suffix) is said by `ExtraConstraints` besides; the interval is then the hull. A short list, `symbol in ('A',
+'B')`, becomes a row for each value, so that each is found by equality.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching import container
-from lavant.broker.matching.plain.extras import Extras
+from lavant.broker.matching.plain.extras import ExtraConstraints
 from lavant.broker.matching.plain.strings import StringTable, high_entries, low_entries, remap_high, remap_low
 from lavant.core.errors import LimitExceeded
-from lavant.core.kernels import frozen
+from lavant.core.kernels.kernels import frozen
 
 DIMENSIONS_MAX = 4096
 """Of one table: a search makes a column for each. A matcher holds what compares more in several segments."""
 
 
-class Kind(enum.IntEnum):
+class ConstraintKind(enum.IntEnum):
     """What of an attribute is compared."""
 
     NUMBER = 0
@@ -43,7 +43,7 @@ class Kind(enum.IntEnum):
     PRESENCE = 3
 
 
-Dimension = tuple[str, Kind]
+Dimension = tuple[str, ConstraintKind]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class FilterTable:
     dimension: NDArray[np.uint16]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    extras: Extras
+    extras: ExtraConstraints
 
     def __len__(self) -> int:
         return self.count
@@ -132,7 +132,7 @@ class FilterTable:
             np.concatenate([m.dimension for m in moved]),
             np.concatenate([m.low for m in moved]),
             np.concatenate([m.high for m in moved]),
-            Extras.concatenate([(m.extras, len(m.low)) for m in moved]),
+            ExtraConstraints.concatenate([(m.extras, len(m.low)) for m in moved]),
         )
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -152,14 +152,14 @@ class FilterTable:
     def from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> Self:
         return cls(
             meta["count"],
-            tuple((name, Kind(kind)) for name, kind in meta["dimensions"]),
+            tuple((name, ConstraintKind(kind)) for name, kind in meta["dimensions"]),
             StringTable(arrays["string_offsets"], arrays["string_data"]),
             arrays["row_filter"],
             arrays["row_start"],
             arrays["dimension"],
             arrays["low"],
             arrays["high"],
-            Extras(**{name: arrays[f"extras.{name}"] for name in Extras._fields}),
+            ExtraConstraints(**{name: arrays[f"extras.{name}"] for name in ExtraConstraints._fields}),
         )
 
 
@@ -180,7 +180,7 @@ def _without_unused(table: FilterTable) -> FilterTable:
     """The same without strings and dimensions of filters that are gone: else those of all that ever were would stay."""
     used = np.zeros(len(table.dimensions), np.bool_)
     used[table.dimension] = True
-    is_string = np.array([kind is Kind.STRING for _, kind in table.dimensions], np.bool_)[table.dimension]
+    is_string = np.array([kind is ConstraintKind.STRING for _, kind in table.dimensions], np.bool_)[table.dimension]
     in_extras = table.extras.per_interval(is_string[table.extras.predicate])
     known = np.zeros(table.strings.entries, np.bool_)
     for ends, chosen, entries in (
@@ -199,7 +199,7 @@ def _without_unused(table: FilterTable) -> FilterTable:
 
 def _move(part: FilterTable, new_number: NDArray[np.int64], new_dimension: NDArray[np.uint16]) -> FilterTable:
     """The same filters in terms of another string table and other dimension numbers."""
-    is_string_dimension = np.array([kind is Kind.STRING for _, kind in part.dimensions], np.bool_)
+    is_string_dimension = np.array([kind is ConstraintKind.STRING for _, kind in part.dimensions], np.bool_)
     is_string = is_string_dimension[part.dimension] if len(part.dimensions) else np.empty(0, np.bool_)
     extra_is_string = is_string[part.extras.predicate]
     return replace(

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lavant.broker.matching.plain.extras import Extras
+from lavant.broker.matching.plain.extras import ExtraConstraints
 from lavant.broker.matching.plain.strings import StringTable
-from lavant.broker.matching.plain.table import Dimension, FilterTable, Kind
-from lavant.core.attributes import INTEGER_MAX, check_name
+from lavant.broker.matching.plain.table import ConstraintKind, Dimension, FilterTable
 from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.publications.attributes import INTEGER_MAX, check_name
 
 OPERATORS = ("=", "<", "<=", ">", ">=")
 
@@ -43,9 +43,9 @@ def encode_template(columns: Sequence[Column]) -> FilterTable:
     low = np.empty((count, len(columns)))
     high = np.empty((count, len(columns)))
     for place, column in enumerate(columns):
-        kind = Kind.NUMBER if _is_numeric(column.values) else Kind.STRING
+        kind = ConstraintKind.NUMBER if _is_numeric(column.values) else ConstraintKind.STRING
         dimensions.append((check_name(column.attribute), kind))
-        if kind is Kind.NUMBER:
+        if kind is ConstraintKind.NUMBER:
             below, above, points = _number_ends(column)
         else:
             entry = code_of[id(column)]
@@ -63,7 +63,7 @@ def encode_template(columns: Sequence[Column]) -> FilterTable:
         np.tile(np.arange(len(columns), dtype=np.uint16), count),
         low.ravel(),
         high.ravel(),
-        Extras.none(),
+        ExtraConstraints.none(),
     )
 
 

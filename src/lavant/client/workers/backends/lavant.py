@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import math
 
-from lavant.broker.queues.config import SECOND_MS
-from lavant.broker.workflows.commands import (
-    CompleteTask,
-    ExtendTask,
-    FailTask,
-    Leased,
-    LeaseTasks,
-    Reported,
-    Result,
-)
-from lavant.client.connection.asynchronous import AsyncConnection
+from lavant.broker.protocol.jobs import CompleteTask, ExtendTask, FailTask, LeaseTasks, Reported, Result, TasksLeased
+from lavant.broker.protocol.queue_config import SECOND_MS
+from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.calls import Call, expect
-from lavant.client.connection.retrying import Retries
-from lavant.client.connection.settings import Settings
+from lavant.client.connection.retries import Retries
+from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.workers.backend import LEASE_S, POLL_S
 from lavant.client.workers.task import Task
 
@@ -28,7 +20,7 @@ PATIENCE = Retries(within_s=math.inf)
 class LavantBackend:
     """`worker` is the name under which the timeline of a job shows who did what."""
 
-    def __init__(self, settings: Settings, worker: str, *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, settings: ConnectionSettings, worker: str, *, lease_s: float = LEASE_S) -> None:
         self._first = AsyncConnection(settings)
         self._connection = AsyncConnection(settings._replace(retries=PATIENCE))
         self._worker = worker
@@ -41,7 +33,7 @@ class LavantBackend:
 
     async def lease(self, topic: str) -> Task | None:
         request = LeaseTasks(topic, self._worker, 1, round(POLL_S * SECOND_MS), self._lease_ms)
-        leased = await self._connection.run(Call(request, lambda answer: expect(answer, Leased)))
+        leased = await self._connection.run(Call(request, lambda answer: expect(answer, TasksLeased)))
         if not leased.tasks:
             return None
         [given] = leased.tasks

@@ -21,12 +21,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from lavant.amqp import call
-from lavant.broker.queues.commands import Refused
-from lavant.broker.queues.config import SECOND_MS
-from lavant.broker.workflows.commands import CompleteTask, ExtendTask, FailTask, Reported, Result
-from lavant.broker.workflows.relay import (
+from lavant.broker.protocol.amqp_messages import (
+    AttemptKey,
     Command,
-    Key,
     Report,
     check_address,
     decode_answer,
@@ -34,11 +31,14 @@ from lavant.broker.workflows.relay import (
     encode,
     shown,
 )
-from lavant.broker.workflows.requests import check_result
-from lavant.client.connection.refusals import error_of
-from lavant.client.connection.retrying import Retries
+from lavant.broker.protocol.jobs import CompleteTask, ExtendTask, FailTask, Reported, Result
+from lavant.broker.protocol.queue_config import SECOND_MS
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.workflows.request_validation import check_result
+from lavant.client.connection.errors import error_of
+from lavant.client.connection.retries import Retries
 from lavant.client.workers.backend import LEASE_S, POLL_S
-from lavant.client.workers.backends.line import Line
+from lavant.client.workers.backends.rabbitmq_channel import RabbitMQChannel
 from lavant.client.workers.task import Task
 from lavant.core.errors import ConnectionLost, InvalidValue, LavantError
 
@@ -64,18 +64,18 @@ class RabbitMQBackend:
         *,
         concurrency: int = 1,
         lease_s: float = LEASE_S,
-        open_line: Callable[..., Awaitable[Line]] = Line.open,
+        open_line: Callable[..., Awaitable[RabbitMQChannel]] = RabbitMQChannel.open,
     ) -> None:
         self._url = check_address(url)
         self._worker = worker
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._open_line = open_line
-        self._line: Line | None = None
+        self._line: RabbitMQChannel | None = None
         self._there = asyncio.Condition()
         self._mending: asyncio.Task[None] | None = None
         self._inbox: defaultdict[str, asyncio.Queue[AbstractIncomingMessage]] = defaultdict(asyncio.Queue)
-        self._held: dict[Key, AbstractIncomingMessage] = {}
+        self._held: dict[AttemptKey, AbstractIncomingMessage] = {}
         """Tasks under way, by what has to be acknowledged."""
         self._leaving: set[asyncio.Task[None]] = set()
         self._numbers = count(1)
@@ -118,7 +118,7 @@ class RabbitMQBackend:
 
     async def extend(self, task: Task, seconds: float) -> None:
         """If nobody answers, all that is known is that the server knows of no other."""
-        key = Key(task.job, task.name, task.attempt)
+        key = AttemptKey(task.job, task.name, task.attempt)
         try:
             await self._ask(task.topic, key, seconds)
         except LavantError:
@@ -171,9 +171,9 @@ class RabbitMQBackend:
             except ConnectionLost as error:
                 _logger.debug("a report has to be sent again: %s", error)
                 await asyncio.sleep(PATIENCE.first_s)
-        await self._acknowledge(self._held.pop(Key(command.job, command.task, command.attempt), None))
+        await self._acknowledge(self._held.pop(AttemptKey(command.job, command.task, command.attempt), None))
 
-    async def _ask(self, topic: str, key: Key, seconds: float) -> bool:
+    async def _ask(self, topic: str, key: AttemptKey, seconds: float) -> bool:
         """Ask for time. Whether there was an answer; raises what the server refuses with."""
         line = self._line
         if line is None:
@@ -235,10 +235,10 @@ class RabbitMQBackend:
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _opened(self) -> Line:
+    async def _opened(self) -> RabbitMQChannel:
         return await self._open_line(self._url, self._worker, self._on_task, self._on_answer)
 
-    async def _connected(self) -> Line:
+    async def _connected(self) -> RabbitMQChannel:
         async with self._there:
             await self._there.wait_for(lambda: self._line is not None)
         assert self._line is not None
@@ -258,7 +258,7 @@ class RabbitMQBackend:
                 self._there.notify_all()
             _logger.warning("RabbitMQ is back at %s", shown(self._url))
 
-    async def _opened_again(self) -> Line:
+    async def _opened_again(self) -> RabbitMQChannel:
         is_told = False
         for pause_s in PATIENCE.pauses_s():
             try:

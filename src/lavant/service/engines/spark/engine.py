@@ -11,17 +11,17 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lavant.broker.subscriptions.accepting import ENCRYPTED, PLAIN
-from lavant.broker.subscriptions.handover import Found, Stretch
-from lavant.broker.subscriptions.lanes import FORGOTTEN, Lanes
-from lavant.broker.subscriptions.routing import Piece
+from lavant.broker.protocol.match_protocol import MatchResults, OffsetRange
+from lavant.broker.subscriptions.log_offsets import FORGOTTEN, LogOffsets
+from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN
+from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.errors import Overloaded, StorageFull
 from lavant.core.identities import derived_identity
 from lavant.service.engines.filters import Step
-from lavant.service.engines.interface import Batch, Retired
-from lavant.service.engines.spark.lane import SparkLane
+from lavant.service.engines.interface import EngineBatch, Retired
+from lavant.service.engines.spark.namespace_log import NamespaceLog
 from lavant.service.engines.spark.settings import LIMITS, SparkLimits
-from lavant.service.found import Part
+from lavant.service.runtime.match_delivery import DeliveryPart
 
 
 class SparkEngine:
@@ -31,7 +31,7 @@ class SparkEngine:
     waits = True
 
     def __init__(
-        self, directory: Path, offsets: Lanes, *, slices: int, identity: bytes, limits: SparkLimits = LIMITS
+        self, directory: Path, offsets: LogOffsets, *, slices: int, identity: bytes, limits: SparkLimits = LIMITS
     ) -> None:
         self.on_work: Callable[[], None] = lambda: None
         self._directory = directory
@@ -40,7 +40,7 @@ class SparkEngine:
         self._identity = identity
         self._limits = limits
         self.lanes_max: int | None = limits.lanes_max
-        self._lanes: dict[str, SparkLane] = {}
+        self._lanes: dict[str, NamespaceLog] = {}
         self._empty: set[str] = set()
         """Lanes without subscriptions."""
         self._turn = 0
@@ -88,11 +88,11 @@ class SparkEngine:
                     "later, and see that its queues are not full"
                 )
 
-    def publish(self, batch: Batch) -> list[Piece] | LoggedBatch:
+    def publish(self, batch: EngineBatch) -> list[FanOutBatch] | LoggedBatch:
         """Onto the log's disk; where nobody subscribes, nothing needs to be."""
         lane = self._lanes.get(lane_name(batch.namespace, batch.scheme))
         if lane is None or not len(lane):
-            return [Piece.nothing(len(batch.publications))]
+            return [FanOutBatch.nothing(len(batch.publications))]
         start = lane.end
         try:
             size_bytes = lane.append(batch.publications)
@@ -108,10 +108,10 @@ class SparkEngine:
 
     # ── what is handed over, and what comes back ──────────────────────────────────────────────────────────────────────
 
-    def work(self, now_ms: int) -> list[Stretch]:
+    def work(self, now_ms: int) -> list[OffsetRange]:
         """What can be matched now, of some lanes; each time it begins with the one behind the last."""
         names = list(self._lanes)
-        stretches: list[Stretch] = []
+        stretches: list[OffsetRange] = []
         for place in range(len(names)):
             name = names[(self._turn + place) % len(names)]
             lane, offsets = self._lanes[name], self._offsets[name]
@@ -138,7 +138,7 @@ class SparkEngine:
         if lane in self._lanes:
             self._lanes[lane].durable = max(self._lanes[lane].durable, end)
 
-    def parts(self, found: Found, delivered: int) -> list[Part]:
+    def parts(self, found: MatchResults, delivered: int) -> list[DeliveryPart]:
         lane = self._lanes.get(found.lane)
         if lane is None and found.end <= delivered:
             return []  # it has retired since
@@ -147,10 +147,10 @@ class SparkEngine:
     def moved(self, lane: str) -> None:
         self._lanes[lane].moved(self._offsets[lane].delivered)
 
-    def _lane(self, name: str) -> SparkLane:
+    def _lane(self, name: str) -> NamespaceLog:
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = SparkLane(
+            lane = self._lanes[name] = NamespaceLog(
                 name,
                 self._directory / name,
                 scheme=name.partition("-")[0],
@@ -162,7 +162,7 @@ class SparkEngine:
             self._note(lane)
         return lane
 
-    def _note(self, lane: SparkLane) -> None:
+    def _note(self, lane: NamespaceLog) -> None:
         """Whether it has subscriptions."""
         if len(lane):
             self._empty.discard(lane.name)
@@ -173,7 +173,7 @@ class SparkEngine:
 class LoggedBatch:
     """As `Logged` has it."""
 
-    def __init__(self, engine: SparkEngine, lane: SparkLane, start: int, size_bytes: int) -> None:
+    def __init__(self, engine: SparkEngine, lane: NamespaceLog, start: int, size_bytes: int) -> None:
         self.lane = lane.name
         self.end = lane.end
         self._engine = engine

@@ -1,6 +1,6 @@
 """Where the process that matches asks for work and reports: a port of its own on loopback, with a secret of this start.
 
-Requests are answered one after the other; a `Next` waits until there is something, for some seconds at most.
+Requests are answered one after the other; a `FetchWork` waits until there is something, for some seconds at most.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import logging
 import secrets
 from typing import cast
 
-from lavant.broker.queues.commands import Done, Refused
-from lavant.broker.serving.effects import Reply
-from lavant.broker.serving.wire import GREETING_NUMBER, PREFACE, Frames, decode_hello, frame
-from lavant.broker.subscriptions.handover import Answer, Found, Next, Work, decode_request
+from lavant.broker.machine.effects import Reply
+from lavant.broker.protocol.frames import GREETING_NUMBER, PREFACE, Frames, decode_hello, frame
+from lavant.broker.protocol.match_protocol import Answer, FetchWork, MatchResults, MatchWork, decode_request
+from lavant.broker.protocol.queues import Done, Refused
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import LavantError
-from lavant.service.access import Access
-from lavant.service.clock import Clock
 from lavant.service.engines.spark.engine import SparkEngine
-from lavant.service.found import FoundDeliveries
+from lavant.service.runtime.clock import ServerClock
+from lavant.service.runtime.ingest import Ingest
+from lavant.service.runtime.match_delivery import MatchDelivery
 
 HOST = "127.0.0.1"
 NEXT_S_MAX = 5.0
@@ -44,7 +44,7 @@ class _Report:
 class EngineLink:
     """The listener. `port` is where, `secret` what the process has to show."""
 
-    def __init__(self, engine: SparkEngine, access: Access, deliveries: FoundDeliveries) -> None:
+    def __init__(self, engine: SparkEngine, access: Ingest, deliveries: MatchDelivery) -> None:
         self.port = 0
         self.secret = secrets.token_bytes(32)
         self.greeted = asyncio.Event()
@@ -56,7 +56,7 @@ class EngineLink:
         self._engine = engine
         self._access = access
         self._deliveries = deliveries
-        self._clock = Clock()
+        self._clock = ServerClock()
         self._has_work = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -118,11 +118,11 @@ class EngineLink:
         while True:
             for number, content in frames.feed(await _some(reader)):
                 request = decode_request(content)
-                answer = await (self._work(request) if isinstance(request, Next) else self._found(request))
+                answer = await (self._work(request) if isinstance(request, FetchWork) else self._found(request))
                 writer.write(frame(number, answer))
                 await writer.drain()
 
-    async def _work(self, request: Next) -> Work:
+    async def _work(self, request: FetchWork) -> MatchWork:
         self.hosts = request.hosts
         self.fault = request.fault
         give_up_ms = self._clock.now_ms() + int(NEXT_S_MAX * 1000)
@@ -131,13 +131,13 @@ class EngineLink:
             now_ms = self._clock.now_ms()
             stretches = self._engine.work(now_ms)
             if stretches or now_ms >= give_up_ms:
-                return Work(stretches)
+                return MatchWork(stretches)
             wakeup_ms = self._engine.wakeup_ms()
             until_ms = give_up_ms if wakeup_ms is None else min(give_up_ms, wakeup_ms)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._has_work.wait(), max(0, until_ms - now_ms) / 1000)
 
-    async def _found(self, found: Found) -> Answer:
+    async def _found(self, found: MatchResults) -> Answer:
         report = _Report()
         self._access.found(report, 0, found, self._deliveries)
         answer = await report.answer

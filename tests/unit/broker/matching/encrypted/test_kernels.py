@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lavant.broker.matching.encrypted import kernels
+from lavant.broker.matching.encrypted.matcher import _Room, pack, unit_vectors
 from lavant.broker.matching.encrypted.precision import TOLERANCE, guard
-from lavant.broker.matching.encrypted.segment import _Room, pack, unit_vectors
 from lavant.broker.matching.encrypted.values import DIMENSIONS_MAX, EncryptedFilters
-from lavant.core.kernels import frozen
+from lavant.core.kernels.kernels import frozen
 
 LANES = kernels.LANES
 

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from lavant.broker.matching.encrypted.kernels import LANES
+from lavant.broker.matching.encrypted.matcher import PUBLICATIONS_TOGETHER, EncryptedSegment, unit_vectors
 from lavant.broker.matching.encrypted.precision import TOLERANCE
-from lavant.broker.matching.encrypted.segment import PUBLICATIONS_TOGETHER, EncryptedSegment, unit_vectors
 from lavant.broker.matching.encrypted.values import EncryptedBatch, EncryptedFilters
 from lavant.core.errors import CorruptSnapshot, InvalidValue
 

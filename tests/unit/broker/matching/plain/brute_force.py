@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lavant.broker.filters import CANONICAL_LIMITS, Filter
-from lavant.broker.matching.plain.matcher import PlainMatcher
-from lavant.broker.matching.plain.segment import PlainSegment
+from lavant.broker.matching.plain.matcher import PlainMatcher, PlainSegment
 from lavant.broker.matching.plain.table import FilterTable
-from lavant.core.attributes import AttributeValue
-from lavant.core.batches import PublicationBatch
+from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.batch import PublicationBatch
 
 Row = Mapping[str, AttributeValue]
 

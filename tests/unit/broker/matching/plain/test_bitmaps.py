@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, BUCKET_ROWS_MIN, EDGES_MAX, Bitmaps, _quantiles, find_cells
-from lavant.broker.matching.plain.extras import Extras
+from lavant.broker.matching.plain.extras import ExtraConstraints
 from lavant.broker.matching.plain.index import Checks, build_index
 from lavant.broker.matching.plain.strings import StringTable
-from lavant.broker.matching.plain.table import FilterTable, Kind
+from lavant.broker.matching.plain.table import ConstraintKind, FilterTable
 
 Flags = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
@@ -33,14 +33,14 @@ def table_of(case: Case) -> FilterTable:
     rows = len(case.low)
     return FilterTable(
         rows,
-        tuple((f"a{d}", Kind.NUMBER) for d in range(case.low.shape[1])),
+        tuple((f"a{d}", ConstraintKind.NUMBER) for d in range(case.low.shape[1])),
         StringTable.of([]),
         np.arange(rows, dtype=np.uint32),
         np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows))]).astype(np.uint32),
         dimension.astype(np.uint16),
         case.low[row, dimension],
         case.high[row, dimension],
-        Extras.none(),
+        ExtraConstraints.none(),
     )
 
 
@@ -173,7 +173,7 @@ def test_an_extra_keeps_a_row_from_being_sure() -> None:
     random = np.random.default_rng(8)
     case = random_case(random, rows=100, dimensions=2, points=9, share=1.0)
     plain = table_of(case)
-    extras = Extras.of(list(range(len(plain.low))), [[(5.0, 6.0)]] * len(plain.low), [()] * len(plain.low))
+    extras = ExtraConstraints.of(list(range(len(plain.low))), [[(5.0, 6.0)]] * len(plain.low), [()] * len(plain.low))
     table = FilterTable(
         plain.count, plain.dimensions, plain.strings, plain.row_filter, plain.row_start, plain.dimension,
         plain.low, plain.high, extras,

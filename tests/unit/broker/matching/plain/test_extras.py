@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lavant.broker.filters.constraints import Pattern, PatternKind
-from lavant.broker.matching.plain.extras import Extras, extra_holds
+from lavant.broker.filters.algebra.constraints import Pattern, PatternKind
+from lavant.broker.matching.plain.extras import ExtraConstraints, extra_holds
 
 TEXT = st.text(st.sampled_from("abé\0"), max_size=6)
 PATTERNS = st.lists(st.builds(Pattern, st.sampled_from(PatternKind), TEXT, st.booleans()), max_size=3)
@@ -19,12 +19,12 @@ ROWS = st.lists(st.tuples(INTERVALS, PATTERNS), min_size=1, max_size=5)
 
 def extras_of(
     rows: list[tuple[list[tuple[float, float]], list[Pattern]]], predicates: list[int] | None = None
-) -> Extras:
+) -> ExtraConstraints:
     numbers = list(range(len(rows))) if predicates is None else predicates
-    return Extras.of(numbers, [intervals for intervals, _ in rows], [patterns for _, patterns in rows])
+    return ExtraConstraints.of(numbers, [intervals for intervals, _ in rows], [patterns for _, patterns in rows])
 
 
-def holds(extras: Extras, number: int, text: str, value: float = 0.0) -> bool:
+def holds(extras: ExtraConstraints, number: int, text: str, value: float = 0.0) -> bool:
     """The string stands in the middle of others, as it does in a batch."""
     before, middle, after = b"ab\xc3\xa9", text.encode(), b"aab"
     data = np.frombuffer(before + middle + after, np.uint8)
@@ -80,7 +80,7 @@ def test_intervals_are_closed_at_both_ends() -> None:
     assert inside == [1.0, 1.5, 2.0, 4.0]
 
 
-def read_back(extras: Extras) -> list[tuple[int, list[tuple[float, float]], list[Pattern]]]:
+def read_back(extras: ExtraConstraints) -> list[tuple[int, list[tuple[float, float]], list[Pattern]]]:
     numbers = range(len(extras.predicate))
     return [(int(extras.predicate[x]), extras.intervals_of(x), extras.patterns_of(x)) for x in numbers]
 
@@ -109,7 +109,7 @@ def test_joined_extras_keep_their_predicates(
     left: list[tuple[list[tuple[float, float]], list[Pattern]]],
     right: list[tuple[list[tuple[float, float]], list[Pattern]]],
 ) -> None:
-    joined = Extras.concatenate([(extras_of(left), 10), (Extras.none(), 5), (extras_of(right), 10)])
+    joined = ExtraConstraints.concatenate([(extras_of(left), 10), (ExtraConstraints.none(), 5), (extras_of(right), 10)])
     assert read_back(joined) == [
         *((number, *row) for number, row in enumerate(left)),
         *((15 + number, *row) for number, row in enumerate(right)),
@@ -117,4 +117,4 @@ def test_joined_extras_keep_their_predicates(
 
 
 def test_no_extras_are_none_of_any_predicate() -> None:
-    assert read_back(Extras.none().take(np.arange(5))) == []
+    assert read_back(ExtraConstraints.none().take(np.arange(5))) == []

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.unit.broker.matching.plain.brute_force import assert_index_agrees, matcher_of, segment_of
 
-from lavant.broker.matching.plain.encode import encode_filters
-from lavant.broker.matching.plain.grouping import ALL, AT_LEAST, AT_MOST, MIXED
+from lavant.broker.matching.plain.encoder import encode_filters
+from lavant.broker.matching.plain.groups import ALL, AT_LEAST, AT_MOST, MIXED
 from lavant.broker.matching.plain.index import EMPTY, _distinct_lines, _hash_slots, build_index
 
 

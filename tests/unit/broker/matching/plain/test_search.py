@@ -17,7 +17,7 @@ from tests.unit.broker.matching.plain.brute_force import (
 
 from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, BUCKET_ROWS_MIN
 from lavant.broker.matching.plain.mixed_search import CHUNK
-from lavant.core.batches import PublicationBatch
+from lavant.core.publications.batch import PublicationBatch
 
 NEAR = [3.0, math.nextafter(3.0, 4.0), math.nextafter(3.0, 2.0), 2.0, 4.0, -1e300, 1e300]
 

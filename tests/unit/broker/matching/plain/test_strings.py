@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant.broker.matching.plain.strings import StringTable, compare_bytes, remap_high, remap_low
-from lavant.core.batches import PublicationBatch
+from lavant.core.publications.batch import PublicationBatch
 
 TEXT = st.one_of(
     st.text(st.sampled_from("ab\0\x7f\x80éz\ud7ff\ue000\U0010ffff"), max_size=4),

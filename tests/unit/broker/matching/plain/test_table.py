@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.unit.broker.filters.oracle import filters, predicates, publications, write
 from tests.unit.broker.matching.plain.brute_force import expected, matched, matcher_of
 
-from lavant.broker.filters.ast import Node
+from lavant.broker.filters.language.ast import Node
 from lavant.broker.matching.plain import table as tables
-from lavant.broker.matching.plain.encode import encode_filters
+from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.matching.plain.matcher import PlainMatcher
 from lavant.broker.matching.plain.table import FilterTable
-from lavant.core.attributes import AttributeValue
 from lavant.core.errors import LimitExceeded
+from lavant.core.publications.attributes import AttributeValue
 
 NODES = st.lists(filters(predicates()), min_size=1, max_size=6)
 ROWS = st.lists(publications(), min_size=1, max_size=4)

@@ -1,0 +1,101 @@
+"""A node of the covering graph: equivalent filters, their neighbours, and what tells them quickly from others.
+
+`fixed` holds the attributes that must have one certain value for the filter to match: `class = 'STOCK'` is by far the
+most common predicate, and comparing two dictionaries of such rules out most pairs of filters before any algebra. Where
+patterns are involved, one value may be all that is left without this showing; such attributes are `vague`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lavant.broker.filters.algebra.conjunctions import Conjunction
+from lavant.broker.filters.algebra.constraints import Booleans, Constraint, Numbers, Strings
+from lavant.broker.filters.algebra.intervals import number_successor
+from lavant.broker.filters.algebra.strings import is_point
+from lavant.broker.filters.model import Filter
+from lavant.core.ids import SubscriptionId
+
+FixedValue = tuple[type, str | float | bool]
+"""With its kind, since 1 == True in a dictionary."""
+
+
+class Node:
+    """Compared and hashed by identity. Neighbours are dictionaries for their order: that of a set would leak."""
+
+    __slots__ = ("children", "filter", "fixed", "members", "parents", "vague")
+
+    def __init__(self, filter: Filter) -> None:
+        self.filter = filter
+        self.fixed = fixed_values(filter)
+        self.vague = vague_names(filter)
+        self.members: dict[SubscriptionId, Filter] = {}
+        self.parents: dict[Node, None] = {}
+        self.children: dict[Node, None] = {}
+
+    @property
+    def id(self) -> SubscriptionId:
+        """The first added of the equivalent ones stands for all."""
+        return next(iter(self.members))
+
+    @staticmethod
+    def order(node: Node) -> SubscriptionId:
+        return node.id
+
+    def may_cover(self, other: Node) -> bool:
+        """False only if it cannot: what is fixed here must be fixed there."""
+        theirs, vague = other.fixed, other.vague
+        return all(theirs.get(name) == value or name in vague for name, value in self.fixed.items())
+
+    def may_meet(self, other: Node) -> bool:
+        """False only if nothing can match both: some attribute is fixed to different values."""
+        theirs = other.fixed
+        return all(theirs.get(name, value) == value for name, value in self.fixed.items())
+
+
+def ancestors(nodes: Iterable[Node]) -> set[Node]:
+    """All that lie above these, without themselves."""
+    found: set[Node] = set()
+    waiting = [parent for node in nodes for parent in node.parents]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += node.parents
+    return found
+
+
+def fixed_values(filter: Filter) -> Mapping[str, FixedValue]:
+    """The attributes to which every conjunction gives the same single value."""
+    if not filter.conjunctions:
+        return {}
+    first, *others = (_fixed(conjunction) for conjunction in filter.conjunctions)
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def vague_names(filter: Filter) -> tuple[str, ...]:
+    """The attributes with patterns."""
+    found = {
+        name: None
+        for conjunction in filter.conjunctions
+        for name, constraint in conjunction.constraints
+        if isinstance(constraint, Strings) and constraint.patterns
+    }
+    return tuple(found)
+
+
+def _fixed(conjunction: Conjunction) -> dict[str, FixedValue]:
+    found = ((name, _single_value(constraint)) for name, constraint in conjunction.constraints)
+    return {name: value for name, value in found if value is not None}
+
+
+def _single_value(constraint: Constraint) -> FixedValue | None:
+    match constraint:
+        case Numbers(((float(low), high),)) if high == number_successor(low):
+            return float, low
+        case Strings((interval,)) if is_point(interval):
+            return str, interval[0] or ""
+        case Booleans((value,)):
+            return bool, value
+        case _:
+            return None

@@ -1,0 +1,182 @@
+"""Leases of temporary subscriptions: one whose client is not heard of for the length of its lease ends. Pure.
+
+    Subscribe, RenewSubscription, use of the subscription's own queue ──► another whole lease
+    no such request for `lease_ms`, and no receive waits there ─────────► `due`: the server unsubscribes it
+
+That a subscription is temporary, and the length of its lease, are in the journal; its end is there too, as an ordinary
+`Unsubscribe`. When its lease was renewed is not: a renewal costs no write to the disk, and a replay needs no clock.
+
+A lease counts only the time while the server runs and could have been told. A server that starts gives every temporary
+subscription a whole lease, and of a step of time that is longer than `STEP_MS_MAX` (the machine was suspended, the
+process stopped, or a clock that was held is believed) only that much counts. So nobody loses a subscription because the
+server was away.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+
+from msgspec.structs import replace
+
+from lavant.broker.machine.effects import Reply
+from lavant.broker.protocol.commands import Answer
+from lavant.broker.protocol.jobs import ReleaseTasks, TaskAttempt, TasksLeased
+from lavant.broker.protocol.queues import Received, Release
+from lavant.broker.protocol.subscriptions import Subscribed, SubscriptionsListed, SubscriptionState
+from lavant.broker.queues.machine import Queues
+from lavant.broker.subscriptions.limits import LEASE_MS
+
+
+def release_of(reply: Reply) -> Release | ReleaseTasks | None:
+    """Makes what a reply leased visible again, as if it had never been leased; None if it leased nothing."""
+    answer = reply.answer
+    if isinstance(answer, TasksLeased) and answer.tasks:
+        return ReleaseTasks([TaskAttempt(each.job, each.task, each.attempt) for each in answer.tasks])
+    if isinstance(answer, Received) and answer.deliveries:
+        return Release(reply.queue, [delivery.receipt for delivery in answer.deliveries])
+    return None
+
+
+PULSE_MS = 5_000
+"""While there are leases, the server looks at the time so often: a longer step means that it did not run."""
+STEP_MS_MAX = 2 * PULSE_MS
+DUE_MAX = 200
+"""Subscriptions that end at once; the others a moment later, so that requests have their turn."""
+STALE_MIN = 64
+"""So many entries that mean nothing any more are not worth tidying up."""
+_STREAM_LABEL = "lavant-ephemeral"
+_CLIENTS_NAME = re.compile("tmp-[0-9a-f]{16}")
+_CLIENTS_RETENTION_MS = 3_600_000
+
+
+def lease_ms_of(state: SubscriptionState, queues: Queues) -> int:
+    """0 if it is not temporary.
+
+    Versions without leases left some behind that were meant to be: they labelled the queues of streams, and clients
+    gave those without a name a name and a retention of their own.
+    """
+    if state.lease_ms or not state.owns_queue:
+        return state.lease_ms
+    config = queues.config(state.queue)
+    is_clients = _CLIENTS_NAME.fullmatch(state.name) is not None and config.retention_ms == _CLIENTS_RETENTION_MS
+    return LEASE_MS if is_clients or _STREAM_LABEL in config.labels else 0
+
+
+class _Lease:
+    __slots__ = ("deadline_ms", "is_over", "lease_ms", "state")
+
+    def __init__(self, state: SubscriptionState, lease_ms: int) -> None:
+        self.state = state
+        self.lease_ms = lease_ms
+        self.deadline_ms = 0
+        """By the time that counts."""
+        self.is_over = False
+
+
+class SubscriptionLeases:
+    """The temporary subscriptions of a server.
+
+    >>> leases = SubscriptionLeases(now_ms=1_000_000)
+    >>> state = SubscriptionState(1, "tmp-1", "", "price > 1", "tmp-1", True, None, 0, lease_ms=6_000)
+    >>> leases.hold(state, now_ms=1_000_000)
+    >>> leases.due(1_004_000), leases.ends_ms(1, 1_004_000), leases.wakeup_ms()
+    ([], 1006000, 1006000)
+    >>> [each.name for each in leases.due(1_006_000)]
+    ['tmp-1']
+    """
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self._by_number: dict[int, _Lease] = {}
+        self._by_queue: dict[str, _Lease] = {}
+        """Of those that have a queue of their own."""
+        self._heap: list[tuple[int, int, _Lease]] = []
+        """An entry for each lease, no later than its deadline; others are of leases that are over."""
+        self._seen_ms = now_ms
+        self._counted_ms = 0
+        """How much time has counted until then."""
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def hold(self, state: SubscriptionState, now_ms: int, lease_ms: int | None = None) -> None:
+        """A whole lease from now on, for a subscription that is new or is held already."""
+        lease = self._by_number.get(state.number)
+        if lease is not None:
+            self._renew(lease, now_ms)
+            return
+        lease = self._by_number[state.number] = _Lease(state, state.lease_ms if lease_ms is None else lease_ms)
+        if state.owns_queue:
+            self._by_queue[state.queue] = lease
+        self._renew(lease, now_ms)
+        heapq.heappush(self._heap, (lease.deadline_ms, state.number, lease))
+
+    def used(self, queue: str, now_ms: int) -> None:
+        """Somebody consumes from a queue."""
+        lease = self._by_queue.get(queue)
+        if lease is not None:
+            self._renew(lease, now_ms)
+
+    def forget(self, number: int) -> None:
+        """A subscription has ended."""
+        lease = self._by_number.pop(number, None)
+        if lease is None:
+            return
+        lease.is_over = True
+        if self._by_queue.get(lease.state.queue) is lease:
+            del self._by_queue[lease.state.queue]
+        if len(self._heap) > 2 * len(self._by_number) + STALE_MIN:
+            self._heap = [entry for entry in self._heap if not entry[2].is_over]
+            heapq.heapify(self._heap)
+
+    def due(self, now_ms: int) -> list[SubscriptionState]:
+        """Those whose lease is over, in the order of their ends: they are not held any more. At most `DUE_MAX`."""
+        self._count(now_ms)
+        due: list[SubscriptionState] = []
+        while self._heap and self._heap[0][0] <= self._counted_ms and len(due) < DUE_MAX:
+            _, number, lease = heapq.heappop(self._heap)
+            if lease.is_over:
+                continue
+            if lease.deadline_ms > self._counted_ms:
+                heapq.heappush(self._heap, (lease.deadline_ms, number, lease))
+            else:
+                due.append(lease.state)
+                self.forget(number)
+        return due
+
+    def shown(self, answer: Answer, now_ms: int) -> Answer:
+        """An answer about subscriptions with the times of their ends."""
+        if isinstance(answer, Subscribed):
+            return replace(answer, subscription=self._with_end(answer.subscription, now_ms))
+        if isinstance(answer, SubscriptionsListed):
+            return SubscriptionsListed([self._with_end(each, now_ms) for each in answer.subscriptions])
+        return answer
+
+    def ends_ms(self, number: int, now_ms: int) -> int:
+        """When a subscription ends unless its lease is renewed; 0 if it has none."""
+        lease = self._by_number.get(number)
+        if lease is None:
+            return 0
+        self._count(now_ms)
+        return self._seen_ms + lease.deadline_ms - self._counted_ms
+
+    def wakeup_ms(self) -> int | None:
+        """When to ask what is due: always later than the time that was seen last."""
+        if not self._by_number:
+            return None
+        left_ms = max(1, self._heap[0][0] - self._counted_ms)
+        return self._seen_ms + min(left_ms, PULSE_MS)
+
+    def _with_end(self, state: SubscriptionState, now_ms: int) -> SubscriptionState:
+        ends_ms = self.ends_ms(state.number, now_ms)
+        return replace(state, expires_ms=ends_ms) if ends_ms else state
+
+    def _renew(self, lease: _Lease, now_ms: int) -> None:
+        self._count(now_ms)
+        lease.deadline_ms = self._counted_ms + lease.lease_ms
+
+    def _count(self, now_ms: int) -> None:
+        step_ms = now_ms - self._seen_ms
+        if step_ms > 0:
+            self._seen_ms = now_ms
+            self._counted_ms += min(step_ms, STEP_MS_MAX)

@@ -1,0 +1,47 @@
+"""From a journal to a broker: a snapshot restored, and the records behind it handled once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lavant.broker.machine.effects import TIME_BYTES
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.frames import decode_request
+from lavant.broker.queues.accounting.quotas import UNLIMITED, QueueLimits
+from lavant.broker.subscriptions import limits as subscriptions
+from lavant.broker.workflows.limits import UNLIMITED_JOBS
+from lavant.broker.workflows.machine import Jobs
+from lavant.core.errors import CorruptJournal
+
+
+def replay(
+    chunks: Iterable[bytes] | None, records: Iterable[bytes], limits: QueueLimits = UNLIMITED, *, after: int = 0
+) -> BrokerState:
+    """The broker as it was when the last of these records was written; `after` is the position before the first.
+
+    Raises `CorruptJournal` if one cannot be carried out again.
+    """
+    broker = BrokerState(Jobs(limits)) if chunks is None else BrokerState.restore(chunks, limits)
+    broker.queues.is_replay = True
+    broker.queues.job_limits = UNLIMITED_JOBS
+    broker.subscriptions.limits = subscriptions.UNLIMITED
+    for position, record in enumerate(records, after + 1):
+        try:
+            handle_again(broker, record)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise CorruptJournal(
+                f"record {position} cannot be carried out again ({reason}); restore the journal from a copy"
+            ) from error
+    broker.queues.is_replay = False
+    return broker
+
+
+def handle_again(broker: BrokerState, record: bytes) -> None:
+    """One record, at the time that it names."""
+    broker.handle(decode_request(memoryview(record)[TIME_BYTES:]), int.from_bytes(record[:TIME_BYTES], "big"))
+
+
+def fold(chunks: Iterator[bytes] | None, records: Iterator[bytes]) -> Iterator[bytes]:
+    """What compaction makes of a snapshot and the records behind it."""
+    return replay(chunks, records).snapshot()

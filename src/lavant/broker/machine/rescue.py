@@ -1,0 +1,159 @@
+"""Rescue: the longest part of a damaged journal that opens, and a list of what is not in it.
+
+A record means something only after all records before it: messages have numbers that are counted, so an acknowledgement
+behind a gap could hit another message. What is kept therefore ends where the first record is missing, cannot be read,
+or cannot be carried out, as if the server had stopped there. All that comes later is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from lavant.broker.machine.effects import TIME_BYTES
+from lavant.broker.machine.replay import handle_again, replay
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.frames import decode_request
+from lavant.broker.queues.accounting.quotas import UNLIMITED
+from lavant.broker.storage.journal.config import JournalConfig
+from lavant.broker.storage.journal.disk import Disk
+from lavant.broker.storage.journal.manifest import MANIFEST, JournalManifest, segment_name, snapshot_name
+from lavant.broker.storage.journal.salvage import Place, Salvaged, records_at
+from lavant.broker.storage.journal.snapshots import read_snapshot
+
+
+class LeftOut(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that is not in what was rescued."""
+
+    why: str
+    file: str = ""
+    offset: int | None = None
+    """In the file, of the block that it is in."""
+    size_bytes: int | None = None
+    first: int | None = None
+    """The position of the record, or of the first of several."""
+    last: int | None = None
+    time_ms: int | None = None
+    kind: str = ""
+    """The command."""
+    subject: str = ""
+    """The queue, subscription, job type or topic it is about."""
+
+
+class Rescued(msgspec.Struct, frozen=True):
+    broker: BrokerState
+    position: int
+    """Of the last record that is in it; 0 if nothing is."""
+    problem: str
+    """Why it ends there; empty if it is all there is."""
+
+
+def rescue(disk: Disk, found: Salvaged, config: JournalConfig) -> tuple[Rescued, list[LeftOut]]:
+    """The state up to the first record that is lost, and snapshots that are damaged."""
+    start, chunks_of, damaged = 0, None, list[LeftOut]()
+    for position in found.snapshots:
+        manifest = JournalManifest(journal_id=found.journal_id, snapshot=position)
+        problem = _problem_of(disk, manifest, config)
+        if problem is None:
+            start, chunks_of = position, manifest
+            break
+        damaged.append(LeftOut(problem, snapshot_name(position), first=1, last=position))
+    rescued = _replayed(disk, found, start, chunks_of, config, upto=None)
+    return rescued, damaged
+
+
+def left_out(disk: Disk, found: Salvaged, rescued: Rescued) -> Iterator[LeftOut]:
+    """All that is not in it, in the order of the journal, as far as it can be read."""
+    if found.manifest is None:
+        yield LeftOut("it cannot be read, so nobody knows whether records are missing at the end", MANIFEST)
+    for unreadable in found.unreadable:
+        yield LeftOut(f"the file cannot be read: {unreadable.problem}", unreadable.file)
+    for gap in found.gaps:
+        yield LeftOut("these bytes are no whole block of this journal", gap.file, gap.offset, gap.length)
+    expected = rescued.position + 1
+    for place in found.places:
+        if place.first > expected:
+            yield LeftOut("these records are not there", first=expected, last=place.first - 1)
+        for position, record in enumerate(records_at(disk, place, found.journal_id), place.first):
+            if position > rescued.position:
+                why = rescued.problem if position == rescued.position + 1 else "it comes after what is lost"
+                yield _described(record, position, place, why)
+        expected = max(expected, place.first + place.records)
+    confirmed = 0 if found.manifest is None else max(found.manifest.durable, found.manifest.snapshot_position())
+    if expected <= confirmed:
+        yield LeftOut("these records were confirmed, and are not there", first=expected, last=confirmed)
+
+
+def missing_segments(found: Salvaged, names: list[str]) -> list[str]:
+    """Segments that the manifest names and that are not there."""
+    if found.manifest is None:
+        return []
+    return sorted({segment_name(number) for number in found.manifest.segments()} - {*names})
+
+
+def _problem_of(disk: Disk, manifest: JournalManifest, config: JournalConfig) -> str | None:
+    try:
+        BrokerState.restore(read_snapshot(disk, manifest, config), UNLIMITED)
+    except Exception as error:  # whatever the bytes of a damaged snapshot do
+        return str(error)
+    return None
+
+
+def _replayed(
+    disk: Disk,
+    found: Salvaged,
+    start: int,
+    snapshot: JournalManifest | None,
+    config: JournalConfig,
+    *,
+    upto: int | None,
+) -> Rescued:
+    """Carry out records until one is lost; `upto` is known to be possible."""
+    broker = replay(None if snapshot is None else read_snapshot(disk, snapshot, config), ())
+    broker.queues.is_replay = True
+    position = start
+    for place in found.places:
+        if place.first + place.records - 1 <= position:
+            continue
+        if place.first > position + 1:
+            lost = _positions(position + 1, place.first - 1)
+            return Rescued(broker, position, f"{lost} cannot be read, and later ones are there")
+        records = records_at(disk, place, found.journal_id)
+        for record in records[position + 1 - place.first :]:
+            if position == upto:
+                return Rescued(broker, position, "")
+            try:
+                handle_again(broker, record)
+            except Exception as error:  # the broker may be half changed: made anew without this record, it is not
+                before = _replayed(disk, found, start, snapshot, config, upto=position)
+                return msgspec.structs.replace(before, problem=f"it cannot be carried out: {error}")
+            position += 1
+    return Rescued(broker, position, "")
+
+
+def _positions(first: int, last: int) -> str:
+    return f"record {first}" if first == last else f"records {first} to {last}"
+
+
+def _described(record: bytes, position: int, place: Place, why: str) -> LeftOut:
+    request: Any = None
+    with suppress(Exception):  # whatever is in it
+        request = decode_request(memoryview(record)[TIME_BYTES:])
+    about = next((value for name in _SUBJECTS if (value := getattr(request, name, None))), "")
+    return LeftOut(
+        why,
+        place.file,
+        place.offset,
+        len(record),
+        position,
+        position,
+        int.from_bytes(record[:TIME_BYTES], "big"),
+        "" if request is None else type(request).__name__,
+        str(about),
+    )
+
+
+_SUBJECTS = ("queue", "name", "job_type", "topic", "job")

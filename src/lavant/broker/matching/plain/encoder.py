@@ -1,0 +1,156 @@
+"""Filters into columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lavant.broker.filters import Conjunction, Filter
+from lavant.broker.filters.algebra.constraints import Absent, Booleans, Constraint, Numbers, Pattern, Present, Strings
+from lavant.broker.filters.algebra.intervals import Intervals
+from lavant.broker.matching.plain.extras import ExtraConstraints
+from lavant.broker.matching.plain.strings import StringTable
+from lavant.broker.matching.plain.table import ConstraintKind, Dimension, FilterTable, check_dimensions
+
+
+class SearchBatch(NamedTuple):
+    """Numbers in place of attributes: values, cells of bitmaps, and strings where patterns need them."""
+
+    values: NDArray[np.float64]
+    """By publication and dimension: a row's check reads several values of one publication."""
+    cells: NDArray[np.uint8]
+    """By width of cells, dimension and publication; empty if the segment has no bitmaps."""
+    text: NDArray[np.int32]
+    """By dimension and publication, the string's number in `text_start`; empty if the segment has no patterns."""
+    text_start: NDArray[np.int64]
+    text_end: NDArray[np.int64]
+    text_data: NDArray[np.uint8]
+
+
+LIST_ROWS_MAX = 16
+"""A list of at most this many values becomes a row for each; a longer one is tested as a set."""
+
+Ends = tuple[float, float]
+
+
+def encode_filters(filters: Sequence[Filter | str]) -> FilterTable:
+    """A table of the filters, given as such or as texts, in their order."""
+    return _Encoder([Filter.parse(filter) if isinstance(filter, str) else filter for filter in filters]).table()
+
+
+class _Encoder:
+    """Collects rows; strings get their sorted places at the end, when all are known."""
+
+    def __init__(self, filters: Sequence[Filter]) -> None:
+        self.count = len(filters)
+        self.strings = {text: place for place, text in enumerate(sorted(_strings_of(filters)))}
+        self.dimensions: dict[Dimension, int] = {}
+        self.row_filter: list[int] = []
+        self.row_start: list[int] = [0]
+        self.dimension: list[int] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
+        self.extra_predicate: list[int] = []
+        self.extra_intervals: list[Sequence[Ends]] = []
+        self.extra_patterns: list[Sequence[Pattern]] = []
+        for number, filter in enumerate(filters):
+            for conjunction in filter.conjunctions:
+                self._add_conjunction(number, conjunction)
+
+    def table(self) -> FilterTable:
+        check_dimensions(len(self.dimensions))
+        return FilterTable(
+            self.count,
+            tuple(self.dimensions),
+            StringTable.of([text.encode() for text in self.strings]),
+            np.array(self.row_filter, np.uint32),
+            np.array(self.row_start, np.uint32),
+            np.array(self.dimension, np.uint16),
+            np.array(self.low, np.float64),
+            np.array(self.high, np.float64),
+            ExtraConstraints.of(self.extra_predicate, self.extra_intervals, self.extra_patterns),
+        )
+
+    def _add_conjunction(self, number: int, conjunction: Conjunction) -> None:
+        predicates = [self._predicate(name, constraint) for name, constraint in conjunction.constraints]
+        lists = [place for place, (_, intervals, patterns) in enumerate(predicates) if _is_list(intervals, patterns)]
+        if not lists:
+            self._add_row(number, predicates)
+            return
+        # One list is enough: the rows of two would be all pairs of their values.
+        dimension, intervals, patterns = predicates[lists[0]]
+        for interval in intervals:
+            predicates[lists[0]] = (dimension, [interval], patterns)
+            self._add_row(number, predicates)
+
+    def _add_row(self, number: int, predicates: list[tuple[int, list[Ends], tuple[Pattern, ...]]]) -> None:
+        for dimension, intervals, patterns in predicates:
+            if len(intervals) > 1 or patterns:
+                self.extra_predicate.append(len(self.low))
+                self.extra_intervals.append(intervals if len(intervals) > 1 else ())
+                self.extra_patterns.append(patterns)
+            self.dimension.append(dimension)
+            self.low.append(intervals[0][0])
+            self.high.append(intervals[-1][1])
+        self.row_filter.append(number)
+        self.row_start.append(len(self.low))
+
+    def _predicate(self, name: str, constraint: Constraint) -> tuple[int, list[Ends], tuple[Pattern, ...]]:
+        match constraint:
+            case Numbers(intervals):
+                return self._code(name, ConstraintKind.NUMBER), _closed_numbers(intervals), ()
+            case Strings(intervals, patterns):
+                return self._code(name, ConstraintKind.STRING), self._positions(intervals), patterns
+            case Booleans(allowed):
+                return self._code(name, ConstraintKind.BOOLEAN), [(float(allowed[0]), float(allowed[-1]))], ()
+            case Present():
+                return self._code(name, ConstraintKind.PRESENCE), [(1.0, 1.0)], ()
+            case Absent():
+                return self._code(name, ConstraintKind.PRESENCE), [(0.0, 0.0)], ()
+
+    def _code(self, name: str, kind: ConstraintKind) -> int:
+        return self.dimensions.setdefault((name, kind), len(self.dimensions))
+
+    def _positions(self, intervals: Intervals[str]) -> list[Ends]:
+        ends = []
+        for low, high in intervals:
+            first = -math.inf if low is None else 2.0 * self.strings[_entry(low)] + (2 if low.endswith("\0") else 1)
+            last = math.inf if high is None else 2.0 * self.strings[_entry(high)] + (1 if high.endswith("\0") else 0)
+            ends.append((first, last))
+        return ends
+
+
+def _strings_of(filters: Sequence[Filter]) -> set[str]:
+    return {
+        _entry(end)
+        for filter in filters
+        for conjunction in filter.conjunctions
+        for _, constraint in conjunction.constraints
+        if isinstance(constraint, Strings)
+        for interval in constraint.intervals
+        for end in interval
+        if end is not None
+    }
+
+
+def _entry(end: str) -> str:
+    """The string that stands for an interval's end: s + NUL comes right after s, so s with "above" says the same."""
+    return end[:-1] if end.endswith("\0") else end
+
+
+def _closed_numbers(intervals: Intervals[float]) -> list[Ends]:
+    return [
+        (
+            -math.inf if low is None else low,
+            math.inf if high is None else math.nextafter(high, -math.inf) + 0.0,
+        )
+        for low, high in intervals
+    ]
+
+
+def _is_list(intervals: list[Ends], patterns: Iterable[Pattern]) -> bool:
+    return 1 < len(intervals) <= LIST_ROWS_MAX and not patterns and all(low == high for low, high in intervals)

@@ -1,0 +1,220 @@
+"""Rows into groups: everything that equality can decide is decided by one look-up.
+
+The equality predicates of a row are its *key*. What is left of it says of which form the row is:
+
+    AT_LEAST   one lower bound, x >= low    class = 'STOCK' and symbol = 'IBM' and volume > 300000
+    AT_MOST    one upper bound, x <= high   class = 'STOCK' and symbol = 'IBM' and low < 25.5
+    ALL        nothing                      class = 'STOCK' and symbol = 'IBM'
+    MIXED      anything else
+
+Rows of the same form, key dimensions and bounded dimension are a *group*. A publication is looked up once in each
+group, so groups must be few: where there are many, the rows of small ones keep one equality as their key, the one
+with the most distinct values, and become MIXED.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lavant.broker.matching.plain.table import FilterTable
+from lavant.core.kernels.kernels import kernel
+
+AT_LEAST, AT_MOST, ALL, MIXED = 0, 1, 2, 3
+
+GROUPS_FEW = 16
+"""Up to this many groups, each may be as small as it likes."""
+GROUPS_MAX = 64
+GROUP_ROWS_MIN = 32
+
+ANY_KEY, NO_KEY = -1, -2
+"""Which equalities a row may use as its key: all, none, or (from 0 on) only that of one dimension."""
+
+
+class RowGroup(NamedTuple):
+    """Rows that are looked up together."""
+
+    form: int
+    key: tuple[int, ...]
+    """Dimensions, ascending."""
+    bound_dimension: int
+    """-1 where the form has no bound."""
+    rows: NDArray[np.int64]
+
+
+class _Forms(NamedTuple):
+    """What is known of each row after one pass over its predicates."""
+
+    form: NDArray[np.int64]
+    key_hash: NDArray[np.uint64]
+    bound_dimension: NDArray[np.int64]
+
+
+def group_rows(table: FilterTable) -> list[RowGroup]:
+    """All rows of the table in groups, ordered by form."""
+    is_point = (table.low == table.high) & ~extra_flags(table)
+    allowed = np.full(table.rows, ANY_KEY, np.int32)
+    groups = _groups(table, is_point, allowed)
+    if len(groups) > GROUPS_FEW:
+        ranked = sorted(groups, key=lambda group: -len(group.rows))
+        small = [g for i, g in enumerate(ranked) if i >= GROUPS_MAX or len(g.rows) < GROUP_ROWS_MIN]
+        best = _most_selective_key(table, is_point)
+        for group in small:
+            allowed[group.rows] = best[group.rows]
+        groups = _groups(table, is_point, allowed)
+    return groups
+
+
+def extra_flags(table: FilterTable) -> NDArray[np.bool_]:
+    """Which predicates have extras?"""
+    flags = np.zeros(len(table.low), np.bool_)
+    flags[table.extras.predicate] = True
+    return flags
+
+
+def key_values(table: FilterTable, group: RowGroup) -> NDArray[np.float64]:
+    """The values of the group's key dimensions, one line for each of its rows."""
+    values = np.empty((len(group.rows), len(group.key)))
+    _collect_keys(group.rows, np.array(group.key, np.int64), table.row_start, table.dimension, table.low, values)
+    return values
+
+
+def _groups(table: FilterTable, is_point: NDArray[np.bool_], allowed: NDArray[np.int32]) -> list[RowGroup]:
+    forms = _Forms(np.empty(table.rows, np.int64), np.empty(table.rows, np.uint64), np.empty(table.rows, np.int64))
+    has_extra = extra_flags(table)
+    _classify(table.row_start, table.dimension, table.low, table.high, is_point, has_extra, allowed, forms)
+    order = np.lexsort((forms.bound_dimension, forms.key_hash, forms.form))
+    sorted_forms = [column[order] for column in forms]
+    changes = np.zeros(len(order), np.bool_)
+    for column in sorted_forms:
+        changes[1:] |= column[1:] != column[:-1]
+    groups: list[RowGroup] = []
+    for rows in np.split(order, np.flatnonzero(changes)) if len(order) else []:
+        first = rows[0]
+        key = _key_of_row(table, is_point, allowed, first)
+        other = _rows_of_other_key(rows, key, table.row_start, table.dimension, is_point, allowed)
+        if len(other):  # two sets of dimensions with one hash; such rows do without a key
+            allowed[other] = NO_KEY
+            return _groups(table, is_point, allowed)
+        dimensions = tuple(int(d) for d in key)
+        groups.append(RowGroup(int(forms.form[first]), dimensions, int(forms.bound_dimension[first]), rows))
+    return groups
+
+
+def _key_of_row(
+    table: FilterTable, is_point: NDArray[np.bool_], allowed: NDArray[np.int32], row: int
+) -> NDArray[np.int64]:
+    predicates = slice(table.row_start[row], table.row_start[row + 1])
+    dimensions = np.sort(table.dimension[predicates][is_point[predicates]]).astype(np.int64)
+    return dimensions if allowed[row] == ANY_KEY else dimensions[dimensions == allowed[row]]
+
+
+def _most_selective_key(table: FilterTable, is_point: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """For each row the dimension of its equality that has the most distinct values in the table, or NO_KEY."""
+    distinct = np.zeros(len(table.dimensions), np.int64)
+    for d in range(len(distinct)):
+        distinct[d] = len(np.unique(table.low[is_point & (table.dimension == d)]))
+    best = np.empty(table.rows, np.int32)
+    _choose_key(table.row_start, table.dimension, is_point, distinct, best)
+    return best
+
+
+@kernel
+def mix(x: np.uint64) -> np.uint64:
+    """Scatter the bits of a number (the finaliser of splitmix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def _classify(
+    row_start: NDArray[np.uint32],
+    dimension: NDArray[np.uint16],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    is_point: NDArray[np.bool_],
+    has_extra: NDArray[np.bool_],
+    allowed: NDArray[np.int32],
+    forms: _Forms,
+) -> None:
+    for r in range(len(row_start) - 1):
+        key_hash = np.uint64(0)
+        rest = 0
+        last = np.int64(0)
+        for p in range(row_start[r], row_start[r + 1]):
+            if is_point[p] and (allowed[r] == ANY_KEY or allowed[r] == dimension[p]):
+                key_hash += mix(np.uint64(dimension[p]) + np.uint64(0x9E3779B97F4A7C15))
+            else:
+                rest += 1
+                last = np.int64(p)
+        forms.key_hash[r] = key_hash
+        forms.form[r] = MIXED
+        forms.bound_dimension[r] = -1
+        if allowed[r] != ANY_KEY:
+            continue
+        if rest == 0:
+            forms.form[r] = ALL
+        elif rest == 1 and not has_extra[last] and (low[last] == -np.inf) != (high[last] == np.inf):
+            forms.form[r] = AT_LEAST if high[last] == np.inf else AT_MOST
+            forms.bound_dimension[r] = dimension[last]
+
+
+@kernel
+def _rows_of_other_key(
+    rows: NDArray[np.int64],
+    key: NDArray[np.int64],
+    row_start: NDArray[np.uint32],
+    dimension: NDArray[np.uint16],
+    is_point: NDArray[np.bool_],
+    allowed: NDArray[np.int32],
+) -> NDArray[np.int64]:
+    other = np.empty(len(rows), np.int64)
+    count = 0
+    for r in rows:
+        found = 0
+        strange = False
+        for p in range(row_start[r], row_start[r + 1]):
+            if is_point[p] and (allowed[r] == ANY_KEY or allowed[r] == dimension[p]):
+                known = False
+                for d in key:
+                    known |= d == dimension[p]
+                found += 1
+                strange |= not known
+        if strange or found != len(key):
+            other[count] = r
+            count += 1
+    return other[:count]
+
+
+@kernel
+def _choose_key(
+    row_start: NDArray[np.uint32],
+    dimension: NDArray[np.uint16],
+    is_point: NDArray[np.bool_],
+    distinct: NDArray[np.int64],
+    best: NDArray[np.int32],
+) -> None:
+    for r in range(len(row_start) - 1):
+        best[r] = NO_KEY
+        for p in range(row_start[r], row_start[r + 1]):
+            if is_point[p] and (best[r] == NO_KEY or distinct[dimension[p]] > distinct[best[r]]):
+                best[r] = dimension[p]
+
+
+@kernel
+def _collect_keys(
+    rows: NDArray[np.int64],
+    key: NDArray[np.int64],
+    row_start: NDArray[np.uint32],
+    dimension: NDArray[np.uint16],
+    low: NDArray[np.float64],
+    values: NDArray[np.float64],
+) -> None:
+    for i in range(len(rows)):
+        for p in range(row_start[rows[i]], row_start[rows[i] + 1]):
+            for k in range(len(key)):
+                if dimension[p] == key[k]:
+                    values[i, k] = low[p]

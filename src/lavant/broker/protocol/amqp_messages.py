@@ -1,0 +1,150 @@
+"""Tasks and reports on their way through RabbitMQ: the names of its queues, and what is in a message.
+
+    server ──Relayed──► lavant.topic.A ──► worker
+    server ◄── lavant.reports ◄──Report── worker
+    server ──Reported or Refused──► worker, if the report asks for an answer
+
+Jobs stay in Lavant. RabbitMQ may deliver a message twice, or late: (job, task, attempt) is in each, and decides.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from lavant.broker.protocol.jobs import CompleteTask, ExtendTask, FailTask, Reported, TaskAssignment
+from lavant.broker.protocol.queue_config import MINUTE_MS
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.workflows.definitions.definition import TASK_TIMEOUT_MS_MAX
+from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import AccessDenied, InvalidValue, MissingComponent
+
+REPORTS = "lavant.reports"
+CONTENT_TYPE = "application/msgpack"
+EXTRA = "pip install 'lavant[rabbitmq]'"
+
+QUEUE_ARGUMENTS: dict[str, str | int] = {
+    "x-queue-type": "quorum",
+    "x-consumer-timeout": TASK_TIMEOUT_MS_MAX + MINUTE_MS,
+}
+"""A message stays with its worker as long as the task takes. Servers before 3.12 do not read the second one, and end a
+channel after half an hour (`consumer_timeout`): the worker goes on, and opens another."""
+
+Command: TypeAlias = CompleteTask | FailTask | ExtendTask
+_T = TypeVar("_T")
+
+
+def task_queue(topic: str) -> str:
+    """
+    >>> task_queue("A")
+    'lavant.topic.A'
+    """
+    return f"lavant.topic.{topic}"
+
+
+class AttemptKey(NamedTuple):
+    """Names an attempt for good."""
+
+    job: int
+    task: str
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} at task {self.task!r} of job {self.job}"
+
+
+class Relayed(msgspec.Struct, frozen=True, array_like=True):
+    """A task for whichever worker of its topic takes it first."""
+
+    topic: str
+    assignment: TaskAssignment
+
+    @property
+    def key(self) -> AttemptKey:
+        return AttemptKey(self.assignment.job, self.assignment.task, self.assignment.attempt)
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker says about a task. The first report of an attempt makes it that worker's."""
+
+    topic: str
+    worker: str
+    command: Command
+
+    @property
+    def key(self) -> AttemptKey:
+        return AttemptKey(self.command.job, self.command.task, self.command.attempt)
+
+
+encode = msgspec.msgpack.Encoder().encode
+_relayed = msgspec.msgpack.Decoder(Relayed)
+_report = msgspec.msgpack.Decoder(Report)
+_answer: msgspec.msgpack.Decoder[Reported | Refused] = msgspec.msgpack.Decoder(Reported | Refused)
+
+
+def decode_relayed(body: bytes) -> Relayed:
+    return _decoded(_relayed, body, "task")
+
+
+def decode_report(body: bytes) -> Report:
+    return _decoded(_report, body, "report")
+
+
+def decode_answer(body: bytes) -> Reported | Refused:
+    return _decoded(_answer, body, "answer")
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[_T], body: bytes, what: str) -> _T:
+    try:
+        return decoder.decode(body)
+    except UNDECODABLE as error:
+        raise InvalidValue(f"a message of {len(body)} bytes is no {what} of Lavant's: {error}") from None
+
+
+# ── where RabbitMQ is ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_amqp(url: str) -> bool:
+    """
+    >>> is_amqp("amqps://ann:secret@queues.example/"), is_amqp("lavant://127.0.0.1")
+    (True, False)
+    """
+    return url.startswith(("amqp://", "amqps://"))
+
+
+def shown(url: str) -> str:
+    """Without the password: for people and logs.
+
+    >>> shown("amqp://ann:se@cret@queues.example:5672/work?heartbeat=5")
+    'amqp://ann@queues.example:5672/work'
+    """
+    scheme, _, rest = url.partition("?")[0].partition("://")
+    login, at, place = rest.rpartition("@")
+    return f"{scheme}://{login.partition(':')[0]}{at}{place}"
+
+
+def check_address(url: str) -> str:
+    """
+    >>> check_address("http://queues.example")
+    Traceback (most recent call last):
+    lavant.core.errors.InvalidValue: RabbitMQ's address must look like amqp://USER:PASSWORD@HOST:5672/, got 'http://queues.example'
+    """
+    if not is_amqp(url):
+        raise InvalidValue(f"RabbitMQ's address must look like amqp://USER:PASSWORD@HOST:5672/, got {shown(url)!r}")
+    return url
+
+
+def unreachable(url: str, error: BaseException) -> MissingComponent:
+    said = str(error) or type(error).__name__
+    return MissingComponent(f"RabbitMQ does not answer at {shown(url)}: {said}; see that it runs, and the address")
+
+
+def locked_out(url: str, why: str) -> AccessDenied:
+    return AccessDenied(
+        f"RabbitMQ at {shown(url)} does not let us in: {why}; see to user, password and virtual host of the address"
+    )
+
+
+def without_library() -> MissingComponent:
+    return MissingComponent(f"RabbitMQ needs the package aio-pika; install it with {EXTRA}")

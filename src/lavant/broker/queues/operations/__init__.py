@@ -1,0 +1,1 @@
+"""What is done to the messages of a queue: send, receive, settle, fan out, redrive."""

@@ -1,0 +1,1 @@
+"""Durable storage: disks, the journal of commands, and the log of publications."""

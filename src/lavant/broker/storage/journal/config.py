@@ -1,0 +1,47 @@
+"""What can be set for a journal."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lavant.broker.storage.journal.blocks import block_bytes
+from lavant.broker.storage.journal.disk import SECTOR_BYTES
+from lavant.core.errors import InvalidValue
+
+MB = 1 << 20
+SEGMENT_BYTES_MIN = 8 * SECTOR_BYTES
+
+
+class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The defaults are those of a server; what exists already keeps the size it has."""
+
+    segment_bytes: int = 64 * MB
+    """Of one file. A record has to fit into it, and one such file is always kept in reserve."""
+    block_bytes_max: int = 8 * MB
+    """Of what is written and synced at once, unless a single record is larger."""
+    compaction_bytes_min: int = 256 * MB
+    """Compaction starts when there is more than this, and more than the last snapshot, that it could fold."""
+    directory: str = ""
+    """Only for messages: where the files are."""
+
+    def __post_init__(self) -> None:
+        if self.segment_bytes < SEGMENT_BYTES_MIN or self.segment_bytes % SECTOR_BYTES:
+            raise InvalidValue(
+                f"journal segment_bytes must be a multiple of {SECTOR_BYTES}, at least {SEGMENT_BYTES_MIN}, "
+                f"got {self.segment_bytes}"
+            )
+        if self.block_bytes_max < SECTOR_BYTES:
+            raise InvalidValue(f"journal block_bytes_max must be at least {SECTOR_BYTES}, got {self.block_bytes_max}")
+        if self.compaction_bytes_min < 0:
+            raise InvalidValue(f"journal compaction_bytes_min must not be negative, got {self.compaction_bytes_min}")
+
+    @property
+    def record_bytes_max(self) -> int:
+        return self.segment_bytes - block_bytes(1, 0)
+
+    def place(self, name: str) -> str:
+        """A file as messages call it."""
+        return f"{self.directory}/{name}" if self.directory else name
+
+
+DEFAULT = JournalConfig()

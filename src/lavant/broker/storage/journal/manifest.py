@@ -1,0 +1,103 @@
+"""The manifest: which files belong to a journal. It is replaced as a whole, so it changes from one moment to the next.
+
+    manifest                         journal id, segments, snapshot, and how far the records are known to reach
+    segment-0000000004               blocks, then zeros
+    segment-0000000005               …
+    segment-0000000006               the spare: only zeros yet
+    snapshot-00000000000000071234    everything up to record 71234, folded
+
+    lavant-journal 1 1f0c32ab        format, checksum of the next line
+    {"journal_id":…,…}
+
+A segment that the manifest names and that is not there is missing. One that it does not name is left from a crash: made
+and not yet in use, or already folded into the snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+import msgspec
+
+from lavant.broker.storage.journal.config import JournalConfig
+from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import CorruptJournal
+
+MANIFEST = "manifest"
+FORMAT = 1
+_FIRST_LINE = re.compile(rb"lavant-journal (\d{1,9}) ([0-9a-f]{8})\n")
+_SEGMENT = re.compile(r"segment-\d{10}")
+_SNAPSHOT = re.compile(r"snapshot-\d{20}")
+
+
+class JournalManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    journal_id: int
+    first_segment: int = 1
+    last_segment: int = 0
+    """The spare, if there is one."""
+    first_position: int = 1
+    """Of the first record in the first segment."""
+    durable: int = 0
+    """At least up to here there are records: a journal that ends before has lost some."""
+    snapshot: int | None = None
+    """The last record that the snapshot includes; none without a snapshot."""
+    snapshot_bytes: int = 0
+
+    def segments(self) -> range:
+        return range(self.first_segment, self.last_segment + 1)
+
+    def snapshot_position(self) -> int:
+        """The last record in the snapshot; 0 without one."""
+        return 0 if self.snapshot is None else self.snapshot
+
+    def encode(self) -> bytes:
+        text = msgspec.json.encode(self)
+        return b"lavant-journal %d %08x\n%b\n" % (FORMAT, zlib.crc32(text), text)
+
+
+def decode_manifest(data: bytes, config: JournalConfig) -> JournalManifest:
+    place = config.place(MANIFEST)
+    match = _FIRST_LINE.match(data)
+    if match is None:
+        raise CorruptJournal(f"{place} is damaged at byte 0: no manifest begins there; restore the file from a copy")
+    version = int(match[1])
+    if version != FORMAT:
+        raise CorruptJournal(
+            f"{place} has format {version}, this version of Lavant reads format {FORMAT}; "
+            "use the version that wrote it, or a later one"
+        )
+    text = data[match.end() :].removesuffix(b"\n")
+    if zlib.crc32(text) != int(match[2], 16):
+        raise CorruptJournal(
+            f"{place} is damaged at byte {match.end()}: the checksum differs; restore the file from a copy"
+        )
+    try:
+        return msgspec.json.decode(text, type=JournalManifest)
+    except UNDECODABLE as error:
+        raise CorruptJournal(
+            f"{place} says what this version of Lavant does not know ({error}); use the version that wrote it, or a "
+            "later one"
+        ) from None
+
+
+def format_of(data: bytes) -> int | None:
+    """The format that a manifest says it has, if it is one."""
+    match = _FIRST_LINE.match(data)
+    return None if match is None else int(match[1])
+
+
+def segment_name(number: int) -> str:
+    return f"segment-{number:010d}"
+
+
+def snapshot_name(position: int) -> str:
+    return f"snapshot-{position:020d}"
+
+
+def is_segment(name: str) -> bool:
+    return _SEGMENT.fullmatch(name) is not None
+
+
+def is_snapshot(name: str) -> bool:
+    return _SNAPSHOT.fullmatch(name) is not None

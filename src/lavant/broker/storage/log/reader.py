@@ -1,0 +1,107 @@
+"""Reading the publication log from any offset, while it grows."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lavant.broker.storage.log.blocks import LogBlock, files_of, read_block, scan_blocks
+from lavant.broker.storage.log.identity import check_log
+from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.core.identities import UNKNOWN
+from lavant.core.paths import local_path
+
+
+class Slab(NamedTuple):
+    """Publications that follow each other, and the offset of the first."""
+
+    first_offset: int
+    records: pa.RecordBatch
+
+
+class LogReader:
+    """A view of a log that some other process may be writing. Only headers are kept in memory.
+
+    It is a view of *one* log: that of the identity which is given, or else which is found first. Another log at the
+    same path is an error, because its offsets name other publications.
+    """
+
+    def __init__(self, directory: Path, identity: str = UNKNOWN) -> None:
+        self._directory = local_path(directory)
+        self._identity = identity
+        self._blocks: list[LogBlock] = []
+        self._starts: list[int] = []
+
+    @property
+    def identity(self) -> str:
+        """`UNKNOWN` until there is a log that has one."""
+        self._check_identity()
+        return self._identity
+
+    def end(self) -> int:
+        """The offset behind the last publication that is wholly there."""
+        self._refresh()
+        return self._known_end()
+
+    def read(self, start: int, end: int) -> Iterator[Slab]:
+        """The publications from `start` up to `end`."""
+        self._check_identity()
+        if end > self._known_end() and end > self.end():
+            raise InvalidValue(f"the log {self._directory} ends at offset {self._known_end()}, asked for {end}")
+        if start < end and start < self._starts[0]:
+            raise InvalidValue(f"the log {self._directory} starts at offset {self._starts[0]}, asked for {start}")
+        number = bisect_right(self._starts, start) - 1
+        while start < end:
+            block = self._blocks[number]
+            records = read_block(block)
+            first = start - block.first_offset
+            count = min(end, block.first_offset + block.publications) - start
+            yield Slab(start, records.slice(first, count))
+            start += count
+            number += 1
+
+    def _known_end(self) -> int:
+        return self._blocks[-1].first_offset + self._blocks[-1].publications if self._blocks else 0
+
+    def _refresh(self) -> None:
+        """Look at what has come since: new blocks of the last file, and new files."""
+        self._check_identity()
+        files = files_of(self._directory)
+        self._forget_trimmed(files)
+        last = self._blocks[-1] if self._blocks else None
+        for path in files:
+            if last is not None and path < last.path:
+                continue
+            position = last.position + last.length if last is not None and path == last.path else 0
+            for block in _blocks_of(path, position):
+                if self._blocks and block.first_offset != self._known_end():
+                    raise CorruptSnapshot(
+                        f"the log {self._directory} goes from publication {self._known_end()} to {block.first_offset} "
+                        f"in {path.name}: something is missing between; restore its files from a copy"
+                    )
+                self._blocks.append(block)
+                self._starts.append(block.first_offset)
+
+    def _check_identity(self) -> None:
+        found = check_log(self._directory, self._identity)
+        if self._identity == UNKNOWN:
+            self._identity = found
+
+    def _forget_trimmed(self, files: list[Path]) -> None:
+        """Of a file that is gone, everything; of a last one that is gone, it is not even known where it ended."""
+        if self._blocks and self._blocks[-1].path not in files:
+            self._blocks, self._starts = [], []
+        elif self._blocks and self._blocks[0].path < files[0]:
+            self._blocks = [block for block in self._blocks if block.path >= files[0]]
+            self._starts = [block.first_offset for block in self._blocks]
+
+
+def _blocks_of(path: Path, position: int) -> list[LogBlock]:
+    try:
+        return list(scan_blocks(path, position))
+    except FileNotFoundError:  # trimmed since it was listed
+        return []

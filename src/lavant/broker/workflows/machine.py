@@ -1,0 +1,419 @@
+"""Jobs over queues: the job invoker and the mapping table of the control plane, as one deterministic machine.
+
+    SubmitJob ──► task in queue topic.A ──LeaseTasks──► worker ──CompleteTask──► task in queue topic.B ──► … ──► ended
+
+Nguyen and Nahrstedt (see `definitions`), Section II. There a consumer asks for the next task and publishes it by
+itself; here the report of a task does both, and ends its message too. So "this task is done, its message is gone, these
+tasks follow" is one command, one record of the journal, and there is no moment at which a job is lost or exists twice.
+
+It is a hub of queues (`Queues`) in which some queues carry tasks: it takes all requests of queues as well, lives in the
+same journal, and follows the same rules of replay. What happens by itself, attempts and jobs whose time is up, happens
+at its own time and in the order of (time, job, task), whenever the hub is told the time; so it needs no record.
+
+Unlike a receive, a lease must be durable before it is answered: then an attempt is known to one worker only, and
+(job, task, attempt) names it for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
+
+from lavant.broker.protocol import jobs as commands
+from lavant.broker.protocol.jobs import Request
+from lavant.broker.protocol.queues import Done
+from lavant.broker.queues.accounting.memory import ATTEMPT, MESSAGE
+from lavant.broker.queues.accounting.quotas import DEFAULT_LIMITS, QueueLimits
+from lavant.broker.queues.machine import Queues
+from lavant.broker.queues.plan import Plan, unchanged
+from lavant.broker.queues.queue import QueueState
+from lavant.broker.queues.queue import memory_of as queue_memory
+from lavant.broker.queues.timers import earliest
+from lavant.broker.queues.validation import check_range
+from lavant.broker.workflows import snapshot
+from lavant.broker.workflows.definitions.dag import JobType
+from lavant.broker.workflows.definitions.definition import TASK_TIMEOUT_MS_MAX, letters_of, queue_of
+from lavant.broker.workflows.definitions.validation import check
+from lavant.broker.workflows.execution import JobExecution
+from lavant.broker.workflows.job import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    RUNNING,
+    Job,
+    RunningAttempt,
+    memory_of_new,
+    memory_of_result,
+    size_of,
+)
+from lavant.broker.workflows.job_store import JobStore
+from lavant.broker.workflows.job_types import JobTypes
+from lavant.broker.workflows.job_types import memory_of as type_memory
+from lavant.broker.workflows.limits import (
+    DEFAULT_JOB_LIMITS,
+    LEASED_BYTES_MAX,
+    LEASED_MAX,
+    LISTED_MAX,
+    REASON_CHARACTERS_MAX,
+    RESULTS_SHARE,
+    JobLimits,
+)
+from lavant.broker.workflows.request_validation import (
+    check_foreign,
+    check_keeping,
+    check_lease,
+    check_result,
+    check_submission,
+)
+from lavant.broker.workflows.topics import Topics
+from lavant.broker.workflows.views import is_same, view_of
+from lavant.core.errors import AttemptOver, IdempotencyConflict, UnknownJob
+
+_DONE = Done()
+
+
+class Jobs(Queues):
+    """All queues and jobs of a server.
+
+    >>> from lavant.broker.protocol.jobs import *
+    >>> from lavant.broker.workflows.definitions.toml_file import read_workflows
+    >>> jobs = Jobs()
+    >>> jobs.handle(DefineJobs(read_workflows('''
+    ... topics = ["C", "D"]
+    ... [jobs.simple]
+    ... start = "load"
+    ... tasks.load = { topic = "C", next = "draw" }
+    ... tasks.draw = { topic = "D" }
+    ... ''')), now_ms=0)
+    Done()
+    >>> jobs.handle(SubmitJob("simple", b"image 7"), now_ms=1)
+    JobSubmitted(job=1, is_new=True)
+    >>> [load] = jobs.handle(LeaseTasks("C", "ann"), now_ms=2).tasks
+    >>> jobs.handle(CompleteTask(load.job, load.task, load.attempt, Result(b"pixels")), now_ms=3)
+    Reported(is_new=True, job_state='running', deadline_ms=0)
+    >>> [draw] = jobs.handle(LeaseTasks("D", "bob"), now_ms=4).tasks
+    >>> draw.input, draw.results["load"].body
+    (b'image 7', b'pixels')
+    >>> jobs.handle(CompleteTask(draw.job, draw.task, draw.attempt), now_ms=5).job_state
+    'completed'
+    """
+
+    def __init__(self, limits: QueueLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS) -> None:
+        super().__init__(limits)
+        self.job_limits = job_limits
+        self._book = JobStore(self._counters)
+        self._types = JobTypes(self._counters)
+        self._topics = Topics(self._directory, self._counters, self._moved)
+        self._reserved = self._topics.queues
+        self._course = JobExecution(self._book, self._types, self._topics)
+
+    def handle(self, request: Request, now_ms: int) -> Any:
+        """Carry out a command or answer a query, with an `Answer`. Raises a `LavantError` if it can't be done."""
+        return super().handle(request, now_ms)  # type: ignore[arg-type]
+
+    def advance(self, now_ms: int) -> list[str]:
+        advanced: list[str] = []
+        while (due_ms := self._course.next_ms()) is not None and due_ms <= now_ms:
+            advanced += super().advance(due_ms)
+            self._course.time_is_up(due_ms)
+        advanced += super().advance(now_ms)
+        self._book.forget(self.now_ms)
+        return [*advanced, *self.touched()]
+
+    def wakeup_ms(self) -> int | None:
+        return earliest(super().wakeup_ms(), self._course.next_ms(), self._book.archive.next_ms())
+
+    def may_wake_before(self, time_ms: int) -> bool:
+        for own_ms in (self._course.next_ms(), self._book.archive.next_ms()):
+            if own_ms is not None and own_ms < time_ms:
+                return True
+        return super().may_wake_before(time_ms)
+
+    def touched(self) -> list[str]:
+        """The queues into which something was put since this was last asked, and `advance` has not told."""
+        touched, self._course.touched = self._course.touched, []
+        return touched
+
+    @property
+    def running(self) -> int:
+        """How many jobs are under way."""
+        return self._book.running
+
+    def snapshot(self) -> Iterator[bytes]:
+        yield from snapshot.encode(self._book, self._types, self._topics)
+        yield from super().snapshot()
+
+    @classmethod
+    def restore(
+        cls, chunks: Iterable[bytes], limits: QueueLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS
+    ) -> Jobs:
+        """The hub of which the chunks are a snapshot. That of a hub of queues, without jobs, will do as well."""
+        saved, queues = snapshot.decode(chunks)
+        hub = super().restore(queues, limits)
+        assert isinstance(hub, Jobs)
+        hub.job_limits = job_limits
+        snapshot.fill(saved, hub._book, hub._types, hub._topics, hub._course)
+        return hub
+
+    def _check_reserved(self, request: Any) -> None:
+        check_foreign(request, self._topics)
+
+    # ── job types ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _define(self, request: commands.DefineJobs) -> Plan:
+        if not self.is_replay:
+            check(request.workflows)
+            self._types.check_room(request.workflows.jobs)
+        topics = self._topics.check_new(request.workflows.topics, self.limits.queues_max, is_replay=self.is_replay)
+        types = [JobType(each) for each in request.workflows.jobs if not self._types.has(each)]
+        queues = sum(queue_memory(name, {}) for topic in topics for name in (queue_of(topic), letters_of(topic)))
+        self.check_memory(queues + sum(type_memory(each.definition) for each in types))
+
+        def apply() -> Done:
+            self._topics.add(topics, self.now_ms)
+            for type_ in types:
+                self._types.define(type_)
+            self.changed = bool(topics or types)
+            return _DONE
+
+        return apply
+
+    def _remove_type(self, request: commands.RemoveJobType) -> Plan:
+        type_ = self._types[request.job_type]
+
+        def apply() -> Done:
+            self._types.remove(type_)
+            self.changed = True
+            return _DONE
+
+        return apply
+
+    def _keep(self, request: commands.KeepJobs) -> Plan:
+        if not self.is_replay:
+            check_keeping(request)
+
+        def apply() -> Done:
+            self._book.archive.keep = request
+            self._book.forget(self.now_ms)
+            self.changed = True
+            return _DONE
+
+        return apply
+
+    def _describe_type(self, request: commands.DescribeJobType) -> commands.JobTypeView:
+        type_ = self._types[request.job_type]
+        totals = self._types.totals(type_.name)
+        return commands.JobTypeView(
+            type_.definition,
+            self._types.running(type_.name),
+            totals.submitted,
+            totals.completed,
+            totals.failed,
+            totals.cancelled,
+        )
+
+    def _list_types(self, request: commands.ListJobTypes) -> commands.JobTypesListed:
+        return commands.JobTypesListed([type_.name for type_ in self._types], self._topics.names())
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _submit(self, request: commands.SubmitJob) -> Plan:
+        if not self.is_replay:
+            check_submission(request)
+        type_ = self._types[request.job_type]
+        known = self._book.named(request.name)
+        if known is not None:
+            if not is_same(self._book[known], request.job_type, request.input):
+                raise IdempotencyConflict(
+                    f"a job {request.name!r} with another type or input is known as job {known}; nothing was "
+                    "submitted: choose another name, or submit the very same again"
+                )
+            return unchanged(commands.JobSubmitted(known, is_new=False))
+        self._book.check_room(len(request.input), self.job_limits)
+        tasks = len(type_.starts) * (ATTEMPT + MESSAGE)
+        self.check_memory(memory_of_new(request.name, request.input, len(type_.steps)) + tasks)
+
+        def apply() -> commands.JobSubmitted:
+            self._book.number += 1
+            job = Job(
+                self._book.number,
+                type_,
+                name=request.name,
+                input_=request.input,
+                submitted_ms=self.now_ms,
+                deadline_ms=self.now_ms + type_.definition.timeout_ms,
+            )
+            self._course.begin(job, self.now_ms)
+            self.changed = True
+            return commands.JobSubmitted(job.number, is_new=True)
+
+        return apply
+
+    def _cancel(self, request: commands.CancelJob) -> Plan:
+        job = self._book[request.job]
+
+        def apply() -> commands.Cancelled:
+            if isinstance(job, Job):
+                self._course.end(job, CANCELLED, "somebody cancelled it", self.now_ms)
+                self.changed = True
+            return commands.Cancelled(is_new=self.changed, job_state=self._book.state_of(request.job))
+
+        return apply
+
+    def _describe_job(self, request: commands.DescribeJob) -> commands.JobView:
+        return view_of(self._book[request.job])
+
+    def _list_jobs(self, request: commands.ListJobs) -> commands.JobsListed:
+        check_range("count", request.count, 1, LISTED_MAX)
+        return self._book.listed(request.after, request.count, request.state)
+
+    # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _lease(self, request: commands.LeaseTasks) -> Plan:
+        if not self.is_replay:
+            check_lease(request)
+        queue = self._topics[request.topic]
+
+        def apply() -> commands.TasksLeased:
+            assignments: list[commands.TaskAssignment] = []
+            bytes_left = LEASED_BYTES_MAX
+            while len(assignments) < request.count and bytes_left > 0:
+                message = self._topics.take(queue)
+                if message is None:
+                    break
+                self.changed = True
+                assignment = self._course.start(queue, message, request.worker, self.now_ms, lease_ms=request.lease_ms)
+                if assignment is not None:
+                    assignments.append(assignment)
+                    bytes_left -= len(assignment.input) + sum(map(size_of, assignment.results.values()))
+            return commands.TasksLeased(assignments)
+
+        return apply
+
+    def _complete(self, request: commands.CompleteTask) -> Plan:
+        if not self.is_replay:
+            check_result(request.result)
+        job, index = self._reported(request, COMPLETED)
+        if job is not None and size_of(request.result):
+            self.check_memory(memory_of_result(request.result), reserve=self.limits.memory_max // RESULTS_SHARE)
+
+        def apply() -> commands.Reported:
+            if job is not None:
+                self._course.complete(job, index, request.result, self.now_ms)
+            return self._report(job, request.job)
+
+        return apply
+
+    def _fail(self, request: commands.FailTask) -> Plan:
+        if not self.is_replay:
+            check_range("the length of a reason", len(request.reason), 0, REASON_CHARACTERS_MAX)
+        job, index = self._reported(request, FAILED)
+
+        def apply() -> commands.Reported:
+            if job is not None:
+                self._course.give_up(job, index, FAILED, request.reason, self.now_ms, is_final=request.is_final)
+            return self._report(job, request.job)
+
+        return apply
+
+    def _extend(self, request: commands.ExtendTask) -> Plan:
+        if not self.is_replay:
+            check_range("timeout_ms", request.timeout_ms, 1, TASK_TIMEOUT_MS_MAX)
+        job, index = self._reported(request, RUNNING)
+        assert job is not None, "no attempt ends like this"
+
+        def apply() -> commands.Reported:
+            deadline_ms = self.now_ms + request.timeout_ms
+            self._course.extend(job, index, deadline_ms)
+            self.changed = True
+            return commands.Reported(is_new=True, job_state=RUNNING, deadline_ms=deadline_ms)
+
+        return apply
+
+    def _release_tasks(self, request: commands.ReleaseTasks) -> Plan:
+        """Those that are not under way any more, because their time is up or their job has ended, are left alone."""
+        if not self.is_replay:
+            check_range("the number of tasks", len(request.tasks), 1, LEASED_MAX)
+        leased = dict.fromkeys(place for each in request.tasks if (place := self._under_way(each)) is not None)
+
+        def apply() -> Done:
+            for number, index in leased:
+                job = self._book.under_way(number)
+                assert job is not None
+                self._course.release(job, index)
+            self.changed = bool(leased)
+            return _DONE
+
+        return apply
+
+    def _under_way(self, leased: commands.TaskAttempt) -> tuple[int, int] | None:
+        """Job and place of a task of which this attempt is being made."""
+        job = self._book.under_way(leased.job)
+        index = None if job is None else job.type.by_name.get(leased.task)
+        if job is None or index is None:
+            return None
+        task = job.tasks[index]
+        is_made = task.state == RUNNING and len(task.attempts) == leased.attempt
+        return (leased.job, index) if is_made else None
+
+    def _reported(
+        self, report: commands.CompleteTask | commands.FailTask | commands.ExtendTask, outcome: str
+    ) -> tuple[Job | None, int]:
+        """Whose attempt it is; no job if the same report had come before. What else is too late is refused."""
+        job = self._book[report.job]
+        attempts, index = _attempts_at(job, report.task)
+        place = report.attempt - 1
+        what = f"attempt {report.attempt} at task {report.task!r} of job {report.job}"
+        if not 0 <= place < len(attempts) or not attempts[place].worker:
+            raise AttemptOver(f"{what} was given to nobody; report what a lease has named")
+        attempt = attempts[place]
+        if not attempt.outcome:
+            assert isinstance(job, Job), "a job that has ended has no attempt that has not"
+            return job, index
+        if attempt.outcome == outcome:
+            return None, index
+        why = f" ({attempt.reason})" if attempt.reason else ""
+        raise AttemptOver(f"{what} is over: it is {attempt.outcome}{why}; its result is of no use any more")
+
+    def _report(self, job: Job | None, number: int) -> commands.Reported:
+        self.changed = job is not None
+        return commands.Reported(is_new=self.changed, job_state=self._book.state_of(number))
+
+    def _moved(self, queue: QueueState) -> None:
+        """After every change of a topic's messages. Whether a replay must do it too, `changed`, is said by handlers."""
+        queue.tidy()
+        self._wakes.schedule(queue)
+
+    _PLANNERS: ClassVar[dict[type, Callable[[Any, Any], Plan]]] = {
+        **Queues._PLANNERS,
+        commands.DefineJobs: _define,
+        commands.RemoveJobType: _remove_type,
+        commands.KeepJobs: _keep,
+        commands.SubmitJob: _submit,
+        commands.CancelJob: _cancel,
+        commands.LeaseTasks: _lease,
+        commands.CompleteTask: _complete,
+        commands.FailTask: _fail,
+        commands.ExtendTask: _extend,
+        commands.ReleaseTasks: _release_tasks,
+    }
+    _ANSWERS: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {
+        **Queues._ANSWERS,
+        commands.DescribeJob: _describe_job,
+        commands.ListJobs: _list_jobs,
+        commands.DescribeJobType: _describe_type,
+        commands.ListJobTypes: _list_types,
+    }
+
+
+def _attempts_at(job: Job | bytes, task: str) -> tuple[list[RunningAttempt] | list[commands.AttemptView], int]:
+    """Of a job under way or ended; and the task's place."""
+    if isinstance(job, Job):
+        index = job.type.by_name.get(task)
+        if index is not None:
+            return job.tasks[index].attempts, index
+    else:
+        for index, view in enumerate(view_of(job).tasks):
+            if view.name == task:
+                return view.attempts, index
+    raise UnknownJob(f"the job has no task {task!r}; report what a lease has named")

@@ -1,0 +1,112 @@
+"""`lavant bench …`: quick figures of this machine, or of a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lavant.cli.common import AsJson, Key, print_json, print_table
+
+if TYPE_CHECKING:
+    from lavant.cli.reports.benchmarks.results import BenchmarkResult
+
+bench = typer.Typer(help="Quick figures; `make bench` in the sources has the thorough ones.", no_args_is_help=True)
+
+Seconds = Annotated[float, typer.Option(min=0.1, help="how long")]
+Server = Annotated[str | None, typer.Option(help="the server; without, one is started for this", envvar="LAVANT_URL")]
+
+
+class Workload(StrEnum):
+    STOCK = "stock"
+    SYNTHETIC = "synthetic"
+    ENCRYPTED = "encrypted"
+
+
+@bench.command()
+def pub(
+    seconds: Seconds = 5.0,
+    rate: Annotated[float | None, typer.Option(min=1, help="publications a second; without, as many as go")] = None,
+    subscribers: Annotated[int, typer.Option(min=1, max=1000, help="each gets every publication")] = 4,
+    url: Server = None,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Publish to subscribers, and say how many and how long it takes."""
+    from lavant.cli.reports.benchmarks.publishing import publish  # noqa: PLC0415
+
+    with _server(url) as address, _progress("publishing", seconds) as tick:
+        work = publish(address, key, seconds=seconds, rate=rate, subscribers=subscribers, tick=tick)
+        results = asyncio.run(work)
+    _show(results, as_json=as_json)
+
+
+@bench.command()
+def queue(
+    seconds: Seconds = 5.0,
+    clients: Annotated[int, typer.Option(min=1, max=1000, help="beside each other, in this process")] = 8,
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="messages in a request")] = 1,
+    size: Annotated[int, typer.Option(min=0, max=1 << 20, help="bytes of a message")] = 1000,
+    url: Server = None,
+    key: Key = "",
+    as_json: AsJson = False,
+) -> None:
+    """Send, receive and acknowledge, and say how many and how long it takes."""
+    from lavant.cli.reports.benchmarks.queues import cycle  # noqa: PLC0415
+
+    with _server(url) as address, _progress("queueing", seconds) as tick:
+        work = cycle(address, key, seconds=seconds, clients=clients, batch=batch, size_bytes=size, tick=tick)
+        results = asyncio.run(work)
+    _show(results, as_json=as_json)
+
+
+@bench.command()
+def match(
+    workload: Annotated[Workload, typer.Argument(help="what filters and events are like")] = Workload.STOCK,
+    seconds: Seconds = 3.0,
+    subscriptions: Annotated[int, typer.Option(min=1, help="how many")] = 100_000,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, help="events that are matched at once")] = 64,
+    as_json: AsJson = False,
+) -> None:
+    """Match events against subscriptions in this process, one thread."""
+    from lavant.cli.reports.benchmarks.matching import match as run  # noqa: PLC0415
+
+    with _progress("matching", seconds) as tick:
+        results = run(workload, seconds=seconds, subscriptions=subscriptions, batch=batch, tick=tick)
+    _show(results, as_json=as_json)
+
+
+def _server(url: str | None) -> Any:
+    from lavant.cli.reports.demonstration.server import served  # noqa: PLC0415
+
+    return served() if url is None else nullcontext(url)
+
+
+@contextmanager
+def _progress(what: str, seconds: float) -> Iterator[Callable[[float], None]]:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=seconds)
+        yield lambda passed_s: progress.update(task, completed=passed_s)
+
+
+def _show(results: list[BenchmarkResult], *, as_json: bool) -> None:
+    import msgspec  # noqa: PLC0415
+
+    if as_json:
+        print_json([msgspec.to_builtins(each) for each in results])
+        return
+    print_table(
+        ("what", "count", "per second", "p50 ms", "p99 ms"),
+        [
+            (each.what, f"{each.count:,}", f"{each.per_s:,.0f}", f"{each.p50_ms:,.2f}", f"{each.p99_ms:,.2f}")
+            for each in results
+        ],
+        numbers=("count", "per second", "p50 ms", "p99 ms"),
+    )

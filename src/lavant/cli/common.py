@@ -1,0 +1,131 @@
+"""What commands that talk to a server have in common: which server, and how results are shown."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from lavant.client.client import Client
+
+EXIT_FAILED = 1
+"""The command was understood, and what it was asked for could not be done, or only in part."""
+
+LISTENS_WITHIN_S = 30.0
+"""From when a server is started: it loads its programs and reads its journal before it listens."""
+
+Url = Annotated[str, typer.Option(help="the server", envvar="LAVANT_URL")]
+Key = Annotated[str, typer.Option(help="who asks, if the server wants to know", envvar="LAVANT_KEY")]
+CaFile = Annotated[
+    Path | None, typer.Option(help="certificates to trust, with lavants:// (TLS)", envvar="LAVANT_CA_FILE")
+]
+Encryption = Annotated[
+    Path | None, typer.Option("--encrypt", metavar="KEY", help="key of `lavant keygen`: the server sees no content")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="the queue's name")]
+
+
+def client(
+    url: str, key: str, ca_file: Path | None, *, encryption: Path | None = None, is_patient: bool = False
+) -> Client:
+    """A connection. Somebody is looking, so nothing is tried again, unless the command `is_patient`.
+
+    Such a command goes on for long; it also waits for a server that is only just being started.
+    """
+    from lavant.client.client import connect  # noqa: PLC0415
+    from lavant.client.connection.retries import NO_RETRIES, RETRIES  # noqa: PLC0415
+
+    retries = RETRIES if is_patient else NO_RETRIES
+    if is_patient:
+        _wait_until_somebody_listens(url)
+    if encryption is None:
+        return connect(url, key=key, ca_file=ca_file, retries=retries)
+    from lavant.client.encryption import Key as EncryptionKey  # noqa: PLC0415
+
+    return connect(url, key=key, ca_file=ca_file, retries=retries, encryption=EncryptionKey.load(encryption))
+
+
+def _wait_until_somebody_listens(url: str) -> None:
+    """For a while; what is wrong otherwise, the client says better."""
+    from lavant.client.connection.address import Address  # noqa: PLC0415
+    from lavant.client.connection.retries import Retries  # noqa: PLC0415
+
+    address = Address.parse(url)
+    for attempt, pause_s in enumerate(Retries(within_s=LISTENS_WITHIN_S).pauses_s()):
+        try:
+            socket.create_connection((address.host, address.port), LISTENS_WITHIN_S).close()
+        except ConnectionRefusedError:
+            if attempt == 0:
+                said = f"nothing listens at {address} yet; waiting for it, at most {LISTENS_WITHIN_S:g} s"
+                print(f"lavant: {said}", file=sys.stderr, flush=True)
+            time.sleep(pause_s)
+        except OSError:
+            return
+        else:
+            return
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str] = (), has_header: bool = True
+) -> None:
+    """A table on standard output; the columns in `numbers` are aligned to the right."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, show_header=has_header)
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(printable, row))
+    Console(markup=False, highlight=False).print(table)
+
+
+def body_of(body: bytes) -> dict[str, str]:
+    """For JSON: text as text, anything else in base64.
+
+    >>> body_of("größer".encode()), body_of(bytes([255]))
+    ({'body': 'größer'}, {'body_base64': '/w=='})
+    """
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def printable(text: str) -> str:
+    """On one line of a terminal, whatever it holds.
+
+    >>> printable("two\\nlines, größer \\x1b[2J")
+    'two\\\\nlines, größer \\\\x1b[2J'
+    """
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def counted(count: int, what: str) -> str:
+    """
+    >>> counted(1, "queue"), counted(1200, "queue")
+    ('1 queue', '1,200 queues')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def time_of(time_ms: int) -> str:
+    """
+    >>> time_of(1_500)
+    '1970-01-01T00:00:01.500Z'
+    """
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

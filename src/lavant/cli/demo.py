@@ -1,0 +1,39 @@
+"""`lavant demo`: stock quotes through the service, and through the pipeline on Spark."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class DemoPart(StrEnum):
+    ALL = "all"
+    SERVICE = "service"
+    PIPELINE = "pipeline"
+
+
+def demo(
+    part: Annotated[DemoPart, typer.Argument(help="what to show")] = DemoPart.ALL,
+    seconds: Annotated[float, typer.Option(min=1, help="how long quotes are published, in each part")] = 10.0,
+    service_rate: Annotated[int, typer.Option(min=1, help="quotes a second to the service")] = 200,
+    rate: Annotated[int, typer.Option(min=1, help="quotes a second to the pipeline")] = 500,
+    subscriptions: Annotated[
+        int, typer.Option(min=1, help="of the pipeline, by the templates of the literature")
+    ] = 100_000,
+) -> None:
+    """Start a server with publishers and subscribers of stock quotes; then match very many subscriptions on Spark."""
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console()
+    if part is not DemoPart.PIPELINE:
+        from lavant.cli.reports.demonstration.service import run_service  # noqa: PLC0415
+
+        console.rule("the service", align="left")
+        run_service(console, seconds=seconds, rate=service_rate)
+    if part is not DemoPart.SERVICE:
+        from lavant.cli.reports.demonstration.pipeline import run_pipeline  # noqa: PLC0415
+
+        console.rule("the pipeline on Spark", align="left")
+        run_pipeline(console, subscriptions=subscriptions, seconds=seconds, rate=rate)

@@ -1,0 +1,39 @@
+"""`lavant explain match`: does a publication match a filter, and which predicate decides it?"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from lavant.cli.common import EXIT_FAILED, AsJson
+
+explain = typer.Typer(help="Ask why.", no_args_is_help=True)
+
+
+@explain.command("match")
+def match(
+    filter: Annotated[str, typer.Argument(help="a filter, as expression or triples")],
+    publication: Annotated[str, typer.Argument(help='attributes as JSON: {"symbol": "IBM", "volume": 5}')],
+    as_json: AsJson = False,
+) -> None:
+    """Show predicate by predicate whether a publication matches a filter; exit code 1 if it does not."""
+    from lavant.broker.filters import Filter  # noqa: PLC0415
+    from lavant.broker.filters import explain as explain_filter  # noqa: PLC0415
+    from lavant.core.publications.json_lines import publication_of  # noqa: PLC0415
+
+    parsed = Filter.parse(filter)
+    attributes = publication_of(publication.encode()).attributes
+    matches = parsed.matches(attributes)
+    lines = explain_filter(parsed, attributes)
+    if as_json:
+        shown = [{"predicate": line.predicate, "value": line.value, "held": line.held} for line in lines]
+        print(json.dumps({"filter": str(parsed), "matches": matches, "predicates": shown}))
+    else:
+        print(f"filter   {parsed}")
+        for line in lines:
+            value = "absent" if line.value is None else repr(line.value)
+            print(f"  {'holds' if line.held else 'FAILS'}  {line.predicate}    (is {value})")
+        print("matches" if matches else "does not match")
+    raise typer.Exit(0 if matches else EXIT_FAILED)

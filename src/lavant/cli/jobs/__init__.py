@@ -1,0 +1,1 @@
+"""Commands for jobs, workflows and workers."""

@@ -1,0 +1,169 @@
+"""`lavant job define | submit | show | ls | wait | cancel`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, body_of, client, print_json, print_table, time_of
+from lavant.core.errors import InvalidValue
+from lavant.core.ports import QUEUES_URL
+
+if TYPE_CHECKING:
+    from lavant.broker.protocol.jobs import JobView
+
+job = typer.Typer(help="Jobs as workflows over topics: define, submit, look, cancel.", no_args_is_help=True)
+
+Number = Annotated[int, typer.Argument(metavar="JOB", help="the job's number", min=1)]
+COMPLETED, RUNNING = "completed", "running"
+
+
+@job.command("define")
+def define(
+    file: Annotated[Path, typer.Argument(help="TOML file: topics, and jobs with their tasks")],
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+) -> None:
+    """Define job types and their topics, or define them anew; jobs under way go on as they were."""
+    with client(url, key, ca_file) as server:
+        server.define_jobs(file)
+    print(f"defined the jobs of {file}")
+
+
+@job.command("submit")
+def submit(
+    job_type: Annotated[str, typer.Argument(metavar="TYPE", help="the job's type")],
+    input_: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="text for its tasks; - reads it")] = None,
+    name: Annotated[str, typer.Option(help="a second submission under it is the same job")] = "",
+    wait_s: Annotated[float | None, typer.Option("--wait", min=0, help="wait so many seconds for its end")] = None,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a job, and print its number. With --wait, exit code 1 if it did not complete."""
+    given = sys.stdin.buffer.read() if input_ == "-" else (input_ or "").encode()
+    with client(url, key, ca_file) as server:
+        number = server.submit(job_type, given, name=name)
+        if wait_s is None:
+            print_json({"job": number}) if as_json else print(number)
+            return
+        view = server.wait(number, timeout_s=wait_s)
+    _finish(view, as_json=as_json)
+
+
+@job.command("wait")
+def wait(
+    number: Number,
+    timeout_s: Annotated[float | None, typer.Option("--timeout", min=0, help="at most so many seconds")] = None,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Wait for the end of a job, and show it; exit code 1 if it did not complete."""
+    with client(url, key, ca_file, is_patient=True) as server:
+        view = server.wait(number, timeout_s=timeout_s)
+    _finish(view, as_json=as_json)
+
+
+@job.command("show")
+def show(number: Number, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """Show a job: its state, who did what and when, and what it made."""
+    with client(url, key, ca_file) as server:
+        _print(server.job(number), as_json=as_json)
+
+
+@job.command("ls")
+def ls(
+    state: Annotated[str, typer.Option(help="running, completed, failed or cancelled ones only")] = "",
+    last: Annotated[int, typer.Option(min=1, max=100_000, help="the latest so many")] = 100,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, the latest last."""
+    from collections import deque  # noqa: PLC0415
+
+    if state not in ("", RUNNING, COMPLETED, "failed", "cancelled"):
+        raise InvalidValue(f"--state is running, completed, failed or cancelled, got {state!r}")
+    with client(url, key, ca_file) as server:
+        found = deque(server.jobs(state=state), maxlen=last)
+    if as_json:
+        from msgspec.structs import asdict  # noqa: PLC0415
+
+        print_json([asdict(each) for each in found])
+        return
+    rows = [
+        (str(each.number), each.job_type, each.state, time_of(each.submitted_ms), _took(each), each.name)
+        for each in found
+    ]
+    print_table(("job", "type", "state", "submitted", "took s", "name"), rows, numbers=("job", "took s"))
+
+
+@job.command("cancel")
+def cancel(number: Number, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None) -> None:
+    """End a job; exit code 1 if it had ended already."""
+    with client(url, key, ca_file) as server:
+        is_new = server.cancel(number)
+    print(f"job {number} is cancelled" if is_new else f"job {number} had ended already")
+    raise typer.Exit(0 if is_new else EXIT_FAILED)
+
+
+def _finish(view: JobView, *, as_json: bool) -> None:
+    _print(view, as_json=as_json)
+    raise typer.Exit(0 if view.state == COMPLETED else EXIT_FAILED)
+
+
+def _print(view: JobView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_as_dict(view))
+        return
+    why = f": {view.reason}" if view.reason else ""
+    print(f"job {view.number} of type {view.job_type}, {view.state}{why}; submitted {time_of(view.submitted_ms)}")
+    rows = [
+        (
+            task.name,
+            task.topic,
+            str(place),
+            attempt.outcome or task.state,
+            _after(attempt.queued_ms, attempt.started_ms),
+            _after(attempt.started_ms, attempt.ended_ms),
+            attempt.worker,
+            attempt.reason,
+        )
+        for task in view.tasks
+        for place, attempt in enumerate(task.attempts, start=1)
+    ]
+    columns = ("task", "topic", "attempt", "outcome", "waited s", "took s", "worker", "reason")
+    print_table(columns, rows, numbers=("attempt", "waited s", "took s"))
+    for name, result in view.results.items():
+        print(f"{name} made {_as_result(result)}")
+
+
+def _as_dict(view: JobView) -> dict[str, Any]:
+    from msgspec.structs import asdict  # noqa: PLC0415
+
+    return {
+        **asdict(view),
+        "tasks": [{**asdict(task), "attempts": [asdict(each) for each in task.attempts]} for task in view.tasks],
+        "results": {name: _as_result(result) for name, result in view.results.items()},
+        "input": body_of(view.input),
+    }
+
+
+def _as_result(result: Any) -> dict[str, Any]:
+    return {**body_of(result.body), "attributes": result.attributes}
+
+
+def _took(job: Any) -> str:
+    return _after(job.submitted_ms, job.ended_ms)
+
+
+def _after(from_ms: int, to_ms: int) -> str:
+    return f"{(to_ms - from_ms) / 1000:.3f}" if from_ms and to_ms else "–"

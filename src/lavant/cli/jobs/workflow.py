@@ -1,0 +1,84 @@
+"""`lavant workflow`: job types before they are used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lavant.cli.common import AsJson, print_json, print_table
+from lavant.core.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from lavant.broker.workflows.definitions.definition import JobDefinition, Workflows
+
+workflow = typer.Typer(help="Jobs as workflows over topics.", no_args_is_help=True)
+
+
+@workflow.callback()
+def callback() -> None:
+    """Jobs as workflows over topics."""  # with one command alone, typer would leave its name out
+
+
+@workflow.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="TOML file: topics, and jobs with their tasks")],
+    as_json: AsJson = False,
+) -> None:
+    """Check the definitions of job types, and show them: as pictures, and as the table of what follows what.
+
+    Exits with 2 if something is wrong with them, and says what.
+    """
+    from lavant.broker.workflows.definitions.toml_file import read_workflows  # noqa: PLC0415
+
+    workflows = read_workflows(_read(file))
+    if as_json:
+        print_json({"topics": workflows.topics, "jobs": [_as_json(job) for job in workflows.jobs]})
+    else:
+        _print(workflows)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidValue(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"{file} is no text in UTF-8: byte {error.start} does not belong there") from None
+
+
+def _print(workflows: Workflows) -> None:
+    from lavant.broker.workflows.definitions.dag import JobType  # noqa: PLC0415
+    from lavant.broker.workflows.definitions.text_graph import draw  # noqa: PLC0415
+
+    for job in workflows.jobs:
+        visits = ", ".join(f"{topic} {count}" for topic, count in _visits(job).items())
+        print(f"{job.name}: visits {visits}")
+        for line in draw(job):
+            print(f"  {line}")
+        print()
+    rows = [row for job in workflows.jobs for row in JobType(job).rows()]
+    print_table(
+        ("job type", "from", "to", "when"),
+        [(row.job, _or_dash(row.from_), _or_dash(row.to), row.when) for row in rows],
+    )
+
+
+def _visits(job: JobDefinition) -> dict[str, int]:
+    """How often a job goes to each topic at most, in the order of its tasks."""
+    visits: dict[str, int] = {}
+    for task in job.tasks:
+        visits[task.topic] = visits.get(task.topic, 0) + 1
+    return visits
+
+
+def _or_dash(task: str | None) -> str:
+    return "–" if task is None else task
+
+
+def _as_json(job: JobDefinition) -> dict[str, Any]:
+    from msgspec.structs import asdict  # noqa: PLC0415
+
+    tasks = [{**asdict(task), "next": [asdict(arrow) for arrow in task.next]} for task in job.tasks]
+    return {**asdict(job), "tasks": tasks, "visits": _visits(job)}

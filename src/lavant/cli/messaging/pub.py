@@ -1,0 +1,131 @@
+"""`lavant pub`: publish."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Encryption, Key, Url, client, print_json
+from lavant.core.errors import InvalidValue
+from lavant.core.ports import QUEUES_URL
+
+if TYPE_CHECKING:
+    from lavant.cli.messaging.publications import Read
+    from lavant.client.client import Client
+
+AT_ONCE = 500
+PACES_PER_S = 20
+"""With a rate, so many batches a second, so that it is even."""
+REASONS_SHOWN_MAX = 10
+
+
+def pub(
+    attributes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE", help="one publication; without, each line of standard input is one"),
+    ] = None,
+    payload: Annotated[str | None, typer.Option(help="text that goes along with the attributes")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet by its suffix, or else JSON lines, in place of standard input")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="publications a second at most")] = None,
+    encrypt: Encryption = None,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish, and print the id, or for many how many they were; exit code 1 if some were refused.
+
+    Numbers, true and false are what they are in JSON; "text in quotes" and all else is text.
+
+    A line of JSON may also have "@id", "@time_ms" and "@payload" (base64).
+
+    When the command has ended, what it published is on the server's disk.
+    """
+    from lavant.cli.messaging.publications import attributes_of, from_file, from_lines  # noqa: PLC0415
+
+    if attributes and file is not None:
+        raise InvalidValue("give NAME=VALUE or --file, not both")
+    if not attributes and payload is not None:
+        raise InvalidValue('--payload goes along with NAME=VALUE; in JSON, it is "@payload" in base64')
+    with client(url, key, ca_file, encryption=encrypt, is_patient=True) as server:
+        if attributes:
+            given = attributes_of(attributes)
+            id = server.publish(given, payload=None if payload is None else payload.encode())
+            print_json({"id": id}) if as_json else print(id)
+            return
+        publishing = _Publishing(server, rate)
+        publishing.run(from_lines(sys.stdin.buffer) if file is None else from_file(file))
+    publishing.report(as_json=as_json)
+    raise typer.Exit(EXIT_FAILED if publishing.refused else 0)
+
+
+class _Publishing:
+    """Many publications, as fast as they come or as the rate allows."""
+
+    def __init__(self, server: Client, rate: float | None) -> None:
+        self.refused: dict[int, str] = {}
+        """Why, by line or row."""
+        self._server = server
+        self._rate = rate
+        self._done = 0
+        self._start_s = 0.0
+        self._seconds = 0.0
+
+    def run(self, publications: Iterator[Read]) -> None:
+        from lavant.cli.messaging.publications import gathered  # noqa: PLC0415
+
+        at_once = AT_ONCE if self._rate is None else max(1, min(AT_ONCE, int(self._rate / PACES_PER_S)))
+        with _progress() as show:
+            for some in gathered(publications, at_once):
+                if not self._done:  # what it took to get here is not the server's doing
+                    self._start_s = time.monotonic()
+                self._publish(some)
+                show(self._done)
+                if self._rate is not None:
+                    time.sleep(max(0.0, self._start_s + self._done / self._rate - time.monotonic()))
+        self._seconds = time.monotonic() - self._start_s if self._done else 0.0
+
+    def report(self, *, as_json: bool) -> None:
+        published = self._done - len(self.refused)
+        if as_json:
+            refused = [{"line": number, "reason": reason} for number, reason in self.refused.items()]
+            print_json({"published": published, "refused": refused, "seconds": round(self._seconds, 3)})
+            return
+        for number, reason in list(self.refused.items())[:REASONS_SHOWN_MAX]:
+            print(f"lavant: line {number} was refused: {reason}", file=sys.stderr)
+        print(
+            f"{published:,} published in {self._seconds:.2f} s ({published / max(self._seconds, 1e-9):,.0f} a second), "
+            f"{len(self.refused):,} refused"
+        )
+
+    def _publish(self, some: list[Read]) -> None:
+        from lavant.core.errors import PartlyRefused  # noqa: PLC0415
+
+        good = [(each.number, each.content) for each in some if not isinstance(each.content, InvalidValue)]
+        self.refused |= {each.number: str(each.content) for each in some if isinstance(each.content, InvalidValue)}
+        try:
+            self._server.publish_many([publication for _, publication in good])
+        except PartlyRefused as partly:
+            self.refused |= {good[place][0]: str(error) for place, error in partly.refused.items()}
+        self._done += len(some)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    """On the terminal; standard output stays for the result."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,} published"), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        shown = bar.add_task("", total=None)
+        yield lambda done: bar.update(shown, completed=done)

@@ -1,0 +1,145 @@
+"""Publications as commands get them: arguments, lines of JSON, and files."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import InvalidValue
+from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.publication import ID, PAYLOAD, TIME, Publication
+
+T = TypeVar("T")
+
+WAITING_MAX = 10_000
+"""Publications that are read before they can be published."""
+
+
+class Read(NamedTuple):
+    """One publication of the input, or why it is none."""
+
+    number: int
+    """Of its line or row, from 1."""
+    content: Publication | InvalidValue
+
+
+def attributes_of(arguments: Iterable[str]) -> dict[str, AttributeValue]:
+    """From NAME=VALUE. What is a number, true or false in JSON is that; text in quotes or anything else is text.
+
+    >>> attributes_of(["symbol=IBM", "price=121.5", "is_late=true", 'code="007"', "formula=a=b"])
+    {'symbol': 'IBM', 'price': 121.5, 'is_late': True, 'code': '007', 'formula': 'a=b'}
+    """
+    attributes: dict[str, AttributeValue] = {}
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
+        if not equals:
+            raise InvalidValue(f"{argument!r} is not NAME=VALUE, such as symbol=IBM or price=121.5")
+        attributes[name] = _value(text)
+    return attributes
+
+
+def from_lines(lines: Iterable[bytes]) -> Iterator[Read]:
+    """Lines of JSON, blank ones passed over."""
+    from lavant.core.publications.json_lines import publication_of  # noqa: PLC0415
+
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                yield Read(number, publication_of(line))
+            except InvalidValue as error:
+                yield Read(number, error)
+
+
+def from_file(path: Path) -> Iterator[Read]:
+    """Rows of a CSV or Parquet file, by its suffix, or else lines of JSON."""
+    try:
+        if path.suffix.lower() in {".csv", ".parquet"}:
+            for number, row in enumerate(_rows(path), start=1):
+                try:
+                    yield Read(number, _publication(row))
+                except InvalidValue as error:
+                    yield Read(number, error)
+        else:
+            with path.open("rb") as lines:
+                yield from from_lines(lines)
+    except OSError as error:
+        raise InvalidValue(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def gathered(values: Iterable[T], at_most: int) -> Iterator[list[T]]:
+    """Whatever is there already, together: a line that comes alone does not wait for the next.
+
+    >>> [sum(some) for some in gathered(iter([1, 2, 3]), 100)][-1] <= 6
+    True
+    """
+    waiting: Queue[T | BaseException | None] = Queue(WAITING_MAX)
+
+    def read() -> None:
+        try:
+            for value in values:
+                waiting.put(value)
+            waiting.put(None)
+        except BaseException as error:
+            waiting.put(error)
+
+    threading.Thread(target=read, name="lavant-input", daemon=True).start()
+    end: BaseException | None = None
+    is_over = False
+    while not is_over:
+        some: list[T] = []
+        try:
+            while len(some) < at_most and not is_over:
+                value = waiting.get(block=not some)
+                if value is None or isinstance(value, BaseException):
+                    end, is_over = value, True
+                else:
+                    some.append(value)
+        except Empty:
+            pass
+        if some:
+            yield some
+    if end is not None:
+        raise end
+
+
+def _value(text: str) -> AttributeValue:
+    try:
+        value = msgspec.json.decode(text)
+    except UNDECODABLE:
+        return text
+    return value if isinstance(value, str | int | float | bool) else text
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import csv, parquet  # noqa: PLC0415
+
+    try:
+        is_csv = path.suffix.lower() == ".csv"
+        absent = csv.ConvertOptions(strings_can_be_null=True)
+        batches = csv.open_csv(path, convert_options=absent) if is_csv else parquet.ParquetFile(path).iter_batches()
+        for batch in batches:
+            yield from batch.to_pylist()
+    except pa.ArrowInvalid as error:
+        raise InvalidValue(f"{path} cannot be read: {error}") from None
+
+
+def _publication(row: dict[str, Any]) -> Publication:
+    present = {name: value for name, value in row.items() if value is not None}
+    envelope = {"id": str(present.pop(ID, "")), "time_ms": present.pop(TIME, 0), "payload": present.pop(PAYLOAD, None)}
+    return Publication(attributes={name: _plain(value) for name, value in present.items()}, **envelope)
+
+
+def _plain(value: Any) -> Any:
+    """Times as ISO 8601 text, decimals as numbers."""
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    return float(value) if isinstance(value, Decimal) else value

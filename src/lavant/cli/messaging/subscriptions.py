@@ -1,0 +1,158 @@
+"""`lavant subscriptions ls | add | rm | info`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lavant.cli.common import AsJson, CaFile, Encryption, Key, Url, client, print_json, print_table, time_of
+from lavant.core.errors import InvalidValue, LavantError
+from lavant.core.ports import QUEUES_URL
+
+if TYPE_CHECKING:
+    from lavant.broker.protocol.queues import Described
+    from lavant.broker.protocol.subscriptions import SubscriptionState
+
+subscriptions = typer.Typer(help="Look at the subscriptions of a server, add and remove some.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="the subscription's name")]
+
+
+@subscriptions.command("ls")
+def ls(
+    prefix: Annotated[str, typer.Argument(help="only those whose names start so")] = "",
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the subscriptions, how many notifications wait for them, and when temporary ones end unless renewed."""
+    from lavant.client.queues import calls  # noqa: PLC0415
+
+    with client(url, key, ca_file) as server:
+        found = list(server.subscriptions(prefix))
+        queues = server.pipeline([calls.describe(each.queue) for each in found])
+    pairs = list(zip(found, queues, strict=True))
+    if as_json:
+        print_json([_as_dict(state, queue) for state, queue in pairs])
+        return
+    columns = ("name", "waiting", "in flight", "ends", "goes to", "filter")
+    rows = [(state.name, *_figures(queue), _end(state), _destination(state), _filter(state)) for state, queue in pairs]
+    print_table(columns, rows, numbers=columns[1:3])
+
+
+@subscriptions.command("add")
+def add(
+    filter: Annotated[str, typer.Argument(help="what to have, as expression or triples")],
+    name: Annotated[str, typer.Option(help="what it is known by")],
+    queue: Annotated[str, typer.Option(help="where notifications go; a queue of its own by default")] = "",
+    webhook: Annotated[str | None, typer.Option(metavar="URL", help="have them posted there")] = None,
+    attempts_max: Annotated[int | None, typer.Option(help="webhook: then it is a dead letter; 10 by default")] = None,
+    timeout_ms: Annotated[int | None, typer.Option(help="webhook: of one attempt; 10000 by default")] = None,
+    secret: Annotated[
+        str, typer.Option(help="webhook: requests are signed with it", envvar="LAVANT_WEBHOOK_SECRET")
+    ] = "",
+    encrypt: Encryption = None,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Subscribe. What matches is kept from now on, until somebody receives it. The same again changes nothing."""
+    from lavant.broker.protocol.subscriptions import Webhook  # noqa: PLC0415
+
+    options: dict[str, Any] = {"attempts_max": attempts_max, "timeout_ms": timeout_ms, "secret": secret or None}
+    given = {option: value for option, value in options.items() if value is not None}
+    if webhook is None and given:
+        raise InvalidValue(f"--{next(iter(given)).replace('_', '-')} is about a --webhook; give its URL")
+    with client(url, key, ca_file, encryption=encrypt) as server:
+        wanted = None if webhook is None else Webhook(webhook, **given)
+        state = server.subscribe(filter, name=name, queue=queue, webhook=wanted).state
+    if as_json:
+        print_json(_as_dict(state, None))
+    else:
+        print(f"{state.name} goes to {_destination(state)}")
+
+
+@subscriptions.command("rm")
+def rm(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+) -> None:
+    """Remove a subscription; what waits in a queue of its own is gone with it."""
+    if not yes:
+        typer.confirm(f"Remove {name} and all that waits for it?", abort=True)
+    with client(url, key, ca_file) as server:
+        server.unsubscribe(name)
+    print(f"{name} is gone")
+
+
+@subscriptions.command("info")
+def info(name: Name, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """Show a subscription, and what waits for it."""
+    with client(url, key, ca_file) as server:
+        state = server.subscription(name).state
+        queue = server.queue(state.queue).describe()
+    if as_json:
+        print_json(_as_dict(state, queue))
+        return
+    waiting, in_flight = _figures(queue)
+    rows = [
+        ("name", state.name),
+        ("filter", _filter(state)),
+        ("created", time_of(state.created_ms)),
+        *([("ends", f"{_end(state)}, unless its client is heard of")] if state.is_temporary else []),
+        ("goes to", _destination(state)),
+        ("waiting", waiting),
+        ("in flight", in_flight),
+        ("delivered", f"{queue.figures.acknowledged:,}"),
+    ]
+    if queue.config.dead_letters is not None:
+        rows.append(("dead letters", f"{queue.config.dead_letters}, after {queue.config.receives_max} attempts"))
+    print_table(("", ""), rows, has_header=False)
+
+
+def _figures(queue: Described | LavantError) -> tuple[str, str]:
+    """One that was deleted meanwhile has none."""
+    if isinstance(queue, LavantError):
+        return "", ""
+    return f"{queue.figures.visible + queue.figures.delayed:,}", f"{queue.figures.in_flight:,}"
+
+
+def _end(state: SubscriptionState) -> str:
+    """Of a temporary one."""
+    return time_of(state.expires_ms) if state.is_temporary else ""
+
+
+def _destination(state: SubscriptionState) -> str:
+    return f"queue {state.queue}" if state.webhook is None else state.webhook.url
+
+
+def _filter(state: SubscriptionState) -> str:
+    if isinstance(state.filter, str):
+        return state.filter
+    return f"encrypted, {state.filter.dimensions - 1} attributes"
+
+
+def _as_dict(state: SubscriptionState, queue: Described | LavantError | None) -> dict[str, Any]:
+    import msgspec  # noqa: PLC0415
+
+    figures = None if queue is None or isinstance(queue, LavantError) else msgspec.structs.asdict(queue.figures)
+    webhook = None
+    if state.webhook is not None:  # without its secret
+        webhook = {"url": state.webhook.url, "attempts_max": state.webhook.attempts_max}
+        webhook["timeout_ms"] = state.webhook.timeout_ms
+    return {
+        "name": state.name,
+        "filter": state.filter if isinstance(state.filter, str) else None,
+        "is_encrypted": not isinstance(state.filter, str),
+        "queue": state.queue,
+        "webhook": webhook,
+        "created_ms": state.created_ms,
+        **({"lease_ms": state.lease_ms, "expires_ms": state.expires_ms} if state.is_temporary else {}),
+        **({} if figures is None else {"figures": figures}),
+    }

@@ -1,0 +1,1 @@
+"""Commands that predict: plan, model, sim, sweep, reproduce."""

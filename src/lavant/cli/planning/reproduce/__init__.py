@@ -1,0 +1,14 @@
+"""`lavant reproduce …`: the experiments of the papers, run again. One file a paper."""
+
+from __future__ import annotations
+
+import typer
+
+from lavant.cli.planning.reproduce.allocation import allocation
+from lavant.cli.planning.reproduce.e_streamhub import e_streamhub
+from lavant.cli.planning.reproduce.publisher import publisher
+
+reproduce = typer.Typer(help="The experiments of the papers, run again.", no_args_is_help=True)
+reproduce.command()(publisher)
+reproduce.command()(allocation)
+reproduce.command("e-streamhub")(e_streamhub)

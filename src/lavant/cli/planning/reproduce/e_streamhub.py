@@ -1,0 +1,143 @@
+"""`lavant reproduce e-streamhub`: elastic scaling under a ramp and a trading day (Section VI-E, Figures 8 and 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from lavant.cli.common import AsJson, print_table
+
+if TYPE_CHECKING:
+    from lavant.cli.reports.charts import Chart
+    from lavant.simulation.placement.reproduction import LoadCourse
+
+PERIOD = 6
+"""Probe intervals in a point of a picture: 30 s, as in the paper's."""
+Summary: TypeAlias = Callable[[Sequence[float]], float]
+
+
+def e_streamhub(
+    trades: Annotated[
+        Path | None, typer.Option(help="Parquet with a column ms, a time for each trade; without it a day is made up")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    hosts: Annotated[int, typer.Option(min=1, max=100, help="the most that may be used")] = 15,
+    output: Annotated[Path | None, typer.Option(help="directory for a picture of each load")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hosts come and go with the load, and slices move: a ramp and a trading day.
+
+    Beside the paper's policy, threshold: Lavant's default, forecast, and a fixed number of hosts.
+    The real manager and hosts move slices, under every single publication. In about 20 s.
+    """
+    import msgspec  # noqa: PLC0415
+
+    courses = _run(trades, seed, hosts)
+    if output is not None:
+        _write(courses, output)
+    if as_json:
+        print(msgspec.json.encode(courses).decode())
+    else:
+        _print(courses)
+
+
+def _run(trades: Path | None, seed: int, hosts: int) -> list[LoadCourse]:
+    """With progress on the terminal; standard output stays for the result."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    from lavant.simulation.placement.reproduction import POLICIES, loads, run_course  # noqa: PLC0415
+
+    wanted = loads(trades, seed)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    courses = []
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        shown = bar.add_task("", total=sum(len(load.curve) for load in wanted) * len(POLICIES))
+        for load in wanted:
+            for policy in POLICIES:
+                bar.update(shown, description=f"{load.name}, {policy}")
+                courses.append(
+                    run_course(load, policy, seed=seed, hosts_max=hosts, progress=lambda done: bar.advance(shown, done))
+                )
+    return courses
+
+
+def _print(courses: list[LoadCourse]) -> None:
+    for load in dict.fromkeys(course.load for course in courses):
+        here = [course for course in courses if course.load == load]
+        print(f"{load}: {here[0].trial.publications:,} publications\n")
+        costs = ("policy", "hosts", "host-hours", "CPU", "overloaded", "moves", "state moved")
+        print_table(costs, map(_costs, here), numbers=costs[1:])
+        print()
+        delays = ("delays (ms)", "p50", "p99", "max", "moving: p50", "moving: p99", "pause")
+        print_table(delays, map(_delays, here), numbers=delays[1:])
+        print()
+    print("CPU: of the hosts, lowest to highest for nine tenths of the time, while there was more than one.")
+    print("Overloaded: seconds of hosts above 80 %. Delays: from a publication's arrival to its notification;")
+    print("moving: of those on their way while some slice paused; pause: of a slice that moves, on average.")
+
+
+def _costs(course: LoadCourse) -> tuple[str, ...]:
+    trial, (low, high) = course.trial, course.envelope
+    return (
+        trial.policy,
+        f"{min(trial.hosts)} to {max(trial.hosts)}",
+        f"{trial.host_hours:.2f}",
+        f"{low:.0%} to {high:.0%}",
+        f"{trial.host_s_above:.0f} s",
+        f"{trial.moves}",
+        f"{trial.state_bytes / 1e9:.1f} GB",
+    )
+
+
+def _delays(course: LoadCourse) -> tuple[str, ...]:
+    trial = course.trial
+    delays, moving = trial.delays, trial.delays_moving
+    figures = [delays.p50_ms, delays.p99_ms, delays.max_ms]
+    at_moves = [moving.p50_ms, moving.p99_ms, trial.pause_ms]
+    return (trial.policy, *(f"{f:.0f}" for f in figures), *(f"{f:.0f}" if trial.moves else "–" for f in at_moves))
+
+
+def _write(courses: list[LoadCourse], output: Path) -> None:
+    from lavant.cli.reports.charts import picture, write_picture  # noqa: PLC0415
+
+    output.mkdir(parents=True, exist_ok=True)
+    for load in dict.fromkeys(course.load for course in courses):
+        charts = _charts([course for course in courses if course.load == load])
+        write_picture(output / f"e-streamhub-{load.split()[0]}.svg", picture(charts))
+
+
+def _charts(courses: list[LoadCourse]) -> list[Chart]:
+    """Those of Figures 8 and 9: load, hosts, CPU of hosts and delays, over periods of 30 s."""
+    from lavant.cli.reports.charts import Chart, ChartLine  # noqa: PLC0415
+
+    trials = {course.trial.policy: course.trial for course in courses}
+    times_s = _periods([interval.time_s for interval in trials["static"].intervals], max)
+
+    def lines(field: str, summary: Summary) -> list[ChartLine]:
+        return [line(policy, policy, field, summary) for policy in trials]
+
+    def line(name: str, policy: str, field: str, summary: Summary, unit: float = 1.0) -> ChartLine:
+        values = [unit * getattr(interval, field) for interval in trials[policy].intervals]
+        return ChartLine(name, times_s, _periods(values, summary))
+
+    def envelope(policy: str) -> list[ChartLine]:
+        fields = (("highest", "load_high", max), ("mean", "load_mean", fmean), ("lowest", "load_low", min))
+        return [line(name, policy, field, summary, 100.0) for name, field, summary in fields]
+
+    return [
+        Chart(courses[0].load, "seconds", "publications a second", [line("load", "static", "rate_per_s", fmean)]),
+        Chart("Hosts", "seconds", "hosts", [line._replace(steps=True) for line in lines("hosts", max)]),
+        Chart("CPU of single hosts: threshold", "seconds", "%", envelope("threshold")),
+        Chart("CPU of single hosts: forecast", "seconds", "%", envelope("forecast")),
+        Chart("Mean delay", "seconds", "ms", lines("delay_ms", fmean)),
+    ]
+
+
+def _periods(values: Sequence[float], summary: Summary) -> list[float]:
+    """One value for six probe intervals."""
+    return [round(summary(values[start : start + PERIOD]), 2) for start in range(0, len(values), PERIOD)]

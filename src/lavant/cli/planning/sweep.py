@@ -1,0 +1,101 @@
+"""`lavant sweep`: one function, thousands of scenarios, over Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lavant.core.errors import LavantError
+
+if TYPE_CHECKING:
+    from lavant.pipeline.sweep.runner import SweepProgress
+
+EXIT_FAILED_MAX = 100
+EXIT_UNUSABLE = 101
+"""Not 2, as for other commands: that would be two scenarios that failed."""
+EXIT_INTERRUPTED = 130
+
+
+def sweep(
+    scenario: Annotated[Path, typer.Argument(help="TOML file: function, fixed, grid, replications, seed")],
+    output: Annotated[Path, typer.Option(help="directory for the results, as Parquet")],
+    master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
+    path: Annotated[
+        Path | None, typer.Option(help="directory of the function's module, the same on every machine")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="compute everything again")] = False,
+    driver_host: Annotated[
+        str | None, typer.Option(help="address at which workers on other machines reach this one")
+    ] = None,
+) -> None:
+    """Compute a function for every scenario of a grid; results that are there already are kept.
+
+    Exits with the number of scenarios that failed (100 for more), 101 if the sweep cannot be run.
+    """
+    start = time.monotonic()
+    place = None if path is None else str(path.resolve())
+    try:
+        progress = _run(scenario, output, master=master, place=place, fresh=fresh, driver_host=driver_host)
+    except LavantError as error:
+        typer.echo(f"lavant: {error}", err=True)
+        raise typer.Exit(EXIT_UNUSABLE) from None
+    except KeyboardInterrupt:
+        typer.echo("stopped; finished chunks are kept, run the same command again to go on", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    typer.echo(_summary(progress, output, time.monotonic() - start))
+    for text in progress.errors:
+        typer.echo(f"  {text}", err=True)
+    raise typer.Exit(min(progress.failed, EXIT_FAILED_MAX))
+
+
+def _run(
+    scenario: Path, output: Path, *, master: str, place: str | None, fresh: bool, driver_host: str | None
+) -> SweepProgress:
+    from lavant.pipeline.session import spark_session  # noqa: PLC0415
+    from lavant.pipeline.sweep.calls import resolve  # noqa: PLC0415
+    from lavant.pipeline.sweep.results import ResultStore  # noqa: PLC0415
+    from lavant.pipeline.sweep.runner import SweepProgress, missing_tasks, run_sweep  # noqa: PLC0415
+    from lavant.pipeline.sweep.scenario import load_sweep  # noqa: PLC0415
+
+    wanted = load_sweep(scenario)
+    resolve(wanted.function, place)  # before Spark takes its seconds to start
+    store = ResultStore(output, wanted, fresh=fresh)
+    if not missing_tasks(wanted, store):
+        return SweepProgress(total=wanted.size, kept=wanted.size)
+    reachable = {} if driver_host is None else {"spark_driver_host": driver_host, "spark_driver_bindAddress": "0.0.0.0"}
+    with contextlib.ExitStack() as ending:
+        spark = spark_session(master, name=f"sweep of {wanted.function}", **reachable)
+        ending.callback(spark.stop)
+        report = ending.enter_context(_bar(scenario.name))
+        return run_sweep(spark, wanted, store, path=place, report=report)
+
+
+@contextlib.contextmanager
+def _bar(name: str) -> Iterator[Callable[[SweepProgress], None]]:
+    """A bar on the terminal that a sweep reports to; standard output stays for the summary."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    failures = TextColumn("{task.fields[failed]} failed")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), failures, TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        shown = bar.add_task(name, total=None, failed=0)
+
+        def report(progress: SweepProgress) -> None:
+            done = progress.kept + progress.computed
+            bar.update(shown, total=progress.total, completed=done, failed=progress.failed)
+
+        yield report
+
+
+def _summary(progress: SweepProgress, output: Path, seconds: float) -> str:
+    return (
+        f"{progress.total} scenarios: {progress.computed} computed, {progress.kept} kept from before, "
+        f"{progress.failed} failed, in {seconds:.1f} s; results in {output}"
+    )

@@ -1,0 +1,1 @@
+"""What commands show: charts, plans, `top`, `doctor`, benchmarks and the demonstration."""

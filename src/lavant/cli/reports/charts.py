@@ -1,0 +1,137 @@
+"""Line charts as SVG, in a few lines of our own: a picture is text that any browser shows, and a test can read.
+
+Points that are not finite break a line: a response time that is infinite is not drawn at the top.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from lavant.core.errors import InvalidValue
+
+WIDTH, HEIGHT = 720, 300
+LEFT, RIGHT, TOP, BOTTOM = 64, 150, 36, 44
+COLOURS = ("#1f5fa8", "#c8502c", "#2f8f4e", "#7a4fa3", "#8a6d1c", "#555555")
+FONT = "font-family='system-ui, sans-serif'"
+
+
+class ChartLine(NamedTuple):
+    """A named series. A `steps` line keeps its value until the next point."""
+
+    name: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    steps: bool = False
+
+
+class Chart(NamedTuple):
+    """One chart. `limit` is a dashed line across, with its label."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[ChartLine]
+    limit: tuple[str, float] | None = None
+    y_max: float | None = None
+
+
+def picture(charts: Sequence[Chart]) -> str:
+    """The charts below each other, as a whole SVG document.
+
+    >>> picture([Chart("t", "x", "y", [ChartLine("a", [0, 1], [2, 4])])]).startswith("<svg xmlns=")
+    True
+    """
+    height = HEIGHT * len(charts)
+    body = "".join(
+        f"<g transform='translate(0 {HEIGHT * number})'>{_chart(chart)}</g>" for number, chart in enumerate(charts)
+    )
+    return (
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}'>"
+        f"<rect width='{WIDTH}' height='{height}' fill='white'/>{body}</svg>\n"
+    )
+
+
+def write_picture(path: Path, svg: str) -> None:
+    """Into a file; an error that says why if that cannot be."""
+    try:
+        path.write_text(svg, encoding="utf-8")
+    except OSError as error:
+        raise InvalidValue(f"cannot write the picture to {path}: {error.strerror}") from None
+
+
+def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
+    """Round numbers from low to high, about so many.
+
+    >>> ticks(0.0, 9.3)
+    [0.0, 2.0, 4.0, 6.0, 8.0]
+    """
+    size = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(size))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= size * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+class _Scale(NamedTuple):
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 1)
+
+
+def _chart(chart: Chart) -> str:
+    xs = [x for line in chart.lines for x in line.xs] or [0.0]
+    ys = [y for line in chart.lines for y in line.ys if math.isfinite(y)]
+    ys = [*ys, chart.limit[1]] if chart.limit else ys or [0.0]
+    highest = max(ys) if chart.y_max is None else min(chart.y_max, max(ys))
+    x = _Scale(min(xs), max(*xs, min(xs) + 1e-9), LEFT, WIDTH - RIGHT)
+    y = _Scale(0.0, max(highest * 1.05, 1e-9), HEIGHT - BOTTOM, TOP)
+    parts = [_text(LEFT, TOP - 16, chart.title, size=15, weight=600)]
+    for value in ticks(0.0, y.high):
+        parts.append(f"<path d='M{LEFT} {y(value)}H{WIDTH - RIGHT}' stroke='#ddd'/>")
+        parts.append(_text(LEFT - 8, y(value) + 4, f"{value:g}", anchor="end"))
+    below = HEIGHT - BOTTOM + 18
+    parts += [_text(x(value), below, f"{value:g}", anchor="middle") for value in ticks(x.low, x.high, count=8)]
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, chart.x_label, anchor="middle"))
+    parts.append(
+        f"<g transform='rotate(-90 14 {HEIGHT / 2})'>{_text(14, HEIGHT / 2, chart.y_label, anchor='middle')}</g>"
+    )
+    if chart.limit is not None:
+        name, value = chart.limit
+        parts.append(f"<path d='M{LEFT} {y(value)}H{WIDTH - RIGHT}' stroke='#333' stroke-dasharray='5 4'/>")
+        parts.append(_text(WIDTH - RIGHT + 8, y(value) + 4, name))
+    for number, line in enumerate(chart.lines):
+        colour = COLOURS[number % len(COLOURS)]
+        path = _path(line, x, y)
+        parts.append(f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='1.8' stroke-linejoin='round'/>")
+        parts.append(_text(WIDTH - RIGHT + 8, TOP + 12 + 18 * number, line.name, colour=colour, weight=600))
+    return "".join(parts)
+
+
+def _path(line: ChartLine, x: _Scale, y: _Scale) -> str:
+    """A stroke for each stretch of points that can be shown."""
+    pairs = list(zip(line.xs, line.ys, strict=True))
+    strokes = []
+    for shown, stretch in groupby(pairs, key=lambda pair: math.isfinite(pair[1])):
+        if not shown:
+            continue
+        points = [(x(px), max(y(py), float(TOP))) for px, py in stretch]
+        stroke = f"M{points[0][0]:g} {points[0][1]:g}"
+        for px, py in points[1:]:
+            stroke += f"H{px:g}V{py:g}" if line.steps else f"L{px:g} {py:g}"
+        strokes.append(stroke if len(points) > 1 else stroke + "h.1")
+    return "".join(strokes)
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12, weight: int = 400,
+          colour: str = "#333") -> str:  # fmt: skip
+    style = f"{FONT} font-size='{size}' font-weight='{weight}' text-anchor='{anchor}' fill='{colour}'"
+    return f"<text x='{x:g}' y='{y:g}' {style}>{escape(text)}</text>"

@@ -1,0 +1,66 @@
+"""How far a warm-up is, on the terminal: a bar where somebody looks, lines where a log is kept."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lavant.core.kernels.warmup import WarmupProgress
+
+LINE_S = 5.0
+"""Between two lines."""
+
+
+@contextmanager
+def shown_progress() -> Iterator[Callable[[WarmupProgress], None]]:
+    """Tell it each progress. Nothing is shown where nothing is compiled; standard output stays for results."""
+    with _shown() as show:
+        yield _Complaining(show)
+
+
+class _Complaining:
+    """Says first that what is compiled is not kept, if it is so."""
+
+    def __init__(self, show: Callable[[WarmupProgress], None]) -> None:
+        self._show = show
+        self._is_first = True
+
+    def __call__(self, at: WarmupProgress) -> None:
+        from lavant.core.kernels.cache import cache_state  # noqa: PLC0415
+
+        problem = cache_state().problem if self._is_first else None
+        self._is_first = False
+        if problem is not None:
+            print(f"lavant: kernels are compiled anew with each start: {problem}", file=sys.stderr, flush=True)
+        self._show(at)
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[WarmupProgress], None]]:
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", visible=False)
+        yield lambda at: bar.update(task, description=str(at), completed=at.compiled, total=at.kinds, visible=True)
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._told_s = -LINE_S
+
+    def __call__(self, at: WarmupProgress) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._told_s + LINE_S:
+            self._told_s = now_s
+            print(f"lavant: {at}", file=sys.stderr, flush=True)

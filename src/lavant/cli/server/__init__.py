@@ -1,0 +1,1 @@
+"""Commands of operators: serve, config, keys, doctor, top."""

@@ -1,0 +1,106 @@
+"""`lavant check`: what is wrong with a data directory, and a copy of what can be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lavant.cli.common import AsJson, counted, time_of
+
+if TYPE_CHECKING:
+    from lavant.service.storage.check import CheckReport
+    from lavant.service.storage.inventory import Contents
+    from lavant.service.storage.repair import Repaired
+
+DAMAGED = 3
+"""Something is lost or wrong: a server does not open it."""
+OBSTRUCTED = 4
+"""It is whole, and a server does not open it here: rights, room, an older version."""
+_BAR_BYTES_MIN = 64 << 20
+
+
+def check(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="the directory that `lavant serve --data` was given")],
+    repair: Annotated[
+        Path | None,
+        typer.Option(metavar="NEW", help="make a copy there that opens, and list what is not in it"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is in a data directory, and what is wrong with it. Nothing in it is ever changed.
+
+    No server may use it meanwhile. Exit code 0 if a server opens it, 3 if it is damaged, 4 if it is
+    whole and a server still does not open it here (rights, an older version), 2 if it cannot be
+    checked (no data directory, in use).
+    """
+    import msgspec  # noqa: PLC0415
+
+    from lavant.service.storage.check import check as check_directory  # noqa: PLC0415
+    from lavant.service.storage.check import size_of  # noqa: PLC0415
+    from lavant.service.storage.directory_errors import checked_directory  # noqa: PLC0415
+    from lavant.service.storage.repair import repair as repair_directory  # noqa: PLC0415
+
+    checked_directory(data)
+    with _bar(size_of(data)) as on_read:
+        if repair is not None:
+            repaired = repair_directory(data, repair, on_read)
+        else:
+            report = check_directory(data, on_read)
+    if repair is not None:
+        print(msgspec.json.encode(repaired).decode()) if as_json else _show_repaired(repaired)
+        return
+    print(msgspec.json.encode(report).decode()) if as_json else _show(report)
+    levels = {finding.level for finding in report.findings}
+    if "damage" in levels:
+        raise typer.Exit(DAMAGED)
+    if not report.opens:
+        raise typer.Exit(OBSTRUCTED)
+
+
+@contextmanager
+def _bar(size_bytes: int) -> Iterator[Callable[[int], None]]:
+    """On a terminal, and if there is enough to wait for."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    if not console.is_terminal or size_bytes < _BAR_BYTES_MIN:
+        yield lambda size: None
+        return
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("reading", total=size_bytes)
+        yield lambda size: progress.advance(task, size)
+
+
+def _show(report: CheckReport) -> None:
+    for finding in report.findings:
+        print(f"{finding.level.upper() if finding.level != 'note' else 'note':<9}{finding.said}")
+        print(f"{'':<9}→ {finding.remedy}")
+    print(f"{report.directory}: {report.size_bytes:,} bytes; {'opens' if report.opens else 'does not open'}")
+    if report.contents is not None:
+        print(_line(report.contents))
+
+
+def _show_repaired(repaired: Repaired) -> None:
+    if repaired.problem:
+        print(f"kept everything up to record {repaired.position}; then: {repaired.problem}")
+    else:
+        print(f"kept all {repaired.position} records")
+    for kind, count in sorted(repaired.left_out.items()):
+        print(f"left out {count:>9,}  {kind}")
+    print(f"{repaired.directory} opens; {repaired.report} lists what was left out")
+    print(_line(repaired.contents))
+
+
+def _line(contents: Contents) -> str:
+    flight = f" ({contents.in_flight:,} in flight)" if contents.in_flight else ""
+    owed = f", {contents.owed:,} publications for the Spark engine" if contents.owed else ""
+    return (
+        f"{counted(contents.queues, 'queue')} with {counted(contents.messages, 'message')}{flight}, "
+        f"{counted(contents.subscriptions, 'subscription')}, {counted(contents.advertisements, 'advertisement')}, "
+        f"{counted(contents.jobs, 'job')} under way{owed}; last record at {time_of(contents.time_ms)}"
+    )

@@ -1,0 +1,91 @@
+"""A file of options for `lavant serve`: the same names as on the command line, which has the last word.
+
+    port = 7324
+    data = "/var/lib/lavant"
+    keys-file = "/etc/lavant/keys.toml"
+
+    [limits]
+    connections_max = 500
+
+What an option is: the command line's, else the environment's, else the file's, else the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+
+from lavant.core.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from lavant.service.runtime.limits import ServiceLimits
+
+LIMITS = "limits"
+FILE_BYTES_MAX = 1 << 20
+_KEY = "lavant.limits"
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The tables of a file, with `-` in names as `_`."""
+    try:
+        data = path.read_bytes()[: FILE_BYTES_MAX + 1]
+    except OSError as error:
+        raise InvalidValue(f"cannot read the configuration {path}: {error.strerror}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise InvalidValue(f"the configuration {path} has more than {FILE_BYTES_MAX} bytes; is it the right file?")
+    try:
+        tables = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"the configuration {path} is no TOML: {error}") from None
+    return {name.replace("-", "_"): value for name, value in tables.items()}
+
+
+def take_config(context: typer.Context, path: Path | None) -> Path | None:
+    """The callback of `--config`: what the file says becomes the options' default."""
+    if path is None:
+        return None
+    options = read_config(path)
+    context.meta[_KEY] = limits_of(options.pop(LIMITS, {}), path)
+    known = sorted(name for parameter in context.command.params if (name := parameter.name) and name != "config")
+    for name in options:
+        if name not in known:
+            raise InvalidValue(f"{path} sets {name!r}, which is no option{_meant(name, known)}")
+    repeated = {parameter.name for parameter in context.command.params if getattr(parameter, "multiple", False)}
+    listed = {name: [options[name]] for name in repeated & options.keys() if isinstance(options[name], str)}
+    context.default_map = {**(context.default_map or {}), **options, **listed}
+    return path
+
+
+def limits_in(context: typer.Context) -> ServiceLimits | None:
+    """Those of the file, if one was given."""
+    found: ServiceLimits | None = context.meta.get(_KEY)
+    return found
+
+
+def limits_of(table: object, path: Path) -> ServiceLimits:
+    from lavant.service.runtime.limits import ServiceLimits  # noqa: PLC0415
+
+    if not isinstance(table, dict):
+        raise InvalidValue(f"{path} sets limits to {table!r}; write them below a line [limits]")
+    known = list(ServiceLimits.__struct_fields__)
+    for name in table:
+        if name not in known:
+            raise InvalidValue(f"{path} sets limits.{name}, which is no limit{_meant(name, known)}")
+    try:
+        limits = msgspec.convert(table, ServiceLimits)
+    except msgspec.ValidationError as error:
+        raise InvalidValue(f"{path}, limits: {error}") from None
+    for name, value in msgspec.structs.asdict(limits).items():
+        if not value > 0:
+            raise InvalidValue(f"{path} sets limits.{name} to {value}; it must be positive")
+    return limits
+
+
+def _meant(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"

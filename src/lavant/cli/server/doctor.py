@@ -1,0 +1,50 @@
+"""`lavant doctor`: what is there, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lavant.core.ports import QUEUES_URL
+
+FAILED = 1
+_MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "red")}
+
+
+def doctor(
+    url: Annotated[str, typer.Option(help="the server to look at", envvar="LAVANT_URL")] = QUEUES_URL,
+    data: Annotated[Path, typer.Option(help="where a server would keep its data")] = Path("."),
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Look whether this machine has what Lavant needs, and the server is well. Exit code 1 if something is bad."""
+    import msgspec  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from lavant.cli.reports.doctor import machine  # noqa: PLC0415
+    from lavant.cli.reports.doctor.server import server  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    with Console(stderr=True).status("looking around"):
+        findings = [
+            machine.python(),
+            machine.memory(),
+            machine.kernels(),
+            machine.disk(data),
+            machine.open_files(),
+            machine.java(),
+            *server(url),
+        ]
+    if as_json:
+        print(msgspec.json.encode(findings).decode())
+    else:
+        width = max(len(finding.what) for finding in findings)
+        for finding in findings:
+            mark, colour = _MARKS[finding.verdict]
+            console.print(Text(f"{mark:<5}", style=colour) + Text(f"{finding.what:<{width}}  {finding.said}"))
+            if finding.remedy:
+                console.print(Text(f"{'':<{width + 7}}→ {finding.remedy}"))
+    if any(finding.verdict == "bad" for finding in findings):
+        raise typer.Exit(FAILED)

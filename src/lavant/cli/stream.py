@@ -1,0 +1,76 @@
+"""`lavant stream`: publications against subscriptions on Spark."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lavant.cli.common import EXIT_FAILED
+
+
+class FilterScheme(StrEnum):
+    plain = "plain"
+    encrypted = "encrypted"
+
+
+def stream(
+    subscriptions: Annotated[Path, typer.Option(help="JSON lines or Parquet with id and filter, or a slice store")],
+    input: Annotated[Path, typer.Option(help="JSON lines or Parquet, a directory of them, or a publication log")],
+    output: Annotated[Path, typer.Option(help="directory for the notifications")],
+    engine: Annotated[FilterScheme, typer.Option(help="filters in plain text or encrypted")] = FilterScheme.plain,
+    master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
+    slices: Annotated[int, typer.Option(min=1, help="parts of the subscriptions")] = 16,
+    hosts: Annotated[int | None, typer.Option(min=1, help="match tasks a batch; all cores by default")] = None,
+    driver_host: Annotated[str | None, typer.Option(help="address at which other machines reach this one")] = None,
+    driver_memory: Annotated[str, typer.Option(help="Java's memory in this process")] = "2g",
+    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Match publications against subscriptions with Spark; started again after a failure, it goes on."""
+    import msgspec  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    from lavant.pipeline.session import spark_session  # noqa: PLC0415
+    from lavant.pipeline.stream.driver import stream as run  # noqa: PLC0415
+    from lavant.pipeline.stream.exchange import in_words  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting Spark", total=None)
+        settings = {"spark_driver_memory": driver_memory}
+        if driver_host is not None:
+            settings |= {"spark_driver_host": driver_host, "spark_driver_bindAddress": driver_host}
+        spark = spark_session(master, **settings)
+        bar.update(task, description="publications")
+        try:
+            result = run(
+                spark,
+                subscriptions=subscriptions,
+                publications=input,
+                output=output,
+                scheme=engine.value,
+                slices=slices,
+                hosts=hosts,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        finally:
+            spark.stop()
+    if as_json:
+        print(msgspec.json.encode(result).decode())
+        raise typer.Exit(EXIT_FAILED if result.matched_none else 0)
+    print(
+        f"{result.publications:,} publications against {result.subscriptions:,} subscriptions "
+        f"in {result.seconds:.1f} s ({result.batches} batches)"
+    )
+    print(f"notifications: {result.notifications}")
+    if result.rejected:
+        print(f"{result.rejected} publications were refused, {in_words(result.reasons)}")
+        print(f"each with its reason: {output / 'rejected.jsonl'}, or column rejected of the notifications")
+    if result.matched_none:
+        print("lavant: every publication of the log was refused, so nothing was matched", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED)

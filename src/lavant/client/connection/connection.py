@@ -1,0 +1,176 @@
+"""A connection for callers that wait: one request at a time, or many in a pipeline, over a plain socket."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.frames import append_frame
+from lavant.broker.protocol.queue_config import SECOND_MS
+from lavant.broker.protocol.queues import Send
+from lavant.broker.protocol.subscriptions import Publish
+from lavant.client.connection.calls import Call
+from lavant.client.connection.channel import Channel
+from lavant.client.connection.retries import Pauses, Retries
+from lavant.client.connection.settings import ConnectionSettings
+from lavant.core.errors import ConnectionLost, LavantError, MissingComponent, NotReady
+
+T = TypeVar("T")
+
+PIPELINE_BYTES = 64 << 10
+
+
+class Connection:
+    """Threads may share one; each request then waits for the one before."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings = settings
+        self._channel: Channel | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def open(self) -> Self:
+        """Connect now, so that a server that is not there is told at once; otherwise the first request does.
+
+        One that is starting is waited for.
+        """
+        pauses = Pauses(self._settings.retries)
+        with self._lock:
+            while True:
+                try:
+                    self._connected()
+                except NotReady as error:
+                    pause_s = pauses.after_s(error)
+                    if pause_s is None:
+                        raise
+                    time.sleep(pause_s)
+                else:
+                    return self
+
+    def run(self, call: Call[T], *, retries: Retries | None = None) -> T:
+        """Carry out a call. If the connection breaks, it is tried again where that can do no harm.
+
+        As often as the client's settings say, or these `retries`.
+        """
+        with self._lock:
+            try:
+                answer = self._ask(call)
+            except (ConnectionLost, MissingComponent) as error:
+                answer = self._ask_again(call, error, self._settings.retries if retries is None else retries)
+        return call.read(answer)
+
+    def pipeline(self, wanted: Sequence[Call[Any]]) -> list[Any]:
+        """Carry out many calls without waiting in between; what they give, in their order, be it an error.
+
+        Nothing is tried again: when the connection breaks, that is raised, and some may have been carried out.
+        """
+        with self._lock:
+            answers = [answer for part in _parts(wanted) for answer in self._ask_many(part)]
+        return [_result(call, answer) for call, answer in zip(wanted, answers, strict=True)]
+
+    def close(self) -> None:
+        """For good."""
+        with self._lock:
+            self._is_closed = True
+            self._drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, call: Call[Any]) -> Answer:
+        buffer = bytearray()
+        append_frame(buffer, 1, call.request)
+        try:
+            channel = self._channel_for(call.wait_ms, is_repeatable=call.is_repeatable)
+            channel.write(buffer)
+            return channel.read()[1]
+        except BaseException:  # half an answer may be under way: this connection is of no use any more
+            self._drop()
+            raise
+
+    def _ask_again(self, call: Call[Any], error: ConnectionLost | MissingComponent, retries: Retries) -> Answer:
+        pauses = Pauses(retries)
+        while True:
+            may_repeat = (call.is_repeatable or isinstance(error, MissingComponent)) and not self._is_closed
+            pause_s = pauses.after_s(error) if may_repeat else None
+            if pause_s is None:
+                raise error
+            time.sleep(pause_s)
+            try:
+                return self._ask(call)
+            except (ConnectionLost, MissingComponent) as another:
+                error = another
+
+    def _ask_many(self, wanted: Sequence[Call[Any]]) -> list[Answer]:
+        """The answers in the order of the calls, however the server orders them."""
+        buffer = bytearray()
+        for number, call in enumerate(wanted):
+            append_frame(buffer, number, call.request)
+        try:
+            channel = self._channel_for(max(call.wait_ms for call in wanted), is_repeatable=False)
+            channel.write(buffer)
+            answers = dict(channel.read() for _ in wanted)
+        except BaseException:
+            self._drop()
+            raise
+        return [answers[number] for number in range(len(wanted))]
+
+    def _channel_for(self, wait_ms: int, *, is_repeatable: bool) -> Channel:
+        channel = self._channel
+        if channel is None or not (is_repeatable or channel.is_quiet()):
+            self._drop()  # the server was restarted, say: a new connection saves an error
+            channel = self._connected()
+        channel.wait_up_to(self._settings.timeout_s + wait_ms / SECOND_MS)
+        return channel
+
+    def _connected(self) -> Channel:
+        if self._is_closed:
+            raise ConnectionLost(f"this client of {self._settings.address} was closed; connect anew")
+        if self._channel is None:
+            self._channel = Channel(self._settings)
+        return self._channel
+
+    def _drop(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
+def _parts(wanted: Sequence[Call[Any]]) -> Iterator[list[Call[Any]]]:
+    """What may be under way together: so little that it fits into the sockets' buffers while nobody reads."""
+    part: list[Call[Any]] = []
+    size = 0
+    for call in wanted:
+        call_bytes = _size_bytes(call.request)
+        if part and size + call_bytes > PIPELINE_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(call)
+        size += call_bytes
+    if part:
+        yield part
+
+
+def _size_bytes(request: Request) -> int:
+    """About so many bytes on the wire."""
+    if isinstance(request, Send):
+        return 64 + sum(len(entry.body) + len(entry.attributes) + 64 for entry in request.entries)
+    if isinstance(request, Publish):
+        return 64 + sum(map(len, request.publications))
+    return 64
+
+
+def _result(call: Call[Any], answer: Answer) -> Any:
+    try:
+        return call.read(answer)
+    except LavantError as error:
+        return error

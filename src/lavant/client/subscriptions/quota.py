@@ -1,0 +1,44 @@
+"""How many notifications somebody wants, and for how long; counted for several workers together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from lavant.core.errors import InvalidValue
+
+
+class NotificationQuota:
+    """`claim` before asking for a notification, `give_back` if none came.
+
+    >>> quota = NotificationQuota(count=2, timeout_s=None)
+    >>> quota.claim(), quota.claim(), quota.claim()
+    (True, True, False)
+    """
+
+    def __init__(self, count: int | None, timeout_s: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        if count is not None and count < 1:
+            raise InvalidValue(f"count must be at least 1, got {count}; leave it out for no limit")
+        if timeout_s is not None and timeout_s < 0:
+            raise InvalidValue(f"timeout_s must not be negative, got {timeout_s}; leave it out for no limit")
+        self.claimed = 0
+        self._count = count
+        self._clock = clock
+        self._end_s = None if timeout_s is None else clock() + timeout_s
+        self._lock = threading.Lock()
+
+    def claim(self) -> bool:
+        with self._lock:
+            if self._count is not None and self.claimed >= self._count:
+                return False
+            self.claimed += 1
+            return True
+
+    def give_back(self) -> None:
+        with self._lock:
+            self.claimed -= 1
+
+    def left_s(self) -> float | None:
+        """How long one may wait; None for as long as it takes."""
+        return None if self._end_s is None else max(0.0, self._end_s - self._clock())

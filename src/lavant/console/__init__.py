@@ -1,1 +1,0 @@
-"""The face: what people type and see."""

@@ -1,1 +1,0 @@
-"""`lavant top`: a server's figures, live."""

@@ -1,0 +1,30 @@
+"""Policies by name. A policy is a pure function of a `LoadView`; all that is remembered is in the `Enforcer`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lavant.control.placement.policies.forecast import ForecastPolicy
+from lavant.control.placement.policies.static import StaticPolicy
+from lavant.control.placement.policies.threshold import ThresholdPolicy
+from lavant.control.placement.values import PlacementPlan
+from lavant.control.placement.view import LoadView
+from lavant.core.errors import InvalidValue
+
+
+class Policy(Protocol):
+    """What decides. None: nothing to do. A plan without changes: something is wrong that it cannot mend."""
+
+    @property
+    def name(self) -> str: ...
+
+    def decide(self, view: LoadView) -> PlacementPlan | None: ...
+
+
+POLICIES: dict[str, Policy] = {policy.name: policy for policy in (ForecastPolicy(), ThresholdPolicy(), StaticPolicy())}
+
+
+def policy_named(name: str) -> Policy:
+    if name not in POLICIES:
+        raise InvalidValue(f"there is no placement policy {name!r}; choose one of {', '.join(sorted(POLICIES))}")
+    return POLICIES[name]

@@ -1,0 +1,1 @@
+"""Controllers of a publisher: how large its batches are, and how many transfers may be in flight."""

@@ -1,0 +1,1 @@
+"""Compiled kernels: how they are declared, kept on disk, and compiled ahead of use."""

@@ -1,0 +1,1 @@
+"""Publications: their attributes, one by one as values, and many as columns."""

@@ -1,0 +1,203 @@
+"""Arrow columns of publications: made from rows, and checked when they come from outside.
+
+An attribute is a column of strings (plain or dictionary-encoded), int64, float64 or booleans; other Arrow types are
+cast where that changes no value, and refused where it would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.publications.attributes import ATTRIBUTES_MAX, INTEGER_MAX, STRING_BYTES_MAX, check_name
+from lavant.core.publications.publication import (
+    ID,
+    PAYLOAD,
+    PAYLOAD_BYTES_MAX,
+    PUBLICATION_ID_LENGTH_MAX,
+    TIME,
+    check_envelope,
+)
+
+ENVELOPE = {ID: pa.string(), TIME: pa.int64(), PAYLOAD: pa.binary()}
+ATTRIBUTES_OF_A_BATCH_MAX = 4096
+STRING, INTEGER, FLOAT, BOOLEAN = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+
+
+def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """A column for each name and type that occurs in the rows."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    fields: list[tuple[str, pa.Array]] = []
+    for name in names:
+        values = [row.get(name) for row in rows]
+        fields += _envelope_column(name, values) if name in ENVELOPE else _attribute_columns(name, values)
+    if not fields:  # Arrow counts rows by its columns, so publications without any still carry an id
+        fields = _envelope_column(ID, [None] * len(rows))
+    return pa.RecordBatch.from_arrays([array for _, array in fields], names=[name for name, _ in fields])
+
+
+def checked_columns(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The same with all columns of the types that batches have, or an error that names the column and the value."""
+    if not isinstance(records, pa.RecordBatch):
+        raise InvalidValue(f"a PublicationBatch is made of a pyarrow.RecordBatch, got {type(records).__name__}")
+    names = records.schema.names
+    if len(names) > ATTRIBUTES_OF_A_BATCH_MAX:
+        raise LimitExceeded(
+            f"a batch has {len(names)} columns, at most {ATTRIBUTES_OF_A_BATCH_MAX} are allowed; "
+            "send smaller batches or fewer distinct attribute names"
+        )
+    columns = [
+        _checked_envelope(name, column) if name in ENVELOPE else _checked_attribute(check_name(name), column)
+        for name, column in zip(names, records.columns, strict=True)
+    ]
+    if len(set(names)) < len(names):
+        _check_repeated(names, columns)
+    if len(names) > ATTRIBUTES_MAX:
+        _check_attribute_counts(names, columns)
+    return pa.RecordBatch.from_arrays(columns, names=names) if columns else records
+
+
+def is_string(type: pa.DataType) -> bool:
+    """Is a column of this type one of strings?"""
+    return bool(pa.types.is_string(type) or pa.types.is_dictionary(type))
+
+
+def _attribute_columns(name: str, values: list[Any]) -> list[tuple[str, pa.Array]]:
+    types = set(map(type, values)) - {type(None)}
+    columns: list[tuple[str, pa.Array]] = []
+    for kind, arrow_type in ((str, STRING), (int, INTEGER), (float, FLOAT), (bool, BOOLEAN)):
+        if kind in types:
+            types.remove(kind)
+            check_name(name)
+            mine = values if not (types or columns) else [v if type(v) is kind else None for v in values]
+            columns.append((name, _to_arrow(name, mine, arrow_type)))
+    if types:
+        odd = next(value for value in values if type(value) in types)
+        raise InvalidValue(
+            f"attribute {name!r} is of type {type(odd).__name__}; "
+            "use a string, an integer, a float or a boolean (and the payload for anything else)"
+        )
+    return columns
+
+
+def _envelope_column(name: str, values: list[Any]) -> list[tuple[str, pa.Array]]:
+    if name == PAYLOAD and not any(value is not None for value in values):
+        return []
+    default = {ID: "", TIME: 0, PAYLOAD: None}[name]
+    return [(name, _to_arrow(name, [default if value is None else value for value in values], ENVELOPE[name]))]
+
+
+def _to_arrow(name: str, values: list[Any], type: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidValue(f"column {name!r} does not hold {type} values: {reason}") from None
+
+
+def _checked_envelope(name: str, column: pa.Array) -> pa.Array:
+    if column.type != ENVELOPE[name]:
+        raise InvalidValue(f"column {name!r} is of type {column.type}, expected {ENVELOPE[name]}")
+    if name == TIME:
+        earliest = pc.min(column).as_py()
+        if earliest is not None and earliest < 0:
+            raise InvalidValue(f"@time_ms must be milliseconds since 1970, got {earliest}")
+        return column
+    return _checked_ids(column) if name == ID else _checked_size(name, column, PAYLOAD_BYTES_MAX)
+
+
+def _checked_attribute(name: str, column: pa.Array) -> pa.Array:
+    kind = column.type
+    if kind == BOOLEAN:
+        return column
+    if kind == STRING:
+        return _checked_size(name, column, STRING_BYTES_MAX)
+    if pa.types.is_dictionary(kind) and (kind.value_type == STRING or pa.types.is_large_string(kind.value_type)):
+        return _checked_dictionary(name, column)
+    if kind == pa.uint64():  # refused before the cast, which knows neither the attribute nor what to do
+        _checked_integers(name, column)
+    if pa.types.is_integer(kind):
+        return _checked_integers(name, column if kind == INTEGER else column.cast(INTEGER))
+    if pa.types.is_floating(kind):
+        return _checked_floats(name, column if kind == FLOAT else column.cast(FLOAT))
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return _checked_size(name, column.cast(STRING), STRING_BYTES_MAX)
+    raise InvalidValue(
+        f"column {name!r} is of type {kind}; cast it to string, integer, float or boolean, or leave it out"
+    )
+
+
+def _checked_size(name: str, column: pa.Array, bytes_max: int) -> pa.Array:
+    largest = pc.max(pc.binary_length(column)).as_py()
+    if largest is not None and largest > bytes_max:
+        raise LimitExceeded(f"{name!r} has a value of {largest} bytes, at most {bytes_max} are allowed")
+    return column
+
+
+def _checked_ids(column: pa.Array) -> pa.Array:
+    _, ends, data = column.buffers()
+    first, last = np.frombuffer(ends, np.int32)[[column.offset, column.offset + len(column)]] if len(column) else (0, 0)
+    longest = pc.max(pc.utf8_length(column)).as_py()
+    together = b"" if data is None else memoryview(data)[first:last].tobytes()  # printable if each of them is
+    if (longest is not None and longest > PUBLICATION_ID_LENGTH_MAX) or not together.decode().isprintable():
+        for id in column.drop_null().to_pylist():
+            check_envelope(id=id, time_ms=0, payload=None)
+    return column
+
+
+def _checked_dictionary(name: str, column: pa.Array) -> pa.Array:
+    texts = _checked_size(name, column.dictionary, STRING_BYTES_MAX)
+    if texts.null_count:  # an entry that is null makes the value absent, which only indices are to say
+        return column.cast(texts.type).cast(STRING).dictionary_encode()
+    return column if texts.type == STRING else pa.DictionaryArray.from_arrays(column.indices, texts.cast(STRING))
+
+
+def _check_repeated(names: list[str], columns: list[pa.Array]) -> None:
+    """Raise unless columns of one name are of different types, and no publication has a value in two of them."""
+    for name in dict.fromkeys(names):
+        mine = [column for other, column in zip(names, columns, strict=True) if other == name]
+        types = {STRING if is_string(column.type) else column.type for column in mine}
+        if len(types) < len(mine):
+            raise InvalidValue(f"{len(mine)} columns are named {name!r} and two are of one type; join them into one")
+        values = sum(column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) for column in mine)
+        if np.any(values > 1):
+            raise InvalidValue(
+                f"attribute {name!r} of publication {np.argmax(values)} has a value in {np.max(values)} columns; "
+                "leave null in all but one"
+            )
+
+
+def _check_attribute_counts(names: list[str], columns: list[pa.Array]) -> None:
+    attributes = [column for name, column in zip(names, columns, strict=True) if name not in ENVELOPE]
+    counts = sum(column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) for column in attributes)
+    if np.any(counts > ATTRIBUTES_MAX):
+        raise LimitExceeded(
+            f"publication {np.argmax(counts)} has {np.max(counts)} attributes, at most {ATTRIBUTES_MAX} are allowed; "
+            "use the payload"
+        )
+
+
+def _checked_integers(name: str, column: pa.Array) -> pa.Array:
+    for value in pc.min_max(column).as_py().values():
+        if value is not None and abs(value) > INTEGER_MAX:
+            raise LimitExceeded(
+                f"integer {value} of attribute {name!r} is beyond ±2^53, where doubles skip integers; "
+                "send it as a string"
+            )
+    return column
+
+
+def _checked_floats(name: str, column: pa.Array) -> pa.Array:
+    finite = pc.is_finite(column)
+    if not pc.all(finite, min_count=0).as_py():
+        row = pc.index(finite, pa.scalar(False)).as_py()
+        raise InvalidValue(
+            f"attribute {name!r} of publication {row} is {column[row].as_py()}; "
+            "leave the attribute out where there is no number"
+        )
+    return column

@@ -1,0 +1,112 @@
+"""Publications as lines of JSON: `{"symbol": "YHOO", "volume": 300, "@id": "7"}`, the payload in base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import InvalidValue
+from lavant.core.ids import PublicationId
+from lavant.core.publications.batch import PublicationBatch
+from lavant.core.publications.publication import (
+    ID,
+    PAYLOAD,
+    TIME,
+    Publication,
+    Rejected,
+    check_attributes,
+    check_envelope,
+)
+
+CONTENT_LENGTH_MAX = 200
+"""How much of a line is repeated in an error."""
+
+
+def from_json_lines(data: bytes, *, rejected: list[Rejected] | None = None) -> PublicationBatch:
+    """Publications from lines of JSON; blank lines are passed over.
+
+    A line that is no publication raises `InvalidValue` with its number, unless a list `rejected` is given: then it is
+    put there with the reason, and the others are returned.
+
+    >>> refused: list[Rejected] = []
+    >>> from_json_lines(b'{"a": 1}\\n{"a": [2]}\\n', rejected=refused)
+    PublicationBatch(1 publications, attributes: a)
+    >>> refused[0].reason
+    "attribute 'a' is of type list; use a string, an integer, a float or a boolean (and `payload` for anything else)"
+    """
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(data.splitlines()):
+        if not line.strip():
+            continue
+        try:
+            rows.append(_publication(line))
+        except InvalidValue as error:
+            if rejected is None:
+                raise InvalidValue(f"line {number + 1}: {error}") from None
+            rejected.append(Rejected(number, line[:CONTENT_LENGTH_MAX].decode(errors="replace"), str(error)))
+    return PublicationBatch.from_dicts(rows)
+
+
+def publication_of(line: bytes) -> Publication:
+    """The publication of one line.
+
+    >>> publication_of(b'{"a": 1, "@id": "7", "b": null}')
+    Publication(attributes={'a': 1}, id='7', time_ms=0, payload=None)
+    """
+    row = _publication(line)
+    id, time_ms = row.get(ID), row.get(TIME)
+    return Publication(
+        attributes=dict(_attributes(row)),
+        id=PublicationId("" if id is None else id),
+        time_ms=0 if time_ms is None else time_ms,
+        payload=row.get(PAYLOAD),
+    )
+
+
+def to_json_lines(batch: PublicationBatch) -> bytes:
+    """One line for each publication."""
+    encode = msgspec.json.encode
+    return b"".join(encode(_with_text_payload(row)) + b"\n" for row in batch.to_dicts())
+
+
+def _publication(line: bytes) -> dict[str, Any]:
+    try:
+        row = msgspec.json.decode(line)
+    except UNDECODABLE as error:
+        raise InvalidValue(f"not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise InvalidValue(f"a publication must be an object, got {type(row).__name__}")
+    payload = row.get(PAYLOAD)
+    if payload is not None:
+        row[PAYLOAD] = _decode_payload(payload)
+    check_envelope(id=_given(row, ID, ""), time_ms=_given(row, TIME, 0), payload=row.get(PAYLOAD))
+    check_attributes(dict(_attributes(row)))
+    return row
+
+
+def _given(row: dict[str, Any], name: str, default: object) -> object:
+    value = row.get(name)
+    return default if value is None else value
+
+
+def _attributes(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in row.items():
+        if value is not None and name not in (ID, TIME, PAYLOAD):
+            yield name, value
+
+
+def _decode_payload(text: object) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)  # type: ignore[arg-type]
+    except (binascii.Error, TypeError, ValueError):
+        raise InvalidValue(f"@payload must be base64 text, got {text!r:.60}") from None
+
+
+def _with_text_payload(row: dict[str, Any]) -> dict[str, Any]:
+    payload = row.get(PAYLOAD)
+    return row if payload is None else {**row, PAYLOAD: base64.b64encode(payload).decode()}

@@ -1,0 +1,98 @@
+"""What publishers send and announce, and what subscribers ask for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.ids import (
+    SUBSCRIPTION_ID_MAX,
+    AdvertisementId,
+    PublicationId,
+    PublisherId,
+    SubscriberId,
+    SubscriptionId,
+)
+from lavant.core.publications.attributes import ATTRIBUTES_MAX, AttributeValue, check_known_name, check_value
+
+ID, TIME, PAYLOAD, POINT = "@id", "@time_ms", "@payload", "@point"
+"""Beside attributes, in JSON and in columns; an encrypted publication has a point in place of attributes."""
+PAYLOAD_BYTES_MAX = 1024 * 1024
+PUBLICATION_ID_LENGTH_MAX = 128
+TIME_MS_MAX = 2**63 - 1
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """One event: attributes that filters look at, a payload that they don't.
+
+    >>> Publication(id="1", time_ms=0, attributes={"symbol": "YHOO", "volume": 203400}).attributes["volume"]
+    203400
+    """
+
+    attributes: dict[str, AttributeValue]
+    id: PublicationId = PublicationId("")
+    time_ms: int = 0
+    payload: bytes | None = None
+
+    def __post_init__(self) -> None:
+        check_attributes(self.attributes)
+        check_envelope(id=self.id, time_ms=self.time_ms, payload=self.payload)
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a subscriber wants, as the text of a filter."""
+
+    id: SubscriptionId
+    filter: str
+    subscriber: SubscriberId
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.id <= SUBSCRIPTION_ID_MAX:
+            raise InvalidValue(f"a subscription id lies between 0 and {SUBSCRIPTION_ID_MAX}, got {self.id}")
+
+
+class Advertisement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a publisher is going to send, as the text of a filter that all its publications will match."""
+
+    id: AdvertisementId
+    filter: str
+    publisher: PublisherId
+
+
+class Rejected(NamedTuple):
+    """A publication that could not be accepted: where it stood in the input, what it was, and why."""
+
+    row: int
+    content: str
+    reason: str
+
+
+def check_attributes(attributes: object) -> None:
+    """Raise unless these may be the attributes of one publication."""
+    if not isinstance(attributes, dict):
+        raise InvalidValue(f"a publication must be an object of attributes, got {type(attributes).__name__}")
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise LimitExceeded(
+            f"a publication has {len(attributes)} attributes, at most {ATTRIBUTES_MAX} are allowed; use the payload"
+        )
+    for name, value in attributes.items():
+        check_value(check_known_name(name), value)
+
+
+def check_envelope(*, id: object, time_ms: object, payload: object) -> None:
+    """Raise unless these may be the id, time and payload of one publication."""
+    if not isinstance(id, str) or len(id) > PUBLICATION_ID_LENGTH_MAX or not (id.isprintable()):
+        raise InvalidValue(
+            f"a publication id must be a printable string of at most {PUBLICATION_ID_LENGTH_MAX} characters, "
+            f"got {id!r:.160}"
+        )
+    if not isinstance(time_ms, int) or isinstance(time_ms, bool) or not 0 <= time_ms <= TIME_MS_MAX:
+        raise InvalidValue(f"time_ms must be milliseconds since 1970 as an integer, got {time_ms!r:.60}")
+    if payload is None:
+        return
+    if not isinstance(payload, bytes):
+        raise InvalidValue(f"a payload must be bytes, got {type(payload).__name__}")
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise LimitExceeded(f"a payload has {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX} are allowed")

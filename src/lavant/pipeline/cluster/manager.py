@@ -1,0 +1,276 @@
+"""The manager (e-StreamHub, section IV.B): carries out between batches what the enforcer decides.
+
+    match tasks ──probes──► manager ──► enforcer ──plan──► manager
+                                                            1. asks for more executors, until they are there
+                                                            2. has the slices that move opened there
+                                                            3. replaces the placement: the next batch uses it
+                                                            4. lets empty hosts go, after a batch without them
+
+Hosts are executors; a host's part of a batch is one task, and the placement says which slices that task matches, on
+which executor. A batch reads the placement once, so a move happens between two batches: nothing is lost, nothing
+matched twice. And no batch waits: an executor gets its first task when it has started Python and opened its slices.
+
+The whole state is in the coordination store; a manager that is started again goes on from there.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from lavant.broker.slices import SliceReader
+from lavant.control.placement import Enforcer, HostProbe, Placement, PlacementConfig, PlacementPlan, Probes, SliceProbe
+from lavant.core.decisions import Decision
+from lavant.core.identities import UNKNOWN
+from lavant.core.ids import HostId, SliceId
+from lavant.core.paths import local_path
+from lavant.pipeline.cluster.assignment import ANYWHERE, SliceAssignment
+from lavant.pipeline.cluster.coordination import Coordination, FileCoordination
+from lavant.pipeline.cluster.probes import Probe, take_probes
+from lavant.pipeline.internals.executors import POLL_S, Executors
+from lavant.pipeline.internals.host_tasks import run_on_hosts
+from lavant.pipeline.stream.slice_cache import open_slice
+
+STATE = "manager.json"
+ASSIGNMENT = "assignment.json"
+EXECUTORS_S_MAX = 60.0
+"""How long the cluster may take to start executors."""
+
+
+class ManagerState(msgspec.Struct, frozen=True):
+    hosts: tuple[tuple[HostId, tuple[SliceId, ...]], ...]
+    enforcer: str
+    store: str = UNKNOWN
+    """Identity of the subscriptions whose slices are placed."""
+
+
+class Stores(msgspec.Struct):
+    """Subscriptions whose slices move together: slice i of each is where slice i of the others is."""
+
+    slices: int
+    paths: list[Path]
+    """More may come while the manager runs."""
+    identity: str = UNKNOWN
+    """Of the one store that there is."""
+
+    @classmethod
+    def of(cls, path: Path) -> Stores:
+        store = SliceReader(path)
+        return cls(store.settings.slices, [path], store.identity)
+
+
+class ClusterManager:
+    """Keeps the executors of one stream as many as its load needs.
+
+    Start the stream with the options that `stream_options` gives, then call `tick` every few seconds.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        subscriptions: Path | Stores,
+        directory: Path,
+        config: PlacementConfig,
+        coordination: Coordination | None = None,
+        batches_done: Callable[[], int] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._stores = Stores.of(subscriptions) if isinstance(subscriptions, Path) else subscriptions
+        directory = local_path(directory)
+        self._directory = directory
+        self._probes = directory / "probes"
+        self._probes.mkdir(parents=True, exist_ok=True)
+        self._config = config
+        self._coordination = coordination if coordination is not None else FileCoordination(directory)
+        self._batches_done = batches_done
+        self._executors = Executors(spark)
+        self._enforcer = Enforcer(config)
+        self._last_ms: int | None = None
+        self._release_after: int | None = None
+        self._pending: PlacementPlan | None = None
+        self._give_up_s = 0.0
+        self._executor_of: dict[HostId, str] = {}
+        self.decisions: list[Decision] = []
+        self.placement = self._recover()
+        self._start_executors()
+        self._publish()
+
+    def _start_executors(self) -> None:
+        """Those of the placement, and no others; fewer, if the cluster gives no more."""
+        give_up_s = time.monotonic() + EXECUTORS_S_MAX
+        while not self._executors.request(len(self.placement.hosts)) and time.monotonic() < give_up_s:
+            time.sleep(POLL_S)
+        self._settle(self.placement)
+        self._executors.keep(self._executor_of.values())
+
+    def stream_options(self) -> dict[str, str]:
+        """For `lavant.pipeline.stream.driver.start`."""
+        return {"placement": str((self._directory / ASSIGNMENT).absolute()), "probes": str(self._probes.absolute())}
+
+    def follow(self, batches_done: Callable[[], int]) -> None:
+        """Tell the manager how many batches the stream has finished, so that it lets hosts go only after one."""
+        self._batches_done = batches_done
+
+    def tick(self, now_ms: int) -> PlacementPlan | None:
+        """Take in what tasks measured since the last time, and act if it is time to; the plan that now holds, if any.
+
+        While executors start, which takes seconds, ticks go on measuring; the plan that needs them comes when it is
+        carried out.
+        """
+        self._release_idle()
+        probes = self._measured(now_ms)
+        if probes is None:
+            return None
+        self._enforcer.observe(probes, now_ms)
+        if self._pending is not None:
+            return self._go_on(self._pending)
+        plan = self._enforcer.decide(now_ms)
+        if plan is not None:
+            self.decisions.append(plan.decision)
+            if plan.changes:
+                self._pending = plan
+                self._give_up_s = time.monotonic() + EXECUTORS_S_MAX
+                return self._go_on(plan)
+        self._save()
+        return plan
+
+    # ---- measuring --------------------------------------------------------------------------------------------------
+
+    def _measured(self, now_ms: int) -> Probes | None:
+        """The CPU share, memory and traffic of each slice since the last tick."""
+        taken = take_probes(self._probes, self._stores.identity)
+        if self._last_ms is None or now_ms <= self._last_ms:
+            self._last_ms = now_ms
+            return None
+        seconds = (now_ms - self._last_ms) / 1000
+        self._last_ms = now_ms
+        used: dict[int, list[Probe]] = {}
+        for probe in taken:
+            used.setdefault(probe.slice, []).append(probe)
+        hosts = tuple(
+            HostProbe(id=host, slices=tuple(_slice_probe(id, used.get(_number(id), []), seconds) for id in slices))
+            for host, slices in self.placement.by_host
+        )
+        return Probes(hosts=hosts)
+
+    # ---- acting -----------------------------------------------------------------------------------------------------
+
+    def _go_on(self, plan: PlacementPlan) -> PlacementPlan | None:
+        """Carry a plan out if all executors that it needs are there."""
+        after = self.placement.after(plan)
+        if self._executors.request(len(after.hosts)):
+            self._pending = None
+            self._carry_out(plan, after)
+            self._save()
+            return plan
+        if time.monotonic() > self._give_up_s:
+            self._pending = None
+            self.decisions.append(
+                Decision(
+                    loop="placement",
+                    action="keep the placement",
+                    reason="the cluster gave no more executors in time",
+                    figures={"wanted": len(after.hosts), "running": len(self._executors.ids())},
+                    time_ms=plan.decision.time_ms,
+                )
+            )
+        return None
+
+    def _carry_out(self, plan: PlacementPlan, after: Placement) -> None:
+        self._settle(after)
+        moved: dict[HostId, list[int]] = {}
+        for move in plan.moves:
+            moved.setdefault(move.destination, []).append(_number(move.slice))
+        self._open(moved)
+        self.placement = after
+        self._publish()
+        if len(after.hosts) < len(self._executors.ids()) and self._batches_done is not None:
+            self._release_after = self._batches_done() + 1
+
+    def _settle(self, placement: Placement) -> None:
+        """Which executor is which host: a host keeps its own as long as that is there, a new one gets a free one."""
+        running = self._executors.ids()
+        kept = {host: id for host, id in self._executor_of.items() if host in placement.hosts and id in running}
+        free = [id for id in running if id not in kept.values()]
+        for host in placement.hosts:
+            if host not in kept and free:
+                kept[host] = free.pop(0)
+        self._executor_of = kept
+
+    def _open(self, slices: dict[HostId, list[int]]) -> None:
+        """Have each host open the slices that come to it, so that the first batch after the move does not wait."""
+        stores = [str(path.absolute()) for path in self._stores.paths]
+        tasks = [(self._location(host), msgspec.msgpack.encode((stores, numbers))) for host, numbers in slices.items()]
+        if tasks:
+            run_on_hosts(self._spark.sparkContext, tasks, open_slices)
+
+    def _location(self, host: HostId) -> str:
+        id = self._executor_of.get(host)
+        location = None if id is None else self._executors.location(id)
+        return ANYWHERE if location is None else location
+
+    def _release_idle(self) -> None:
+        """Let executors go once a batch has been through without them."""
+        if self._release_after is None or self._batches_done is None or self._batches_done() <= self._release_after:
+            return
+        self._release_after = None
+        self._executors.keep(self._executor_of.values())
+
+    # ---- remembering ------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> Placement:
+        saved = self._coordination.get(STATE)
+        if saved is None:
+            slices = self._stores.slices
+            first = HostId(f"{self._config.host_prefix}-0000")
+            return Placement.of([first], {SliceId(f"M:{number}"): first for number in range(slices)})
+        state = msgspec.json.decode(saved, type=ManagerState)
+        _assignment(state.hosts, state.store).check(self._stores.slices, self._stores.identity)
+        self._enforcer.restore(base64.b64decode(state.enforcer))
+        return Placement(state.hosts)
+
+    def _save(self) -> None:
+        snapshot = base64.b64encode(self._enforcer.snapshot()).decode()
+        state = ManagerState(self.placement.by_host, snapshot, self._stores.identity)
+        self._coordination.put(STATE, msgspec.json.encode(state))
+
+    def _publish(self) -> None:
+        """The assignment that the next batch will read; hosts without slices get no task."""
+        working = [(host, slices) for host, slices in self.placement.by_host if slices]
+        locations = tuple(self._location(host) for host, _ in working)
+        assignment = msgspec.structs.replace(_assignment(working, self._stores.identity), locations=locations)
+        FileCoordination(self._directory).put(ASSIGNMENT, msgspec.json.encode(assignment))
+
+
+def _assignment(placed: Iterable[tuple[HostId, tuple[SliceId, ...]]], store: str) -> SliceAssignment:
+    return SliceAssignment(hosts=tuple(tuple(map(_number, slices)) for _, slices in placed), store=store)
+
+
+def _number(id: SliceId) -> int:
+    return int(id.removeprefix("M:"))
+
+
+def _slice_probe(id: SliceId, probes: list[Probe], seconds: float) -> SliceProbe:
+    return SliceProbe(
+        id=id,
+        operator="M",
+        cpu=sum(probe.cpu_s for probe in probes) / seconds,
+        memory_bytes=max((probe.memory_bytes for probe in probes), default=0),
+        network_bytes_per_s=sum(4 * probe.matches for probe in probes) / seconds,
+    )
+
+
+def open_slices(task: bytes) -> None:
+    """In a host's Python worker."""
+    stores, numbers = msgspec.msgpack.decode(task, type=tuple[list[str], list[int]])
+    for path in stores:
+        store = SliceReader(Path(path))
+        version = store.version()
+        for number in numbers:
+            open_slice(store, number, version)

@@ -1,0 +1,1 @@
+"""Everything that Lavant uses of Spark beyond its public interface."""

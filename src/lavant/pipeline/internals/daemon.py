@@ -1,0 +1,67 @@
+"""The process from which Spark forks Python workers, with everything that they need already loaded.
+
+A worker is forked in milliseconds with kernels, Arrow and matchers in memory. `gc.freeze` moves all of it out of the
+garbage collector's sight: Spark collects garbage after every task, which otherwise costs more than a small batch.
+
+Every task begins with two small messages from Java, and TCP holds the second back until the first is acknowledged,
+which the receiver's system puts off for 40 ms. So workers acknowledge at once what they read.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import socket
+from typing import IO, Any
+
+from pyspark import daemon
+
+
+class PromptReader(io.RawIOBase):
+    """Reads from a TCP socket, and has every read acknowledged without delay."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._socket.recv_into(buffer)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return count
+
+    def close(self) -> None:
+        self._socket.close()
+        super().close()
+
+
+def preload() -> None:
+    """Import and run once what workers will run, so that compiled kernels are loaded before the fork."""
+    import pyspark.worker  # noqa: PLC0415
+
+    import lavant.pipeline.stream.stages  # noqa: F401, PLC0415
+    from lavant.broker.warmup import BROKER_KERNELS  # noqa: PLC0415
+    from lavant.core.kernels.warmup import warm_up  # noqa: PLC0415
+    from lavant.pipeline.warmup import PIPELINE_KERNELS  # noqa: PLC0415
+
+    serve = pyspark.worker.main
+
+    def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
+        with io.BufferedReader(PromptReader(infile.fileno())) as prompt:
+            serve(prompt, outfile)
+
+    if hasattr(socket, "TCP_QUICKACK"):  # Linux; others wait the 40 ms
+        pyspark.worker.main = main
+    warm_up([BROKER_KERNELS, PIPELINE_KERNELS])
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    preload()
+    daemon.manager()

@@ -1,0 +1,227 @@
+"""A stream from end to end: publications of files or of a log, against subscriptions, into notifications.
+
+output/
+  notifications/      `read_notifications` or any reader of Parquet
+  rejected.jsonl      publications that were refused, with the reason
+  work/               subscriptions in slices, the publication log, Spark's checkpoint
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from lavant.broker.slices import SliceReader
+from lavant.broker.storage.log import LogReader
+from lavant.core.errors import FailedStream, IdentityMismatch
+from lavant.core.identities import is_other
+from lavant.core.paths import local_path
+from lavant.pipeline.cluster.assignment import SliceAssignment
+from lavant.pipeline.internals.checkpoints import BatchOffsets, last_planned, stretch_of
+from lavant.pipeline.internals.failures import root_cause
+from lavant.pipeline.internals.host_tasks import run_on_hosts
+from lavant.pipeline.stream.exchange import count_reasons
+from lavant.pipeline.stream.preparation import prepare, remove_tree
+from lavant.pipeline.stream.sinks import Notifications, SinkOrigin, read_manifests, read_reasons
+from lavant.pipeline.stream.sources import LogSource
+from lavant.pipeline.stream.stages import HostTask, match_host
+
+
+class MicroBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Where everything lies; directories that all hosts reach under the same name."""
+
+    log: Path
+    store: Path
+    store_identity: str
+    exchange: Path
+    checkpoint: Path
+    notifications: Notifications
+    hosts: int
+    placement: Path | None = None
+    """A file that the manager replaces; without it slices are dealt out to `hosts` evenly."""
+    probes: Path | None = None
+    starting_offset: int = 0
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        stretch = stretch_of(self.checkpoint, number, self.starting_offset)
+        origin = SinkOrigin(stretch.log, self.store_identity)
+        if self.notifications.is_done(number, stretch.start, origin):
+            return
+        found = run_on_hosts(batch.sparkSession.sparkContext, self._tasks(stretch), match_host)
+        self.notifications.write(number, stretch.start, [self.exchange / name for name in found], origin)
+
+    def _tasks(self, stretch: BatchOffsets) -> list[tuple[str, bytes]]:
+        """Access (AP): every host gets the whole stretch, for its own slices."""
+        store = SliceReader(self.store, self.store_identity)
+        version = store.version().number
+        assignment = self._assignment(store.settings.slices)
+        assignment.check(store.settings.slices, store.identity)
+        tasks = (
+            HostTask(
+                log=str(self.log),
+                log_identity=stretch.log,
+                store=str(self.store),
+                store_identity=self.store_identity,
+                version=version,
+                host=host,
+                slices=slices,
+                start=stretch.start,
+                end=stretch.end,
+                exchange=str(self.exchange),
+                probes=None if self.probes is None else str(self.probes),
+            )
+            for host, slices in enumerate(assignment.hosts)
+        )
+        return [(assignment.location(task.host), msgspec.msgpack.encode(task)) for task in tasks]
+
+    def _assignment(self, slices: int) -> SliceAssignment:
+        if self.placement is None:
+            return SliceAssignment.even(slices, self.hosts)
+        return msgspec.json.decode(self.placement.read_bytes(), type=SliceAssignment)
+
+
+SLICES = 16
+POLL_S = 0.1
+
+Progress = Callable[[int, int], None]
+"""Called with the publications done and those there are."""
+
+
+class StreamResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a finished stream did."""
+
+    publications: int
+    """That are in the log."""
+    rejected: int
+    """That were refused: of the input, and of those in the log."""
+    reasons: dict[str, int]
+    """Why, and how many for each reason."""
+    matched_none: bool
+    """There were publications, and every one of them was refused."""
+    subscriptions: int
+    batches: int
+    seconds: float
+    notifications: str
+
+
+def stream(
+    spark: SparkSession,
+    *,
+    subscriptions: Path,
+    publications: Path,
+    output: Path,
+    scheme: str = "plain",
+    slices: int = SLICES,
+    hosts: int | None = None,
+    progress: Progress | None = None,
+) -> StreamResult:
+    """Match all publications of a file, a directory of files or a log; returns when all are notified.
+
+    Called again with the same output after a failure, it goes on where it was.
+    """
+    subscriptions, publications, output = map(local_path, (subscriptions, publications, output))
+    prepared = prepare(subscriptions, publications, output, scheme=scheme, slices=slices)
+    end = LogReader(prepared.log).end()
+    started = time.monotonic()
+    query = start(spark, log=prepared.log, subscriptions=prepared.store, output=output, hosts=hosts, available_now=True)
+    wait(query, end, progress)
+    notifications = output / "notifications"
+    refused = read_reasons(notifications)
+    return StreamResult(
+        publications=end,
+        rejected=len(prepared.refused) + len(refused),
+        reasons=count_reasons([*prepared.refused, *refused]),
+        matched_none=0 < end == len(refused),
+        subscriptions=SliceReader(prepared.store).version().subscriptions,
+        batches=len(read_manifests(notifications)),
+        seconds=time.monotonic() - started,
+        notifications=str(notifications),
+    )
+
+
+def start(
+    spark: SparkSession,
+    *,
+    log: Path,
+    subscriptions: Path,
+    output: Path,
+    hosts: int | None = None,
+    available_now: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> StreamingQuery:
+    """Start the query: notifications and checkpoint below `output`.
+
+    `options` are those of `LogSource`, and `placement` and `probes` as the manager gives them.
+    """
+    log, subscriptions, output = map(local_path, (log, subscriptions, output))
+    given = dict(options or {})
+    work = (output / "work").absolute()
+    store = SliceReader(subscriptions)
+    _refuse_other_log(log, work / "checkpoint")
+    notifications = Notifications((output / "notifications").absolute())
+    notifications.check(SinkOrigin(LogReader(log).identity, store.identity))
+    remove_tree(work / "exchange")  # what a batch left that was killed
+    placement, probes = given.pop("placement", None), given.pop("probes", None)
+    batch = MicroBatch(
+        log=log.absolute(),
+        store=subscriptions.absolute(),
+        store_identity=store.identity,
+        exchange=work / "exchange",
+        checkpoint=work / "checkpoint",
+        notifications=notifications,
+        hosts=hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism),
+        placement=None if placement is None else Path(placement),
+        probes=None if probes is None else Path(probes),
+        starting_offset=int(given.get("startingOffset", "0")),
+    )
+    spark.dataSource.register(LogSource)
+    source = spark.readStream.format(LogSource.name()).option("log", str(batch.log)).options(**given).load()
+    writer = source.writeStream.foreachBatch(batch).option("checkpointLocation", str(batch.checkpoint))
+    return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+
+def _refuse_other_log(log: Path, checkpoint: Path) -> None:
+    """A checkpoint is of one log; in another its offsets would skip some publications and repeat others."""
+    last = last_planned(checkpoint)
+    if last is None:
+        return
+    reader = LogReader(log)
+    if is_other(last.log, reader.identity):
+        raise IdentityMismatch(
+            f"{checkpoint} is of another log: its identity was {last.log}, that of {log} is {reader.identity}; "
+            "choose another output directory, or put the log back that was there"
+        )
+    if last.offset > reader.end():
+        raise IdentityMismatch(
+            f"{checkpoint} has come to offset {last.offset}, and {log} ends at {reader.end()}: it is another log, or "
+            "has lost its end; choose another output directory, or put the log back that was there"
+        )
+
+
+def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> None:
+    """Wait for a query that ends by itself, and tell how far it is."""
+    try:
+        while query.isActive:
+            if progress is not None:
+                progress(min(offset_of(query), end), end)
+            query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # seconds, and parts of them
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        raise FailedStream(f"the stream stopped: {root_cause(error)}") from error
+    if progress is not None:
+        progress(end, end)
+
+
+def offset_of(query: StreamingQuery) -> int:
+    """How far the query has come in the log."""
+    latest = query.lastProgress
+    if latest is None:
+        return 0
+    offset = latest["sources"][0]["endOffset"]
+    return int(msgspec.json.decode(offset)["offset"] if isinstance(offset, str) else offset["offset"])

@@ -1,0 +1,1 @@
+"""One door for every protocol: keys, authorisation, namespaces and rate limits."""

@@ -1,0 +1,147 @@
+"""Query requests: forms, as older clients send them, put into the form that JSON requests have.
+
+Action=SendMessageBatch                                           {"Entries": [
+&SendMessageBatchRequestEntry.1.Id=a                                 {"Id": "a",
+&SendMessageBatchRequestEntry.1.MessageBody=hello                     "MessageBody": "hello",
+&SendMessageBatchRequestEntry.1.MessageAttribute.1.Name=n             "MessageAttributes": {"n":
+&SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.DataType=…      {"DataType": …}}}]}
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from lavant.service.aws.sqs import limits
+from lavant.service.aws.sqs.actions import ACTIONS, Action
+from lavant.service.aws.sqs.errors import SqsError, missing
+from lavant.service.aws.text import decoding_error
+
+_Tree: TypeAlias = "dict[str, _Tree | str]"
+
+_LISTS = {
+    "AWSAccountId": "AWSAccountIds",
+    "ActionName": "Actions",
+    "AttributeName": "AttributeNames",
+    "BinaryListValue": "BinaryListValues",
+    "ChangeMessageVisibilityBatchRequestEntry": "Entries",
+    "DeleteMessageBatchRequestEntry": "Entries",
+    "MessageAttributeName": "MessageAttributeNames",
+    "MessageSystemAttributeName": "MessageSystemAttributeNames",
+    "SendMessageBatchRequestEntry": "Entries",
+    "StringListValue": "StringListValues",
+    "TagKey": "TagKeys",
+}
+_MAPS = {
+    "Attribute": ("Attributes", "Name", "Value"),
+    "MessageAttribute": ("MessageAttributes", "Name", "Value"),
+    "MessageSystemAttribute": ("MessageSystemAttributes", "Name", "Value"),
+    "Tag": ("Tags", "Key", "Value"),
+}
+_PLURALS = {plural: name for name, plural in _LISTS.items() if plural != "Entries"}
+"""Some clients say `MessageAttributeNames.1`, and are understood."""
+_BATCHES = ("ChangeMessageVisibilityBatch", "DeleteMessageBatch", "SendMessageBatch")
+_LEVELS_MAX = 8
+"""The deepest name, of a list in an attribute of an entry, has seven."""
+
+
+def parse_form(form: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            form.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=limits.FORM_FIELDS_MAX,
+        )
+    except ValueError as error:
+        raise SqsError("MalformedInput", f"The form cannot be read: {error}.") from None
+    return dict(pairs)
+
+
+def action_of(form: dict[str, str]) -> Action:
+    name = form.get("Action")
+    if not name:
+        raise SqsError("MissingAction", "The request must contain the parameter Action.")
+    action = ACTIONS.get(name)
+    if action is None:
+        raise SqsError("InvalidAction", f"The action {name[:100]} is not valid for this endpoint.")
+    return action
+
+
+def decode_form(action: Action, form: dict[str, str], path: str) -> Any:
+    """The request of an action; the queue may be named by the path to which it was sent."""
+    members = _members(_tree(form))
+    if action.name in _BATCHES:
+        members.setdefault("Entries", [])
+    if action.name == "CreateQueue" and "Tags" in members:
+        members["tags"] = members["Tags"]
+    if "QueueUrl" not in members and path.strip("/"):
+        members["QueueUrl"] = path.rstrip("/")
+    try:
+        return msgspec.convert(members, action.request, strict=False)
+    except msgspec.ValidationError as error:
+        raise decoding_error(error) from None
+
+
+def _tree(form: dict[str, str]) -> _Tree:
+    """The dots in the names as levels."""
+    root: _Tree = {}
+    for name, value in form.items():
+        node = root
+        *levels, last = name.split(".", _LEVELS_MAX)
+        for level in levels:
+            below = node.setdefault(level, {})
+            if isinstance(below, str):
+                raise _contradiction(name)
+            node = below
+        if isinstance(node.setdefault(last, value), dict):
+            raise _contradiction(name)
+    return root
+
+
+def _members(tree: _Tree) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in tree.items():
+        singular = _PLURALS.get(name, name)
+        if isinstance(value, str):
+            if singular in _LISTS:
+                members[_LISTS[singular]] = [value]
+            else:
+                members[name] = value
+        elif singular in _LISTS:
+            members[_LISTS[singular]] = [
+                item if isinstance(item, str) else _members(item) for item in _numbered(singular, value)
+            ]
+        elif name in _MAPS:
+            plural, key_name, value_name = _MAPS[name]
+            members[plural] = _map(name, value, key_name, value_name)
+        else:
+            members[name] = _members(value)
+    return members
+
+
+def _map(name: str, tree: _Tree, key_name: str, value_name: str) -> dict[str, Any]:
+    pairs: dict[str, Any] = {}
+    for item in [tree] if key_name in tree else _numbered(name, tree):
+        key = item.get(key_name) if isinstance(item, dict) else None
+        value = item.get(value_name) if isinstance(item, dict) else None
+        if not isinstance(key, str) or value is None:
+            raise missing(f"{name}.n.{key_name} and {name}.n.{value_name}")
+        pairs[key] = value if isinstance(value, str) else _members(value)
+    return pairs
+
+
+def _numbered(name: str, tree: _Tree) -> list[_Tree | str]:
+    """The elements of a list in the order of their numbers."""
+    numbers = {}
+    for key, value in tree.items():
+        if not (key.isascii() and key.isdecimal()) or len(key) > 6 or int(key) > limits.FORM_INDEX_MAX:
+            raise SqsError("MalformedInput", f"The parameter {name}.{key[:100]} must have a number behind its name.")
+        numbers[int(key)] = value
+    return [numbers[number] for number in sorted(numbers)]
+
+
+def _contradiction(name: str) -> SqsError:
+    return SqsError("MalformedInput", f"The parameter {name[:100]} contradicts another: both a value and a structure.")

@@ -1,0 +1,187 @@
+"""Actions on queues: to create, find, list, configure and delete them."""
+
+from __future__ import annotations
+
+import re
+
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import (
+    ConfigureQueue,
+    CreateQueue,
+    DeleteQueue,
+    Described,
+    DescribeQueue,
+    Done,
+    Listed,
+    ListQueues,
+    ListSources,
+    PurgeQueue,
+    Refused,
+)
+from lavant.core.errors import AccessDenied
+from lavant.service.aws.sqs import limits, requests, results
+from lavant.service.aws.sqs.actions.tags import check_tags
+from lavant.service.aws.sqs.context import SqsCall, SqsContext
+from lavant.service.aws.sqs.errors import SqsError, bad_value, missing, refusal
+from lavant.service.aws.sqs.names import FIFO_SUFFIX, is_fifo, queue_of_url
+from lavant.service.aws.sqs.queue_attributes import (
+    NAMES,
+    changed_config,
+    new_config,
+    settable_attributes,
+    shown_attributes,
+    unknown_attribute,
+)
+from lavant.service.aws.sqs.redrive import REDRIVE_ALLOW_POLICY, REDRIVE_POLICY, is_allowed
+
+
+async def unsupported(desk: SqsContext, call: SqsCall, request: requests.Permission) -> None:
+    raise SqsError(
+        "UnsupportedOperation",
+        "This server has no permissions for single queues: what an access key may do is said in the server's "
+        "credentials file, by scopes and a namespace.",
+    )
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_NAME_CHARACTERS_MAX = 80
+
+
+async def create_queue(desk: SqsContext, call: SqsCall, request: requests.CreateQueueRequest) -> results.QueueUrlResult:
+    queue = request.queue_name
+    attributes = {} if request.attributes is None else request.attributes
+    _check_name(queue, is_fifo=attributes.get("FifoQueue") == "true")
+    config = new_config(attributes, is_fifo=is_fifo(queue))
+    tags = {} if request.tags is None else request.tags
+    check_tags(tags)
+    if REDRIVE_POLICY in attributes:
+        await _check_dead_letters(desk, queue, config)
+    answer = await desk.execute(CreateQueue(queue, config, tags))
+    if isinstance(answer, Refused):
+        if answer.code == AccessDenied.__name__:
+            raise refusal(answer)
+        await _check_same(desk, queue, attributes, config, refused=answer)
+    return results.QueueUrlResult(call.queue_url(queue))
+
+
+async def get_queue_url(desk: SqsContext, call: SqsCall, request: requests.GetQueueUrl) -> results.QueueUrlResult:
+    if not isinstance(await desk.execute(DescribeQueue(request.queue_name)), Described):
+        raise SqsError("QueueDoesNotExist", "The specified queue does not exist.")
+    return results.QueueUrlResult(call.queue_url(request.queue_name))
+
+
+async def list_queues(desk: SqsContext, call: SqsCall, request: requests.ListQueuesRequest) -> results.ListQueuesResult:
+    count = _page_size(request.max_results)
+    prefix = "" if request.queue_name_prefix is None else request.queue_name_prefix
+    after = "" if request.next_token is None else desk.seals.page(request.next_token)
+    # One more than is shown tells whether there are more. The largest page cannot look ahead: the next may be empty.
+    asked = min(count + 1, limits.LIST_COUNT_MAX)
+    names = (await desk.ask(ListQueues(prefix, after, asked, is_outside=True), Listed)).queues
+    is_cut = len(names) > count or len(names) == limits.LIST_COUNT_MAX
+    shown = names[:count]
+    return results.ListQueuesResult(
+        [call.queue_url(queue) for queue in shown],
+        desk.seals.page_token(shown[-1]) if is_cut and request.max_results is not None else None,
+    )
+
+
+async def delete_queue(desk: SqsContext, call: SqsCall, request: requests.QueueOnly) -> None:
+    await desk.ask(DeleteQueue(queue_of_url(request.queue_url)), Done)
+
+
+async def purge_queue(desk: SqsContext, call: SqsCall, request: requests.QueueOnly) -> None:
+    await desk.ask(PurgeQueue(queue_of_url(request.queue_url)), Done)
+
+
+async def get_queue_attributes(
+    desk: SqsContext, call: SqsCall, request: requests.GetQueueAttributes
+) -> results.GetQueueAttributesResult:
+    queue = queue_of_url(request.queue_url)
+    names = [] if request.attribute_names is None else request.attribute_names
+    for name in names:
+        if name not in NAMES:
+            raise unknown_attribute(name)
+    shown = shown_attributes(await desk.ask(DescribeQueue(queue), Described), desk.arn, queue)
+    if "All" not in names:
+        shown = {name: shown[name] for name in names if name in shown}
+    return results.GetQueueAttributesResult(shown)
+
+
+async def set_queue_attributes(desk: SqsContext, call: SqsCall, request: requests.SetQueueAttributes) -> None:
+    queue = queue_of_url(request.queue_url)
+    if not request.attributes:
+        raise missing("Attributes")
+    async with desk.changing:
+        described = await desk.ask(DescribeQueue(queue), Described)
+        config = changed_config(described.config, request.attributes)
+        if REDRIVE_POLICY in request.attributes:
+            await _check_dead_letters(desk, queue, config)
+        await desk.ask(ConfigureQueue(queue, config), Done)
+
+
+async def list_dead_letter_source_queues(
+    desk: SqsContext, call: SqsCall, request: requests.ListDeadLetterSourceQueues
+) -> results.ListDeadLetterSourceQueuesResult:
+    count = _page_size(request.max_results)
+    after = "" if request.next_token is None else desk.seals.page(request.next_token)
+    listed = await desk.ask(ListSources(queue_of_url(request.queue_url)), Listed)
+    sources = sorted(queue for queue in listed.queues if queue > after)
+    is_cut = request.max_results is not None and len(sources) > count
+    return results.ListDeadLetterSourceQueuesResult(
+        [call.queue_url(queue) for queue in sources[:count]],
+        desk.seals.page_token(sources[count - 1]) if is_cut else None,
+    )
+
+
+def _check_name(queue: str, *, is_fifo: bool) -> None:
+    stem = queue.removesuffix(FIFO_SUFFIX) if is_fifo else queue
+    if is_fifo and stem == queue:
+        raise SqsError("InvalidParameterValue", f"The queue name {queue[:100]!r} must end with .fifo: it is FIFO.")
+    if _NAME.fullmatch(stem) is None or len(queue) > _NAME_CHARACTERS_MAX:
+        raise SqsError(
+            "InvalidParameterValue",
+            f"The queue name {queue[:100]!r} can only include alphanumeric characters, hyphens, or underscores. "
+            f"1 to {_NAME_CHARACTERS_MAX} in length; that of a FIFO queue ends with .fifo, and FifoQueue is true.",
+        )
+
+
+def _page_size(max_results: int | None) -> int:
+    if max_results is None:
+        return limits.LIST_COUNT_MAX
+    if not 1 <= max_results <= limits.LIST_COUNT_MAX:
+        raise bad_value("MaxResults", max_results, f"Must be between 1 and {limits.LIST_COUNT_MAX}, if provided.")
+    return max_results
+
+
+async def _check_dead_letters(desk: SqsContext, queue: str, config: QueueConfig) -> None:
+    """The dead-letter queue exists, is of the same type, and takes messages from here."""
+    if config.dead_letters is None:
+        return
+    target = config.dead_letters
+    answer = await desk.execute(DescribeQueue(target))
+    if not isinstance(answer, Described):
+        raise bad_value(REDRIVE_POLICY, target, "Dead letter target does not exist.")
+    if answer.config.order != config.order:
+        raise bad_value(
+            REDRIVE_POLICY, target, "Dead-letter queue must be same type of queue as the source: both FIFO or neither."
+        )
+    if not is_allowed(answer.config.labels.get(REDRIVE_ALLOW_POLICY), queue):
+        raise bad_value(
+            REDRIVE_POLICY, target, f"Queue {queue} does not have permission from the dead-letter queue's policy."
+        )
+
+
+async def _check_same(
+    desk: SqsContext, queue: str, attributes: dict[str, str], config: QueueConfig, *, refused: Refused
+) -> None:
+    """A queue of this name exists. It is taken for the one that was to be created if all that was asked for is so."""
+    existing = await desk.execute(DescribeQueue(queue))
+    if not isinstance(existing, Described):
+        raise refusal(refused)
+    have, want = settable_attributes(existing.config, desk.arn), settable_attributes(config, desk.arn)
+    for name in attributes:
+        if have.get(name) != want.get(name):
+            raise SqsError(
+                "QueueNameExists",
+                f"A queue already exists with the same name and a different value for attribute {name}",
+            )

@@ -1,0 +1,70 @@
+"""What every action works with: the door to the broker, names and handles; and the call that it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.queues import Refused
+from lavant.service.auth.audit.log import AuditLog
+from lavant.service.auth.authorization import Execute, carry_out
+from lavant.service.auth.keys import Principal
+from lavant.service.aws.sqs.errors import refusal
+from lavant.service.aws.sqs.handles import Handles
+from lavant.service.aws.sqs.settings import SqsSettings
+from lavant.service.net.connections import RequestConnection
+
+_T = TypeVar("_T")
+
+
+class SqsContext:
+    """Of one principal: its requests are placed in its namespace, and its handles are good there only."""
+
+    __slots__ = ("_arn_prefix", "_audit", "_execute", "_principal", "changing", "seals", "settings")
+
+    def __init__(
+        self,
+        execute: Execute,
+        principal: Principal,
+        settings: SqsSettings,
+        changing: asyncio.Lock,
+        audit: AuditLog | None = None,
+    ) -> None:
+        self.settings = settings
+        self.seals = Handles(settings.salt, principal.namespace)
+        self.changing = changing
+        """Held while a queue's settings or tags are read and written again, so that no change is lost between."""
+        self._execute = execute
+        self._audit = audit
+        self._principal = principal
+        self._arn_prefix = f"arn:aws:sqs:{settings.region}:{settings.account}:"
+
+    async def execute(self, request: Request, connection: RequestConnection | None = None) -> Answer:
+        """A command goes in, its answer comes out. If the connection of a receive is lost, `ClientGone` is raised."""
+        return await carry_out(self._execute, self._principal, request, connection, audit=self._audit)
+
+    async def ask(self, request: Request, answer: type[_T], connection: RequestConnection | None = None) -> _T:
+        """The hub's answer of the type that belongs to the request; a refusal is raised in the protocol's words."""
+        given = await self.execute(request, connection)
+        if isinstance(given, answer):
+            return given
+        if isinstance(given, Refused):
+            raise refusal(given)
+        raise TypeError(f"{type(request).__name__} was answered by {type(given).__name__}, not {answer.__name__}")
+
+    def arn(self, queue: str) -> str:
+        return self._arn_prefix + queue
+
+
+class SqsCall:
+    """One request: by which address the server was called, and over which connection."""
+
+    __slots__ = ("_url_prefix", "connection")
+
+    def __init__(self, url_prefix: str, connection: RequestConnection) -> None:
+        self._url_prefix = url_prefix
+        self.connection = connection
+
+    def queue_url(self, queue: str) -> str:
+        return self._url_prefix + queue

@@ -1,0 +1,135 @@
+"""What can go wrong, in the words of the protocol: the names, codes and statuses that clients act upon.
+
+kind        what the code in here says                            InvalidParameterValue
+type        what a JSON answer says, in `__type`                  com.amazonaws.sqs#InvalidParameterValueException
+code        what an XML answer, a batch entry and the header      InvalidParameterValue
+            `x-amzn-query-error` say
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lavant.broker.protocol.queues import Refused
+
+_SQS = "com.amazonaws.sqs#"
+_CORAL = "com.amazon.coral.service#"
+_SIMPLE = "AWS.SimpleQueueService."
+
+
+class SqsFault(NamedTuple):
+    type: str
+    code: str
+    status: int = 400
+    is_senders: bool = True
+    """Whether the sender of the request is to blame; otherwise trying again may help."""
+
+
+def _own(name: str, code: str = "", status: int = 400) -> SqsFault:
+    """A fault that the service's model names."""
+    return SqsFault(_SQS + name, code if code else name, status)
+
+
+FAULTS = {
+    "BatchEntryIdsNotDistinct": _own("BatchEntryIdsNotDistinct", _SIMPLE + "BatchEntryIdsNotDistinct"),
+    "BatchRequestTooLong": _own("BatchRequestTooLong", _SIMPLE + "BatchRequestTooLong"),
+    "EmptyBatchRequest": _own("EmptyBatchRequest", _SIMPLE + "EmptyBatchRequest"),
+    "InvalidAddress": _own("InvalidAddress", status=404),
+    "InvalidAttributeName": _own("InvalidAttributeName"),
+    "InvalidAttributeValue": _own("InvalidAttributeValue"),
+    "InvalidBatchEntryId": _own("InvalidBatchEntryId", _SIMPLE + "InvalidBatchEntryId"),
+    "InvalidMessageContents": _own("InvalidMessageContents"),
+    "InvalidParameterValue": _own("InvalidParameterValueException", "InvalidParameterValue"),
+    "MessageNotInflight": _own("MessageNotInflight", _SIMPLE + "MessageNotInflight"),
+    "MissingParameter": _own("MissingRequiredParameterException", "MissingParameter"),
+    "OverLimit": _own("OverLimit", status=403),
+    "QueueDoesNotExist": _own("QueueDoesNotExist", _SIMPLE + "NonExistentQueue"),
+    "QueueNameExists": _own("QueueNameExists", "QueueAlreadyExists"),
+    "ReceiptHandleIsInvalid": _own("ReceiptHandleIsInvalid", status=404),
+    "ResourceNotFoundException": _own("ResourceNotFoundException", status=404),
+    "TooManyEntriesInBatchRequest": _own("TooManyEntriesInBatchRequest", _SIMPLE + "TooManyEntriesInBatchRequest"),
+    "UnsupportedOperation": _own("UnsupportedOperation", _SIMPLE + "UnsupportedOperation"),
+    # Common to all services, so not in the model of this one.
+    "AccessDenied": SqsFault(_CORAL + "AccessDeniedException", "AccessDenied", 403),
+    "IncompleteSignature": SqsFault(_CORAL + "IncompleteSignatureException", "IncompleteSignature"),
+    "InternalFailure": SqsFault(_CORAL + "InternalFailure", "InternalFailure", 500, is_senders=False),
+    "InvalidAction": SqsFault(_CORAL + "UnknownOperationException", "InvalidAction"),
+    "InvalidClientTokenId": SqsFault(_CORAL + "UnrecognizedClientException", "InvalidClientTokenId", 403),
+    "MalformedInput": SqsFault(_CORAL + "SerializationException", "MalformedInput"),
+    "MethodNotAllowed": SqsFault(_CORAL + "UnsupportedHttpMethodException", "MethodNotAllowed", 405),
+    "MissingAction": SqsFault(_CORAL + "UnknownOperationException", "MissingAction"),
+    "MissingAuthenticationToken": SqsFault(
+        _CORAL + "MissingAuthenticationTokenException", "MissingAuthenticationToken", 403
+    ),
+    "RequestEntityTooLarge": SqsFault(_CORAL + "RequestEntityTooLargeException", "RequestEntityTooLarge", 413),
+    "RequestExpired": SqsFault(_CORAL + "InvalidSignatureException", "RequestExpired", 403),
+    "ThrottlingException": SqsFault(_CORAL + "ThrottlingException", "ThrottlingException"),
+    "ServiceUnavailable": SqsFault(_CORAL + "ServiceUnavailableException", "ServiceUnavailable", 503, is_senders=False),
+    "SignatureDoesNotMatch": SqsFault(_CORAL + "InvalidSignatureException", "SignatureDoesNotMatch", 403),
+    "UnsupportedMediaType": SqsFault(_CORAL + "UnsupportedMediaTypeException", "UnsupportedMediaType", 415),
+}
+
+
+NOT_AUTHENTICATED = frozenset(
+    {
+        "AccessDenied",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "MissingAuthenticationToken",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+    }
+)
+"""What is wrong with a signature, or that none helps."""
+
+
+class SqsError(Exception):
+    """A request, or one entry of a batch, that cannot be done."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.fault = FAULTS[kind]
+        self.message = message
+
+
+def missing(parameter: str) -> SqsError:
+    return SqsError("MissingParameter", f"The request must contain the parameter {parameter}.")
+
+
+def bad_value(parameter: str, value: object, reason: str) -> SqsError:
+    shown = str(value)
+    if len(shown) > 200:
+        shown = shown[:200] + "…"
+    return SqsError("InvalidParameterValue", f"Value {shown} for parameter {parameter} is invalid. Reason: {reason}")
+
+
+_REFUSALS = {
+    "AccessDenied": "AccessDenied",
+    "InvalidValue": "InvalidParameterValue",
+    "LimitExceeded": "OverLimit",
+    "QuotaExceeded": "OverLimit",
+    "Overloaded": "ThrottlingException",
+    "MoveRunning": "InvalidParameterValue",
+    "QueueExists": "QueueNameExists",
+    "QueueFull": "OverLimit",
+    "StorageFull": "ServiceUnavailable",
+    "TooManyInFlight": "OverLimit",
+    "UnknownMove": "ResourceNotFoundException",
+    "UnknownQueue": "QueueDoesNotExist",
+}
+
+
+def refusal(refused: Refused) -> SqsError:
+    """What the hub has refused; a code that is not in the table is the server's fault, not the sender's."""
+    kind = _REFUSALS.get(refused.code, "InternalFailure")
+    if kind == "QueueDoesNotExist":
+        return SqsError(kind, "The specified queue does not exist.")
+    return SqsError(kind, refused.reason)
+
+
+def entry_refusal(refused: Refused) -> SqsError:
+    """What the hub has refused of a batch: a limit that one message exceeds is a bad value of that message."""
+    if refused.code == "LimitExceeded":
+        return SqsError("InvalidParameterValue", f"One or more parameters are invalid. Reason: {refused.reason}")
+    return refusal(refused)

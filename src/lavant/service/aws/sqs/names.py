@@ -1,0 +1,39 @@
+"""Queues' names in URLs and in ARNs.
+
+A server is one account in one region, so of what comes in only the name counts: a client may go on using URLs and ARNs
+that it knows from elsewhere.
+"""
+
+from __future__ import annotations
+
+from lavant.service.aws.sqs.errors import SqsError, bad_value
+
+FIFO_SUFFIX = ".fifo"
+
+
+def queue_of_url(url: str) -> str:
+    """The name of the queue that a URL, or a name alone, stands for.
+
+    >>> queue_of_url("http://127.0.0.1:9324/000000000000/orders.fifo")
+    'orders.fifo'
+    """
+    name = url.rpartition("/")[2]
+    if not name:
+        raise SqsError("InvalidAddress", f"The address {url} is not valid for this endpoint.")
+    return name
+
+
+def queue_of_arn(arn: str, parameter: str) -> str:
+    """The name of the queue in an ARN.
+
+    >>> queue_of_arn("arn:aws:sqs:us-east-1:000000000000:orders", "SourceArn")
+    'orders'
+    """
+    parts = arn.split(":")
+    if len(parts) != 6 or parts[0] != "arn" or parts[2] != "sqs" or not parts[5]:
+        raise bad_value(parameter, arn, "It must have the form arn:aws:sqs:region:account:queue.")
+    return parts[5]
+
+
+def is_fifo(queue: str) -> bool:
+    return queue.endswith(FIFO_SUFFIX)

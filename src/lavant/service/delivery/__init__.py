@@ -1,0 +1,1 @@
+"""Consumers inside the server: prefetch windows for streams, and webhooks."""

@@ -1,0 +1,1 @@
+"""Publish/subscribe over HTTP: one file for each thing that can be done."""

@@ -1,0 +1,111 @@
+"""The HTTP interface as one ASGI application."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lavant.service.auth.audit.records import ORIGIN, Origin, peer_of
+from lavant.service.http.context import ApiContext
+from lavant.service.http.errors import ApiError, response_of
+from lavant.service.http.openapi import openapi
+from lavant.service.http.operation import EVENTS, STREAM, Operation
+from lavant.service.http.routes.operations import OPERATIONS
+from lavant.service.http.streams.sse import EventStreams
+from lavant.service.http.streams.websocket import Streams
+
+PATHS = frozenset({"/openapi.json"} | {"/" + operation.path.split("/")[1] for operation in OPERATIONS})
+"""Beginnings of paths that belong to this application."""
+
+_ABOUT = """\
+This is a Lavant server: publish, subscribe by content, durable queues.
+
+  POST /publish                               publish
+  POST /subscriptions                         subscribe
+  GET  /subscriptions/NAME/events             server-sent events
+  GET  /subscriptions/NAME/stream             WebSocket
+  PUT  /workflows, POST /jobs                 jobs as workflows over queues
+  GET  /openapi.json                          all that there is
+  GET  /metrics, /healthz, /readyz            for operators
+
+Clients of Amazon SQS use this address as their endpoint.
+"""
+
+
+def api_application(desk: ApiContext) -> ASGIApp:
+    """Routes as the table of operations has them."""
+    events, streams = EventStreams(desk), Streams(desk)
+    document = msgspec.json.encode(openapi())
+
+    async def about(request: Request) -> Response:
+        return PlainTextResponse(_ABOUT)
+
+    async def description(request: Request) -> Response:
+        return Response(document, media_type="application/json")
+
+    def route(operation: Operation) -> BaseRoute:
+        if operation.way == EVENTS:
+            return Route(operation.path, events, methods=[operation.method])
+        if operation.way == STREAM:
+            return WebSocketRoute(operation.path, streams)
+        assert operation.handler is not None
+        return Route(operation.path, partial(operation.handler, desk), methods=[operation.method])
+
+    application = Starlette(
+        routes=[Route("/", about), Route("/openapi.json", description), *map(route, OPERATIONS)],
+        exception_handlers={
+            ApiError: _on_error,
+            HTTPException: _on_http_error,
+            ClientDisconnect: _on_gone,
+            500: _on_bug,
+        },
+    )
+    application.router.redirect_slashes = False  # it would redirect to whatever the Host header says
+    return _Counted(application, desk)
+
+
+class _Counted:
+    """Counts answers by their status."""
+
+    def __init__(self, application: ASGIApp, desk: ApiContext) -> None:
+        self._application = application
+        self._answers = desk.meters.answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ORIGIN.set(Origin("http", peer_of(scope)))
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._answers[str(message["status"])] += 1
+            await send(message)
+
+        await self._application(scope, receive, counted)
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return response_of(error)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """No such path, or not with this method."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers) if error.headers else {}
+    reason = f"{error.detail}: {request.scope.get('method', '')} {request.url.path}; /openapi.json says what there is"
+    return response_of(ApiError(error.status_code, "NoSuchRoute", reason, headers=headers))
+
+
+async def _on_gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)  # nobody reads it
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    """What it was is in the log, where uvicorn puts it, and is nobody else's business."""
+    return response_of(ApiError(500, "InternalError", "the server failed at this request; its log says why"))

@@ -1,0 +1,100 @@
+"""Bodies of requests: bounded in size, and of a kind that says what it is. The connection bounds their time.
+
+A body must say that it is JSON, and so must a POST without one. Browsers let any page send forms, plain text and empty
+requests to any server, but ask the server before they send JSON from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from lavant.core.decoding import UNDECODABLE
+from lavant.service.http.errors import ApiError, bad_request
+from lavant.service.runtime.limits import ServiceLimits
+
+
+def integer(query: Mapping[str, str], name: str, *, default: int, lowest: int, highest: int) -> int:
+    """
+    >>> integer({"limit": "5"}, "limit", default=100, lowest=1, highest=1000)
+    5
+    """
+    text = query.get(name)
+    if text is None:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = lowest - 1
+    if not lowest <= value <= highest:
+        raise bad_request(f"{name} must be an integer between {lowest} and {highest}, got {text[:40]!r}")
+    return value
+
+
+def page_end(names: Sequence[str], limit: int) -> str | None:
+    """Where the next page begins; None if this one was not full."""
+    return names[-1] if len(names) == limit else None
+
+
+JSON = "application/json"
+
+_T = TypeVar("_T")
+_CLOSE = {"Connection": "close"}  # the rest of the body is not read
+
+
+def content_type(request: Request) -> str:
+    """Without parameters, in lower case."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_body(request: Request, limits: ServiceLimits) -> bytes:
+    """One that says that it is too long is not read at all, one that is too long not to its end."""
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and (len(length) > 18 or int(length) > limits.body_bytes_max):
+        raise _too_large(limits)
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limits.body_bytes_max:
+            raise _too_large(limits)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def read_json(request: Request, limits: ServiceLimits, kind: type[_T]) -> _T:
+    """A body in JSON as a value of that kind. An empty one is an empty object."""
+    check_json(content_type(request))
+    body = await read_body(request, limits)
+    decoded: _T = decode(body or b"{}", kind)
+    return decoded
+
+
+def check_json(given: str) -> None:
+    if given != JSON:
+        raise ApiError(
+            415,
+            "UnsupportedMediaType",
+            f"the request must have content type {JSON}, got {given or 'none'!r}; curl has the option --json for it",
+        )
+
+
+def decode(body: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except UNDECODABLE as error:
+        raise bad_request(
+            f"the body is not what is expected here: {error}; /openapi.json has its description"
+        ) from None
+
+
+def _too_large(limits: ServiceLimits) -> ApiError:
+    return ApiError(
+        413,
+        "LimitExceeded",
+        f"the body has more than {limits.body_bytes_max} bytes, which is the limit; send fewer or smaller publications",
+        headers=_CLOSE,
+    )

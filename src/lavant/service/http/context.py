@@ -1,0 +1,133 @@
+"""What every route works with: the service behind it, who asks, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.queues.validation import refusal
+from lavant.core.errors import AccessDenied, LavantError, QuotaExceeded
+from lavant.service.auth.audit.records import ORIGIN
+from lavant.service.auth.authorization import authorize, carry_out, shut_out, tell
+from lavant.service.auth.keys import KeyRing, Principal
+from lavant.service.http.errors import ApiError, error_of
+from lavant.service.http.streams.sse_resume import SseResume
+from lavant.service.net.connections import RequestConnection, connection_of
+from lavant.service.observability.counters import Meters
+from lavant.service.runtime.broker_runtime import BrokerRuntime
+
+if TYPE_CHECKING:
+    from lavant.service.autoscaling.views import Resources
+
+_T = TypeVar("_T")
+
+
+class ApiContext:
+    """Lasts as long as the server."""
+
+    def __init__(self, service: BrokerRuntime, keys: KeyRing, meters: Meters) -> None:
+        self.service = service
+        self.limits = service.limits
+        self.keys = keys
+        self.meters = meters
+        self.lately = SseResume()
+        self.resources: Callable[[], Resources | None] | None = None
+        """What the resource manager shows, if there is one."""
+        self.stopping = asyncio.Event()
+        """Set when the server is about to stop: streams end."""
+
+    def principal(self, connection: HTTPConnection) -> Principal:
+        """Who asks; raises if a key is wanted, and this is none."""
+        scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+        try:
+            principal = self.keys.principal(secret.strip().encode() if scheme.lower() == "bearer" else b"")
+        except AccessDenied as error:
+            if self.service.audit is not None:
+                self.service.audit.not_authenticated(ORIGIN.get(), type(error).__name__)
+            raise ApiError(
+                401,
+                "AccessDenied",
+                f"{error}; show it in the header `Authorization: Bearer KEY`",
+                headers={"WWW-Authenticate": "Bearer"},
+            ) from None
+        try:
+            connection_of(connection.scope).authenticated(principal.tenant)
+        except QuotaExceeded as error:
+            raise error_of(refusal(error)) from None
+        return principal
+
+    def placed(self, principal: Principal, request: Request) -> Request:
+        """The request in the principal's namespace; raises if it may not ask that, or so often."""
+        try:
+            return authorize(principal, request, time.monotonic())
+        except LavantError as error:
+            raise error_of(tell(self.service.audit, principal, request, refusal(error))) from None
+
+    async def ask(self, principal: Principal, request: Request, answer: type[_T]) -> _T:
+        """The answer of the type that belongs to the request, as the principal sees it; a refusal is raised."""
+        given = await self.answer(principal, request)
+        if isinstance(given, Refused):
+            raise error_of(given)
+        if not isinstance(given, answer):
+            raise TypeError(f"{type(request).__name__} was answered by {type(given).__name__}, not {answer.__name__}")
+        return given
+
+    async def answer(
+        self, principal: Principal, request: Request, connection: RequestConnection | None = None
+    ) -> Answer:
+        """Whatever the answer is. If the connection of a receive is lost, `ClientGone` is raised."""
+        return await carry_out(self.service.execute, principal, request, connection, audit=self.service.audit)
+
+    def tell(self, principal: Principal, request: Request, answer: Answer) -> None:
+        """The audit log of a request that was carried out in several."""
+        tell(self.service.audit, principal, request, answer)
+
+    async def revoked(self, principal: Principal) -> None:
+        """Returns never; raises when the principal is shut out."""
+        told = asyncio.Event()
+        principal.revocation.watch(told.set)
+        try:
+            await told.wait()
+        finally:
+            principal.revocation.unwatch(told.set)
+        self.check(principal)
+
+    def check(self, principal: Principal) -> None:
+        """Raises if the principal was shut out."""
+        if principal.is_revoked:
+            raise error_of(refusal(shut_out(principal)))
+
+    @contextmanager
+    def stream(self, kind: str, principal: Principal) -> Iterator[None]:
+        """As long as a stream is open; raises if there are as many as may be, in all or of this namespace."""
+        streams = self.meters.streams
+        if sum(streams.values()) >= self.limits.streams_max:
+            raise ApiError(
+                429,
+                "QuotaExceeded",
+                f"{self.limits.streams_max} streams are open, which is the limit; come later",
+                retry_after_s=10,
+            )
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(principal.tenant.stream())
+            except QuotaExceeded as error:
+                raise error_of(refusal(error)) from None
+            streams[kind] += 1
+            try:
+                yield
+            finally:
+                streams[kind] -= 1
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -1,0 +1,106 @@
+"""`GET /openapi.json`: what can be done here, for programs that make clients and pages of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any, TypeAlias
+
+import msgspec
+
+from lavant.service.http.errors import Failure
+from lavant.service.http.operation import Operation, OperationOutcome, Parameter
+from lavant.service.http.routes.operations import OPERATIONS
+
+OPENAPI_VERSION = "3.1.0"
+_REFERENCE = "#/components/schemas/{name}"
+
+SchemaOf: TypeAlias = Callable[[Any], dict[str, Any]]
+
+
+def openapi(operations: tuple[Operation, ...] = OPERATIONS) -> dict[str, Any]:
+    """The whole document."""
+    schema_of, components = _schemas(operations)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schema_of)
+    return {
+        "openapi": OPENAPI_VERSION,
+        "info": {
+            "title": "Lavant",
+            "version": version("lavant"),
+            "description": "Publish, subscribe by content, and receive. Keys are shown as `Authorization: Bearer KEY`, "
+            "where the server wants them.",
+        },
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"key": []}],
+    }
+
+
+def _schemas(operations: tuple[Operation, ...]) -> tuple[SchemaOf, dict[str, Any]]:
+    """How to describe a value of some kind, and what these descriptions refer to."""
+    kinds: list[Any] = [Failure]
+    for operation in operations:
+        for kind in (*(body.kind for body in operation.bodies), *(outcome.kind for outcome in operation.outcomes)):
+            kinds += kind if isinstance(kind, tuple) else () if kind is None else (kind,)
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+    known = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+
+    def schema_of(kind: Any) -> dict[str, Any]:
+        return {"anyOf": [known[id(each)] for each in kind]} if isinstance(kind, tuple) else known[id(kind)]
+
+    return schema_of, components
+
+
+def _described(operation: Operation, schema_of: SchemaOf) -> dict[str, Any]:
+    needs = f"Needs the scope {operation.scope}." if operation.scope else "Any key will do."
+    described: dict[str, Any] = {
+        "summary": operation.summary,
+        "description": needs,
+        "operationId": _name_of(operation),
+        "responses": {str(each.status): _outcome(each, schema_of) for each in operation.outcomes},
+    }
+    described["responses"]["401"] = _failed("no key, or one that is not known", schema_of)
+    described["responses"]["403"] = _failed("the key lacks the scope, or belongs to another namespace", schema_of)
+    if operation.parameters:
+        described["parameters"] = [_parameter(each) for each in operation.parameters]
+    if operation.bodies:
+        described["requestBody"] = {
+            "content": {
+                body.content_type: {"schema": schema_of(body.kind), "example": body.example}
+                for body in operation.bodies
+            }
+        }
+    return described
+
+
+def _name_of(operation: Operation) -> str:
+    """
+    >>> _name_of(OPERATIONS[0])
+    'post_publish'
+    """
+    return operation.method.lower() + operation.path.replace("/", "_").replace("{", "").replace("}", "")
+
+
+def _outcome(outcome: OperationOutcome, schema_of: SchemaOf) -> dict[str, Any]:
+    if outcome.status >= 400:
+        return _failed(outcome.help, schema_of)
+    if outcome.kind is None:
+        return {"description": outcome.help}
+    content = {"schema": schema_of(outcome.kind), "example": outcome.example}
+    return {"description": outcome.help, "content": {"application/json": content}}
+
+
+def _failed(help: str, schema_of: SchemaOf) -> dict[str, Any]:
+    return {"description": help, "content": {"application/json": {"schema": schema_of(Failure)}}}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": parameter.where,
+        "description": parameter.help,
+        "required": parameter.is_required,
+        "schema": {"type": "integer" if parameter.kind is int else "string"},
+    }

@@ -1,0 +1,54 @@
+"""What one thing that can be done over HTTP is: its route, and what OpenAPI says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lavant.service.http.context import ApiContext
+
+Handler: TypeAlias = Callable[[ApiContext, Request], Awaitable[Response]]
+EVENTS, STREAM = "events", "stream"
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    name: str
+    where: str
+    """`path`, `query` or `header`."""
+    help: str
+    kind: type = str
+    is_required: bool = False
+
+
+class Body(msgspec.Struct, frozen=True):
+    """One of the forms that a body may have."""
+
+    content_type: str
+    kind: Any
+    example: Any
+
+
+class OperationOutcome(msgspec.Struct, frozen=True):
+    status: int
+    help: str
+    kind: Any = None
+    """What the body is; a tuple if it may be one of several."""
+    example: Any = None
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    method: str
+    path: str
+    summary: str
+    outcomes: tuple[OperationOutcome, ...]
+    handler: Handler | None = None
+    way: str = ""
+    """`events` or `stream`, if it is no single answer."""
+    scope: str = ""
+    """Which a key must have; any will do if it is empty."""
+    parameters: tuple[Parameter, ...] = ()
+    bodies: tuple[Body, ...] = ()

@@ -1,0 +1,246 @@
+"""What can be done with jobs over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lavant.broker.protocol.jobs import (
+    CancelJob,
+    Cancelled,
+    DefineJobs,
+    DescribeJob,
+    JobsListed,
+    JobSubmitted,
+    JobSummary,
+    JobView,
+    ListJobs,
+    ListJobTypes,
+    Result,
+    SubmitJob,
+)
+from lavant.broker.protocol.queues import Done
+from lavant.broker.queues.validation import refusal
+from lavant.broker.workflows.definitions.toml_file import convert_workflows, read_workflows
+from lavant.core.errors import InvalidValue
+from lavant.service.http.bodies import JSON, content_type, decode, integer, read_body, read_json
+from lavant.service.http.context import ApiContext, json_response
+from lavant.service.http.errors import ApiError, bad_request, error_of
+from lavant.service.http.operation import Body, Operation, OperationOutcome, Parameter
+from lavant.service.http.schemas import (
+    CancelAnswer,
+    DefinedAnswer,
+    JobAnswer,
+    JobAttempt,
+    JobDescription,
+    JobLine,
+    JobPage,
+    JobResult,
+    JobTask,
+    NewJob,
+)
+
+TOML = "application/toml"
+NUMBER_MAX = 2**63 - 1
+
+
+async def define(desk: ApiContext, request: Request) -> Response:
+    """Topics and job types, as in a workflow file: in TOML, or the same in JSON."""
+    principal = desk.principal(request)
+    body = await read_body(request, desk.limits)
+    kind = content_type(request)
+    try:
+        if kind == TOML:
+            workflows = read_workflows(body.decode())
+        elif kind == JSON:
+            workflows = convert_workflows(decode(body, dict))
+        else:
+            raise ApiError(415, "UnsupportedMediaType", f"definitions are {TOML} or {JSON}, got {kind or 'none'!r}")
+    except UnicodeDecodeError as error:
+        raise bad_request(f"the definitions are no text in UTF-8: byte {error.start}") from None
+    except InvalidValue as error:
+        raise error_of(refusal(error)) from None
+    await desk.ask(principal, DefineJobs(workflows), Done)
+    return json_response(DefinedAnswer(types=[job.name for job in workflows.jobs], topics=list(workflows.topics)))
+
+
+async def submit(desk: ApiContext, request: Request) -> Response:
+    principal = desk.principal(request)
+    asked = await read_json(request, desk.limits, NewJob)
+    answer = await desk.ask(principal, SubmitJob(asked.type, _input(asked), asked.name), JobSubmitted)
+    return json_response(JobAnswer(job=answer.job, is_new=answer.is_new), 201 if answer.is_new else 200)
+
+
+async def list_jobs(desk: ApiContext, request: Request) -> Response:
+    principal = desk.principal(request)
+    query = request.query_params
+    after = integer(query, "after", default=0, lowest=0, highest=NUMBER_MAX)
+    limit = integer(query, "limit", default=100, lowest=1, highest=1000)
+    page = await desk.ask(principal, ListJobs(after, limit, query.get("state", "")), JobsListed)
+    return json_response(JobPage(jobs=[_line(job) for job in page.jobs], next=page.after))
+
+
+async def describe(desk: ApiContext, request: Request) -> Response:
+    view = await desk.ask(desk.principal(request), DescribeJob(_number(request)), JobView)
+    return json_response(_description(view))
+
+
+async def cancel(desk: ApiContext, request: Request) -> Response:
+    answer = await desk.ask(desk.principal(request), CancelJob(_number(request)), Cancelled)
+    return json_response(CancelAnswer(state=answer.job_state, is_new=answer.is_new))
+
+
+async def show_resources(desk: ApiContext, request: Request) -> Response:
+    """It tells of jobs, so it is for those who may see jobs."""
+    principal = desk.principal(request)
+    desk.placed(principal, ListJobTypes())
+    view = None if desk.resources is None else desk.resources()
+    if view is None:
+        raise ApiError(404, "NoResourceManager", "there is no resource manager; start the server with --resources FILE")
+    return json_response(view)
+
+
+def _number(request: Request) -> int:
+    return integer(request.path_params, "number", default=0, lowest=1, highest=NUMBER_MAX)
+
+
+def _input(asked: NewJob) -> bytes:
+    """A text is what it says; whatever else is JSON stays JSON."""
+    if asked.input_base64 is not None:
+        return asked.input_base64
+    return asked.input.encode() if isinstance(asked.input, str) else msgspec.json.encode(asked.input)
+
+
+def _line(job: JobSummary) -> JobLine:
+    return JobLine(
+        number=job.number,
+        type=job.job_type,
+        name=job.name,
+        state=job.state,
+        submitted_ms=job.submitted_ms,
+        ended_ms=job.ended_ms or None,
+    )
+
+
+def _description(view: JobView) -> JobDescription:
+    tasks = [
+        JobTask(
+            name=task.name,
+            topic=task.topic,
+            state=task.state,
+            attempts=[JobAttempt(**msgspec.structs.asdict(attempt)) for attempt in task.attempts],
+        )
+        for task in view.tasks
+    ]
+    return JobDescription(
+        number=view.number,
+        type=view.job_type,
+        name=view.name,
+        state=view.state,
+        reason=view.reason,
+        submitted_ms=view.submitted_ms,
+        ended_ms=view.ended_ms or None,
+        tasks=tasks,
+        results={name: _result(result) for name, result in view.results.items()},
+    )
+
+
+def _result(result: Result) -> JobResult:
+    try:
+        return JobResult(text=result.body.decode(), attributes=result.attributes)
+    except UnicodeDecodeError:
+        return JobResult(body_base64=result.body, attributes=result.attributes)
+
+
+_NUMBER = Parameter("number", "path", "of the job", int, is_required=True)
+_UNKNOWN = OperationOutcome(404, "no job has that number, or it is forgotten")
+_TOML = 'topics = ["C", "D"]\n[jobs.simple]\nstart = "load"\ntasks.load = { topic = "C" }\n'
+_TABLES = {"topics": ["C", "D"], "jobs": {"simple": {"start": "load", "tasks": {"load": {"topic": "C"}}}}}
+_LINE = {"number": 7, "type": "simple", "name": "scan-17", "state": "completed", "submitted_ms": 1772271000000}
+_ATTEMPT = {"queued_ms": 1772271000000, "started_ms": 1772271000004, "ended_ms": 1772271000104, "worker": "ann"}
+_DESCRIBED = {
+    **_LINE,
+    "reason": "",
+    "ended_ms": 1772271000104,
+    "tasks": [{"name": "load", "topic": "C", "state": "done", "attempts": [{**_ATTEMPT, "outcome": "completed"}]}],
+    "results": {"load": {"text": "pixels"}},
+}
+
+JOB_OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/resources",
+        summary="What the resource manager measures, and what it has decided and why",
+        handler=show_resources,
+        outcomes=(
+            OperationOutcome(200, "figures and decisions; `lavant resources` shows them as tables", dict[str, Any], {}),
+            OperationOutcome(404, "the server was started without --resources"),
+        ),
+    ),
+    Operation(
+        method="PUT",
+        path="/workflows",
+        summary="Define job types and their topics; jobs under way go on as they were",
+        handler=define,
+        scope="admin",
+        bodies=(Body(TOML, str, _TOML), Body(JSON, dict[str, Any], _TABLES)),
+        outcomes=(
+            OperationOutcome(200, "defined", DefinedAnswer, {"types": ["simple"], "topics": ["C", "D"]}),
+            OperationOutcome(400, "what is wrong with the definitions"),
+            OperationOutcome(415, "neither TOML nor JSON"),
+        ),
+    ),
+    Operation(
+        method="POST",
+        path="/jobs",
+        summary="Submit a job",
+        handler=submit,
+        scope="publish",
+        bodies=(Body(JSON, NewJob, {"type": "simple", "input": {"scan": 17}, "name": "scan-17"}),),
+        outcomes=(
+            OperationOutcome(200, "it had been submitted under that name", JobAnswer, {"job": 7, "is_new": False}),
+            OperationOutcome(201, "it is on disk, and will end", JobAnswer, {"job": 7, "is_new": True}),
+            OperationOutcome(400, "a value that cannot be accepted"),
+            OperationOutcome(404, "no job type has that name"),
+            OperationOutcome(503, "there is no room on the disk; see Retry-After"),
+        ),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs",
+        summary="List jobs by number",
+        handler=list_jobs,
+        parameters=(
+            Parameter("state", "query", "running, completed, failed or cancelled ones only"),
+            Parameter("after", "query", "only larger numbers", int),
+            Parameter("limit", "query", "how many at most, 1 to 1000; 100 if not given", int),
+        ),
+        outcomes=(
+            OperationOutcome(200, "a page", JobPage, {"jobs": [{**_LINE, "ended_ms": 1772271000104}], "next": None}),
+            OperationOutcome(400, "a value that cannot be accepted"),
+        ),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{number}",
+        summary="Describe a job: state, timeline, results",
+        handler=describe,
+        parameters=(_NUMBER,),
+        outcomes=(OperationOutcome(200, "the job", JobDescription, _DESCRIBED), _UNKNOWN),
+    ),
+    Operation(
+        method="DELETE",
+        path="/jobs/{number}",
+        summary="Cancel a job; what is known of it stays",
+        handler=cancel,
+        scope="publish",
+        parameters=(_NUMBER,),
+        outcomes=(
+            OperationOutcome(200, "it has ended, now or before", CancelAnswer, {"state": "cancelled", "is_new": True}),
+            _UNKNOWN,
+        ),
+    ),
+)

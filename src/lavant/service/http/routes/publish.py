@@ -1,0 +1,91 @@
+"""`POST /publish`: publications in one of several forms, accepted when they are durable in the queues of all who want
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.subscriptions import Publish, Published
+from lavant.broker.subscriptions.limits import PUBLICATIONS_MAX
+from lavant.service.auth.keys import Principal
+from lavant.service.http.bodies import JSON, content_type, decode, read_body
+from lavant.service.http.context import ApiContext, json_response
+from lavant.service.http.errors import ApiError, error_of_all
+from lavant.service.http.routes import cloudevents
+from lavant.service.http.schemas import PublishAnswer, RefusedEntry
+
+JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+KEY_HEADER = "idempotency-key"
+ACCEPTED = 202
+
+_KINDS = (JSON, *JSON_LINES, cloudevents.STRUCTURED, cloudevents.BATCH)
+
+
+async def publish(desk: ApiContext, request: Request) -> Response:
+    principal = desk.principal(request)
+    body = await read_body(request, desk.limits)
+    entries = publications_in(content_type(request), request.headers, body)
+    if len(entries) > PUBLICATIONS_MAX:
+        raise ApiError(
+            413, "LimitExceeded", f"a request has at most {PUBLICATIONS_MAX} publications, got {len(entries)}"
+        )
+    with desk.meters.publish_seconds.timed():
+        outcome = await _outcome(desk, principal, entries, request.headers.get(KEY_HEADER, ""))
+    refused = {place: each for place, each in enumerate(outcome) if isinstance(each, Refused)}
+    desk.meters.accepted += len(outcome) - len(refused)
+    desk.meters.refused += len(refused)
+    if len(refused) == len(outcome):
+        raise error_of_all(list(refused.values()), too_large=413)
+    answer = PublishAnswer(
+        accepted=len(outcome) - len(refused),
+        ids=[None if isinstance(each, Refused) else each for each in outcome],
+        refused=[RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()],
+    )
+    return json_response(answer, ACCEPTED)
+
+
+async def _outcome(
+    desk: ApiContext, principal: Principal, entries: list[bytes | Refused], key: str
+) -> list[str | Refused]:
+    """The id of each, or why it was refused."""
+    good = [entry for entry in entries if isinstance(entry, bytes)]
+    if not good and entries:
+        return [entry for entry in entries if isinstance(entry, Refused)]
+    published = iter((await desk.ask(principal, Publish(good, key), Published)).entries)
+    return [entry if isinstance(entry, Refused) else next(published) for entry in entries]
+
+
+def publications_in(kind: str, headers: Mapping[str, str], body: bytes) -> list[bytes | Refused]:
+    """Each publication in JSON, or why it can't be one. What is in an array or in lines is looked at one by one.
+
+    >>> publications_in("application/json", {}, b'[{"price": 1}, 2]')
+    [b'{"price": 1}', b'2']
+    >>> publications_in("application/jsonl", {}, b'{"price": 1}\\n\\n{"price": 2}\\n')
+    [b'{"price": 1}', b'{"price": 2}']
+    """
+    if kind == cloudevents.STRUCTURED:
+        return [cloudevents.of_json(body)]
+    if kind == cloudevents.BATCH:
+        return [cloudevents.of_json(event) for event in _array(body)]
+    if "ce-specversion" in headers:
+        return [cloudevents.of_headers(headers, body)]
+    if kind in JSON_LINES:
+        return [line for line in body.split(b"\n") if line.strip()]
+    if kind != JSON:
+        raise ApiError(
+            415,
+            "UnsupportedMediaType",
+            f"publications come as {', '.join(_KINDS)}, or with the headers of a CloudEvent; got "
+            f"{kind or 'no content type'!r}; curl has the option --json",
+        )
+    return list(map(bytes, _array(body))) if body.lstrip()[:1] == b"[" else [body]
+
+
+def _array(body: bytes) -> list[msgspec.Raw]:
+    array: list[msgspec.Raw] = decode(body, list[msgspec.Raw])
+    return array

@@ -1,0 +1,104 @@
+"""`POST /subscriptions/{name}/receive` and `/acknowledge`: messages for whoever asks, in plain HTTP."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lavant.broker.protocol.queues import (
+    Acknowledge,
+    Acknowledged,
+    Delivery,
+    Done,
+    Receipt,
+    Receive,
+    Received,
+    Refused,
+    Release,
+)
+from lavant.service.delivery import consumer as consuming
+from lavant.service.delivery.consumer import is_json
+from lavant.service.http.bodies import read_json
+from lavant.service.http.context import ApiContext, json_response
+from lavant.service.http.errors import ApiError, error_of
+from lavant.service.http.routes.subscriptions import find
+from lavant.service.http.schemas import (
+    AcknowledgeAnswer,
+    AcknowledgeBody,
+    ReceiveAnswer,
+    ReceiveBody,
+    ReceivedMessage,
+    RefusedEntry,
+)
+from lavant.service.net.connections import ClientGone, connection_of
+from lavant.service.observability.counters import PULL
+
+CLIENT_GONE = 499
+"""Nobody reads it."""
+
+
+async def receive(desk: ApiContext, request: Request) -> Response:
+    principal = desk.principal(request)
+    asked = await read_json(request, desk.limits, ReceiveBody)
+    state = await find(desk, principal, request.path_params["name"])
+    command = Receive(state.queue, asked.count, asked.visibility_ms, asked.wait_ms)
+    try:
+        answer = await desk.answer(principal, command, connection_of(request.scope))
+    except ClientGone:
+        return Response(status_code=CLIENT_GONE)
+    if isinstance(answer, Refused):
+        raise error_of(answer)
+    assert isinstance(answer, Received)
+    desk.meters.notifications[PULL] += len(answer.deliveries)
+    return json_response(ReceiveAnswer(messages=list(map(_message, answer.deliveries))))
+
+
+async def acknowledge(desk: ApiContext, request: Request) -> Response:
+    principal = desk.principal(request)
+    asked = await read_json(request, desk.limits, AcknowledgeBody)
+    if not 1 <= len(asked.receipts) + len(asked.give_back) <= desk.limits.entries_max:
+        raise ApiError(400, "LimitExceeded", f"give 1 to {desk.limits.entries_max} receipts")
+    state = await find(desk, principal, request.path_params["name"])
+    done, returned = ([_receipt(text) for text in texts] for texts in (asked.receipts, asked.give_back))
+    wanted = Acknowledge(state.queue, done)
+    command = desk.placed(principal, wanted)
+    assert isinstance(command, Acknowledge)
+    refused = await consuming.acknowledge(desk.service, command.queue, done)
+    desk.tell(principal, wanted, Acknowledged(refused))
+    await consuming.give_back(desk.service, command.queue, returned)
+    if returned:
+        desk.tell(principal, Release(state.queue, returned), Done())
+    answer = AcknowledgeAnswer(
+        acknowledged=len(done) - len(refused),
+        refused=[RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()],
+    )
+    return json_response(answer)
+
+
+def content_of(delivery: Delivery) -> tuple[msgspec.Raw | None, bytes | None]:
+    """A message as a publication, or as bytes if it is not in JSON: others may send to the queue too."""
+    return (msgspec.Raw(delivery.body), None) if is_json(delivery.body) else (None, delivery.body)
+
+
+def _message(delivery: Delivery) -> ReceivedMessage:
+    publication, body = content_of(delivery)
+    receipt = delivery.receipt
+    return ReceivedMessage(
+        receipt=f"{receipt.number:x}-{receipt.lease:x}",
+        id=receipt.number,
+        attempt=delivery.receive_count,
+        publication=publication,
+        body=body,
+    )
+
+
+def _receipt(text: str) -> Receipt:
+    number, _, lease = text.partition("-")
+    try:
+        receipt = Receipt(int(number, 16), int(lease, 16))
+    except ValueError:
+        receipt = Receipt(-1, -1)
+    if not (0 <= receipt.number < 1 << 64 and 0 <= receipt.lease < 1 << 64):
+        raise ApiError(400, "InvalidValue", f"{text[:60]!r} is no receipt; show one that came with a message")
+    return receipt

@@ -1,0 +1,283 @@
+"""What comes and goes over HTTP, in JSON. OpenAPI's description is made from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from lavant.broker.protocol.queue_config import QueueConfig
+
+
+class _In(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mistyped name is an error, not a default."""
+
+
+class _Out(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class RefusedEntry(_Out, frozen=True):
+    """An entry of a request that was refused; the others were accepted."""
+
+    index: int
+    code: str
+    reason: str
+
+
+# ── publishing ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PublishAnswer(_Out, frozen=True):
+    accepted: int
+    ids: list[str | None]
+    """By place; null where a publication was refused."""
+    refused: list[RefusedEntry]
+
+
+# ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class QueueSettings(_In, frozen=True):
+    """Of the queue that is created with a subscription."""
+
+    order: Literal["out-of-order", "in-order"] = "out-of-order"
+    visibility_ms: int = QueueConfig().visibility_ms
+    retention_ms: int = QueueConfig().retention_ms
+    depth_max: int = QueueConfig().depth_max
+    in_flight_max: int = QueueConfig().in_flight_max
+    dead_letters: str | None = None
+    receives_max: int | None = None
+
+    def config(self) -> QueueConfig:
+        return QueueConfig(**{name: getattr(self, name) for name in self.__struct_fields__})
+
+
+class WebhookBody(_In, frozen=True):
+    url: str
+    attempts_max: int = 10
+    timeout_ms: int = 10_000
+    secret: str = ""
+
+
+class EncryptedFilterBody(_In, frozen=True):
+    """Made by a client that has the key."""
+
+    dimensions: int
+    tests: bytes
+    """Base64."""
+
+
+class NewSubscription(_In, frozen=True):
+    filter: str | EncryptedFilterBody
+    name: str = ""
+    queue: str = ""
+    webhook: WebhookBody | None = None
+    settings: QueueSettings = QueueSettings()
+    lease_ms: int = 0
+    """If given, it is temporary: it ends when nobody has received from it or renewed it for so long."""
+
+
+class WebhookView(_Out, frozen=True):
+    url: str
+    attempts_max: int
+    timeout_ms: int
+    is_signed: bool
+
+
+class MessagesView(_Out, frozen=True):
+    """What the queue of a subscription holds."""
+
+    visible: int
+    in_flight: int
+    delayed: int
+    oldest_sent_ms: int | None
+
+
+class SubscriptionView(_Out, frozen=True, omit_defaults=True):
+    name: str
+    filter: str | EncryptedFilterBody
+    queue: str
+    owns_queue: bool
+    created_ms: int
+    lease_ms: int = 0
+    """Only of a temporary one."""
+    expires_ms: int = 0
+    """When a temporary one ends unless somebody receives from it or renews it."""
+    webhook: WebhookView | None = None
+    messages: MessagesView | None = None
+    """Only where one subscription is asked for."""
+
+
+class SubscribeManyAnswer(_Out, frozen=True):
+    subscriptions: list[SubscriptionView | None]
+    """By place; null where one was refused."""
+    refused: list[RefusedEntry]
+
+
+class SubscriptionsPage(_Out, frozen=True):
+    subscriptions: list[SubscriptionView]
+    next: str | None
+    """Ask again with `after` set to this for more; null if there are no more."""
+
+
+# ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ReceiveBody(_In, frozen=True):
+    count: Annotated[int, Meta(ge=1, le=1000)] = 1
+    wait_ms: Annotated[int, Meta(ge=0, le=20_000)] = 0
+    visibility_ms: int | None = None
+
+
+class ReceivedMessage(_Out, frozen=True, omit_defaults=True):
+    receipt: str
+    id: int
+    attempt: int
+    publication: msgspec.Raw | None = None
+    """If the message is in JSON, as those of publications are."""
+    body: bytes | None = None
+    """Base64, if it is not."""
+
+
+class ReceiveAnswer(_Out, frozen=True):
+    messages: list[ReceivedMessage]
+
+
+class AcknowledgeBody(_In, frozen=True):
+    receipts: list[str] = []
+    give_back: list[str] = []
+    """Not done: these can be received again at once."""
+
+
+class AcknowledgeAnswer(_Out, frozen=True):
+    acknowledged: int
+    refused: list[RefusedEntry]
+
+
+# ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class StreamMessage(_Out, frozen=True, omit_defaults=True):
+    """From the server."""
+
+    id: int
+    attempt: int
+    publication: msgspec.Raw | None = None
+    body: bytes | None = None
+
+
+class StreamReply(_In, frozen=True):
+    """From the client."""
+
+    ack: list[int] = []
+    nack: list[int] = []
+
+
+class StreamConfirmation(_Out, frozen=True):
+    """From the server: acknowledgements are on its disk."""
+
+    acknowledged: list[int]
+    refused: list[RefusedEntry]
+    """With the message's id in place of the index."""
+
+
+# ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NewJob(_In, frozen=True):
+    type: str
+    input: Any = ""
+    """A text as it is, any other value as JSON."""
+    input_base64: bytes | None = None
+    """Instead, for other bytes."""
+    name: str = ""
+    """A second job of this name, while the first is known, is the first."""
+
+
+class JobAnswer(_Out, frozen=True):
+    job: int
+    is_new: bool
+
+
+class CancelAnswer(_Out, frozen=True):
+    state: str
+    is_new: bool
+    """False if it had ended before."""
+
+
+class JobResult(_Out, frozen=True, omit_defaults=True):
+    """What a task made."""
+
+    text: str | None = None
+    body_base64: bytes | None = None
+    """If it is no text."""
+    attributes: dict[str, str | int | float | bool] = {}
+
+
+class JobAttempt(_Out, frozen=True, omit_defaults=True):
+    queued_ms: int
+    started_ms: int = 0
+    ended_ms: int = 0
+    worker: str = ""
+    outcome: str = ""
+    reason: str = ""
+
+
+class JobTask(_Out, frozen=True):
+    name: str
+    topic: str
+    state: str
+    attempts: list[JobAttempt]
+
+
+class JobLine(_Out, frozen=True):
+    number: int
+    type: str
+    name: str
+    state: str
+    submitted_ms: int
+    ended_ms: int | None
+
+
+class JobPage(_Out, frozen=True):
+    jobs: list[JobLine]
+    next: int | None
+
+
+class JobDescription(_Out, frozen=True):
+    number: int
+    type: str
+    name: str
+    state: str
+    reason: str
+    submitted_ms: int
+    ended_ms: int | None
+    tasks: list[JobTask]
+    results: dict[str, JobResult]
+    """Of the tasks behind which nothing comes."""
+
+
+class DefinedAnswer(_Out, frozen=True):
+    types: list[str]
+    topics: list[str]
+
+
+# ── advertisements ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NewAdvertisement(_In, frozen=True):
+    filter: str
+    name: str = ""
+
+
+class AdvertisementView(_Out, frozen=True):
+    name: str
+    filter: str
+    created_ms: int
+
+
+class AdvertisementsPage(_Out, frozen=True):
+    advertisements: list[AdvertisementView]
+    next: str | None

@@ -1,0 +1,1 @@
+"""Streams over HTTP: server-sent events and WebSockets."""

@@ -1,0 +1,132 @@
+"""WebSockets with acknowledgements: `/subscriptions/{name}/stream`, and `/stream?filter=…`.
+
+    server ► client   {"id": 7, "attempt": 1, "publication": {…}}
+    client ► server   {"ack": [7]}     done; it does not come again
+                      {"nack": [7]}    not done; it comes again at once, here or elsewhere
+    server ► client   {"acknowledged": [7], "refused": []}     when that is on the server's disk
+
+At least once: what is not acknowledged when the connection ends, or when its lease runs out, comes again. At most
+`prefetch` messages are unacknowledged at any time, so a client that does not acknowledge gets no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected, WebSocketState
+
+from lavant.broker.protocol.queues import Refused
+from lavant.core.decoding import UNDECODABLE
+from lavant.service.auth.keys import Principal
+from lavant.service.delivery.prefetch import PrefetchWindow
+from lavant.service.http.context import ApiContext
+from lavant.service.http.errors import ApiError, response_of
+from lavant.service.http.routes.receive import content_of
+from lavant.service.http.schemas import RefusedEntry, StreamConfirmation, StreamMessage, StreamReply
+from lavant.service.http.streams.stream_source import attached, first_of
+from lavant.service.net.connections import connection_of
+from lavant.service.observability.counters import WEBSOCKET
+
+PREFETCH = 100
+LEFT = (WebSocketDisconnect, WebSocketDisconnected)
+"""What it means when a client is gone: noticed now, or before."""
+BAD_FRAME, GOING_AWAY, POLICY = 1007, 1001, 1008
+
+_decode = msgspec.json.Decoder(StreamReply).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Streams:
+    """An ASGI application for WebSockets."""
+
+    def __init__(self, desk: ApiContext) -> None:
+        self._desk = desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        socket = WebSocket(scope, receive, send)
+        desk = self._desk
+        try:
+            principal = desk.principal(socket)
+            with desk.stream(WEBSOCKET, principal):
+                async with attached(desk, principal, socket, prefetch=PREFETCH) as window:
+                    await socket.accept()
+                    await _Stream(desk, principal, window, socket).run()
+        except ApiError as error:
+            with suppress(*LEFT):
+                await socket.send_denial_response(response_of(error))
+        except LEFT:  # it left before anything was said, or while it was told why it had to go
+            pass
+
+
+class _Stream:
+    """One connection that was accepted."""
+
+    def __init__(self, desk: ApiContext, principal: Principal, window: PrefetchWindow, socket: WebSocket) -> None:
+        self._desk = desk
+        self._principal = principal
+        self._window = window
+        self._socket = socket
+        self._connection = connection_of(socket.scope)
+
+    async def run(self) -> None:
+        code, reason = GOING_AWAY, "the server stops"
+        try:
+            await first_of(
+                self._feed(), self._listen(), self._desk.revoked(self._principal), self._desk.stopping.wait()
+            )
+        except LEFT:
+            return
+        except UNDECODABLE as error:
+            code, reason = BAD_FRAME, f'a frame is {{"ack": [ids], "nack": [ids]}}: {error}'
+        except ApiError as error:
+            code, reason = POLICY, f"{error.code}: {error.reason}"
+        except TimeoutError:
+            self._connection.abort()
+            return
+        if self._socket.application_state is WebSocketState.CONNECTED:  # a write may have failed at the same time
+            await self._socket.close(code, reason[:120])
+
+    async def _feed(self) -> None:
+        while True:
+            for delivery in await self._window.lease():
+                publication, body = content_of(delivery)
+                await self._write(
+                    StreamMessage(
+                        id=delivery.receipt.number,
+                        attempt=delivery.receive_count,
+                        publication=publication,
+                        body=body,
+                    )
+                )
+                if not self._connection.is_lost:
+                    self._window.sent([delivery.receipt.number])
+                self._desk.meters.notifications[WEBSOCKET] += 1
+
+    async def _listen(self) -> None:
+        while True:
+            message = await self._socket.receive()
+            if message["type"] != "websocket.receive":
+                raise WebSocketDisconnect(message.get("code", 1005))
+            text, data = message.get("text"), message.get("bytes")
+            reply = _decode(text if text is not None else data if data is not None else b"")
+            self._desk.check(self._principal)
+            refused = await self._window.acknowledge(reply.ack)
+            await self._window.give_back(reply.nack)
+            if reply.ack:
+                await self._write(_confirmation(reply.ack, refused))
+
+    async def _write(self, value: object) -> None:
+        """Waits while the client does not read, but not for ever. Nothing leaves for a key that is no more."""
+        self._desk.check(self._principal)
+        async with asyncio.timeout(self._desk.limits.unread_s_max):
+            await self._socket.send({"type": "websocket.send", "text": _encode(value).decode()})
+
+
+def _confirmation(numbers: list[int], refused: dict[int, Refused]) -> StreamConfirmation:
+    return StreamConfirmation(
+        acknowledged=[number for number in numbers if number not in refused],
+        refused=[RefusedEntry(index=number, code=each.code, reason=each.reason) for number, each in refused.items()],
+    )

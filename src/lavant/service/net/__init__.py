@@ -1,0 +1,1 @@
+"""The network: listener, TLS, protocol detection, the native protocol, and HTTP on uvicorn."""

@@ -1,0 +1,182 @@
+"""Admission control: how many connections there may be, and how many of them may be unauthenticated.
+
+    accepted ──► unauthenticated ──key or signature──► authenticated ──► gone
+       │               └── one too many of these: the oldest is closed
+       └── one too many of all: it is closed at once
+
+A connection counts from the moment it was accepted, before its TLS handshake, until it is gone. It is authenticated
+when its first request was: whoever holds connections open and never shows a key only pushes out others like itself.
+
+`ByteBudget` bounds what may be in memory of requests that can only be authenticated when they are whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from lavant.service.auth.tenants import Tenant
+from lavant.service.observability.openmetrics import MetricFamily
+
+COMPLAINT_S = 10.0
+"""Between two lines in the log."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Ticket:
+    """The place of one connection. `hang_up` ends it at once; whoever has the connection keeps that up to date."""
+
+    __slots__ = ("_admission", "_tenant", "hang_up")
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._tenant: Tenant | None = None
+        self.hang_up: Callable[[], object] = _nothing
+
+    def authenticated(self, tenant: Tenant) -> None:
+        """It is known whose this is; raises if the tenant has as many connections as it may."""
+        if tenant is not self._tenant:
+            tenant.connect()
+            self._belongs_to_nobody()
+            self._tenant = tenant
+        self._admission.unauthenticated.pop(self, None)
+
+    def leave(self) -> None:
+        """The connection is gone. To say it twice does no harm."""
+        self._belongs_to_nobody()
+        self._admission.left(self)
+
+    def _belongs_to_nobody(self) -> None:
+        if self._tenant is not None:
+            self._tenant.disconnect()
+            self._tenant = None
+
+
+class Admission:
+    """Of one or several ports.
+
+    >>> from lavant.service.auth.tenants import Tenants
+    >>> admission = Admission(connections_max=3, unauthenticated_max=2)
+    >>> first, second = admission.admit(), admission.admit()
+    >>> first.authenticated(Tenants().of("shop"))
+    >>> third = admission.admit()
+    >>> admission.admit() is None, len(admission), len(admission.unauthenticated)
+    (True, 3, 2)
+    """
+
+    def __init__(self, *, connections_max: int, unauthenticated_max: int) -> None:
+        self.unauthenticated: dict[Ticket, None] = {}
+        """Oldest first."""
+        self._connections_max = connections_max
+        self._unauthenticated_max = unauthenticated_max
+        self._tickets: set[Ticket] = set()
+        self._refused = _Complaint(f"{connections_max} connections are open, which is the limit: %d more were refused")
+        self._evicted = _Complaint(
+            f"{unauthenticated_max} connections had not shown a key, which is the limit: the %d oldest were closed"
+        )
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def admit(self) -> Ticket | None:
+        """A place for a connection that was accepted; None if there is none, and it has to be closed."""
+        if len(self._tickets) >= self._connections_max:
+            self._refused.add()
+            return None
+        if len(self.unauthenticated) >= self._unauthenticated_max:
+            self._evicted.add()
+            oldest = next(iter(self.unauthenticated))
+            del self.unauthenticated[oldest]  # it leaves when its connection is gone
+            oldest.hang_up()
+        ticket = Ticket(self)
+        self._tickets.add(ticket)
+        self.unauthenticated[ticket] = None
+        return ticket
+
+    def left(self, ticket: Ticket) -> None:
+        self._tickets.discard(ticket)
+        self.unauthenticated.pop(ticket, None)
+
+    def families(self) -> list[MetricFamily]:
+        closed = [({"reason": "limit"}, self._refused.total), ({"reason": "unauthenticated"}, self._evicted.total)]
+        return [
+            MetricFamily(
+                "lavant_open_connections", "gauge", "Connections of all protocols.", [({}, len(self._tickets))]
+            ),
+            MetricFamily(
+                "lavant_unauthenticated_connections",
+                "gauge",
+                "Connections that have not shown a key yet.",
+                [({}, len(self.unauthenticated))],
+            ),
+            MetricFamily("lavant_connections_closed", "counter", "Connections that a limit has ended.", closed),
+        ]
+
+
+class Reservation:
+    """Bytes that were taken out of a budget, until they are given back."""
+
+    __slots__ = ("_budget", "_size_bytes")
+
+    def __init__(self, budget: ByteBudget | None, size_bytes: int) -> None:
+        self._budget = budget
+        self._size_bytes = size_bytes
+
+    def release(self) -> None:
+        """To say it twice does no harm."""
+        if self._budget is not None:
+            self._budget.left_bytes += self._size_bytes
+            self._budget = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+NOTHING_RESERVED = Reservation(None, 0)
+
+
+class ByteBudget:
+    """Memory for what those send who are not known yet, all together.
+
+    >>> budget = ByteBudget(100)
+    >>> first = budget.take(60)
+    >>> budget.take(60) is None, first.release(), budget.left_bytes
+    (True, None, 100)
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.left_bytes = bytes_max
+
+    def take(self, size_bytes: int) -> Reservation | None:
+        """None if there is not as much left."""
+        if size_bytes > self.left_bytes:
+            return None
+        self.left_bytes -= size_bytes
+        return Reservation(self, size_bytes)
+
+
+class _Complaint:
+    """A line in the log about what happens often: one in a while, with how often it has happened since the last."""
+
+    def __init__(self, text: str) -> None:
+        self.total = 0
+        self._text = text
+        self._told = 0
+        self._next_s = 0.0
+
+    def add(self) -> None:
+        self.total += 1
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + COMPLAINT_S
+            _logger.warning(self._text, self.total - self._told)
+            self._told = self.total
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,123 @@
+"""A listening port: accepts connections as far as they are admitted, and speaks TLS with them if it has to.
+
+It accepts by itself, and not through `loop.create_server`, because a connection has to count before its TLS handshake,
+and because running out of descriptors must neither stop the server nor keep it busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from functools import partial
+
+from lavant.service.net.admission import Admission, Ticket
+from lavant.service.net.tls import HANDSHAKE_S_MAX, Tls
+
+BACKLOG = 1024
+ACCEPTS_A_TURN = 64
+"""So many connections are accepted at once; then others have their turn."""
+REST_S = 1.0
+"""How long nothing is accepted when the system refuses, as it does when there are no descriptors left."""
+SILENT_S, PROBE_S, PROBES = 60, 15, 4
+"""A connection without a word for so long is probed so often, so many seconds apart; then it is taken for dead."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Listener:
+    """Makes a protocol for each connection that is admitted; the protocol says when the connection is gone."""
+
+    def __init__(
+        self, protocol: Callable[[Ticket], asyncio.Protocol], admission: Admission, tls: Tls | None = None
+    ) -> None:
+        self._protocol = protocol
+        self._admission = admission
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._sockets: list[socket.socket] = []
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    async def open(self, host: str, port: int) -> tuple[str, int]:
+        """Where it listens: at all addresses of the host. Raises an `OSError` if that cannot be."""
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, *_, address in dict.fromkeys(found):
+            try:
+                # Port 0 is any for the first address, and the same for the others.
+                listening = socket.create_server((address[0], port), family=family, backlog=BACKLOG)
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL and self._sockets:  # as ::1 is where there is no IPv6
+                    continue
+                self.close()
+                raise
+            listening.setblocking(False)
+            _probe_silent(listening)
+            self._sockets.append(listening)
+            port = listening.getsockname()[1]
+        for listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+        host, number = self._sockets[0].getsockname()[:2]
+        return host, number
+
+    def close(self) -> None:
+        """Accept no more."""
+        for listening in self._sockets:
+            self._loop.remove_reader(listening)
+            listening.close()
+        self._sockets.clear()
+        for task in self._connecting:
+            task.cancel()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._rest(listening, error)
+                return
+            ticket = self._admission.admit()
+            if ticket is None:
+                accepted.close()
+            else:
+                task = self._loop.create_task(self._connect(accepted, ticket))
+                ticket.hang_up = task.cancel
+                self._connecting.add(task)
+                task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, accepted: socket.socket, ticket: Ticket) -> None:
+        try:
+            accepted.setblocking(False)
+            await self._loop.connect_accepted_socket(
+                partial(self._protocol, ticket),
+                accepted,
+                ssl=None if self._tls is None else self._tls.context,
+                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S_MAX,
+            )
+        except OSError:  # the handshake failed, took too long, or the other side is gone already
+            accepted.close()
+            ticket.leave()
+        except asyncio.CancelledError:
+            accepted.close()
+            ticket.leave()
+            raise
+
+    def _rest(self, listening: socket.socket, error: OSError) -> None:
+        _logger.warning("no connection can be accepted, the next is tried in %g s: %s", REST_S, error.strerror)
+        self._loop.remove_reader(listening)
+        self._loop.call_later(REST_S, self._go_on, listening)
+
+    def _go_on(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+
+def _probe_silent(listening: socket.socket) -> None:
+    """For all connections that it accepts: a machine that lost its power does not say that it is gone."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", SILENT_S), ("TCP_KEEPINTVL", PROBE_S), ("TCP_KEEPCNT", PROBES)):
+        if hasattr(socket, option):  # the system's own times do elsewhere
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

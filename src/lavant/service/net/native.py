@@ -1,0 +1,356 @@
+"""A connection that speaks the compact protocol.
+
+    new ──Hello──► open ──┬──► paused    its requests stay unread for a while (see `ReadPause`)
+     │              ▲     │      │
+     │              └─────┼──────┘
+     └────────────────────┴──► closed    it hung up, sent what is no request, or did not read for too long
+
+Requests are taken in when it is the turn of their namespace (`turns`); until then they wait in the backlog, and nothing
+more is read. Answers of one turn of the event loop are collected and leave in one piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, cast
+
+from lavant.broker.machine.effects import Reply
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.frames import (
+    FAULT_NUMBER,
+    GREETING_NUMBER,
+    Frames,
+    append_frame,
+    decode_hello,
+    decode_request,
+    frame,
+)
+from lavant.broker.protocol.queues import Done, Refused
+from lavant.broker.queues.validation import refusal
+from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import AccessDenied, InvalidValue, LavantError, NotReady, QuotaExceeded
+from lavant.service.auth.audit.records import Origin
+from lavant.service.auth.authorization import authorize, shut_out
+from lavant.service.auth.keys import KeyRing, Principal
+from lavant.service.auth.namespaces import shown
+from lavant.service.auth.tenants import ANYBODY
+from lavant.service.net.admission import Ticket
+from lavant.service.runtime.readiness import Readiness
+
+if TYPE_CHECKING:
+    from lavant.service.runtime.broker_runtime import BrokerRuntime
+
+
+TURNS_MAX = 8
+"""So often it may have its turn, one right after the other, before the answers to the first requests leave."""
+
+
+class ReadPause(Enum):
+    """Why requests stay unread."""
+
+    OUTSTANDING = "too many requests have no answer yet"
+    UNREAD = "the client does not read its answers"
+    STAGED = "too much waits for the disk"
+
+
+class NativeProtocol(asyncio.Protocol):
+    """One connection."""
+
+    cost_s = 0.0
+    """A turn costs what it takes."""
+
+    def __init__(self, service: BrokerRuntime, keys: KeyRing, readiness: Readiness, ticket: Ticket) -> None:
+        self.ended = asyncio.Event()
+        self._service = service
+        self._limits = service.limits
+        self._keys = keys
+        self._readiness = readiness
+        self._ticket = ticket
+        self._principal: Principal | None = None
+        """Whose requests are placed in a namespace; None if they are taken as they are."""
+        self._frames = Frames(self._limits.hello_bytes_max)
+        self._buffer = bytearray()
+        self._leases: list[Reply] = []
+        """Answers in the buffer that lease something."""
+        self._outstanding = 0
+        self._is_greeted = False
+        self._is_closed = False
+        self._is_reading = True
+        self._pauses: set[ReadPause] = set()
+        self._backlog: Iterator[tuple[int, bytes]] | None = None
+        """Frames that are not taken in yet."""
+        self._audited: defaultdict[int, deque[Request]] = defaultdict(deque)
+        """Requests of which the audit log is told when they are answered, by number."""
+        self._is_entered = False
+        """Whether it waits for its turn."""
+        self._turns = 0
+        """How many it had since the last answers left."""
+        self._clock = service.turns.clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+
+    # ── called by the event loop ──────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.unread_bytes_high)
+        self._abort_after(self._limits.greeting_s_max)
+        self._service.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._abort_after(None)
+        self._leave()
+        self._ticket.leave()
+        self.ended.set()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_closed:
+            frames = self._frames.feed(data)
+            # What comes behind the backlog is not looked at before that is empty: the same frames are unfinished.
+            self._backlog = frames if self._backlog is None else chain(self._backlog, frames)
+            self._go_on()
+
+    def pause_writing(self) -> None:
+        if not self._is_closed:  # a closed one has its deadline already
+            self.pause(ReadPause.UNREAD)
+            self._abort_after(self._limits.unread_s_max)
+            self._service.unread.note(self, self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        if not self._is_closed:
+            self._abort_after(None)
+            self._service.unread.forget(self)
+            self.resume(ReadPause.UNREAD)
+
+    # ── called by the service ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def reply(self, reply: Reply) -> None:
+        """An answer for the client; it leaves with the others of this turn."""
+        self._outstanding -= 1
+        if self._audited:
+            self._tell(reply.number, reply.answer)
+        if self._is_closed:
+            self._service.undelivered(reply)
+            return
+        answer = reply.answer
+        if reply.queue:
+            self._leases.append(reply)
+        if not self._buffer:
+            self._service.has_answers(self)
+        if self._principal is not None:
+            answer = shown(self._principal, answer)
+        append_frame(self._buffer, reply.number, answer)
+        if len(self._buffer) > self._limits.unread_bytes_high:  # many large ones need not wait for the turn's end
+            self.flush()
+
+    def flush(self) -> None:
+        """The turn is over."""
+        if self._is_closed:
+            return
+        if self._transport.is_closing():  # the client is gone, and that is told in the next turn
+            self._leave()
+            return
+        data, self._buffer = self._buffer, bytearray()
+        try:
+            self._transport.write(data)
+            self._leases.clear()
+        except Exception:  # the others' answers are not to be lost with this one's
+            self.abort()
+        if self._pauses:
+            self._check_unread()
+            self._check_outstanding()
+
+    def pause(self, reason: ReadPause) -> None:
+        self._pauses.add(reason)
+        self._read_or_not()
+
+    def resume(self, reason: ReadPause) -> None:
+        if reason in self._pauses:
+            self._pauses.discard(reason)
+            self._go_on()
+
+    def pause_for_disk(self) -> None:
+        self.pause(ReadPause.STAGED)
+
+    def resume_for_disk(self) -> None:
+        self.resume(ReadPause.STAGED)
+
+    def keys_changed(self) -> None:
+        """Whoever was let in with a key that is no more, or means something else now, has to come anew."""
+        if self._principal is not None and not self._keys.knows(self._principal):
+            self._buffer.clear()  # answers of this turn, which have not left
+            self._hang_up(shut_out(self._principal), FAULT_NUMBER)
+
+    def close(self) -> None:
+        """Hang up when what was written has left."""
+        if not self._is_closed:
+            self._leave()
+            self._transport.close()
+            self._abort_after(self._limits.stop_s_max)
+
+    # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _go_on(self) -> None:
+        """Take in what there is when it is its turn, then read on."""
+        is_ready = self._backlog is not None and not self._pauses and not self._is_closed and not self._is_entered
+        if is_ready and (self._is_greeted or self._greet()):
+            self._is_entered = True
+            self._service.turns.enter(self._namespace, self)
+        self._read_or_not()
+
+    @property
+    def _namespace(self) -> str:
+        return "" if self._principal is None else self._principal.namespace
+
+    def _read_or_not(self) -> None:
+        reads = self._backlog is None and not self._pauses
+        if reads is not self._is_reading and not self._is_closed:
+            self._is_reading = reads
+            if reads:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def take(self, until_s: float) -> bool:
+        """Take in requests; those that come after a reason to pause are taken when it is over."""
+        has_more = False
+        try:
+            has_more = not self._is_closed and self._take_until(until_s)
+        except (LavantError, *UNDECODABLE) as error:
+            self._hang_up(error, FAULT_NUMBER)
+        self._is_entered = has_more
+        self._service.had_turn(self._namespace)
+        self._turns += 1
+        if not has_more or self._turns >= TURNS_MAX:
+            self._turns = 0
+            self._service.taken()
+        self._read_or_not()
+        return has_more
+
+    def _take_until(self, until_s: float) -> bool:
+        """Whether there may be more, which can be taken in at once."""
+        assert self._backlog is not None
+        clock = self._clock
+        for number, content in self._backlog:
+            self._outstanding += 1
+            if self._principal is None:
+                self._service.request(self, number, decode_request(content), content)
+            else:
+                self._request_as(self._principal, number, content)
+            if self._outstanding > self._limits.outstanding_max:
+                self._check_outstanding()
+            if self._pauses:
+                return False
+            if clock() >= until_s:
+                return True
+        self._backlog = None
+        return False
+
+    def _request_as(self, principal: Principal, number: int, content: bytes) -> None:
+        request = decode_request(content)
+        audit = self._service.audit
+        try:
+            placed = authorize(principal, request, time.monotonic())
+        except LavantError as error:
+            if audit is not None:
+                audit.answered(principal, self._origin, request, refusal(error))
+            self.reply(Reply(self, number, refusal(error)))
+            return
+        if audit is not None and audit.wants(type(request)):
+            self._audited[number].append(request)
+        self._service.request(self, number, placed, content if placed is request else None)
+
+    def _tell(self, number: int, answer: Answer) -> None:
+        """The audit log is told of an answer; several requests of one number, which no client should send, too."""
+        requests = self._audited.get(number)
+        if requests is not None:
+            assert self._service.audit is not None
+            assert self._principal is not None
+            self._service.audit.answered(self._principal, self._origin, requests.popleft(), answer)
+            if not requests:
+                del self._audited[number]
+
+    @property
+    def _origin(self) -> Origin:
+        peer = self._transport.get_extra_info("peername")
+        return Origin("native", "" if not peer else f"{peer[0]}:{peer[1]}")
+
+    def _greet(self) -> bool:
+        """Whether its first frame is there, and says who it is."""
+        assert self._backlog is not None
+        try:
+            first = next(self._backlog, None)
+            if first is None:
+                self._backlog = None
+            else:
+                self._let_in(*first)
+        except (LavantError, *UNDECODABLE) as error:
+            self._hang_up(error, FAULT_NUMBER)
+        return self._is_greeted
+
+    def _let_in(self, number: int, content: bytes) -> None:
+        hello = decode_hello(content)
+        if number != GREETING_NUMBER:
+            raise InvalidValue(f"the first frame is a greeting with number {GREETING_NUMBER}, got number {number}")
+        audit = self._service.audit
+        try:
+            if not self._keys.is_open or audit is not None:
+                self._principal = self._keys.principal(hello.token)
+            self._readiness.check()
+            self._ticket.authenticated(ANYBODY if self._principal is None else self._principal.tenant)
+        except (AccessDenied, NotReady, QuotaExceeded) as error:
+            if audit is not None and isinstance(error, AccessDenied):
+                audit.not_authenticated(self._origin, type(error).__name__)
+            self._hang_up(error, GREETING_NUMBER)
+            return
+        self._is_greeted = True
+        self._frames.bytes_max = self._limits.frame_bytes_max
+        self._abort_after(None)
+        self._transport.write(frame(GREETING_NUMBER, Done()))
+
+    def _check_outstanding(self) -> None:
+        """Receives that wait for a message do not count: they are bounded elsewhere, and must not block the others."""
+        if self._outstanding - self._service.waiting(self) > self._limits.outstanding_max:
+            self.pause(ReadPause.OUTSTANDING)
+        else:
+            self.resume(ReadPause.OUTSTANDING)
+
+    def _hang_up(self, error: Exception, number: int) -> None:
+        """Say why, and close."""
+        code = type(error).__name__ if isinstance(error, LavantError) else InvalidValue.__name__
+        reason = str(error) if isinstance(error, LavantError) else f"a frame holds no request: {error}"
+        if self._buffer:  # what was cleared has not left, what is there does
+            self._leases.clear()
+        self._transport.write(self._buffer + frame(number, Refused(code, reason)))
+        self.close()
+
+    def _leave(self) -> None:
+        """Nothing is read or answered any more, and no message is leased to this client."""
+        self._service.unread.forget(self)
+        if not self._is_closed:
+            self._is_closed = True
+            self._service.closed(self)
+            for reply in self._leases:
+                self._service.undelivered(reply)
+
+    def _check_unread(self) -> None:
+        unread_bytes = self._transport.get_write_buffer_size()
+        if unread_bytes > self._limits.unread_bytes_max:
+            self.abort()
+        elif ReadPause.UNREAD in self._pauses and not self._is_closed:
+            self._service.unread.note(self, unread_bytes)
+
+    def _abort_after(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self._service.loop.call_later(seconds, self.abort)
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        self._leave()
+        self._transport.abort()

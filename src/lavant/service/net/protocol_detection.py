@@ -1,0 +1,48 @@
+"""One port for everything: the first bytes of a connection tell which protocol it speaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias, cast
+
+from lavant.broker.protocol.frames import PREFACE
+from lavant.service.net.admission import Ticket
+
+Speak: TypeAlias = Callable[[Ticket], asyncio.Protocol]
+
+
+class DetectingProtocol(asyncio.Protocol):
+    """Reads the first bytes and hands the connection on: the preface of the compact protocol, or else HTTP."""
+
+    def __init__(self, compact: Speak, http: Speak, seconds_max: float, ticket: Ticket) -> None:
+        self._ticket = ticket
+        self._compact = compact
+        self._http = http
+        self._seconds_max = seconds_max
+        self._data = b""
+        self._timer: asyncio.TimerHandle
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._ticket.hang_up = self._transport.abort
+        self._timer = asyncio.get_running_loop().call_later(self._seconds_max, self._transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self._ticket.leave()
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if self._data.startswith(PREFACE):
+            self._hand_on(self._compact(self._ticket), self._data[len(PREFACE) :])
+        elif not PREFACE.startswith(self._data):
+            self._hand_on(self._http(self._ticket), self._data)
+
+    def _hand_on(self, protocol: asyncio.Protocol, data: bytes) -> None:
+        self._timer.cancel()
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        if data:
+            protocol.data_received(data)

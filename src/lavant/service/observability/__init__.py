@@ -1,0 +1,1 @@
+"""What operators see: metrics at `/metrics`, and telemetry files."""

@@ -1,0 +1,110 @@
+"""A server's kernels: loaded in a thread, and compiled before, if they are not there yet, by a process of its own.
+
+A compiler takes some 240 MB that a process does not give back, and holds up the event loop for moments. Both end with
+its process. Where compiled kernels cannot be kept, the server compiles them in the thread.
+
+    python -m lavant.service.runtime.kernels broker models    compiles, and prints how far it is: compiled, kinds,
+    elsewhere
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+
+from lavant.core.kernels.cache import cache_state
+from lavant.core.kernels.warmup import KernelSet, WarmupProgress, warm_up
+
+LOCK_TRIED_S = 0.1
+"""How often it is looked whether another process has compiled the kernels."""
+BROKER, MODELS = "broker", "models"
+"""Sets of kernels: matching and routing; those of the resource manager."""
+
+OnProgress = Callable[[WarmupProgress], None]
+
+
+async def prepare_kernels(names: Sequence[str], on_progress: OnProgress) -> None:
+    """When this returns, no kernel of these sets has to be compiled any more. It can be cancelled."""
+    if cache_state().problem is None:
+        with contextlib.suppress(_Missing):
+            await _warm_up_in_thread(names, on_progress, may_compile=False)
+            return
+        await _compile_beside(names, on_progress)
+    await _warm_up_in_thread(names, on_progress, may_compile=True)
+
+
+class _Missing(Exception):
+    """A kernel is not there."""
+
+
+class _Ended(Exception):
+    """Nobody waits any more."""
+
+
+async def _warm_up_in_thread(names: Sequence[str], on_progress: OnProgress, *, may_compile: bool) -> None:
+    """The event loop is told of the progress. If this is cancelled, no further kernel is begun."""
+    loop, ended = asyncio.get_running_loop(), threading.Event()
+
+    def tell(progress: WarmupProgress) -> None:
+        if ended.is_set():
+            raise _Ended
+        if not may_compile:
+            raise _Missing
+        loop.call_soon_threadsafe(on_progress, progress)
+
+    def work() -> None:
+        with contextlib.suppress(_Ended):
+            sets = [_set_of(name) for name in names]
+            warm_up(sets, tell, pause=lambda: time.sleep(LOCK_TRIED_S), is_locked=may_compile)
+
+    try:
+        await asyncio.shield(loop.run_in_executor(None, work))
+    finally:
+        ended.set()
+
+
+async def _compile_beside(names: Sequence[str], on_progress: OnProgress) -> None:
+    """What a process that fails leaves undone, the server does itself."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, *names, stdout=PIPE)
+    try:
+        await _follow(process, on_progress)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _follow(process: Process, on_progress: OnProgress) -> None:
+    assert process.stdout is not None
+    async for line in process.stdout:
+        compiled, kinds, is_elsewhere = map(int, line.split())
+        on_progress(WarmupProgress(compiled, kinds, bool(is_elsewhere)))
+    await process.wait()
+
+
+def _set_of(name: str) -> KernelSet:
+    if name == MODELS:
+        from lavant.models.warmup import MODEL_KERNELS  # noqa: PLC0415  only the resource manager needs the models
+
+        return MODEL_KERNELS
+    from lavant.broker.warmup import BROKER_KERNELS  # noqa: PLC0415
+
+    return BROKER_KERNELS
+
+
+def _main(names: Sequence[str]) -> None:
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):  # the server has gone, or is about to
+        warm_up(
+            [_set_of(name) for name in names],
+            lambda at: print(at.compiled, at.kinds, int(at.is_elsewhere), flush=True),
+            pause=lambda: time.sleep(LOCK_TRIED_S),
+        )
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

@@ -1,0 +1,137 @@
+"""How much memory a server's state may take: what `--memory-max` says, or a share of what the container has.
+
+    --memory-max ─────────────────────────────────────────────┐
+    cgroup, its parents ──┐                                   ├──► limit of the hub
+    physical memory ──────┴─ smallest ─ reserve ─ × share ────┘
+
+The state is messages, queues, jobs and subscriptions, as `lavant.broker.queues.accounting.memory` counts them. Beside
+it a server takes what a process takes at all, buffers of connections and of the journal, and, with a directory, a
+second process that replays the journal to make a snapshot of it: that holds the whole state once more. So a server with
+a directory may fill two fifths of the memory with it, and one without three quarters.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from lavant.core.errors import InvalidValue
+
+MEMORY_MIN = 16 << 20
+RESERVE_BYTES = 448 << 20
+"""For two processes without any state, 230 and 145 MB, and what waits for the disk."""
+SHARE, SHARE_WITHOUT_COMPACTION = 0.40, 0.75
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_UNLIMITED = 1 << 60
+"""Version 1 of cgroups says a number as large as this where there is no limit."""
+
+
+class MemoryLimit(msgspec.Struct, frozen=True):
+    """Bytes, and where they come from."""
+
+    size_bytes: int
+    origin: str
+    warning: str = ""
+    """What may go wrong with it."""
+
+    def __str__(self) -> str:
+        return f"{shown(self.size_bytes)}, {self.origin}"
+
+
+class Available(msgspec.Struct, frozen=True):
+    """The memory that there is, and who says so."""
+
+    size_bytes: int
+    origin: str
+
+
+def parsed_bytes(text: str) -> int:
+    """
+    >>> parsed_bytes("4G"), parsed_bytes("512m"), parsed_bytes("1.5GiB"), parsed_bytes("20000000")
+    (4294967296, 536870912, 1610612736, 20000000)
+    """
+    number = text.strip().upper()
+    for ending in ("IB", "B"):
+        number = number.removesuffix(ending)
+    unit = number[-1:] if number[-1:] in _UNITS else ""
+    try:
+        size_bytes = float(number.removesuffix(unit)) * (1 << _UNITS[unit])
+    except ValueError:
+        size_bytes = -1.0
+    if not 0 <= size_bytes < _UNLIMITED:
+        raise InvalidValue(f"{text!r} is no number of bytes; write 512M or 4G, say")
+    return int(size_bytes)
+
+
+def check_memory_max(size_bytes: int) -> None:
+    if size_bytes < MEMORY_MIN:
+        raise InvalidValue(
+            f"--memory-max must be at least {shown(MEMORY_MIN)}, got {size_bytes} bytes; a queue alone takes kilobytes"
+        )
+
+
+def memory_limit(given: int | None, *, compacts: bool, root: Path = Path("/")) -> MemoryLimit:
+    """Of a server that makes snapshots in a process beside it, or not. `root` is where /proc and /sys are."""
+    available = available_memory(root)
+    share = SHARE if compacts else SHARE_WITHOUT_COMPACTION
+    fitting = int(max(0, available.size_bytes - RESERVE_BYTES) * share)
+    if given is None:
+        origin = f"{share:.0%} of the {shown(available.size_bytes)} of {available.origin} less {shown(RESERVE_BYTES)}"
+        if fitting >= MEMORY_MIN:
+            return MemoryLimit(fitting, origin)
+        return MemoryLimit(MEMORY_MIN, "the least that is possible", _too_much(available, fitting))
+    return MemoryLimit(given, "by --memory-max", _too_much(available, fitting) if given > fitting else "")
+
+
+def available_memory(root: Path = Path("/")) -> Available:
+    """The smallest of the limits of this process' cgroups, those above them, and the machine's memory."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = [Available(physical, "the machine"), *_cgroup_limits(root)]
+    return min(limits, key=lambda each: each.size_bytes)
+
+
+def shown(size_bytes: int) -> str:
+    """
+    >>> shown(16 << 20), shown(3 << 29), shown(1000)
+    ('16 MiB', '1.5 GiB', '1000 bytes')
+    """
+    for unit, bits in (("GiB", 30), ("MiB", 20)):
+        if size_bytes >= 1 << bits:
+            return f"{size_bytes / (1 << bits):.1f}".removesuffix(".0") + f" {unit}"
+    return f"{size_bytes} bytes"
+
+
+def _cgroup_limits(root: Path) -> Iterator[Available]:
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            yield from _limits_above(root / "sys/fs/cgroup", path, "memory.max")
+        elif "memory" in controllers.split(","):
+            yield from _limits_above(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
+
+
+def _limits_above(mounted: Path, path: str, name: str) -> Iterator[Available]:
+    """Of a cgroup and all above it. In a container its path may be seen only outside of it, or begin with `..`."""
+    parts = [part for part in PurePosixPath(path).parts if part not in ("/", "..")]
+    for length in range(len(parts), -1, -1):
+        directory = mounted.joinpath(*parts[:length])
+        try:
+            size_bytes = int((directory / name).read_text())
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+        if 0 < size_bytes < _UNLIMITED:
+            yield Available(size_bytes, "the container" if length == 0 else f"cgroup /{'/'.join(parts[:length])}")
+
+
+def _too_much(available: Available, fitting: int) -> str:
+    return (
+        f"{available.origin} has {shown(available.size_bytes)}, of which {shown(fitting)} for the state would leave "
+        "room for all else: when memory is full, the system may end this process, or the one that makes snapshots"
+    )

@@ -1,0 +1,357 @@
+"""`lavant serve` as a process: recovery, the port, signals, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.replay import replay
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.queues.accounting.quotas import QueueLimits, Quotas
+from lavant.broker.queues.machine import Queues
+from lavant.broker.subscriptions.limits import SubscriptionLimits
+from lavant.broker.workflows.limits import JobLimits
+from lavant.core.errors import InvalidValue
+from lavant.core.kernels.warmup import WarmupProgress
+from lavant.service.auth.audit import AuditLog
+from lavant.service.auth.authorization import DATA
+from lavant.service.auth.keys import KeyRing
+from lavant.service.auth.tenants import Tenants
+from lavant.service.aws.credentials import CredentialRing
+from lavant.service.engines.factory import DIRECTORY, engine_of
+from lavant.service.engines.spark.engine import SparkEngine
+from lavant.service.engines.spark.supervisor import SparkSupervisor
+from lavant.service.net.descriptors import raise_limit
+from lavant.service.net.server_port import Files, ServerPort
+from lavant.service.net.tls import Tls
+from lavant.service.observability.metrics import FamiliesOf, figures_of, queue_names
+from lavant.service.observability.telemetry import Telemetry, TelemetryFiles
+from lavant.service.runtime.broker_runtime import BrokerRuntime
+from lavant.service.runtime.clock import TimeKeeper
+from lavant.service.runtime.kernels import BROKER, MODELS, prepare_kernels
+from lavant.service.runtime.memory import memory_limit, shown
+from lavant.service.runtime.readiness import Readiness
+from lavant.service.runtime.settings import ACCEPT, ServeSettings
+from lavant.service.storage.directory_errors import explained
+from lavant.service.storage.stores import RecordStore, open_store
+
+if TYPE_CHECKING:
+    from lavant.service.autoscaling.autoscaler import Autoscaler
+    from lavant.service.rabbitmq.bridge import RabbitMQBridge
+
+_logger = logging.getLogger(__name__)
+GARBAGE_THRESHOLD = 50_000
+"""Messages are not looked at by the garbage collector; looking less often at the rest costs nothing."""
+
+SWITCH_S = 0.0005
+"""How long the event loop waits at most for a thread that matches to let it go on; Python's own 5 ms are felt."""
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server listens, and what it found when it started."""
+
+    host: str
+    port: int
+    is_tls: bool
+    metrics_at: tuple[str, int] | None
+    """Host and port of the metrics, if they have their own."""
+    queues: int
+    messages: int
+    records: int
+    """In the journal, since it began."""
+
+
+def run(
+    settings: ServeSettings,
+    on_started: Callable[[Started], None],
+    on_progress: Callable[[WarmupProgress], None] = lambda progress: None,
+) -> None:
+    """Serve until a signal says to stop. Raises the error that made it stop, if it was one."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve(settings, on_started, on_progress))
+
+
+async def serve(
+    settings: ServeSettings, on_started: Callable[[Started], None], on_progress: Callable[[WarmupProgress], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT, or until the disk fails; then that is raised.
+
+    `on_progress` is told of kernels that have to be compiled first, `on_started` when clients are served.
+    """
+    stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    raise_limit()
+    files = _files(settings)
+    store, broker = await _recovered(settings)
+    try:
+        found = _found(broker.queues, store)
+        telemetry = _telemetry(settings, broker)
+        times = TimeKeeper(broker.queues.now_ms, settings.data, is_accepted=settings.clock_jump == ACCEPT)
+        service = _service(settings, broker, store, times, files.keys.tenants.quotas, stopped)
+    except BaseException:
+        await store.close()
+        raise
+    service.report_to(telemetry.events)
+    sides = _Sides.of(settings, broker, service)
+    readiness = Readiness(lambda: _fault(service, sides.spark))
+    port = ServerPort(
+        settings,
+        broker,
+        store,
+        service,
+        files,
+        health=lambda: _failure(service),
+        readiness=readiness,
+        metrics=[telemetry.families, times.families, *sides.families()],
+    )
+    port.show_resources(None if sides.resources is None else sides.resources.view)
+    telemetry.start()
+    times.begin()
+    try:
+        host, number = await port.listen()
+        _stop_at_signals(stopped)
+        at = Started(host=host, port=number, is_tls=files.tls is not None, metrics_at=port.metrics_at, **found)
+        if await _completed(_begin(service, sides, port, readiness, at, on_progress), unless=stopped):
+            on_started(at)
+        await stopped
+    finally:
+        readiness.stop()
+        await sides.stop_resources()
+        await port.close()
+        await sides.stop()
+        await times.stop()
+        await service.stop()
+        telemetry.stop()
+
+
+async def _begin(
+    service: BrokerRuntime,
+    sides: _Sides,
+    port: ServerPort,
+    readiness: Readiness,
+    at: Started,
+    on_progress: Callable[[WarmupProgress], None],
+) -> None:
+    """From a port that listens to a server that serves."""
+    await _warm_up(readiness, on_progress, has_models=sides.resources is not None)
+    readiness.starts_with("reading subscriptions")
+    await service.access.load()
+    service.begin()
+    if sides.spark is not None:
+        await sides.spark.start()
+    port.start_webhooks()
+    if sides.bridge is not None:
+        sides.bridge.start()
+    readiness.begin()
+    if sides.resources is not None:
+        await sides.resources.start(_url(at.host, at.port, is_tls=at.is_tls))
+
+
+async def _completed(work: Coroutine[Any, Any, None], *, unless: asyncio.Future[None]) -> bool:
+    """Whether the work was done; it is left undone if something else comes first."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait((task, unless), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+        return True
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return False
+
+
+class _Sides(NamedTuple):
+    """What a server may have beside itself."""
+
+    spark: SparkSupervisor | None
+    resources: Autoscaler | None
+    bridge: RabbitMQBridge | None
+
+    @classmethod
+    def of(cls, settings: ServeSettings, broker: BrokerState, service: BrokerRuntime) -> _Sides:
+        resources = _resource_side(settings, broker, service)
+        return cls(_spark_side(settings, service), resources, _bridge(settings, service, resources))
+
+    def families(self) -> list[FamiliesOf]:
+        return [side.families for side in self if side is not None]
+
+    async def stop_resources(self) -> None:
+        if self.resources is not None:
+            await self.resources.stop()
+
+    async def stop(self) -> None:
+        if self.bridge is not None:
+            await self.bridge.stop()
+        if self.spark is not None:
+            await self.spark.stop()
+
+
+async def _recovered(settings: ServeSettings) -> tuple[RecordStore, BrokerState]:
+    """The store of the data directory, and what was in it."""
+    with explained(settings.data):
+        store = open_store(settings.data, settings.journal)
+        try:
+            recovered = store.recovered
+            return store, replay(recovered.chunks, recovered.records, after=recovered.position)
+        except BaseException:
+            await store.close()
+            raise
+
+
+def _files(settings: ServeSettings) -> Files:
+    tenants = Tenants(settings.quota)
+    return Files(
+        KeyRing(settings.keys_file, is_closed=not settings.is_open, tenants=tenants),
+        CredentialRing(settings.credentials_file, is_closed=not settings.is_open, tenants=tenants),
+        None if settings.tls is None else Tls(settings.tls),
+    )
+
+
+def _service(
+    settings: ServeSettings,
+    broker: BrokerState,
+    store: RecordStore,
+    times: TimeKeeper,
+    quotas: Quotas,
+    stopped: asyncio.Future[None],
+) -> BrokerRuntime:
+    broker.queues.limits, broker.queues.job_limits = QueueLimits(memory_max=_memory_max(settings, broker)), JobLimits()
+    broker.subscriptions.limits = SubscriptionLimits()
+    broker.queues.usages.quotas = quotas
+    _tame_garbage_collector()
+    sys.setswitchinterval(SWITCH_S)
+    server = BrokerMachine(broker, position=store.position, acknowledge_early=settings.acknowledge_early)
+
+    def fail(error: Exception) -> None:
+        if not stopped.done():
+            stopped.set_exception(error)
+
+    engine = engine_of(settings.spark, settings.data, broker.subscriptions.lanes, store.identity)
+    return BrokerRuntime(
+        server, engine, store, times.clock, limits=settings.limits, on_failed=fail, audit=_audit(settings)
+    )
+
+
+def _memory_max(settings: ServeSettings, broker: BrokerState) -> int:
+    """The log says what the limit is, where it comes from, and what is wrong with it."""
+    limit = memory_limit(settings.memory_max, compacts=settings.data is not None)
+    _logger.info("memory for messages, queues, jobs and subscriptions: %s", limit)
+    if limit.warning:
+        _logger.warning("%s", limit.warning)
+    held = broker.queues.memory_held
+    if held > limit.size_bytes:
+        _logger.warning(
+            "what is stored takes %s, which is over the limit: nothing new is accepted until there is less", shown(held)
+        )
+    return limit.size_bytes
+
+
+def _audit(settings: ServeSettings) -> AuditLog | None:
+    return None if settings.audit_log is None else AuditLog(settings.audit_log, DATA, is_data=settings.audit_data)
+
+
+def _spark_side(settings: ServeSettings, service: BrokerRuntime) -> SparkSupervisor | None:
+    engine = service.engine
+    if settings.spark is None or settings.data is None or not isinstance(engine, SparkEngine):
+        return None
+    return SparkSupervisor(engine, service.access, settings.spark, settings.data / DIRECTORY)
+
+
+def _bridge(settings: ServeSettings, service: BrokerRuntime, resources: Autoscaler | None) -> RabbitMQBridge | None:
+    of_file = None if resources is None else resources.rabbitmq
+    wanted = [each for each in (settings.rabbitmq, of_file) if each is not None]
+    if not wanted:
+        return None
+    if len({each.url for each in wanted}) > 1:
+        raise InvalidValue("--rabbitmq and the url of [workers] in the resources file name two RabbitMQs; give one")
+    from lavant.service.rabbitmq.bridge import RabbitMQBridge  # noqa: PLC0415  its library is an extra
+
+    return RabbitMQBridge(service, wanted[-1])
+
+
+def _resource_side(settings: ServeSettings, broker: BrokerState, service: BrokerRuntime) -> Autoscaler | None:
+    if settings.resources is None:
+        return None
+    from lavant.service.autoscaling.autoscaler import Autoscaler  # noqa: PLC0415  it loads the models, which take a while
+
+    return Autoscaler(settings.resources, service, broker.queues)
+
+
+def _url(host: str, port: int, *, is_tls: bool) -> str:
+    """Where workers on this machine reach the server; one that listens at all addresses is there at the local one."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"lavant{'s' if is_tls else ''}://{f'[{reached}]' if ':' in reached else reached}:{port}"
+
+
+def _telemetry(settings: ServeSettings, broker: BrokerState) -> Telemetry:
+    if settings.telemetry is None:
+        return Telemetry(broker.queues)
+    try:
+        files = TelemetryFiles(settings.telemetry, start_s=int(time.time()), keep=settings.telemetry_keep)
+    except OSError as error:
+        raise InvalidValue(f"telemetry cannot be kept in {settings.telemetry}: {error.strerror}") from None
+    return Telemetry(broker.queues, files)
+
+
+async def _warm_up(readiness: Readiness, on_progress: Callable[[WarmupProgress], None], *, has_models: bool) -> None:
+    """All kernels that serving needs; the server says how far it is."""
+
+    def tell(progress: WarmupProgress) -> None:
+        readiness.starts_with(str(progress))
+        on_progress(progress)
+
+    readiness.starts_with("loading kernels")
+    await prepare_kernels([BROKER, MODELS] if has_models else [BROKER], tell)
+
+
+def _failure(service: BrokerRuntime) -> str | None:
+    return "the server has failed and stops" if service.has_failed else None
+
+
+def _fault(service: BrokerRuntime, spark: SparkSupervisor | None) -> str | None:
+    failure = _failure(service)
+    return spark.fault() if failure is None and spark is not None else failure
+
+
+def _found(queues: Queues, store: RecordStore) -> dict[str, int]:
+    held = [figures_of(queues, name) for name in queue_names(queues)]
+    messages = sum(figures.visible + figures.in_flight + figures.delayed for figures in held)
+    return {"queues": len(held), "messages": messages, "records": store.position}
+
+
+def _stop_at_signals(stopped: asyncio.Future[None]) -> None:
+    """The first asks for an orderly end; the second ends the process at once, as it would without this."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        if not stopped.done():
+            stopped.set_result(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+
+def _tame_garbage_collector() -> None:
+    gc.collect()
+    gc.freeze()  # what was recovered is there to stay: it need not be looked at again and again
+    gc.set_threshold(GARBAGE_THRESHOLD)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where there is one."""
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

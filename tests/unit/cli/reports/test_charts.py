@@ -1,0 +1,65 @@
+"""Charts as SVG: well-formed, and what is drawn is what was given."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lavant.cli.reports.charts import Chart, ChartLine, picture, ticks, write_picture
+from lavant.core.errors import InvalidValue
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def strokes(svg: str) -> list[str]:
+    """The paths of lines: they have a width, grid lines have none."""
+    return [str(p.get("d")) for p in ElementTree.fromstring(svg).iter(f"{SVG}path") if p.get("stroke-width")]
+
+
+def test_a_picture_is_well_formed_whatever_names_hold() -> None:
+    svg = picture([Chart("<a> & 'b'", "x", "y", [ChartLine('"quoted" <line>', [0, 1], [1, 2])])])
+    texts = [text.text for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    assert "<a> & 'b'" in texts
+    assert '"quoted" <line>' in texts
+
+
+def test_larger_values_are_higher_and_later_ones_further_right() -> None:
+    (stroke,) = strokes(picture([Chart("t", "x", "y", [ChartLine("a", [0, 1, 2], [1, 3, 2])])]))
+    points = [tuple(map(float, pair)) for pair in re.findall(r"[ML](\S+?) ([\d.]+)", stroke)]
+    assert [x for x, _ in points] == sorted(x for x, _ in points)
+    assert points[1][1] < points[2][1] < points[0][1]
+
+
+def test_what_is_infinite_or_missing_breaks_the_line() -> None:
+    (stroke,) = strokes(
+        picture([Chart("t", "x", "y", [ChartLine("a", [0, 1, 2, 3, 4], [1, 2, math.inf, math.nan, 1])])])
+    )
+    assert stroke.count("M") == 2
+
+
+def test_steps_go_sideways_before_they_go_up() -> None:
+    (stroke,) = strokes(picture([Chart("t", "x", "y", [ChartLine("a", [0, 1], [1, 2], steps=True)])]))
+    assert re.fullmatch(r"M\S+ \S+H[\d.]+V[\d.]+", stroke)
+
+
+def test_charts_without_points_and_with_a_single_one_can_be_drawn() -> None:
+    svg = picture([Chart("t", "x", "y", []), Chart("t", "x", "y", [ChartLine("a", [3], [5])], ("limit", 5.0))])
+    assert len(strokes(svg)) == 1
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_ticks_are_a_handful_of_even_numbers_within_the_range(low: float, size: float) -> None:
+    found = ticks(low, low + size)
+    assert 1 <= len(found) <= 7
+    assert all(low - size * 1e-6 <= tick <= low + size * (1 + 1e-6) for tick in found)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"cannot write the picture to .*: No such file"):
+        write_picture(tmp_path / "no" / "p.svg", "<svg/>")

@@ -1,0 +1,56 @@
+"""Every command refuses URIs in place of paths, before it does anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lavant.cli import commands
+from lavant.cli.paths import take_local_paths
+from lavant.core.errors import InvalidValue
+
+FILES = ["--subscriptions", "s", "--input", "p", "--output", "o"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *([["stream", *FILES[:place], "hdfs://n/x", *FILES[place + 1 :]] for place in (1, 3, 5)]),
+        ["serve", "--data", "s3://bucket/data"],
+        ["sweep", "s3://bucket/s.toml", "--output", "o"],
+        ["workflow", "check", "gs://b/w.toml"],
+        ["keygen", "hdfs://n/key", "--attribute", "price:0:1:1"],
+    ],
+)
+def test_a_uri_is_refused_and_nothing_is_written(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    failure = CliRunner().invoke(commands, line).exception
+    assert isinstance(failure, InvalidValue)
+    assert "is a URI" in str(failure)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_kinds_of_parameters_are_looked_at() -> None:
+    seen: list[object] = []
+    below, above = typer.Typer(), typer.Typer()
+
+    @below.command()
+    def first(a: Path, *, b: Annotated[Path | None, typer.Option()] = None, text: str = "") -> None:
+        seen.extend((a, b, text))
+
+    @below.command()
+    def second() -> None:
+        pass
+
+    above.add_typer(below, name="below")
+    take_local_paths(above)
+    run = CliRunner().invoke
+    assert run(above, ["below", "first", "file:///x", "--text", "s3://b"]).exit_code == 0
+    assert seen == [Path("/x"), None, "s3://b"]
+    assert isinstance(run(above, ["below", "first", "x", "--b", "s3://b"]).exception, InvalidValue)

@@ -1,0 +1,100 @@
+"""Publications and subscriptions refuse what could not be carried on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.ids import SUBSCRIPTION_ID_MAX, PublicationId, SubscriberId, SubscriptionId
+from lavant.core.publications.attributes import ATTRIBUTES_MAX
+from lavant.core.publications.publication import (
+    PAYLOAD_BYTES_MAX,
+    PUBLICATION_ID_LENGTH_MAX,
+    TIME_MS_MAX,
+    Publication,
+    Subscription,
+    check_attributes,
+)
+
+
+def publication(**fields: Any) -> Publication:
+    return Publication(**{"attributes": {}, **fields})
+
+
+def subscription(id: int) -> Subscription:
+    return Subscription(id=SubscriptionId(id), filter="a = 1", subscriber=SubscriberId("s"))
+
+
+def test_a_publication_needs_nothing_but_attributes() -> None:
+    assert publication(attributes={"a": 1}) == Publication(
+        attributes={"a": 1}, id=PublicationId(""), time_ms=0, payload=None
+    )
+
+
+def test_a_publication_at_every_limit_is_accepted() -> None:
+    publication(
+        attributes={f"a{i}": i for i in range(ATTRIBUTES_MAX)},
+        id="é" * PUBLICATION_ID_LENGTH_MAX,
+        time_ms=TIME_MS_MAX,
+        payload=bytes(PAYLOAD_BYTES_MAX),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"attributes": [1]}, "a publication must be an object of attributes, got list"),
+        ({"attributes": {"@x": 1}}, "attribute name '@x' starts with '@'"),
+        ({"attributes": {"a": None}}, "attribute 'a' is of type NoneType"),
+        ({"id": 7}, "a publication id must be a printable string of at most 128 characters, got 7"),
+        ({"id": "a\n"}, "a publication id must be a printable string"),
+        ({"id": "x" * 129}, "at most 128 characters, got 'xxx"),
+        ({"time_ms": -1}, "time_ms must be milliseconds since 1970 as an integer, got -1"),
+        ({"time_ms": 1.0}, "got 1.0"),
+        ({"time_ms": True}, "got True"),
+        ({"time_ms": TIME_MS_MAX + 1}, "got 9223372036854775808"),
+        ({"payload": "text"}, "a payload must be bytes, got str"),
+    ],
+)
+def test_a_refused_publication_says_why(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        publication(**fields)
+    assert message in str(refused.value)
+
+
+def test_one_attribute_too_many_is_over_the_limit() -> None:
+    with pytest.raises(LimitExceeded, match="has 257 attributes, at most 256 are allowed; use the payload"):
+        check_attributes({f"a{i}": i for i in range(ATTRIBUTES_MAX + 1)})
+
+
+def test_one_byte_of_payload_too_many_is_over_the_limit() -> None:
+    with pytest.raises(LimitExceeded, match="a payload has 1048577 bytes, at most 1048576 are allowed"):
+        publication(payload=bytes(PAYLOAD_BYTES_MAX + 1))
+
+
+def test_subscription_ids_fill_32_bits() -> None:
+    assert [subscription(id).id for id in (0, SUBSCRIPTION_ID_MAX)] == [0, 2**32 - 1]
+    for id in (-1, SUBSCRIPTION_ID_MAX + 1):
+        with pytest.raises(InvalidValue, match=f"a subscription id lies between 0 and 4294967295, got {id}"):
+            subscription(id)
+
+
+def test_values_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        publication().id = PublicationId("other")  # type: ignore[misc]
+
+
+def test_a_publication_survives_the_wire() -> None:
+    sent = publication(attributes={"a": 1, "b": 1.0, "c": True, "d": "x"}, id="7", time_ms=5, payload=b"\0\xff")
+    received = msgspec.msgpack.decode(msgspec.msgpack.encode(sent), type=Publication)
+    assert received == sent
+    assert [type(value) for value in received.attributes.values()] == [int, float, bool, str]
+
+
+def test_the_wire_refuses_what_the_constructor_refuses() -> None:
+    bad = msgspec.msgpack.encode({"attributes": {"@a": 1}})
+    with pytest.raises(msgspec.ValidationError, match="starts with '@'"):
+        msgspec.msgpack.decode(bad, type=Publication)

@@ -1,0 +1,88 @@
+"""The first bytes decide, in whatever pieces they come, and who sends none is not waited for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.service.wiring import FakeTransport, ticket, until
+
+from lavant.broker.protocol.frames import PREFACE
+from lavant.service.net.admission import Ticket
+from lavant.service.net.protocol_detection import DetectingProtocol
+
+
+class Noting(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.transport: asyncio.BaseTransport | None = None
+        self.data = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        assert self.transport is not None
+        self.data += data
+
+
+def noting(_: Ticket) -> Noting:
+    return Noting()
+
+
+def sniff(*pieces: bytes) -> tuple[str, bytes]:
+    """Who got the connection, and what it was told."""
+
+    async def run() -> tuple[str, bytes]:
+        transport, compact, http = FakeTransport(), Noting(), Noting()
+        sniffing = DetectingProtocol(lambda _: compact, lambda _: http, 60, ticket())
+        sniffing.connection_made(transport)
+        for piece in pieces:
+            (transport.protocol if isinstance(transport.protocol, Noting) else sniffing).data_received(piece)
+        names: dict[object, str] = {compact: "compact", http: "http", None: "nobody"}
+        return names[transport.protocol], compact.data + http.data
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("cut", range(1, len(PREFACE) + 3))
+def test_the_preface_is_known_in_pieces(cut: int) -> None:
+    stream = PREFACE + b"hello"
+    assert sniff(stream[:cut], stream[cut:]) == ("compact", b"hello")
+
+
+@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n", b"L", b"LAVANT2\n", b"\x16\x03\x01", b"LAVANT1\r\n"])
+def test_everything_else_is_for_http_which_knows_what_to_say(start: bytes) -> None:
+    expected = ("nobody", b"") if start == b"L" else ("http", start)
+    assert sniff(start) == expected
+
+
+def test_what_came_before_the_decision_is_handed_on() -> None:
+    assert sniff(b"L", b"A", b"X / HTTP/1.1") == ("http", b"LAX / HTTP/1.1")
+
+
+def test_who_says_nothing_is_disconnected() -> None:
+    async def run() -> None:
+        transport = FakeTransport()
+        sniffing = DetectingProtocol(noting, noting, 0.01, ticket())
+        sniffing.connection_made(transport)
+        sniffing.data_received(b"LAV")
+        await until(lambda: transport.is_aborted)
+
+    asyncio.run(run())
+
+
+def test_who_hung_up_or_was_handed_on_is_left_alone() -> None:
+    async def run() -> None:
+        gone, handed_on = FakeTransport(), FakeTransport()
+        for transport in (gone, handed_on):
+            sniffing = DetectingProtocol(noting, noting, 0.01, ticket())
+            sniffing.connection_made(transport)
+            if transport is gone:
+                sniffing.connection_lost(None)
+            else:
+                sniffing.data_received(PREFACE)
+        await asyncio.sleep(0.03)
+        assert not gone.is_aborted
+        assert not handed_on.is_aborted
+
+    asyncio.run(run())
