@@ -1,4 +1,4 @@
-"""Lavant: elastic publish/subscribe. What applications need is here; everything else is one package below.
+"""Lavant: elastic publish/subscribe. The names that applications need are here; everything else is one package below.
 
 >>> import lavant
 >>> matcher = lavant.PlainMatcher()
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lavant.client.workers.functions import task
     from lavant.client.workers.task import Task
     from lavant.client.workers.worker import Worker
+    from lavant.core import errors
     from lavant.core.errors import LavantError, PermanentFailure
     from lavant.core.publications.batch import PublicationBatch
     from lavant.core.publications.json_lines import from_json_lines, to_json_lines
@@ -69,6 +70,7 @@ __all__ = [
     "connect",
     "connect_async",
     "covers",
+    "errors",
     "explain",
     "from_json_lines",
     "intersects",
@@ -78,7 +80,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for when it is: `import lavant` itself costs nothing."""
+    """Loads a name when it is first used: `import lavant` itself costs nothing."""
+    if name == "errors":
+        return import_module("lavant.core.errors")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'lavant' has no attribute {name!r}")
     return getattr(import_module(_HOME_OF[name]), name)

@@ -34,8 +34,6 @@ from lavant.cli.server.warm_up import warm_up
 from lavant.cli.stream import stream
 from lavant.core.errors import LavantError
 
-BAD_INPUT = 2
-
 commands = typer.Typer(
     name="lavant",
     help="Elastic publish/subscribe: serve, publish, subscribe; durable queues; Spark; a simulated world.",
@@ -61,9 +59,9 @@ take_local_paths(commands)
 
 
 def app() -> None:
-    """Run a command; an error of Lavant's own is one clear message and exit code 2, not a traceback."""
+    """Runs a command. A LavantError ends it with one message and the error's exit code, not with a traceback."""
     try:
         commands()
     except LavantError as error:
         print(f"lavant: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        sys.exit(error.exit_code)

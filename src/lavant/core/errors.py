@@ -1,70 +1,159 @@
-"""The one tree of errors. Each says what was wrong, the value, and what to do about it.
+"""The tree of errors, by kind. Catch an error by its own class, by its kind, or all of them as `LavantError`.
+
+Each error says what was wrong, shows the value, and suggests a remedy. The second level of the tree is the kind. It
+decides how the error is answered over HTTP and SQS, unless the class says otherwise.
 
 LavantError
-├── InvalidValue            an attribute, publication or id that cannot be accepted      (also a ValueError)
-│   ├── LimitExceeded       well-formed, but larger than an explicit limit allows
-│   │   └── QuotaExceeded   there are as many of a thing as may be
-│   └── FilterSyntaxError   a filter's text, with the place of the mistake
-├── DuplicateSubscription   the id is taken
-├── UnknownSubscription     nobody has that id                                           (also a KeyError)
-├── UnknownAdvertisement    no advertisement has that name                               (also a KeyError)
-├── IdempotencyConflict     the key of a request belongs to another one; nothing of it was done
-├── Overloaded              more came than can be done; nothing of it was accepted, try later
-├── CorruptSnapshot         files that are damaged, incomplete, or of another format
-├── IdentityMismatch        a store or log is not the one that it was, or not the one that belongs to something
-├── PartlyRefused           some entries of a batch were refused, the others were accepted
-├── NotPublished            a broker did not take a transfer, or nobody knows whether it did; it goes again later
-├── PublisherClosed         publications came after the publisher was closed
-├── AccessDenied            the server wants a token, and this is not it
-├── ConnectionLost          the server is gone; whether it did what it was asked is not known
-├── CorruptJournal          a journal's files are damaged, incomplete, or of another format
-├── StorageFull             no room for more, on disk or in memory
-├── StorageLocked           another process uses the directory
-├── StorageFailed           the disk did not write what it was given
-├── Infeasible              no allocation within the limits reaches the goal
-├── MissingComponent        something outside of Lavant (Java, a cluster) is not there or does not answer
-│   └── NotReady            a server is there, and has not finished starting; nothing was done, try later
-├── FailedStream            a stream stopped; started again, it goes on from its checkpoint
-├── UnknownQueue            no queue has that name                                       (also a KeyError)
-├── QueueExists             the name is taken by a queue with other settings
-├── QueueFull               the queue holds as many messages as it may
-├── TooManyInFlight         as many messages as may be are received and not yet acknowledged
-├── StaleReceipt            somebody else has received the message since
-├── NotInFlight             nobody has the message: its lease ran out, or it is gone
-├── UnknownMove             no move of messages has that number                          (also a KeyError)
-├── MoveRunning             the queue's messages are being moved already
-├── UnknownTopic            no job type goes to that topic                               (also a KeyError)
-├── UnknownJobType          no job type has that name                                    (also a KeyError)
-├── UnknownJob              no job has that number, or it is forgotten                   (also a KeyError)
-├── AttemptOver             somebody reports an attempt at a task that has ended otherwise
-├── InternalError           the server made a mistake at a question; nothing was changed, and its log says more
-├── PermanentFailure        raised by a task's function: it is of no use to try again
-└── WorkerStuck             a task's function does not end, so its worker does
+├── Invalid                     the request cannot be accepted as it is; do not repeat it
+│   ├── InvalidValue            an attribute, publication or id is malformed or out of range       (ValueError)
+│   │   ├── LimitExceeded       well-formed, but larger than a limit allows
+│   │   │   └── QuotaExceeded   no more of these may exist at once; also of the kind OverLimit
+│   │   └── FilterSyntaxError   the text of a filter, with the position of the mistake
+│   └── Infeasible              no allocation within the limits reaches the goal
+├── Denied                      the API key may not do this
+│   └── AccessDenied            the key is missing, unknown, or lacks a scope or namespace
+├── Missing                     nothing has this name or id                                        (KeyError)
+│   ├── UnknownSubscription
+│   ├── UnknownAdvertisement
+│   ├── UnknownQueue
+│   ├── UnknownMove
+│   ├── UnknownTopic
+│   ├── UnknownJobType
+│   └── UnknownJob
+├── Conflict                    contradicts the current state
+│   ├── DuplicateSubscription   the id is taken
+│   ├── QueueExists             the name is taken by a queue with other settings
+│   ├── IdempotencyConflict     the idempotency key belongs to a request with other content
+│   ├── StaleReceipt            another consumer has received the message since
+│   ├── NotInFlight             no consumer holds the message: its lease expired, or it is gone
+│   ├── MoveRunning             the queue's messages are already being moved
+│   ├── AttemptOver             the reported attempt at a task has already ended otherwise
+│   ├── IdentityMismatch        a store or log was replaced, or belongs to another one
+│   └── PublisherClosed         publications came after the publisher was closed
+├── OverLimit                   a quota, rate or capacity is used up; try again when some is free
+│   ├── Overloaded              too many requests; nothing of this one was accepted
+│   ├── QueueFull               the queue holds `depth_max` messages
+│   └── TooManyInFlight         `in_flight_max` messages are received and not yet acknowledged
+├── Unavailable                 a server, disk or component cannot do its work now; try again later
+│   ├── ConnectionLost          the connection broke; the request may have been carried out        (ConnectionError)
+│   ├── MissingComponent        something outside of Lavant (Java, a cluster) is absent or silent
+│   │   ├── ServerUnreachable   no server could be connected to; nothing was sent                  (ConnectionError)
+│   │   └── NotReady            the server is still starting; nothing was done
+│   ├── NotPublished            a broker did not accept a transfer, or the outcome is unknown
+│   ├── StorageFull             no room for more, on disk or in memory
+│   └── StorageLocked           another process uses the directory
+├── Internal                    Lavant, its data or a disk failed; a log says more
+│   ├── InternalError           the server failed to answer a query; nothing was changed
+│   ├── StorageFailed           the disk did not write or sync
+│   ├── CorruptJournal          a journal is damaged, incomplete, or of another format
+│   ├── CorruptSnapshot         a snapshot is damaged, incomplete, or of another format
+│   ├── FailedStream            a stream stopped; restarted, it continues from its checkpoint
+│   └── WorkerStuck             a task's function does not end, so its worker does
+├── PartlyRefused               some entries of a batch were refused, each for its own reason
+└── PermanentFailure            raised by your task's function: another attempt would not help
+
+Class names travel on the wire: an old client shows the name of an error that it does not know. Never rename a class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 
 class LavantError(Exception):
     """Base of everything that Lavant raises on purpose."""
 
+    http_status: ClassVar[int] = 400
+    http_retry_after_s: ClassVar[float | None] = None
+    """The `Retry-After` header; None leaves it out."""
+    sqs_fault: ClassVar[str] = "InternalFailure"
+    """A key of `lavant.service.aws.sqs.errors.FAULTS`."""
+    exit_code: ClassVar[int] = 2
+    """Of the command line, if the error ends a command."""
 
-class InvalidValue(LavantError, ValueError):
+
+def error_class(name: str) -> type[LavantError]:
+    """Returns the class of this name. A name from a newer version gives LavantError.
+
+    >>> error_class("UnknownQueue").http_status, error_class("FromTheFuture")
+    (404, <class 'lavant.core.errors.LavantError'>)
+    """
+    found = globals().get(name)
+    return found if isinstance(found, type) and issubclass(found, LavantError) else LavantError
+
+
+# ── kinds ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Invalid(LavantError):
+    """The request cannot be accepted as it is."""
+
+    sqs_fault = "InvalidParameterValue"
+
+
+class Denied(LavantError):
+    """The API key may not do this."""
+
+    http_status = 403
+    sqs_fault = "AccessDenied"
+
+
+class Missing(LavantError, KeyError):
+    """Nothing has this name or id."""
+
+    http_status = 404
+    sqs_fault = "ResourceNotFoundException"
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0])
+
+
+class Conflict(LavantError):
+    """The request contradicts the current state."""
+
+    http_status = 409
+
+
+class OverLimit(LavantError):
+    """A quota, rate or capacity is used up for now."""
+
+    http_status = 429
+    sqs_fault = "OverLimit"
+
+
+class Unavailable(LavantError):
+    """A server, disk or component cannot do its work now."""
+
+    http_status = 503
+    sqs_fault = "ServiceUnavailable"
+
+
+class Internal(LavantError):
+    """Lavant, its data or a disk failed."""
+
+    http_status = 500
+
+
+# ── invalid ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class InvalidValue(Invalid, ValueError):
     """A value that cannot be accepted."""
 
 
 class LimitExceeded(InvalidValue):
     """A value that is well-formed but larger than a limit allows; the message names the limit."""
 
+    sqs_fault = "OverLimit"
 
-class QuotaExceeded(LimitExceeded):
-    """There are as many of a thing as there may be: one has to go before another can come."""
+
+class QuotaExceeded(OverLimit, LimitExceeded):
+    """No more of these may exist at once: remove one before you add another."""
 
 
 class FilterSyntaxError(InvalidValue):
-    """A filter that cannot be read: its text, a caret under the place, and what was expected there."""
+    """A filter that cannot be parsed: its text, a caret at the position, and what was expected there."""
 
     def __init__(self, text: str, position: int, problem: str) -> None:
         self.text = text
@@ -76,55 +165,141 @@ class FilterSyntaxError(InvalidValue):
         return type(self), (self.text, self.position, self.problem)
 
 
-class DuplicateSubscription(LavantError):
-    """A subscription with this id exists already."""
+class Infeasible(Invalid):
+    """No allocation of consumers within the limits reaches the goal; the message says what would be needed."""
 
 
-class UnknownSubscription(LavantError, KeyError):
+# ── denied ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AccessDenied(Denied):
+    """The server requires an API key, and the given one is missing, unknown, or lacks a scope or namespace."""
+
+
+# ── missing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class UnknownSubscription(Missing):
     """No subscription has this id."""
 
-    def __str__(self) -> str:  # KeyError would print the repr of the message
-        return str(self.args[0])
 
-
-class UnknownAdvertisement(LavantError, KeyError):
+class UnknownAdvertisement(Missing):
     """No advertisement has this name."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+
+class UnknownQueue(Missing):
+    """No queue has this name."""
+
+    sqs_fault = "QueueDoesNotExist"
 
 
-class IdempotencyConflict(LavantError):
-    """A request came with the key of an earlier one that asked for something else: nothing of it was done."""
+class UnknownMove(Missing):
+    """No move of messages has this number."""
 
 
-class Overloaded(LavantError):
-    """More came than can be done at the moment: nothing of it was accepted, and it may come again a little later."""
+class UnknownTopic(Missing):
+    """No job type uses this topic."""
 
 
-class CorruptSnapshot(LavantError):
-    """A snapshot whose files are damaged, incomplete or of another format version."""
+class UnknownJobType(Missing):
+    """No job type has this name."""
 
 
-class IdentityMismatch(LavantError):
-    """A store or log has been replaced by another one since, or what goes with it belongs to another one."""
+class UnknownJob(Missing):
+    """No job has this number, or it ended so long ago that it is forgotten."""
 
 
-class PartlyRefused(LavantError):
-    """Some entries of a batch were refused: `refused` says which, by their place, and why. The others were accepted."""
-
-    def __init__(self, refused: dict[int, LavantError]) -> None:
-        self.refused = refused
-        place, first = next(iter(refused.items()))
-        more = f" (and {len(refused) - 1} more; see .refused)" if len(refused) > 1 else ""
-        super().__init__(f"entry {place} of the batch was refused: {first}{more}")
-
-    def __reduce__(self) -> tuple[type[PartlyRefused], tuple[dict[int, LavantError]]]:
-        return type(self), (self.refused,)
+# ── conflict ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class NotPublished(LavantError):
-    """A transfer that failed, or of which nobody knows; the broker may have said when to come again."""
+class DuplicateSubscription(Conflict):
+    """A subscription with this id already exists."""
+
+
+class QueueExists(Conflict):
+    """A queue of this name already exists, with other settings."""
+
+    sqs_fault = "QueueNameExists"
+
+
+class IdempotencyConflict(Conflict):
+    """The idempotency key was used by an earlier request with other content; nothing was done."""
+
+    http_status = 422
+
+
+class StaleReceipt(Conflict):
+    """The receipt's lease was superseded: another consumer has received the message since."""
+
+
+class NotInFlight(Conflict):
+    """No consumer holds the message, so its lease cannot be extended: it expired, or the message is gone."""
+
+
+class MoveRunning(Conflict):
+    """The messages of this queue are already being moved."""
+
+    sqs_fault = "InvalidParameterValue"
+
+
+class AttemptOver(Conflict):
+    """The reported attempt at a task has ended otherwise, or was never given to a worker."""
+
+
+class IdentityMismatch(Conflict):
+    """A store or log has been replaced by another one, or its companion belongs to another one."""
+
+
+class PublisherClosed(Conflict):
+    """The publisher was closed and accepts no more publications."""
+
+
+# ── limit ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Overloaded(OverLimit):
+    """More requests came than can be handled: nothing of this one was accepted; try again a little later."""
+
+    http_retry_after_s = 1.0
+    sqs_fault = "ThrottlingException"
+
+
+class QueueFull(OverLimit):
+    """A queue holds as many messages as its `depth_max` allows."""
+
+    http_status = 503
+    http_retry_after_s = 5.0
+
+
+class TooManyInFlight(OverLimit):
+    """A queue has as many messages in flight as its `in_flight_max` allows."""
+
+    http_retry_after_s = 1.0
+
+
+# ── unavailable ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ConnectionLost(Unavailable, ConnectionError):
+    """The connection to a server broke before its answer came: it may or may not have carried out the request."""
+
+
+class MissingComponent(Unavailable):
+    """A component outside of Lavant is absent, too old, or does not answer."""
+
+
+class ServerUnreachable(MissingComponent, ConnectionError):
+    """No connection to a server could be made: nothing was sent."""
+
+
+class NotReady(MissingComponent):
+    """The server is still starting: nothing was done; try again a little later."""
+
+    http_retry_after_s = 1.0
+
+
+class NotPublished(Unavailable):
+    """A transfer failed, or its outcome is unknown; the broker may have said when to try again."""
 
     def __init__(self, message: str, *, retry_after_ms: int = 0) -> None:
         self.retry_after_ms = retry_after_ms
@@ -134,123 +309,63 @@ class NotPublished(LavantError):
         return _not_published, (str(self), self.retry_after_ms)
 
 
-class PublisherClosed(LavantError):
-    """The publisher was closed, and takes no more publications."""
+class StorageFull(Unavailable):
+    """There is no room for more, on disk or in memory; the stored data is unchanged."""
+
+    http_retry_after_s = 10.0
 
 
-class AccessDenied(LavantError):
-    """The server wants a token, and got none or another."""
-
-
-class ConnectionLost(LavantError):
-    """The connection to a server broke before its answer came: it may or may not have done what it was asked."""
-
-
-class CorruptJournal(LavantError):
-    """A journal whose files are damaged, incomplete or of another format; nothing of it was changed."""
-
-
-class StorageFull(LavantError):
-    """There is no room for more, on disk or in memory; what is there is as it was."""
-
-
-class StorageLocked(LavantError):
+class StorageLocked(Unavailable):
     """Another process uses the directory."""
 
 
-class StorageFailed(LavantError):
-    """The disk did not write or sync what it was given, so nothing more can be confirmed."""
+# ── internal ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Infeasible(LavantError):
-    """No allocation of consumers within the limits reaches the goal; the message says what would be needed."""
+class InternalError(Internal):
+    """The server failed to answer a query: nothing was changed, and its log says more."""
 
 
-class MissingComponent(LavantError):
-    """Something outside of Lavant that it needs here is not there, too old, or does not answer."""
+class StorageFailed(Internal):
+    """The disk did not write or sync, so nothing more can be confirmed."""
 
 
-class NotReady(MissingComponent):
-    """A server that has not finished starting: nothing was done, and it may be asked again a little later."""
+class CorruptJournal(Internal):
+    """A journal whose files are damaged, incomplete or of another format; nothing in it was changed."""
 
 
-class FailedStream(LavantError):
-    """A stream stopped; its checkpoint is whole, and it goes on from there when it is started again."""
+class CorruptSnapshot(Internal):
+    """A snapshot whose files are damaged, incomplete or of another format version."""
 
 
-class UnknownQueue(LavantError, KeyError):
-    """No queue has this name."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+class FailedStream(Internal):
+    """A stream stopped; its checkpoint is intact, and a restart continues from there."""
 
 
-class QueueExists(LavantError):
-    """A queue of this name exists already, with other settings."""
+class WorkerStuck(Internal):
+    """A task's function did not end in time and cannot be stopped, so the worker ends instead."""
+
+    exit_code = 1
 
 
-class QueueFull(LavantError):
-    """A queue holds as many messages as its settings allow."""
+# ── of no kind ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class TooManyInFlight(LavantError):
-    """A queue has as many messages in flight as its settings allow."""
+class PartlyRefused(LavantError):
+    """Some entries of a batch were refused: `refused` has the error of each by index. The others were accepted."""
 
+    def __init__(self, refused: dict[int, LavantError]) -> None:
+        self.refused = refused
+        index, first = next(iter(refused.items()))
+        more = f" (and {len(refused) - 1} more; see .refused)" if len(refused) > 1 else ""
+        super().__init__(f"entry {index} of the batch was refused: {first}{more}")
 
-class StaleReceipt(LavantError):
-    """A receipt of a lease that was superseded: somebody else has received the message since."""
-
-
-class NotInFlight(LavantError):
-    """A message that nobody has, so that nobody can keep it longer: its lease ran out, or it is gone."""
-
-
-class UnknownMove(LavantError, KeyError):
-    """No move of messages has this number."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class MoveRunning(LavantError):
-    """The messages of this queue are being moved already."""
-
-
-class UnknownTopic(LavantError, KeyError):
-    """No job type goes to this topic."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class UnknownJobType(LavantError, KeyError):
-    """No job type has this name."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class UnknownJob(LavantError, KeyError):
-    """No job has this number, or it ended so long ago that it is forgotten."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class AttemptOver(LavantError):
-    """An attempt at a task that has ended otherwise than is reported, or was given to nobody."""
-
-
-class InternalError(LavantError):
-    """The server made a mistake when it answered a question: nothing was changed, and its log says more."""
+    def __reduce__(self) -> tuple[type[PartlyRefused], tuple[dict[int, LavantError]]]:
+        return type(self), (self.refused,)
 
 
 class PermanentFailure(LavantError):
-    """Raised by the function of a task: what it was given cannot be done, and another attempt would not help."""
-
-
-class WorkerStuck(LavantError):
-    """A function has not ended when the time for its task was up, and cannot be stopped; the worker ends instead."""
+    """Raise it in a task's function if the task cannot be done and another attempt would not help."""
 
 
 def _not_published(message: str, retry_after_ms: int) -> NotPublished:
@@ -258,11 +373,11 @@ def _not_published(message: str, retry_after_ms: int) -> NotPublished:
 
 
 def _point_at(text: str, position: int, width: int = 76) -> str:
-    """The line of `text` around `position` with a caret below it, cut to `width` characters."""
+    """Returns the line of `text` at `position`, cut to `width` characters, with a caret below the position."""
     line_start = text.rfind("\n", 0, position) + 1
     line_end = text.find("\n", position)
     line = text[line_start : line_end if line_end >= 0 else len(text)].replace("\t", " ")
     column = position - line_start
     cut = max(0, min(column - width // 2, len(line) - width))
-    shown = line[cut : cut + width]
-    return f"  {'…' if cut else ''}{shown}\n  {' ' * (column - cut + (1 if cut else 0))}^"
+    excerpt = line[cut : cut + width]
+    return f"  {'…' if cut else ''}{excerpt}\n  {' ' * (column - cut + (1 if cut else 0))}^"

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
+from lavant.core import errors
 from lavant.core.errors import (
+    ConnectionLost,
     CorruptSnapshot,
     DuplicateSubscription,
     FilterSyntaxError,
     InvalidValue,
     LavantError,
     LimitExceeded,
+    ServerUnreachable,
     UnknownSubscription,
+    error_class,
 )
 
 
@@ -30,6 +35,27 @@ from lavant.core.errors import (
 )
 def test_every_error_hangs_where_the_tree_shows_it(error: type[Exception], parents: tuple[type, ...]) -> None:
     assert all(issubclass(error, parent) for parent in parents)
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
+    path: list[type[LavantError]] = []
+    drawn = set()
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"([│├└─ ]*)([A-Z][A-Za-z]+)(  |$)", line)
+        if found is None or error_class(found[2]).__name__ != found[2]:
+            continue
+        level, error = len(found[1]) // 4, error_class(found[2])
+        assert level == 0 or path[level - 1] in error.__mro__[1:], line
+        path[level:] = [error]
+        drawn.add(error)
+    assert drawn == {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, LavantError)}
+
+
+@pytest.mark.parametrize("error", [ConnectionLost, ServerUnreachable])
+def test_errors_of_connections_are_those_of_python_too(error: type[LavantError]) -> None:
+    raised = pickle.loads(pickle.dumps(error("the server hung up")))
+    assert (type(raised), str(raised)) == (error, "the server hung up")
+    assert isinstance(raised, ConnectionError)
 
 
 def test_an_unknown_subscription_reads_as_a_sentence_and_not_as_a_quoted_key() -> None:

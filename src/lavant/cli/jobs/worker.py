@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, CaFile, Key, Url
-from lavant.core.errors import WorkerStuck
+from lavant.cli.common import CaFile, Key, Url
 from lavant.core.ports import QUEUES_URL
 
 if TYPE_CHECKING:
@@ -74,16 +72,12 @@ def worker(
         topics = ", ".join(handler.topic for handler in handlers)
         print(f"worker {called} of {shown(place_of_tasks)}: topics {topics}, {concurrency} at a time", flush=True)
 
-    try:
-        ended = asyncio.run(
-            work(
-                open_it,
-                lambda opened: Worker(opened, handlers, concurrency=concurrency, lease_s=lease_s),
-                drain_s=drain_s,
-                on_started=started,
-            )
+    ended = asyncio.run(
+        work(
+            open_it,
+            lambda opened: Worker(opened, handlers, concurrency=concurrency, lease_s=lease_s),
+            drain_s=drain_s,
+            on_started=started,
         )
-    except WorkerStuck as stuck:
-        print(f"lavant: {stuck}", file=sys.stderr)
-        raise typer.Exit(EXIT_FAILED) from None
+    )
     print(f"worker {called}: {ended.counts}", flush=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from lavant.broker.protocol.queues import Refused
-from lavant.core import errors
-from lavant.core.errors import FilterSyntaxError, LavantError
+from lavant.core.errors import FilterSyntaxError, InvalidValue, LavantError, error_class
 
 _MARGIN = "  "
 
@@ -19,10 +18,10 @@ def error_of(refused: Refused) -> LavantError:
     """
     if refused.code == FilterSyntaxError.__name__:
         return _syntax_error(refused.reason)
-    kind = getattr(errors, refused.code, None)
-    if isinstance(kind, type) and issubclass(kind, LavantError):
+    known = error_class(refused.code)
+    if known.__name__ == refused.code:
         with contextlib.suppress(TypeError, AttributeError):  # an error that is made of more than its text
-            return kind(refused.reason)
+            return known(refused.reason)
     return LavantError(f"{refused.code}: {refused.reason}")
 
 
@@ -36,5 +35,5 @@ def _syntax_error(reason: str) -> LavantError:
     """
     *problem, line, caret = ["", "", *reason.split("\n")]
     if not (line.startswith(_MARGIN) and caret.strip() == "^"):
-        return errors.InvalidValue(reason)
+        return InvalidValue(reason)
     return FilterSyntaxError(line[len(_MARGIN) :], len(caret) - 1 - len(_MARGIN), "\n".join(problem[2:]))

@@ -21,7 +21,7 @@ from lavant.broker.protocol.queues import Refused
 from lavant.client.connection.errors import error_of
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import ConnectionLost, LavantError, LimitExceeded, MissingComponent
+from lavant.core.errors import ConnectionLost, LavantError, LimitExceeded, ServerUnreachable
 
 CHECK_S_MAX = 5.0
 UNDER_WAY_MAX = 100_000
@@ -53,7 +53,7 @@ class AsyncLink(asyncio.Protocol):
     def ask(self, request: Request, wait_ms: int) -> asyncio.Future[Answer]:
         """The answer, when it comes."""
         if self.fault is not None:
-            raise MissingComponent(f"{self.fault}; nothing was asked")
+            raise ServerUnreachable(f"{self.fault}; nothing was asked")
         number = self._next_number()
         append_frame(self._buffer, number, request)
         future: asyncio.Future[Answer] = self._loop.create_future()

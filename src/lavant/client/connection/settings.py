@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from lavant.client.connection.address import Address
 from lavant.client.connection.retries import Retries
-from lavant.core.errors import InvalidValue, MissingComponent
+from lavant.core.errors import InvalidValue, ServerUnreachable
 
 
 class ConnectionSettings(NamedTuple):
@@ -32,16 +32,16 @@ class ConnectionSettings(NamedTuple):
         address = Address.parse(url)
         return cls(address, key.encode(), timeout_s, retries, _context(address, ca_file))
 
-    def nobody_answers(self, error: OSError) -> MissingComponent:
+    def nobody_answers(self, error: OSError) -> ServerUnreachable:
         """Why there is no connection, and what to do."""
         if isinstance(error, ssl.SSLCertVerificationError):
-            return MissingComponent(
+            return ServerUnreachable(
                 f"the server at {self.address} cannot be trusted: {error.verify_message}; "
                 "give the certificate of its authority as ca_file"
             )
         if isinstance(error, ssl.SSLError):
-            return MissingComponent(f"what answers at {self.address} does not speak TLS: {error.reason or error}")
-        return MissingComponent(
+            return ServerUnreachable(f"what answers at {self.address} does not speak TLS: {error.reason or error}")
+        return ServerUnreachable(
             f"no server answers at {self.address}: {error}; start one with `lavant serve --port {self.address.port}`"
         )
 

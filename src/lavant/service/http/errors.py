@@ -1,16 +1,14 @@
 """Errors as HTTP answers: a status, and `{"error": {"code": …, "reason": …}}`.
 
-| status | codes |
+The status and Retry-After of each error are declared in `lavant.core.errors`. Routes add statuses for mistakes of HTTP:
+
+| status | the request |
 | --- | --- |
-| 400 | a value that cannot be accepted |
-| 401, 403 | no key that is known; a key without the scope or namespace |
-| 404, 409 | no such thing; another thing of that name, or somebody else has it by now |
-| 406 | a stream of events that was not asked for as one |
-| 408, 413, 415 | a body that takes too long, is too large, or of a kind that is not understood |
-| 422 | an idempotency key that belongs to a request with other content |
-| 429 | too much: of this key, of this namespace, or altogether; Retry-After if time helps |
-| 500 | the server made a mistake; its log says more |
-| 503 | no room: on disk, or in a queue; Retry-After. Not 507, which clients and proxies do not try again |
+| 401, 403 | has no known key; has a key without the scope or namespace |
+| 406 | opens a stream of events without asking for one |
+| 408, 413, 415 | has a body that arrives too slowly, is too large, or has an unknown content type |
+
+A full disk or queue is 503, not 507, which clients and proxies do not try again.
 """
 
 from __future__ import annotations
@@ -21,43 +19,20 @@ import msgspec
 from starlette.responses import Response
 
 from lavant.broker.protocol.queues import Refused
-
-_STATUS = {
-    "UnknownSubscription": 404,
-    "UnknownAdvertisement": 404,
-    "UnknownQueue": 404,
-    "UnknownJob": 404,
-    "UnknownJobType": 404,
-    "UnknownTopic": 404,
-    "DuplicateSubscription": 409,
-    "QueueExists": 409,
-    "IdempotencyConflict": 422,
-    "StaleReceipt": 409,
-    "NotInFlight": 409,
-    "AccessDenied": 403,
-    "QuotaExceeded": 429,
-    "Overloaded": 429,
-    "TooManyInFlight": 429,
-    "NotReady": 503,
-    "StorageFull": 503,
-    "QueueFull": 503,
-    "StorageFailed": 500,
-    "InternalError": 500,
-}
-_RETRY_AFTER_S = {"Overloaded": 1.0, "NotReady": 1.0, "TooManyInFlight": 1.0, "StorageFull": 10.0, "QueueFull": 5.0}
+from lavant.core.errors import LimitExceeded, error_class
 
 
 class HttpFault(msgspec.Struct, frozen=True):
-    """What was wrong."""
+    """Describes an error."""
 
     code: str
-    """For programs."""
+    """For programs: the name of a class in `lavant.core.errors`, or a code of HTTP's own."""
     reason: str
-    """For people: what was wrong, the value, what to do."""
+    """For people: what was wrong, the value, and what to do."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The body of every answer that is an error."""
+    """The body of every error answer."""
 
     error: HttpFault
 
@@ -84,22 +59,23 @@ class ApiError(Exception):
 
 
 def error_of(refused: Refused) -> ApiError:
-    """A refusal as the error that ends the request."""
-    return ApiError(
-        status_of(refused.code), refused.code, refused.reason, retry_after_s=_RETRY_AFTER_S.get(refused.code)
-    )
+    """The error that ends a request that was refused."""
+    return _refused_with(status_of(refused.code), refused)
 
 
 def error_of_all(refused: list[Refused], *, too_large: int = 400) -> ApiError:
-    """When every entry of a request was refused: the status that they have in common, or 400."""
-    statuses = {too_large if each.code == "LimitExceeded" else status_of(each.code) for each in refused}
-    first = refused[0]
-    status = statuses.pop() if len(statuses) == 1 else 400
-    return ApiError(status, first.code, first.reason, retry_after_s=_RETRY_AFTER_S.get(first.code))
+    """The error if every entry of a request was refused: their common status, or 400."""
+    statuses = {too_large if each.code == LimitExceeded.__name__ else status_of(each.code) for each in refused}
+    return _refused_with(statuses.pop() if len(statuses) == 1 else 400, refused[0])
 
 
 def status_of(code: str) -> int:
-    return _STATUS.get(code, 400)
+    return error_class(code).http_status
+
+
+def _refused_with(status: int, refused: Refused) -> ApiError:
+    retry_after_s = error_class(refused.code).http_retry_after_s
+    return ApiError(status, refused.code, refused.reason, retry_after_s=retry_after_s)
 
 
 def bad_request(reason: str, code: str = "InvalidValue") -> ApiError:

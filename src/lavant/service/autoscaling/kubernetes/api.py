@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import LavantError
+from lavant.core.errors import Unavailable
 from lavant.service.autoscaling.kubernetes.cluster_access import ClusterAccess
 
 FIELD_MANAGER = "lavant"
@@ -27,7 +27,7 @@ ANSWER_BYTES_MAX = 8 << 20
 _PASSING = frozenset((408, 429, 500, 502, 503, 504))
 
 
-class ApiFault(LavantError):
+class ApiFault(Unavailable):
     """A request that came to nothing. One that `is_passing` may go better later; others need somebody's help."""
 
     def __init__(self, reason: str, *, is_passing: bool, retry_after_s: float = 0.0) -> None:

@@ -1,9 +1,9 @@
-"""What can go wrong, in the words of the protocol: the names, codes and statuses that clients act upon.
+"""The faults of the SQS protocol: the names, codes and statuses that clients act upon.
 
-kind        what the code in here says                            InvalidParameterValue
-type        what a JSON answer says, in `__type`                  com.amazonaws.sqs#InvalidParameterValueException
-code        what an XML answer, a batch entry and the header      InvalidParameterValue
-            `x-amzn-query-error` say
+kind        the key of `FAULTS`, and `sqs_fault` of errors        InvalidParameterValue
+type        `__type` of a JSON answer                             com.amazonaws.sqs#InvalidParameterValueException
+code        in an XML answer, in a batch entry and in the         InvalidParameterValue
+            header `x-amzn-query-error`
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lavant.broker.protocol.queues import Refused
+from lavant.core.errors import LimitExceeded, error_class
 
 _SQS = "com.amazonaws.sqs#"
 _CORAL = "com.amazon.coral.service#"
@@ -22,11 +23,11 @@ class SqsFault(NamedTuple):
     code: str
     status: int = 400
     is_senders: bool = True
-    """Whether the sender of the request is to blame; otherwise trying again may help."""
+    """Whether the sender is at fault; otherwise a retry may help."""
 
 
 def _own(name: str, code: str = "", status: int = 400) -> SqsFault:
-    """A fault that the service's model names."""
+    """A fault from the model of the service."""
     return SqsFault(_SQS + name, code if code else name, status)
 
 
@@ -49,7 +50,7 @@ FAULTS = {
     "ResourceNotFoundException": _own("ResourceNotFoundException", status=404),
     "TooManyEntriesInBatchRequest": _own("TooManyEntriesInBatchRequest", _SIMPLE + "TooManyEntriesInBatchRequest"),
     "UnsupportedOperation": _own("UnsupportedOperation", _SIMPLE + "UnsupportedOperation"),
-    # Common to all services, so not in the model of this one.
+    # Common to all AWS services, so not in the model of SQS.
     "AccessDenied": SqsFault(_CORAL + "AccessDeniedException", "AccessDenied", 403),
     "IncompleteSignature": SqsFault(_CORAL + "IncompleteSignatureException", "IncompleteSignature"),
     "InternalFailure": SqsFault(_CORAL + "InternalFailure", "InternalFailure", 500, is_senders=False),
@@ -80,11 +81,11 @@ NOT_AUTHENTICATED = frozenset(
         "SignatureDoesNotMatch",
     }
 )
-"""What is wrong with a signature, or that none helps."""
+"""The request is not signed, signed wrongly, or its key is not allowed."""
 
 
 class SqsError(Exception):
-    """A request, or one entry of a batch, that cannot be done."""
+    """Ends a request, or one entry of a batch."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -98,38 +99,22 @@ def missing(parameter: str) -> SqsError:
 
 
 def bad_value(parameter: str, value: object, reason: str) -> SqsError:
-    shown = str(value)
-    if len(shown) > 200:
-        shown = shown[:200] + "…"
-    return SqsError("InvalidParameterValue", f"Value {shown} for parameter {parameter} is invalid. Reason: {reason}")
-
-
-_REFUSALS = {
-    "AccessDenied": "AccessDenied",
-    "InvalidValue": "InvalidParameterValue",
-    "LimitExceeded": "OverLimit",
-    "QuotaExceeded": "OverLimit",
-    "Overloaded": "ThrottlingException",
-    "MoveRunning": "InvalidParameterValue",
-    "QueueExists": "QueueNameExists",
-    "QueueFull": "OverLimit",
-    "StorageFull": "ServiceUnavailable",
-    "TooManyInFlight": "OverLimit",
-    "UnknownMove": "ResourceNotFoundException",
-    "UnknownQueue": "QueueDoesNotExist",
-}
+    text = str(value)
+    if len(text) > 200:
+        text = text[:200] + "…"
+    return SqsError("InvalidParameterValue", f"Value {text} for parameter {parameter} is invalid. Reason: {reason}")
 
 
 def refusal(refused: Refused) -> SqsError:
-    """What the hub has refused; a code that is not in the table is the server's fault, not the sender's."""
-    kind = _REFUSALS.get(refused.code, "InternalFailure")
+    """A refusal of the broker as an SQS error."""
+    kind = error_class(refused.code).sqs_fault
     if kind == "QueueDoesNotExist":
         return SqsError(kind, "The specified queue does not exist.")
     return SqsError(kind, refused.reason)
 
 
 def entry_refusal(refused: Refused) -> SqsError:
-    """What the hub has refused of a batch: a limit that one message exceeds is a bad value of that message."""
-    if refused.code == "LimitExceeded":
+    """The refusal of one entry of a batch: if a message exceeds a limit, its value is invalid."""
+    if refused.code == LimitExceeded.__name__:
         return SqsError("InvalidParameterValue", f"One or more parameters are invalid. Reason: {refused.reason}")
     return refusal(refused)

@@ -15,7 +15,7 @@ import ipaddress
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
-from lavant.core.errors import LavantError
+from lavant.core.errors import Unavailable
 
 _PRIVATE_4 = tuple(
     map(
@@ -55,7 +55,7 @@ _PRIVATE_6 = tuple(
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
-class WebhookFault(LavantError):
+class WebhookFault(Unavailable):
     """A request to a webhook that came to nothing."""
 
 
