@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from tests.unit.broker.workflows.hubs import CHAIN, CHOICE, DIAMOND
+from tests.unit.broker.workflows.machines import CHAIN, CHOICE, DIAMOND
 
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol import jobs as w

@@ -70,7 +70,7 @@ class Server(RuleBasedStateMachine):
         self.receipts: list[tuple[str, Receipt]] = []
         self.bodies = 0
         self.shadow = BrokerState()
-        """A hub that is told what the journal says, record by record."""
+        """A machine that is told what the journal says, record by record."""
         self.seen_records = 0
 
     @initialize()

@@ -1,7 +1,7 @@
-"""The hub of queues against a plain model, with restarts between any two steps.
+"""The machine of queues against a plain model, with restarts between any two steps.
 
 Every answer is the model's. A restart replays the commands that changed something, at the times at which they did, or
-restores a snapshot; the new hub is the same to the byte, and the run goes on with it. What a consumer relies on is
+restores a snapshot; the new machine is the same to the byte, and the run goes on with it. What a consumer relies on is
 checked without the model: nobody shares a lease, nothing is lost, and order is held within groups.
 """
 
@@ -102,16 +102,16 @@ def without_reasons(value: Any) -> Any:
     return value
 
 
-def outcome(hub: Queues | Model, request: c.Request, now_ms: int) -> Any:
+def outcome(machine: Queues | Model, request: c.Request, now_ms: int) -> Any:
     """What is answered, or the kind of error that is raised."""
     try:
-        return without_reasons(hub.handle(request, now_ms))
+        return without_reasons(machine.handle(request, now_ms))
     except LavantError as error:
         return type(error)
 
 
-def bytes_of(hub: Queues) -> list[bytes]:
-    return list(hub.snapshot())
+def bytes_of(machine: Queues) -> list[bytes]:
+    return list(machine.snapshot())
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -120,7 +120,7 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize(data=st.data(), order=st.sampled_from(ORDERS))
     def begin(self, data: st.DataObject, order: str) -> None:
         self.order = order
-        self.hub, self.model = Queues(), Model()
+        self.machine, self.model = Queues(), Model()
         self.now_ms = 1_000_000
         self.late_ms = 0
         """How far the clock was set back, for the next request."""
@@ -137,19 +137,19 @@ class QueueMachine(RuleBasedStateMachine):
         self.ask(c.CreateQueue(WORK, data.draw(configs(order, DEAD), "work")))
 
     def ask(self, request: c.Request) -> Any:
-        """The hub's answer, which must be the model's."""
+        """The machine's answer, which must be the model's."""
         answer = None
         asked_ms, self.late_ms = self.now_ms - self.late_ms, 0
         try:
-            answer = self.hub.handle(request, asked_ms)
+            answer = self.machine.handle(request, asked_ms)
             found = without_reasons(answer)
         except LavantError as error:
             found = type(error)
-        has_changed, self.now_ms = self.hub.changed, max(self.now_ms, self.hub.now_ms)
+        has_changed, self.now_ms = self.machine.changed, max(self.now_ms, self.machine.now_ms)
         assert not (has_changed and answer is None), "what is refused changes nothing"
         assert found == outcome(self.model, request, asked_ms)
         if has_changed:
-            self.journal.append((self.hub.now_ms, request, found))
+            self.journal.append((self.machine.now_ms, request, found))
         return answer
 
     def peek(self, name: str) -> dict[int, c.PeekedMessage]:
@@ -193,7 +193,7 @@ class QueueMachine(RuleBasedStateMachine):
         if received is None:
             return []
         if visibility_ms is None:
-            visibility_ms = self.hub.config(name).visibility_ms
+            visibility_ms = self.machine.config(name).visibility_ms
         self.check_order(name, before, [delivery.receipt.number for delivery in received.deliveries])
         for delivery in received.deliveries:
             receipt = delivery.receipt
@@ -277,7 +277,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.ask(request)
 
     def open(self, data: st.DataObject) -> None:
-        self.ask(c.Open(self.hub.epoch + data.draw(st.integers(-1, 2)), data.draw(st.integers(0, RULES))))
+        self.ask(c.Open(self.machine.epoch + data.draw(st.integers(-1, 2)), data.draw(st.integers(0, RULES))))
 
     def start_move(self, data: st.DataObject) -> None:
         source = data.draw(st.sampled_from([DEAD, DEAD, WORK, "nobody"]))
@@ -321,41 +321,41 @@ class QueueMachine(RuleBasedStateMachine):
         for now_ms, request, answer in self.journal:
             assert outcome(fresh, request, now_ms) == answer
             assert fresh.changed
-        fresh.advance(self.hub.now_ms)
-        assert bytes_of(fresh) == bytes_of(self.hub)
-        self.hub = fresh
+        fresh.advance(self.machine.now_ms)
+        assert bytes_of(fresh) == bytes_of(self.machine)
+        self.machine = fresh
 
     def restore(self, data: st.DataObject) -> None:
-        chunks = bytes_of(self.hub)
-        self.hub = Queues.restore(chunks)
-        assert bytes_of(self.hub) == chunks
+        chunks = bytes_of(self.machine)
+        self.machine = Queues.restore(chunks)
+        assert bytes_of(self.machine) == chunks
 
     @invariant()
     def all_is_as_it_must_be(self) -> None:
-        self.hub.advance(self.now_ms)
+        self.machine.advance(self.now_ms)
         self.model.advance(self.now_ms)
         wakeup_ms = self.model.wakeup_ms()
         if wakeup_ms is not None:  # asked first: the exact answer tidies up
-            assert self.hub.may_wake_before(wakeup_ms + 1)
-        assert self.hub.wakeup_ms() == wakeup_ms
+            assert self.machine.may_wake_before(wakeup_ms + 1)
+        assert self.machine.wakeup_ms() == wakeup_ms
         places: list[int] = []
         bytes_held = 0
         for name in self.model.queues:
             places += self.peek(name)
-            assert self.hub.visible(name, self.now_ms) == self.model.visible(name)
+            assert self.machine.visible(name, self.now_ms) == self.model.visible(name)
             bytes_held += self.ask(c.DescribeQueue(name)).figures.bytes
-        assert self.hub.bytes_held == bytes_held
+        assert self.machine.bytes_held == bytes_held
         assert len(set(places)) == len(places), "a message is in two places"
         young = {number for number, sent_ms in self.sent_ms.items() if sent_ms + 60_000 > self.now_ms}
         assert young <= set(places), "a message was lost"
 
 
-def test_the_hub_does_what_the_model_does() -> None:
+def test_the_machine_does_what_the_model_does() -> None:
     run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=60))
 
 
 @pytest.mark.soak
-def test_the_hub_does_what_the_model_does_soak() -> None:
+def test_the_machine_does_what_the_model_does_soak() -> None:
     run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=200))
 
 

@@ -1,6 +1,6 @@
 """Jobs under any sequence of submissions, leases, reports, times and restarts, beside a simple model.
 
-Restarts are real: the hub is made anew from a snapshot and the records behind it, or from all records.
+Restarts are real: the machine is made anew from a snapshot and the records behind it, or from all records.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def _task(draw: st.DrawFn, place: int, arrows: tuple[NextTask, ...], join: str) 
     )
 
 
-def ask(hub: Jobs, request: Request, now_ms: int) -> Answer:
+def ask(machine: Jobs, request: Request, now_ms: int) -> Answer:
     """As over the wire."""
-    answer: Answer = decode_answer(encoder.encode(hub.handle(decode_request(encoder.encode(request)), now_ms)))
+    answer: Answer = decode_answer(encoder.encode(machine.handle(decode_request(encoder.encode(request)), now_ms)))
     return answer
 
 
@@ -92,7 +92,7 @@ def ask(hub: Jobs, request: Request, now_ms: int) -> Answer:
 class JobsAndModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.hub = Jobs()
+        self.machine = Jobs()
         self.now_ms = 1
         self.records: list[tuple[int, Request]] = []
         self.chunks: list[bytes] | None = None
@@ -182,27 +182,27 @@ class JobsAndModel(RuleBasedStateMachine):
 
     @rule()
     def wake_up_when_asked_to(self) -> None:
-        wakeup_ms = self.hub.wakeup_ms()
+        wakeup_ms = self.machine.wakeup_ms()
         if wakeup_ms is not None and wakeup_ms < self.now_ms + 1_000:
             self.now_ms = max(self.now_ms, wakeup_ms)
-            self.hub.advance(self.now_ms)
+            self.machine.advance(self.now_ms)
 
     @rule(from_snapshot=st.booleans())
     def restart(self, from_snapshot: bool) -> None:
         if from_snapshot and self.chunks is not None:
-            hub, first = Jobs.restore(self.chunks, UNLIMITED, UNLIMITED_JOBS), self.folded
+            machine, first = Jobs.restore(self.chunks, UNLIMITED, UNLIMITED_JOBS), self.folded
         else:
-            hub, first = Jobs(UNLIMITED, UNLIMITED_JOBS), 0
+            machine, first = Jobs(UNLIMITED, UNLIMITED_JOBS), 0
         for time_ms, request in self.records[first:]:
-            ask(hub, request, time_ms)
-        for each in (hub, self.hub):
+            ask(machine, request, time_ms)
+        for each in (machine, self.machine):
             each.advance(self.now_ms)
-        assert list(hub.snapshot()) == list(self.hub.snapshot())
-        self.hub = hub
+        assert list(machine.snapshot()) == list(self.machine.snapshot())
+        self.machine = machine
 
     @rule()
     def snapshot(self) -> None:
-        self.chunks, self.folded = list(self.hub.snapshot()), len(self.records)
+        self.chunks, self.folded = list(self.machine.snapshot()), len(self.records)
 
     # ── what must hold ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -211,8 +211,8 @@ class JobsAndModel(RuleBasedStateMachine):
         self._advance_model()
         waiting = 0
         for number, model in self.models.items():
-            view = ask(self.hub, DescribeJob(number), self.now_ms)
-            assert not self.hub.changed
+            view = ask(self.machine, DescribeJob(number), self.now_ms)
+            assert not self.machine.changed
             assert isinstance(view, JobView)
             assert view.state == model.state
             for task in view.tasks:
@@ -220,14 +220,14 @@ class JobsAndModel(RuleBasedStateMachine):
                 assert task.attempts == [each.view() for each in model.tries[task.name]]
             if model.state == "running":
                 waiting += len(list(model.open()))
-        assert self.hub.running == len(self._under_way())
-        queued = [self.hub.handle(Peek(f"topic.{topic}", MANY), self.now_ms) for topic in TOPICS]
+        assert self.machine.running == len(self._under_way())
+        queued = [self.machine.handle(Peek(f"topic.{topic}", MANY), self.now_ms) for topic in TOPICS]
         assert sum(len(peeked.messages) for peeked in queued if isinstance(peeked, Peeked)) == waiting
 
     @invariant()
     def every_dead_task_has_its_letter(self) -> None:
         self._advance_model()
-        letters = [self.hub.handle(Peek(f"dead.{topic}", MANY), self.now_ms) for topic in TOPICS]
+        letters = [self.machine.handle(Peek(f"dead.{topic}", MANY), self.now_ms) for topic in TOPICS]
         count = sum(len(peeked.messages) for peeked in letters if isinstance(peeked, Peeked))
         assert count == sum(len(model.dead) for model in self.models.values())
 
@@ -236,9 +236,9 @@ class JobsAndModel(RuleBasedStateMachine):
         self.types[job.name] = job
 
     def _ask(self, request: Request) -> Answer:
-        answer = ask(self.hub, request, self.now_ms)
-        if self.hub.changed:
-            self.records.append((self.hub.now_ms, request))
+        answer = ask(self.machine, request, self.now_ms)
+        if self.machine.changed:
+            self.records.append((self.machine.now_ms, request))
         return answer
 
     def _drawn(self, data: st.DataObject) -> TaskAssignment:
@@ -285,21 +285,23 @@ TestJobsAndModel.settings = settings(max_examples=150, stateful_step_count=50, d
 @settings(max_examples=100, deadline=None)
 @given(job=definitions(), data=st.data())
 def test_any_job_runs_in_a_topological_order_and_ends(job: JobDefinition, data: st.DataObject) -> None:
-    hub = Jobs()
-    hub.handle(DefineJobs(Workflows(TOPICS, (job,))), 0)
-    hub.handle(SubmitJob("j"), 0)
+    machine = Jobs()
+    machine.handle(DefineJobs(Workflows(TOPICS, (job,))), 0)
+    machine.handle(SubmitJob("j"), 0)
     held: list[TaskAssignment] = []
     done: list[str] = []
     while True:
         for topic in TOPICS:
-            held += hub.handle(LeaseTasks(topic, "ann", 100), 0).tasks
+            held += machine.handle(LeaseTasks(topic, "ann", 100), 0).tasks
         if not held:
             break
         task = held.pop(data.draw(st.integers(0, len(held) - 1)))
         assert set(task.results) <= set(done)
-        hub.handle(CompleteTask(task.job, task.task, task.attempt, Result(b"", {"x": data.draw(st.integers(0, 1))})), 0)
+        machine.handle(
+            CompleteTask(task.job, task.task, task.attempt, Result(b"", {"x": data.draw(st.integers(0, 1))})), 0
+        )
         done.append(task.task)
-    view = hub.handle(DescribeJob(1), 0)
+    view = machine.handle(DescribeJob(1), 0)
     assert view.state == "completed"
     assert sorted(done) == [task.name for task in view.tasks if task.state == "done"]
     assert {task.state for task in view.tasks} <= {"done", "skipped"}

@@ -146,7 +146,7 @@ def group_that_is_not_blocked(patch: pytest.MonkeyPatch) -> None:
 
 
 def _vanish(message: Message, source: QueueState, target: QueueState, *, origin: str | None, now_ms: int) -> None:
-    source.hand_over(message)
+    source.move_out(message)
 
 
 def dead_letter_that_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def names_that_no_snapshot_has(patch: pytest.MonkeyPatch) -> None:
 
 
 def dead_letters_that_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(receiving, "_bury", lambda queue, taken, dead_letters, now_ms: taken)
+    patch.setattr(receiving, "_dead_letter", lambda queue, taken, dead_letters, now_ms: taken)
 
 
 class _WithoutSync:

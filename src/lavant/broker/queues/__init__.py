@@ -1,4 +1,9 @@
-"""Durable queues: messages wait until a consumer has acknowledged them, each delivered at least once."""
+"""Durable queues: state machine, ordering, leases, de-duplication, dead letters, redrive, fan-out and a history
+checker.
+
+Queue commands and the time come in, answers leave. A message stays until a consumer acknowledges it or its retention
+ends, so each is delivered at least once.
+"""
 
 from lavant.broker.queues.accounting.quotas import UNLIMITED, QueueLimits
 from lavant.broker.queues.machine import Queues

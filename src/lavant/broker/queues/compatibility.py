@@ -1,18 +1,17 @@
-"""Versions of the hub's behaviour: a change of what a command does must not change what old journals mean.
+"""Versions of the machine's rules: a change of what a command does must not change what old journals mean.
 
-A journal holds commands, not their effects. So a command that does something else from now on would, in the replay of
-what was written before, hand out other messages and other numbers than it did then, and the records behind it would no
-longer fit. Therefore a server says in its `Open` by which rules it goes on, snapshots keep them, and a replay follows
-the rules that held when a record was written.
+A journal holds commands, not their effects. If a command did something else from now on, replaying older records would
+hand out other messages and numbers than it did then, and later records would no longer fit. So a server names its rules
+in `Open`, snapshots keep them, and replay follows the rules in force when each record was written.
 
-| rules | since then |
+| rules | change |
 | --- | --- |
-| 0 | as it was before there were rules |
+| 0 | before rules had versions |
 | 1 | a purge forgets the deduplication names; a group of an in-order queue whose message was given back, or whose lease
       ran out, goes behind the groups that can be received from at that time |
 
-To change what a command does: raise `RULES`, add a row, and ask `Counters.rules` where the behaviour differs. A new
-command or a new field with a default needs no new rules.
+To change what a command does: raise `RULES`, add a row, and check `QueueCounters.rules` where the behaviour differs. A
+new command, or a new field with a default, needs no new rules.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from __future__ import annotations
 from lavant.core.errors import InvalidValue
 
 RULES = 1
-"""Those of this version."""
+"""The rules of this version."""
 PURGE_FORGETS_NAMES = 1
 GROUPS_TAKE_TURNS = 1
 
 
 def check_rules(rules: int) -> None:
-    """Raises if a later version has written the journal: what its commands do is not known here."""
+    """Raises if a later version wrote the journal, whose commands this one may not know."""
     if not 0 <= rules <= RULES:
         raise InvalidValue(
-            f"the journal was written by rules {rules}, and this version knows those up to {RULES}; "
-            "start the version that wrote it, or a later one"
+            f"the journal was written with rules {rules}, and this version knows those up to {RULES}; start the "
+            "version that wrote it, or a later one"
         )

@@ -1,9 +1,9 @@
-"""All queues of a hub by name: which there are, and which take each other's dead letters.
+"""The directory of queues: by name, by serial, and by dead-letter queue.
 
-A dead-letter queue must be there, and of the same order, when a queue is set to use it. It may be deleted nevertheless,
-as with cloud queues, where programs that clean up delete queues in any order. Those that use it keep its name: while
-it is missing their messages are received more often than `receives_max`, and none is lost; if a queue of that name
-and order is created again, it takes the dead letters from then on.
+A dead-letter queue must exist, with the same order, when a queue is configured to use it. It may still be deleted
+later, as in cloud services, where clean-up programs delete queues in any order. Its sources keep its name: while it is
+missing, their messages are received more often than `receives_max` and none is lost; when a queue of that name and
+order is created again, it takes the dead letters from then on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Directory:
         return len(self._queues)
 
     def __iter__(self) -> Iterator[QueueState]:
-        """In the order of their creation."""
+        """In the order of creation."""
         return iter(self._queues.values())
 
     def find(self, name: str) -> QueueState | None:
@@ -53,9 +53,9 @@ class Directory:
         return queue
 
     def check_new(self, creates: Iterable[CreateQueue], queues_max: int, *, is_replay: bool) -> list[CreateQueue]:
-        """Those that there are not yet: all the others exist with these very settings.
+        """Return those that do not exist yet; the others exist with exactly these settings.
 
-        Raises unless all can be created one after the other, later ones with earlier ones as their dead-letter queues.
+        Raises unless all can be created in turn, where later ones may use earlier ones as dead-letter queues.
         """
         new: dict[str, CreateQueue] = {}
         for each in creates:
@@ -76,15 +76,15 @@ class Directory:
             raise LimitExceeded(
                 f"there are {len(self._queues)} queues, which is the limit; delete some"
                 if len(new) == 1
-                else f"there are {len(self._queues)} queues, {len(new)} more would be over the limit of {queues_max}; "
-                "delete some"
+                else f"there are {len(self._queues)} queues, {len(new)} more would exceed the limit of "
+                f"{queues_max}; delete some"
             )
         if not is_replay:
             self._counters.usages.check_queues(new)
         return list(new.values())
 
     def create(self, name: str, config: QueueConfig, tags: dict[str, str], now_ms: int) -> QueueState:
-        """One that `check_new` has found to be new."""
+        """Create a queue that `check_new` returned."""
         self._counters.serial += 1
         return self.add(QueueState(name, config, tags, self._counters, created_ms=now_ms, serial=self._counters.serial))
 
@@ -97,7 +97,7 @@ class Directory:
         return queue
 
     def check_configure(self, name: str, config: QueueConfig, *, is_replay: bool) -> QueueState:
-        """The queue, if it can be set so."""
+        """Return the queue if it may have these settings."""
         queue = self[name]
         if not is_replay:
             check_config(config)
@@ -105,7 +105,7 @@ class Directory:
             raise InvalidValue(
                 f"queue {name!r} is {queue.config.order} and cannot become {config.order}; create another queue"
             )
-        # A dead-letter queue that was deleted since does not stand in the way of other settings.
+        # If the dead-letter queue was deleted since, other settings can still be changed.
         if config.dead_letters != queue.config.dead_letters:
             self._check_dead_letters(name, config, {})
         return queue
@@ -124,32 +124,32 @@ class Directory:
         del self._names[bisect_left(self._names, queue.name)]
 
     def forget_names(self, now_ms: int) -> None:
-        """Those for de-duplication whose time is over."""
+        """Forget de-duplication names that have expired."""
         if self._counters.names:
             for queue in self:
                 queue.deduplication.forget(now_ms)
 
     def names(self, prefix: str, after: str, count: int, *, is_outside: bool = False) -> list[str]:
-        """Sorted; those that start with `prefix`, come behind `after`, and perhaps only those in no namespace."""
+        """Sorted names that start with `prefix` and come after `after`; `is_outside` excludes those in a namespace."""
         start = max(bisect_left(self._names, prefix), bisect_right(self._names, after))
         following = (self._names[place] for place in range(start, len(self._names)))
         matching = takewhile(lambda name: name.startswith(prefix), following)
         return list(islice((name for name in matching if not (is_outside and NAMESPACE_END in name)), count))
 
     def sources(self, name: str) -> list[str]:
-        """Those whose dead letters go to a queue, sorted."""
+        """Sorted names of the queues whose dead letters go to this one."""
         target = self[name].name
         return [source for source in self._names if self._queues[source].config.dead_letters == target]
 
     def dead_letters_of(self, queue: QueueState) -> QueueState | None:
-        """Where its dead letters go, if there is such a queue now."""
+        """Its dead-letter queue, if that exists now."""
         if queue.config.dead_letters is None:
             return None
         target = self._queues.get(queue.config.dead_letters)
         return target if target is not None and target.config.order == queue.config.order else None
 
     def _config_of(self, name: str, planned: Mapping[str, CreateQueue]) -> QueueConfig | None:
-        """Of a queue that is there, or will be."""
+        """Settings of a queue that exists or is planned."""
         queue = self._queues.get(name)
         if queue is not None:
             return queue.config
@@ -165,7 +165,7 @@ class Directory:
             raise InvalidValue(f"there is no queue {config.dead_letters!r} for dead letters; create it first")
         if target.order != config.order:
             raise InvalidValue(
-                f"queue {name!r} is {config.order}, but {config.dead_letters!r}, which is to take its dead letters, is "
+                f"queue {name!r} is {config.order}, but its dead-letter queue {config.dead_letters!r} is "
                 f"{target.order}; both must be the same"
             )
 

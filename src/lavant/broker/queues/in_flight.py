@@ -1,11 +1,10 @@
-"""The messages that are hidden, delayed or in flight, by the time at which they become visible.
+"""Hidden messages, delayed or in flight, ordered by the time at which they become visible.
 
-Those whose time comes next are in a heap. The others wait in buckets of some milliseconds each, in no order, and their
-number is all that is kept there; when the heap is used up, the next bucket becomes the heap. So there can be millions
-that are far away, as long as few are near.
+The next ones are in a heap. Later ones wait unsorted in buckets of 128 ms that hold only their numbers; when the heap
+is empty, the next bucket becomes the heap. So millions of distant messages are cheap as long as few are near.
 
-Nothing is taken out but the first: when a message is acknowledged, or its time changes, its old entry stays behind, is
-passed over when its turn comes, and is thrown out when such entries are the most.
+Only the first is ever removed: when a message is acknowledged, or its time changes, the old entry stays, is skipped at
+its turn, and is dropped when most entries are stale.
 """
 
 from __future__ import annotations
@@ -18,34 +17,34 @@ from lavant.broker.queues.message import Message
 NUMBER_BITS = 64
 _NUMBER = (1 << NUMBER_BITS) - 1
 BUCKET_BITS = 7
-"""A bucket holds the messages of 128 ms: so few that sorting them holds nobody up."""
+"""A bucket spans 128 ms: small enough that sorting it delays nothing."""
 STALE_MIN = 64
-"""So many entries that mean nothing any more are not worth tidying up."""
+"""Fewer stale entries than this are not worth removing."""
 
 
 class InFlight:
-    """Ordered by (visible_ms, number). The messages are those of the queue; one that is gone is in here no more."""
+    """Ordered by (visible_ms, number). The messages are the queue's; removed ones are skipped."""
 
     __slots__ = ("_buckets", "_far", "_messages", "_near", "_near_end", "_size")
 
     def __init__(self, messages: Mapping[int, Message]) -> None:
         self._messages = messages
-        # One integer an entry, visible_ms << NUMBER_BITS | number: smaller and faster to compare than a pair.
+        # One integer per entry, visible_ms << NUMBER_BITS | number: smaller and faster to compare than a pair.
         self._near: list[int] = []
         self._near_end = 0
-        """The first bucket that is not near: what comes into one before it goes into the heap."""
+        """The first bucket not in the heap; entries before it go into the heap."""
         self._far: dict[int, list[int]] = {}
         """Numbers of messages, by bucket."""
         self._buckets: list[int] = []
-        """A heap of those that are far."""
+        """A heap of buckets not yet loaded."""
         self._size = 0
 
     def __len__(self) -> int:
-        """Entries, those that mean nothing any more included."""
+        """Entries, including stale ones."""
         return self._size
 
     def add(self, messages: Sequence[Message], visible_ms: int) -> None:
-        """Messages that are all hidden until then."""
+        """Add messages that are hidden until `visible_ms`."""
         self._size += len(messages)
         bucket = visible_ms >> BUCKET_BITS
         if bucket < self._near_end:
@@ -60,21 +59,21 @@ class InFlight:
             heappush(self._buckets, bucket)
 
     def due(self, now_ms: int) -> Iterator[Message]:
-        """Those whose time has come, one after the other; who takes one must set its `visible_ms`."""
+        """Yield the messages whose time has come, one by one; the caller must set `visible_ms` of each."""
         while (first := self._first()) is not None and first.visible_ms <= now_ms:
             self._drop_first()
             yield first
 
     def next_ms(self) -> int | None:
-        """When the next one becomes visible."""
+        """When the next message becomes visible."""
         first = self._first()
         return None if first is None else first.visible_ms
 
     def tidy(self, hidden: int) -> None:
-        """Throw out what means nothing any more, if it is the most. `hidden` messages really are hidden."""
+        """Remove stale entries if they are the majority; `hidden` is the number of messages that really are hidden."""
         if self._size <= 2 * hidden + STALE_MIN:
             return
-        # Two entries can be equal, when a message's time was changed to and fro: one is enough.
+        # Two entries can be equal if a message's time was changed back: keep one.
         self._near = sorted({entry for entry in self._near if self._meant_by(entry) is not None})
         kept = {bucket: self._still_in(bucket) for bucket in self._far}
         self._far = {bucket: [message.number for message in messages] for bucket, messages in kept.items() if messages}
@@ -97,14 +96,14 @@ class InFlight:
         self._size -= 1
 
     def _approach(self, bucket: int) -> None:
-        """The next bucket becomes the heap, which is empty."""
+        """Turn the next bucket into the heap, which is empty."""
         self._near = [_entry(message) for message in self._still_in(bucket)]
         heapify(self._near)
         self._near_end = bucket + 1
         self._size += len(self._near) - len(self._far.pop(bucket))
 
     def _still_in(self, bucket: int) -> list[Message]:
-        """The messages that a bucket means, each once."""
+        """The messages still in a bucket, each once."""
         found = map(self._messages.get, dict.fromkeys(self._far[bucket]))
         return [each for each in found if each is not None and each.visible_ms >> BUCKET_BITS == bucket]
 

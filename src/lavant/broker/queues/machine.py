@@ -1,33 +1,33 @@
-"""The hub: all durable queues of a server as one deterministic machine.
+"""The state machine of all durable queues of a server.
 
     request, now_ms ──► Queues.handle ──► answer
                              ▲
     wakeup_ms ◄──────────────┴── time ──► visible again, expired
 
-The paper is Li, Cui and Ma, "Modeling Message Queueing Services with Reliability Guarantee in Cloud Computing
-Environment Using Colored Petri Nets". Its Section 3 is what happens to a message: *send* puts it in, *receive* shows it
-to one consumer and hides it from the others for the visibility timeout, *acknowledge* takes it out, and without that it
-is visible again. So every message is delivered at least once. Replication and sampling of server nodes, which the paper
-models as well, are not in here.
+After Li, Cui and Ma, "Modeling Message Queueing Services with Reliability Guarantee in Cloud Computing Environment
+Using Colored Petri Nets". Section 3 describes the life of a message: *send* stores it, *receive* delivers it to one
+consumer and hides it from the others for the visibility timeout, *acknowledge* deletes it, and without that it becomes
+visible again. So every message is delivered at least once. Replication and sampling of server nodes, which the paper
+also models, are not implemented here.
 
-**Replay.** What the hub is depends only on the commands that it has carried out and their times: carried out once
-more, in a fresh hub, at the same times, they give the same state and the same answers. So a journal of them is all that
-is needed, if it keeps these rules:
+**Replay.** The state depends only on the commands that were handled and their times: the same commands at the same
+times give a fresh machine the same state and the same answers. So a journal of commands is enough, if it keeps these
+rules:
 
-* Record a command with `now_ms` of the hub *after* it: that is the time at which it took effect. Inside, time
-  never goes back, whatever the caller's clock does.
-* What raises an error, and a query, has changed nothing but the time, and need not be recorded. The same holds for
-  any command after which `changed` is false, an empty receive above all. An empty receive after which `changed`
-  is true has found only messages that were received too often, and has moved them to the dead-letter queue.
-* Replay with `is_replay` and `UNLIMITED`: what was accepted once is not refused later, whatever the limits are by then.
-* A change of what a command does is a new version of the rules: `Open` says which one holds from there on, and a replay
-  follows those of each record's time. `lavant.broker.queues.compatibility` has the list, and how to add to it.
+* Record a command with the machine's `now_ms` *after* it: that is when it took effect. Inside, time never goes back,
+  whatever the caller's clock does.
+* A query, or a command that raised an error, changed nothing but the time and need not be recorded. The same holds for
+  any command after which `changed` is false, above all an empty receive. An empty receive after which `changed` is true
+  found only messages that were received too often, and moved them to the dead-letter queue.
+* Replay with `is_replay` and `UNLIMITED`: a command that was accepted once is never refused, whatever the limits.
+* A change of what a command does is a new version of the rules: `Open` says which version holds from there on, and
+  replay follows those of each record's time. `lavant.broker.queues.compatibility` lists them and says how to add one.
 
-**Check, then apply.** A command is checked as a whole before it changes anything; `planning` says how. `handle` is
-`plan`, which may raise a `LavantError`, and then the plan, which may not.
+**Check, then apply.** A command is checked completely before it changes anything; see `lavant.broker.queues.plan`.
+`handle` calls `plan`, which may raise a `LavantError`, and then the plan, which may not.
 
-**Time.** Callers whose clock may be set back should go on from `now_ms`: leases given at a time that is far ahead of
-the clock would not end until the clock is there.
+**Time.** A caller whose clock may be set back should continue from `now_ms`: leases given far ahead of the clock would
+not end until the clock gets there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from lavant.broker.queues.accounting.memory import MESSAGE, memory_full
 from lavant.broker.queues.accounting.quotas import DEFAULT_LIMITS, QueueLimits
 from lavant.broker.queues.compatibility import PURGE_FORGETS_NAMES, check_rules
 from lavant.broker.queues.directory import Directory
-from lavant.broker.queues.operations.fanout import carry_out, check_shares, memory_of_shares, shares_of
+from lavant.broker.queues.operations.fanout import check_shares, fan_out, memory_of_shares, shares_of
 from lavant.broker.queues.operations.receive import peeked, receive, room_for
 from lavant.broker.queues.operations.redrive import STEP_MAX, Redrives
 from lavant.broker.queues.operations.send import send
@@ -82,22 +82,22 @@ class Queues:
         self.now_ms = 0
         """The latest time seen."""
         self.changed = False
-        """Whether the last `handle` did something that a replay must do too."""
+        """Whether the last `handle` changed something that a replay must repeat."""
         self.is_replay = False
-        """Commands were accepted before: they are checked only for what they need to be carried out."""
+        """Commands were accepted before: check only what is needed to apply them."""
         self._reserved: set[str] = set()
-        """Queues that only whoever extends this hub may touch."""
+        """Queues that only a subclass may touch."""
         self._counters = QueueCounters()
         self.usages = self._counters.usages
-        """What each namespace has in its queues, and may have."""
+        """Usage and quota of queues by namespace."""
         self._directory = Directory(self._counters)
         self._moves = Redrives(self._directory, self._counters)
-        self._wakes = QueueTimers()
+        self._timers = QueueTimers()
         self.sweeps = Sweeps()
         self.sweeps.add(self._directory.forget_names, lambda: self._counters.names)
 
     def handle(self, request: Request, now_ms: int) -> Answer:
-        """Carry out a command or answer a query. Raises a `LavantError` if it can't be done, and has not begun then."""
+        """Handle a command or query. Raises a `LavantError` if it is refused, and then nothing has changed."""
         self.changed = False
         if now_ms > self.now_ms:
             self.advance(now_ms)
@@ -111,7 +111,7 @@ class Queues:
         return answer
 
     def plan(self, request: Any) -> Plan:
-        """Check a command, and return what is to be applied before anything else happens to the hub."""
+        """Check a command and return its plan, to be applied before anything else happens."""
         if self._reserved:
             self._check_reserved(request)
         planner = self._PLANNERS.get(type(request))
@@ -120,11 +120,11 @@ class Queues:
         return planner(self, request)
 
     def answer(self, request: Any) -> Any:
-        """To a query, which changes nothing."""
+        """Answer a query, which changes nothing."""
         return self._ANSWERS[type(request)](self, request)
 
     def plan_queues(self, creates: Sequence[commands.CreateQueue]) -> Plan:
-        """Several queues that are created together, or none of them."""
+        """Create several queues together, or none of them."""
         if self._reserved:
             for each in creates:
                 self._check_reserved(each)
@@ -140,95 +140,93 @@ class Queues:
         return apply
 
     def advance(self, now_ms: int) -> list[str]:
-        """Let time pass: whatever happens by itself until now, happens. A time that is over changes nothing.
+        """Apply everything that is due until `now_ms`; a past time changes nothing.
 
-        Returns the queues to which something may have happened.
+        Returns the queues that may have changed.
         """
         if now_ms <= self.now_ms:
             return []
         self.now_ms = now_ms
         self.sweeps.advance(now_ms)
-        return self._wakes.advance(now_ms)
+        return self._timers.advance(now_ms)
 
     def wakeup_ms(self) -> int | None:
-        """When something becomes visible or expires by itself: always later than `now_ms`. Call `advance` then."""
-        return self._wakes.next_ms()
+        """When something next becomes visible or expires, always later than `now_ms`. Call `advance` then."""
+        return self._timers.next_ms()
 
     def may_wake_before(self, time_ms: int) -> bool:
-        """Whether `wakeup_ms` may be before then: cheap to ask, and at times a false alarm."""
-        return self._wakes.may_be_before(time_ms)
+        """Whether `wakeup_ms` may be before then; cheap, with false positives."""
+        return self._timers.may_be_before(time_ms)
 
     def visible(self, queue: str, now_ms: int) -> bool:
-        """Whether a receive would find something, and may have it."""
+        """Whether a receive would return a message."""
         self.advance(now_ms)
         found = self._directory[queue]
         return found.in_flight < found.config.in_flight_max and found.order.first() is not None
 
     def config(self, queue: str) -> QueueConfig:
-        """The settings of a queue."""
         return self._directory[queue].config
 
     def serial(self, queue: str) -> int:
-        """The number of a queue."""
         return self._directory[queue].serial
 
     def exists(self, queue: str) -> bool:
         return self._directory.find(queue) is not None
 
     def names_of(self, serials: Iterable[int]) -> list[str]:
-        """Of the queues with these numbers that are still there."""
+        """Names of the queues with these numbers that still exist."""
         return [queue.name for queue in map(self._directory.numbered, serials) if queue is not None]
 
     def all(self) -> list[QueueState]:
-        """In the order of their creation; to be read only."""
+        """In the order of creation; read only."""
         return list(self._directory)
 
     @property
     def number(self) -> int:
-        """The last that was given to a message."""
+        """The last message number."""
         return self._counters.number
 
     @property
     def epoch(self) -> int:
-        """That of the last `Open`."""
+        """The epoch of the last `Open`."""
         return self._counters.epoch
 
     @property
     def bytes_held(self) -> int:
-        """Of all bodies and attributes in all queues."""
+        """Bodies and attributes in all queues."""
         return self._counters.bytes
 
     @property
     def counters(self) -> QueueCounters:
-        """For whoever extends this hub: what they hold is counted here too."""
+        """For subclasses, whose memory is counted here too."""
         return self._counters
 
     @property
     def memory_held(self) -> int:
-        """Bytes that all that is held takes, as it is counted for the limit."""
+        """Bytes of memory in use, as counted for the limit."""
         return self._counters.memory
 
     def check_memory(self, size_bytes: int, *, reserve: int = 0) -> None:
-        """Raise if what comes in would be over the limit of memory, and a reserve. What takes nothing always may."""
+        """Raise if so many more bytes would exceed the memory limit plus a reserve. Zero is always allowed."""
         if size_bytes > 0 and not self.is_replay and self.memory_held + size_bytes > self.limits.memory_max + reserve:
             raise memory_full(self.memory_held, size_bytes, self.limits.memory_max)
 
     def moves_running(self) -> list[commands.MoveState]:
-        """Those that wait for their next `MoveSome`."""
+        """Moves that wait for their next `MoveSome`."""
         return self._moves.running()
 
     def snapshot(self) -> Iterator[bytes]:
-        """All that `restore` needs, in chunks of about a megabyte. Nothing may be changed until the last is taken."""
+        """Everything that `restore` needs, in chunks of about a megabyte. Change nothing until the last is taken."""
         return snapshot.encode(self._directory, self._moves, self._counters, self.now_ms)
 
     @classmethod
     def restore(cls, chunks: Iterable[bytes], limits: QueueLimits = DEFAULT_LIMITS) -> Queues:
-        """The hub of which the chunks are a snapshot."""
-        hub = cls(limits)
-        hub.now_ms = snapshot.decode(chunks, hub._directory, hub._moves, hub._counters)
-        for queue in hub._directory:
-            hub._wakes.schedule(queue)
-        return hub
+        """Restore a machine from the chunks of its snapshot."""
+        queues = cls(limits)
+        queues.now_ms = snapshot.decode(chunks, queues._directory, queues._moves, queues._counters)
+        for queue in queues._directory:
+            queues._timers.schedule(queue)
+        return queues
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -243,7 +241,7 @@ class Queues:
         return apply
 
     def _check_reserved(self, request: Any) -> None:
-        """Raise if it is for a queue that such requests are not for."""
+        """Raise if the request is for a reserved queue."""
 
     def _create(self, request: commands.CreateQueue) -> Plan:
         return self.plan_queues([request])
@@ -277,7 +275,7 @@ class Queues:
 
         def apply() -> Answer:
             self._directory.delete(queue)
-            self._wakes.forget(queue)
+            self._timers.forget(queue)
             self._moves.forget(queue.name)
             return self._done()
 
@@ -328,8 +326,8 @@ class Queues:
 
         return apply
 
-    def plan_spread(self, request: commands.FanOut, *, is_admitted: bool = False) -> Plan:
-        """Quotas do not count for what was accepted before, when it was published."""
+    def plan_fan_out(self, request: commands.FanOut, *, is_admitted: bool = False) -> Plan:
+        """A fan-out. Quotas do not apply if it `is_admitted`: accepted before, when it was published."""
         shares = shares_of(request, self._directory)
         check_shares(shares, [len(body) for body in request.bodies])
         self.check_memory(memory_of_shares(shares, request.bodies))
@@ -337,7 +335,7 @@ class Queues:
             self.usages.check_all_bytes((share.queue.name, share.size_bytes) for share in shares)
 
         def apply() -> Answer:
-            carry_out(shares, request.bodies, self.now_ms, self._counters)
+            fan_out(shares, request.bodies, self.now_ms, self._counters)
             for share in shares:
                 self._changed(share.queue, self._next_of_sent(share.queue))
             return _DONE
@@ -353,10 +351,10 @@ class Queues:
 
         def apply() -> Answer:
             dead_letters = self._directory.dead_letters_of(queue)
-            deliveries, buried = receive(queue, count, visibility_ms, self.now_ms, dead_letters)
-            if deliveries or buried:
+            deliveries, dead_lettered = receive(queue, count, visibility_ms, self.now_ms, dead_letters)
+            if deliveries or dead_lettered:
                 self._changed(queue, self.now_ms + visibility_ms)
-            if buried and dead_letters is not None:
+            if dead_lettered and dead_letters is not None:
                 self._changed(dead_letters)
             return commands.Received(deliveries)
 
@@ -459,14 +457,14 @@ class Queues:
         return _DONE
 
     def _changed(self, queue: QueueState, next_ms: int = 0) -> None:
-        """After every change of a queue's messages. Of what is new, nothing happens by itself before `next_ms`."""
+        """Call after every change of a queue's messages. Nothing new is due before `next_ms`."""
         self.changed = True
         queue.tidy()
         if queue.wake_ms is None or next_ms < queue.wake_ms:
-            self._wakes.schedule(queue)
+            self._timers.schedule(queue)
 
     def _next_of_sent(self, queue: QueueState) -> int:
-        """Before this, nothing happens by itself to messages that were sent just now; unless some are delayed."""
+        """Before this, nothing is due for messages sent just now, unless some are delayed."""
         return 0 if queue.delayed else self.now_ms + queue.config.retention_ms
 
     def _check_room(self, queue: QueueState, entries: int, bytes_sent: int) -> None:
@@ -482,7 +480,7 @@ class Queues:
         commands.DeleteQueue: _delete,
         commands.PurgeQueue: _purge,
         commands.Send: _send,
-        commands.FanOut: plan_spread,
+        commands.FanOut: plan_fan_out,
         commands.Receive: _receive,
         commands.Acknowledge: _acknowledge,
         commands.ChangeVisibility: _change_visibility,

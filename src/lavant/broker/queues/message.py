@@ -8,15 +8,15 @@ GONE = -1
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):
-    """Slim, because there are millions: no dictionary, and only bytes, text and numbers, so no cycles to look for.
+    """Small, because there are millions: no dictionary, and only bytes, text and numbers, so no reference cycles.
 
-    Its fields say where it stands:
+    Two fields give its state:
 
         visible_ms    lease
         0             any       visible: it can be received
         > 0           0         delayed until then; it was never received
         > 0           > 0       in flight until then
-        GONE          any       no longer in the queue, which may not have noticed everywhere yet
+        GONE          any       no longer in the queue; stale entries may remain
     """
 
     number: int
@@ -24,12 +24,12 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     attributes: bytes
     sent_ms: int
     entered_ms: int
-    """When it came into the queue where it is: when it was sent, or moved there. Its retention counts from then."""
+    """When it entered its current queue, by a send or a move; retention counts from here."""
     visible_ms: int
     lease: int
-    """The latest; it is kept when it has run out, to tell late receipts from superseded ones."""
+    """The latest, kept after it ends to tell expired receipts from superseded ones."""
     receive_count: int
-    """In the queue where it is."""
+    """In its current queue."""
     first_received_ms: int
     group: str
     deduplication: str
@@ -38,7 +38,7 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
 
 def state_of(message: Message) -> str:
-    """In words.
+    """Its state as text.
 
     >>> state_of(Message(1, b"", b"", 0, 0, 30_000, 7, 1, 0, "", "", None))
     'in flight'
@@ -49,7 +49,7 @@ def state_of(message: Message) -> str:
 
 
 def moved(message: Message, *, origin: str | None, now_ms: int) -> Message:
-    """The same message for another queue: it keeps its number, and starts afresh in everything else."""
+    """The message as it enters another queue: it keeps its number, all else starts afresh."""
     return Message(
         message.number,
         message.body,

@@ -1,16 +1,16 @@
-"""A command in two phases: check, then apply.
+"""Commands in two phases: check, then apply.
 
     request ──► check ──► plan ──► apply ──► answer
                   │                  │
                   ▼                  ▼
               LavantError        cannot fail
 
-The first phase only reads. It raises a `LavantError` if the command cannot be carried out, and otherwise returns a
-plan: a function without arguments that carries it out and returns the answer. A command that consists of others makes
-the plans of all of them before the first is applied. So what is refused has changed nothing, whatever it consists of.
+The check only reads. It raises a `LavantError` if the command cannot be done, and otherwise returns a plan: a function
+without arguments that applies the command and returns the answer. A command that consists of others makes all their
+plans before it applies the first. So a refused command has changed nothing.
 
-What is read lazily may be tidied in the first phase (names whose time is over, entries of messages that are gone):
-nobody can tell the difference, and a snapshot has the same bytes.
+The check may drop stale entries of lazily read data (expired names, removed messages): this has no visible effect, and
+a snapshot has the same bytes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Plan: TypeAlias = Callable[[], Any]
 
 
 class HalfApplied(Exception):
-    """A command failed when it was being applied: its check is wrong, and what it has changed cannot be trusted.
+    """A command failed while it was applied: its check is wrong, and the state can no longer be trusted.
 
-    On purpose no `LavantError`: nobody may answer it as a refusal and go on.
+    Deliberately not a `LavantError`, so that it is never answered as a refusal.
     """
 
 
@@ -35,5 +35,5 @@ def half_applied(error: LavantError) -> HalfApplied:
 
 
 def unchanged(answer: Any) -> Plan:
-    """The plan of a command for which nothing is left to do."""
+    """The plan of a command that has nothing to do."""
     return lambda: answer

@@ -1,4 +1,4 @@
-"""One queue: its messages, and the steps by which they come, wait, are received, and go.
+"""One queue: its messages and their states.
 
              ┌── delayed ──┐
              │             │ its delay is over
@@ -6,12 +6,12 @@
                                    ▲                    │
                                    └─ its lease is over ┘
 
-From anywhere, a message is gone when its retention is over. Times are swept at whole seconds for retention, and to the
-millisecond for all else, in the order of (time, number). What a queue is at a time does not depend on when, or how
-often, it was told the time before.
+In any state, a message is removed when its retention is over. Retention is checked at whole seconds, all other times to
+the millisecond, in the order of (time, number). The state at a time does not depend on when, or how often, the queue
+was advanced before.
 
-Whatever keeps an order here (the line, the heap of the hidden, the arrivals) keeps entries of messages that have left,
-and throws them out when they are the most: so every step costs the same however many messages there are.
+The ordered structures (delivery order, heap of hidden messages, arrivals) keep entries of removed messages and drop
+them when they are the majority, so the cost of a step does not depend on the number of messages.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from lavant.broker.queues.ordering.out_of_order import OutOfOrder
 from lavant.broker.queues.ordering.sorted_numbers import SortedNumbers
 
 TIDY_EVERY = 128
-"""So many messages must have left before a look is worth it. It is fewer than are in a chunk of numbers, so what is
-gone is thrown out faster than it comes."""
+"""Removals between two clean-ups. Fewer than a chunk of numbers holds, so stale entries are dropped faster than they
+come.
+"""
 
 
 class QueueState:
@@ -44,8 +45,8 @@ class QueueState:
     __slots__ = (
         "_arrivals",
         "_counters",
-        "_left",
         "_numbers",
+        "_stale",
         "bytes",
         "changed_ms",
         "config",
@@ -66,7 +67,7 @@ class QueueState:
     )
 
     messages: dict[int, Message]
-    """By number, in the order in which they came into the queue."""
+    """By number, in the order in which they entered the queue."""
 
     def __init__(
         self,
@@ -80,32 +81,33 @@ class QueueState:
     ) -> None:
         self.name = name
         self.serial = serial
-        """Another for every queue that ever was, also for a second one of the same name."""
+        """Unique over all queues that ever existed, including earlier ones of the same name."""
         self.config = config
         self.tags = tags
         self.created_ms = self.changed_ms = created_ms
         self.deduplication = Deduplication(counters)
         self.shares_bodies = False
-        """Some of its messages may hold a body that messages of other queues hold too."""
+        """Some messages may share their body with messages of other queues."""
         self.totals = QueueTotals()
         self.wake_ms: int | None = None
-        """For the hub: when it looks after this queue next."""
+        """When `QueueTimers` advances this queue next."""
         self._counters = counters
         self.usage = Usage()
-        """Of its namespace, from when it is in a directory on."""
+        """Usage of its namespace, once it is in a directory."""
         self.bytes = 0
-        self._left = 0
-        """How many entries have lost their meaning since the last look at them."""
+        self._stale = 0
+        """Entries that became stale since the last clean-up."""
         self._make_empty()
 
     @property
     def is_in_order(self) -> bool:
         return self.config.order == "in-order"
 
-    # ── coming and going ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── entering and leaving
+    # ──────────────────────────────────────────────────────────────────────────────────────────
 
     def enter(self, messages: Sequence[Message], bytes_added: int) -> None:
-        """Messages that were sent just now, with the largest numbers ever, visible or delayed."""
+        """Add messages that were just sent, with the largest numbers so far, visible or delayed."""
         by_number = self.messages
         for message in messages:
             by_number[message.number] = message
@@ -116,8 +118,8 @@ class QueueState:
         self._numbers.extend([message.number for message in messages])
         self._came(messages, bytes_added)
 
-    def take_in(self, message: Message) -> None:
-        """A message that comes from another queue, with any number; it is visible."""
+    def move_in(self, message: Message) -> None:
+        """Add a visible message from another queue, with any number."""
         if self.shares_bodies:
             self._counters.memory -= self._counters.bodies.join(message)
         self.messages[message.number] = message
@@ -125,7 +127,7 @@ class QueueState:
         self._came((message,), size_of(message))
 
     def lease(self, messages: Sequence[Message], visible_ms: int, now_ms: int) -> None:
-        """Messages that the order gave out are in flight until then. If that is now, they must be given back now."""
+        """Lease messages taken from the order until `visible_ms`. If that is now, give them back at once."""
         lease = self._counters.lease
         for message in messages:
             lease += 1
@@ -142,13 +144,13 @@ class QueueState:
         self.totals.received += len(messages)
 
     def extend(self, message: Message, visible_ms: int) -> None:
-        """A message in flight is so until then, instead of what was said before."""
+        """Change the end of a message's lease."""
         message.visible_ms = visible_ms
         self.hidden.add((message,), visible_ms)
-        self._left += 1
+        self._stale += 1
 
     def give_back(self, message: Message) -> None:
-        """A message in flight is visible again."""
+        """Make a message in flight visible again."""
         message.visible_ms = 0
         self.in_flight -= 1
         self._counters.memory -= HIDDEN
@@ -156,7 +158,7 @@ class QueueState:
         self.order.return_(message)
 
     def release(self, messages: Sequence[Message]) -> None:
-        """Messages in flight are visible again, as if they had not been received, and come before all others."""
+        """Make messages in flight visible again, ahead of all others and as if they had not been received."""
         for message in reversed(messages):
             message.visible_ms = 0
             message.receive_count -= 1
@@ -168,7 +170,7 @@ class QueueState:
         self.totals.returned += len(messages)
 
     def remove(self, messages: Sequence[Message]) -> None:
-        """Messages that were taken out of `messages` just now are gone, in whatever state they were."""
+        """Complete the removal of messages just taken out of `messages`, in any state."""
         in_flight = [message for message in messages if message.visible_ms and message.lease]
         hidden = len(in_flight)
         self.in_flight -= hidden
@@ -182,17 +184,17 @@ class QueueState:
         self._counters.memory -= hidden * HIDDEN
         self._went(messages)
         if not self.messages:
-            self.messages.clear()  # a dictionary that was large stays so until then
+            self.messages.clear()  # only then does a dictionary that was large shrink
             self.shares_bodies = False
 
-    def hand_over(self, message: Message) -> None:
-        """A message that the order gave out, and that is not leased, leaves for another queue."""
+    def move_out(self, message: Message) -> None:
+        """Remove a message taken from the order, and not leased, that moves to another queue."""
         del self.messages[message.number]
         self.order.finish((message,))
         self._went((message,))
 
     def purge(self) -> None:
-        """All messages are gone, whatever their state. Names for de-duplication are the hub's business."""
+        """Remove all messages in any state. De-duplication names are left to the caller."""
         kept = self._counters.bodies.release(self.messages.values()) if self.shares_bodies else 0
         hidden = self.in_flight + self.delayed
         self._counters.memory -= len(self.messages) * MESSAGE + hidden * HIDDEN + self.bytes - kept + self.order.memory
@@ -210,7 +212,7 @@ class QueueState:
         self._numbers = SortedNumbers()
 
     def restore(self, messages: Sequence[Message]) -> None:
-        """After a restart: the next messages in the order of their arrival, in any state."""
+        """After a restart: add the next messages in the order of arrival, in any state."""
         if self.shares_bodies:
             self._counters.memory -= self._counters.bodies.restore(messages)
         for message in messages:
@@ -226,17 +228,17 @@ class QueueState:
         self.order.restore(messages)
         self._hold(len(messages), sum(map(size_of, messages)))
 
-    def restored(self, line: Iterable[Message], turns: Iterable[Turn]) -> None:
-        """All messages are here; in this order they are given out."""
+    def restored(self, visible: Iterable[Message], turns: Iterable[Turn]) -> None:
+        """Restore the delivery order, after all messages."""
         self._numbers = SortedNumbers(self.messages)
-        self.order.restored(line, turns)
+        self.order.restored(visible, turns)
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def advance(self, now_ms: int) -> None:
-        """Let everything happen that happens by itself until now."""
+        """Apply everything that is due until now."""
         for message in self.hidden.due(now_ms):
-            self._expire(message.visible_ms)  # in the order of time: what goes lets others of its group have their turn
+            self._expire(message.visible_ms)  # in the order of time: a removed message unblocks its group
             if message.visible_ms == GONE:
                 continue
             if message.lease:
@@ -249,14 +251,14 @@ class QueueState:
         self._expire(now_ms)
 
     def _expire(self, now_ms: int) -> None:
-        """Messages whose retention is over are gone."""
+        """Remove messages whose retention is over."""
         while (oldest := self.oldest()) is not None and self._expires_ms(oldest) <= now_ms:
             del self.messages[oldest.number]
             self.remove((oldest,))
             self.totals.expired += 1
 
     def next_ms(self) -> int | None:
-        """When something happens by itself next."""
+        """When the next message becomes visible or expires."""
         oldest = self.oldest()
         if oldest is None:
             return None
@@ -265,30 +267,31 @@ class QueueState:
         return expires_ms if hidden_ms is None or hidden_ms > expires_ms else hidden_ms
 
     def oldest(self) -> Message | None:
-        """The message that has been here for longest."""
+        """The message that has been here longest."""
         arrivals = self._arrivals
         while arrivals and arrivals[0].visible_ms == GONE:
             arrivals.popleft()
         return arrivals[0] if arrivals else None
 
     def tidy(self) -> None:
-        """Throw out what means nothing any more, where it is the most. Once a request will do."""
-        looks, self._left = divmod(self._left, TIDY_EVERY)
+        """Drop stale entries where they are the majority. Call it once per request."""
+        looks, self._stale = divmod(self._stale, TIDY_EVERY)
         if not looks:
             return
         depth = len(self.messages)
         self.hidden.tidy(self.in_flight + self.delayed)
         self.order.tidy(depth)
-        # Each that is kept here in vain is a whole message without its body, so there may not be many.
+        # Each stale entry here is a whole message without its body, so there may not be many.
         if len(self._arrivals) > depth + depth // 4 + STALE_MIN:
             self._arrivals = deque(self.messages.values())
         for _ in range(looks):
             self._numbers.tidy(self.messages)
 
-    # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── queries
+    # ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def above(self, number: int, count: int) -> list[Message]:
-        """The next messages above a number, in whatever state."""
+        """The next messages above a number, in any state."""
         return [self.messages[each] for each in islice(self._numbers.above(number, self.messages), count)]
 
     def figures(self) -> QueueFigures:
@@ -320,8 +323,8 @@ class QueueState:
         for message in messages:
             bytes_gone += len(message.body) + len(message.attributes)
             message.visible_ms = GONE
-            message.body = message.attributes = b""  # what still holds the message need not hold these
-        self._left += len(messages)
+            message.body = message.attributes = b""  # stale entries hold the message, but need not hold these
+        self._stale += len(messages)
         self._hold(-len(messages), -bytes_gone)
 
     def _hold(self, messages: int, size_bytes: int) -> None:
@@ -337,7 +340,7 @@ class QueueState:
 
 
 def memory_of(name: str, tags: dict[str, str]) -> int:
-    """What a queue takes without its messages."""
+    """Memory of a queue without its messages."""
     return QUEUE + text_bytes(name) + tags_memory(tags)
 
 

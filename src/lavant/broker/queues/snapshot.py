@@ -1,8 +1,8 @@
-"""A hub as bytes, and back: a sequence of parts, each in MessagePack.
+"""Snapshots of all queues: a sequence of parts, each encoded in MessagePack.
 
     Head | for each queue: QueuePart, MessagesPart …, LinePart …, TurnsPart …, NamesPart … | End
 
-Equal hubs have equal snapshots. What can be made again from the messages is left out: heaps, groups, figures.
+Equal states have equal snapshots. Data that follows from the messages is left out: heaps, groups, figures.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lavant.core.errors import CorruptSnapshot
 FORMAT = 2
 CHUNK_BYTES = 1 << 20
 MESSAGE_BYTES = 64
-"""About what a message takes beside its content."""
+"""Approximate bytes of a message besides its content."""
 CHUNK_NUMBERS = 100_000
 CHUNK_NAMES = 10_000
 
@@ -48,7 +48,7 @@ class QueuesHead(_Part, tag="head", frozen=True):
     serial: int
     moves: list[MoveState]
     rules: int = 0
-    """Those that held when it was taken; see `rules`."""
+    """The rules in force when it was taken; see `compatibility`."""
 
 
 class QueuePart(_Part, tag="queue", frozen=True):
@@ -62,7 +62,7 @@ class QueuePart(_Part, tag="queue", frozen=True):
     serial: int
     totals: QueueTotals
     shares_bodies: bool = False
-    """Messages with the same body as those of other queues hold the same object again."""
+    """Messages with the same body as those of other queues share the object again."""
 
 
 class MessagesPart(_Part, tag="messages", frozen=True):
@@ -72,7 +72,7 @@ class MessagesPart(_Part, tag="messages", frozen=True):
 
 
 class LinePart(_Part, tag="line", frozen=True):
-    """The numbers of visible messages in the order in which they are given out, where nothing else tells it."""
+    """Numbers of visible messages in delivery order, where it does not follow from the messages."""
 
     numbers: list[int]
 
@@ -84,7 +84,7 @@ class TurnsPart(_Part, tag="turns", frozen=True):
 
 
 class NamesPart(_Part, tag="names", frozen=True):
-    """Names for de-duplication: until when, the group if it has names of its own, the name, whose it is."""
+    """De-duplication names: expiry time, group if it has names of its own, name, message number."""
 
     names: list[tuple[int, str | None, str, int]]
 
@@ -111,7 +111,7 @@ def encode(directory: Directory, moves: Redrives, counters: QueueCounters, now_m
 
 
 def decode(chunks: Iterable[bytes], directory: Directory, moves: Redrives, counters: QueueCounters) -> int:
-    """Fill an empty hub, and return its time."""
+    """Fill an empty machine, and return its time."""
     parts = _parts_in(chunks)
     head = next(parts, None)
     if not isinstance(head, QueuesHead):
@@ -147,7 +147,7 @@ def decode(chunks: Iterable[bytes], directory: Directory, moves: Redrives, count
 
 
 class _Filling:
-    """A queue whose parts are coming in."""
+    """A queue whose parts are being read."""
 
     def __init__(self, part: QueuePart, directory: Directory, counters: QueueCounters) -> None:
         self._queue = QueueState(
@@ -156,7 +156,7 @@ class _Filling:
         self._queue.changed_ms = part.changed_ms
         self._queue.totals = part.totals
         self._queue.shares_bodies = part.shares_bodies
-        self._line: list[Message] = []
+        self._visible: list[Message] = []
         self._turns: list[Turn] = []
         directory.add(self._queue)
 
@@ -165,7 +165,7 @@ class _Filling:
             _share_times(part.messages)
             self._queue.restore(part.messages)
         elif isinstance(part, LinePart):
-            self._line += map(self._message, part.numbers)
+            self._visible += map(self._message, part.numbers)
         elif isinstance(part, TurnsPart):
             for turn in part.turns:
                 self._message(turn.number)
@@ -175,8 +175,8 @@ class _Filling:
                 self._queue.deduplication.restore(name if group is None else (group, name), number, end_ms)
 
     def finish(self) -> int:
-        """How many messages it has."""
-        self._queue.restored(self._line, self._turns)
+        """Return the number of messages."""
+        self._queue.restored(self._visible, self._turns)
         return len(self._queue.messages)
 
     def _message(self, number: int) -> Message:
@@ -191,7 +191,7 @@ def _parts_of(queue: QueueState) -> Iterator[Part]:
     yield QueuePart(queue.name, queue.config, queue.tags, *times_ms, queue.serial, queue.totals, queue.shares_bodies)
     for messages in _by_size(queue.messages.values()):
         yield MessagesPart(messages)
-    for numbers in by_count(queue.order.line(), CHUNK_NUMBERS):
+    for numbers in by_count(queue.order.visible_order(), CHUNK_NUMBERS):
         yield LinePart(numbers)
     for turns in by_count(queue.order.turns(), CHUNK_NUMBERS):
         yield TurnsPart(turns)
@@ -232,7 +232,7 @@ def _parts_in(chunks: Iterable[bytes]) -> Iterator[Part]:
 
 
 def _share_times(messages: Iterable[Message]) -> None:
-    """Messages that were sent together share one number for their time, as they did before: 64 bytes less for each."""
+    """Let messages sent together share one time object, as before the snapshot: saves 64 bytes each."""
     sent_ms = entered_ms = 0
     for message in messages:
         if message.sent_ms == sent_ms:

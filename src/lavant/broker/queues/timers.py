@@ -1,4 +1,4 @@
-"""When which queue of a hub has something to do by itself."""
+"""Timers: when each queue next has something due, and periodic sweeps of expired data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lavant.broker.queues.in_flight import STALE_MIN
 from lavant.broker.queues.queue import QueueState
 
 SWEEP_MS = 10_000
-"""How often it is looked for."""
+"""The sweep interval."""
 
 
 class _Sweep(NamedTuple):
@@ -19,7 +19,7 @@ class _Sweep(NamedTuple):
 
 
 class Sweeps:
-    """Of all that a hub, and whoever extends it, remembers for a time."""
+    """Periodic clean-up of everything that is remembered for a time."""
 
     __slots__ = ("_next_ms", "_sweeps")
 
@@ -28,11 +28,11 @@ class Sweeps:
         self._next_ms = 0
 
     def add(self, forget: Callable[[int], None], held: Callable[[], int]) -> None:
-        """Something that can forget what is over at a time, and tell how much there is."""
+        """Add a function that forgets what has expired, and one that counts what is held."""
         self._sweeps.append(_Sweep(forget, held))
 
     def next_ms(self) -> int | None:
-        """When to sweep, if there is anything to be forgotten some time."""
+        """When to sweep next; None if nothing is held."""
         return self._next_ms if any(sweep.held() for sweep in self._sweeps) else None
 
     def advance(self, now_ms: int) -> None:
@@ -43,7 +43,7 @@ class Sweeps:
 
 
 def earliest(*times_ms: int | None) -> int | None:
-    """Of those that are a time at all.
+    """The earliest of the times that are not None.
 
     >>> earliest(7, None, 3), earliest(None)
     (3, None)
@@ -54,7 +54,8 @@ def earliest(*times_ms: int | None) -> int | None:
 class QueueTimers:
     """A heap of times, one for each queue that waits for something, each no later than the queue's own `next_ms`.
 
-    A queue's time is in its `wake_ms`; entries of other times are passed over, and thrown out when they are the most.
+    A queue's time is in its `wake_ms`; entries with other times are stale, are skipped, and are dropped when they are
+    the majority.
     """
 
     __slots__ = ("_heap", "_pushes", "_size_max")
@@ -66,7 +67,7 @@ class QueueTimers:
         self._size_max = STALE_MIN
 
     def schedule(self, queue: QueueState) -> None:
-        """After every change of a queue."""
+        """Call after every change of a queue."""
         next_ms = queue.next_ms()
         if next_ms is not None and (queue.wake_ms is None or next_ms < queue.wake_ms):
             queue.wake_ms = next_ms
@@ -76,11 +77,11 @@ class QueueTimers:
                 self._tidy()
 
     def forget(self, queue: QueueState) -> None:
-        """A queue that is deleted."""
+        """Forget a queue that is deleted."""
         queue.wake_ms = None
 
     def next_ms(self) -> int | None:
-        """When the next queue has something to do."""
+        """When the next queue has something due."""
         while self._heap:
             wake_ms, _, queue = self._heap[0]
             if queue.wake_ms == wake_ms == queue.next_ms():
@@ -89,11 +90,11 @@ class QueueTimers:
         return None
 
     def may_be_before(self, time_ms: int) -> bool:
-        """Whether a queue may have something to do before then. It costs nothing, and may say so in vain."""
+        """Whether a queue may have something due before then; cheap, with false positives."""
         return bool(self._heap) and self._heap[0][0] < time_ms
 
     def advance(self, now_ms: int) -> list[str]:
-        """Let all queues do what they do by themselves until now, and return which had something to do."""
+        """Advance all queues that have something due until now, and return their names."""
         advanced = []
         while self._heap and self._heap[0][0] <= now_ms:
             wake_ms, _, queue = self._heap[0]
@@ -110,7 +111,7 @@ class QueueTimers:
             self.schedule(queue)
 
     def _tidy(self) -> None:
-        # By queue, because one can have two entries of the same time.
+        # By queue, because one can have two entries with the same time.
         good = {id(entry[2]): entry for entry in self._heap if entry[2].wake_ms == entry[0]}
         self._heap = list(good.values())
         heapify(self._heap)

@@ -1,4 +1,4 @@
-"""What a queue may be called, how it may be set, and how much one request may ask for."""
+"""Validation of queue names, settings, tags and the size of requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
 
 
 def refusal(error: LavantError) -> Refused:
-    """An error as an answer.
+    """An error as an answer to one entry.
 
     >>> from lavant.core.errors import QueueFull
     >>> refusal(QueueFull("there is no room"))
@@ -39,7 +39,7 @@ def refusal(error: LavantError) -> Refused:
 
 
 _NAME = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
-"""Perhaps in a namespace."""
+"""With an optional namespace."""
 _PART = re.compile(r"[A-Za-z0-9_./-]*")
 _ORDERS = ("out-of-order", "in-order")
 _RANGES = {
@@ -75,7 +75,7 @@ def check_name(name: str) -> None:
 
 
 def check_part_of_name(what: str, part: str) -> None:
-    """The beginning of queues' names, or a name behind which others are wanted; it may be empty.
+    """Check a prefix of queue names, or a name to list after; it may be empty.
 
     >>> check_part_of_name("prefix", "a b")
     Traceback (most recent call last):
@@ -96,21 +96,21 @@ def check_tags(tags: dict[str, str]) -> None:
 
 
 def check_config(config: QueueConfig) -> None:
-    """All that can be said of it without knowing the other queues."""
+    """Check all that does not depend on other queues."""
     if config.order not in _ORDERS:
         raise InvalidValue(f"a queue's order must be {_ORDERS[0]} or {_ORDERS[1]}, got {config.order!r}")
     for field, (lowest, highest) in _RANGES.items():
         check_range(f"a queue's {field}", getattr(config, field), lowest, highest)
     _check_dead_letters(config)
     if config.order != "in-order" and (config.deduplicate_by_content or config.deduplicate_within_group):
-        raise InvalidValue("only in-order queues de-duplicate; set order to in-order, or leave deduplicate_… out")
+        raise InvalidValue("only in-order queues de-duplicate; set order to in-order, or omit deduplicate_…")
     characters = sum(len(key) + len(value) for key, value in config.labels.items())
     check_range("the number of a queue's labels", len(config.labels), 0, LABELS_MAX)
     check_range("the length of a queue's labels", characters, 0, LABEL_CHARACTERS_MAX)
 
 
 def check_receive(request: Receive) -> None:
-    if not 1 <= request.count <= BATCH_ENTRIES_MAX:  # asked here too, since a call costs more
+    if not 1 <= request.count <= BATCH_ENTRIES_MAX:  # repeats check_range, since a call costs more
         check_range("count", request.count, 1, BATCH_ENTRIES_MAX)
     if request.visibility_ms is not None:
         check_range("visibility_ms", request.visibility_ms, 0, VISIBILITY_MS_MAX)
@@ -119,7 +119,7 @@ def check_receive(request: Receive) -> None:
 
 
 def check_batch(count: int, bytes_sent: int = 0) -> None:
-    """The entries of a batch, and what they hold."""
+    """Check the number of entries of a batch and their total size."""
     if count == 0:
         raise InvalidValue("a batch has no entries; send at least one")
     if count > BATCH_ENTRIES_MAX:

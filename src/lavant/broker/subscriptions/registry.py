@@ -304,7 +304,7 @@ class Subscriptions:
         self.lanes.check(request.accepted, request.delivered)
         self.lanes.check_forget(request.forgotten, request.accepted, request.delivered)
         self._queues.check_memory(sum(memory_of_key(each.key, each.entries) for each in request.answered))
-        spread = self._queues.plan_spread(request.spread, is_admitted=bool(request.delivered))
+        spread = self._queues.plan_fan_out(request.spread, is_admitted=bool(request.delivered))
 
         def apply() -> Answer:
             answer: Answer = spread()

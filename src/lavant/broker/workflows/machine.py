@@ -382,7 +382,7 @@ class Jobs(Queues):
     def _moved(self, queue: QueueState) -> None:
         """After every change of a topic's messages. Whether a replay must do it too, `changed`, is said by handlers."""
         queue.tidy()
-        self._wakes.schedule(queue)
+        self._timers.schedule(queue)
 
     _PLANNERS: ClassVar[dict[type, Callable[[Any, Any], Plan]]] = {
         **Queues._PLANNERS,

@@ -118,7 +118,7 @@ class Topics:
 
     def discard(self, queue: QueueState, message: Message) -> None:
         """One that was taken, and stands for nothing."""
-        queue.hand_over(message)
+        queue.move_out(message)
         self._changed(queue)
 
     def bury(self, topic: str, letter: bytes, now_ms: int) -> None:

@@ -92,7 +92,9 @@ def integers(*values: int) -> bytes:
 def test_what_takes_more_is_refused(request_of: Any) -> None:
     full = Full()
     before = b"".join(full.broker.snapshot())
-    with pytest.raises(StorageFull, match=f"over the limit of {full.broker.queues.limits.memory_max}; try again when"):
+    with pytest.raises(
+        StorageFull, match=f"exceed the limit of {full.broker.queues.limits.memory_max}; try again when"
+    ):
         full.ask(request_of(full))
     assert b"".join(full.broker.snapshot()) == before
     full.broker.queues.limits = UNLIMITED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from tests.unit.broker.machine.servers import Bench
-from tests.unit.broker.workflows.hubs import CHAIN, saved
+from tests.unit.broker.workflows.machines import CHAIN, saved
 
 from lavant.broker.machine.effects import Record
 from lavant.broker.machine.machine import BrokerMachine

@@ -1,7 +1,7 @@
-"""What the hub must do, in the plainest way: lists, linear scans, and time that goes from one event to the next.
+"""What the machine must do, in the plainest way: lists, linear scans, and time that goes from one event to the next.
 
 Nothing is fast and nothing is kept twice. A message's state follows from its times and its lease; what comes first is
-found by looking at all. It answers like the hub, except that reasons are empty.
+found by looking at all. It answers like the machine, except that reasons are empty.
 """
 
 from __future__ import annotations
@@ -217,11 +217,11 @@ class Model:
             raise TooManyInFlight(queue.name)
         visibility_ms = queue.config.visibility_ms if request.visibility_ms is None else request.visibility_ms
         leased: list[ModelMessage] = []
-        buried = 0
-        while len(leased) < min(request.count, room) and buried < DEAD_LETTERS_MAX:
+        dead_lettered = 0
+        while len(leased) < min(request.count, room) and dead_lettered < DEAD_LETTERS_MAX:
             line = self.line(queue, min(request.count, room) - len(leased))
             dead = self.bury(queue, line)
-            buried += dead
+            dead_lettered += dead
             for message in line:
                 if message in queue.messages:
                     self.lease += 1

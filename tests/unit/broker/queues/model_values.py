@@ -1,4 +1,4 @@
-"""What the plain model of the hub keeps: messages and queues, each fact once."""
+"""What the plain model of the machine keeps: messages and queues, each fact once."""
 
 from __future__ import annotations
 

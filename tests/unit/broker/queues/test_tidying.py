@@ -5,7 +5,7 @@ from __future__ import annotations
 from sys import getsizeof
 
 import pytest
-from tests.unit.broker.queues.hubs import MINUTE_MS, Hub, Q, hub_with, receipts
+from tests.unit.broker.queues.machines import MINUTE_MS, Q, QueueMachine, machine_with, receipts
 
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue, DeleteQueue, MoveSome, StartMove
@@ -18,128 +18,128 @@ from lavant.broker.queues.queue import TIDY_EVERY
 ENOUGH = 20 * TIDY_EVERY
 
 
-def sizes(hub: Hub) -> list[int]:
-    """Of everything that keeps an order in the queue, and in the hub."""
-    queue = hub._directory[Q]
+def sizes(machine: QueueMachine) -> list[int]:
+    """Of everything that keeps an order in the queue, and in the machine."""
+    queue = machine._directory[Q]
     assert isinstance(queue.order, OutOfOrder | InOrder)
     return [
         len(queue.hidden),
         len(queue._arrivals),
         len(queue._numbers),
-        len(queue.order._line if isinstance(queue.order, OutOfOrder) else queue.order._fresh),
-        len(hub._wakes._heap),
+        len(queue.order._visible if isinstance(queue.order, OutOfOrder) else queue.order._fresh),
+        len(machine._timers._heap),
     ]
 
 
-def check(hub: Hub, depth: int) -> None:
-    assert max(sizes(hub)) <= 2 * depth + STALE_MIN + 2 * TIDY_EVERY
+def check(machine: QueueMachine, depth: int) -> None:
+    assert max(sizes(machine)) <= 2 * depth + STALE_MIN + 2 * TIDY_EVERY
 
 
 def test_messages_that_come_and_go_leave_nothing_behind() -> None:
     for order in ("out-of-order", "in-order"):
-        hub = hub_with(order=order)
+        machine = machine_with(order=order)
         for n in range(ENOUGH // 10):
-            hub.send(*[b""] * 10, group=str(n) if order == "in-order" else "")
-            hub.acknowledge(*receipts(hub.receive(10)))
-            check(hub, 0)
+            machine.send(*[b""] * 10, group=str(n) if order == "in-order" else "")
+            machine.acknowledge(*receipts(machine.receive(10)))
+            check(machine, 0)
 
 
 @pytest.mark.parametrize("staying", [1, 3 * CHUNK])
 @pytest.mark.parametrize(("sent", "acknowledged"), [(1, 1), (10, 10), (10, 1000), (1000, 1000)])
 def test_messages_behind_others_that_stay_leave_nothing_behind(staying: int, sent: int, acknowledged: int) -> None:
-    hub = hub_with()
-    hub.send(*[b"stays"] * staying)
-    hub.receive(staying)
+    machine = machine_with()
+    machine.send(*[b"stays"] * staying)
+    machine.receive(staying)
     for _ in range(max(10, ENOUGH // acknowledged)):
         for _ in range(acknowledged // sent):
-            hub.send(*[b""] * sent)
-        hub.acknowledge(*receipts(hub.receive(acknowledged)))
-        check(hub, staying)
-    assert hub.states() == (0, staying, 0)
+            machine.send(*[b""] * sent)
+        machine.acknowledge(*receipts(machine.receive(acknowledged)))
+        check(machine, staying)
+    assert machine.states() == (0, staying, 0)
 
 
 def test_leases_that_are_extended_again_and_again_leave_nothing_behind() -> None:
-    hub = hub_with()
-    hub.send(b"a", b"b")
-    first, second = receipts(hub.receive(2))
+    machine = machine_with()
+    machine.send(b"a", b"b")
+    first, second = receipts(machine.receive(2))
     for n in range(ENOUGH):
-        assert hub.change((first, 30_000 + n % 50), (second, 30_000 + n % 2)) == {}
-        check(hub, 2)
-    assert hub.states() == (0, 2, 0)
-    assert len(hub.receive(5, now_ms=10 * MINUTE_MS)) == 2
+        assert machine.change((first, 30_000 + n % 50), (second, 30_000 + n % 2)) == {}
+        check(machine, 2)
+    assert machine.states() == (0, 2, 0)
+    assert len(machine.receive(5, now_ms=10 * MINUTE_MS)) == 2
 
 
 def test_messages_that_nobody_receives_leave_nothing_behind_when_they_expire() -> None:
     for order in ("out-of-order", "in-order"):
-        hub = hub_with(order=order, retention_ms=MINUTE_MS)
+        machine = machine_with(order=order, retention_ms=MINUTE_MS)
         for n in range(ENOUGH // 10):
-            hub.send(*[b""] * 10, now_ms=n * MINUTE_MS)
-            check(hub, 10)
-            assert hub.states() == (10, 0, 0)
+            machine.send(*[b""] * 10, now_ms=n * MINUTE_MS)
+            check(machine, 10)
+            assert machine.states() == (10, 0, 0)
 
 
 def test_messages_acknowledged_late_leave_nothing_behind() -> None:
-    hub = hub_with()
-    hub.send(b"stays")
+    machine = machine_with()
+    machine.send(b"stays")
     for _ in range(ENOUGH // 10):
-        hub.send(*[b""] * 10)
-        late = [receipt for receipt in receipts(hub.receive(100, visibility_ms=0)) if receipt.number > 1]
-        hub.acknowledge(*late)
-        check(hub, 1)
-    assert hub.states() == (1, 0, 0)
+        machine.send(*[b""] * 10)
+        late = [receipt for receipt in receipts(machine.receive(100, visibility_ms=0)) if receipt.number > 1]
+        machine.acknowledge(*late)
+        check(machine, 1)
+    assert machine.states() == (1, 0, 0)
 
 
 def test_tidying_keeps_the_order_of_arrival() -> None:
-    hub = hub_with()
-    hub.create("source")
-    hub.send(b"moved here later", queue="source")
-    hub.send(b"first here", now_ms=1000)
-    hub.handle(StartMove("source", Q), 2000)
-    hub.handle(MoveSome(1, 1), 2000)
-    hub.receive(2)
+    machine = machine_with()
+    machine.create("source")
+    machine.send(b"moved here later", queue="source")
+    machine.send(b"first here", now_ms=1000)
+    machine.handle(StartMove("source", Q), 2000)
+    machine.handle(MoveSome(1, 1), 2000)
+    machine.receive(2)
     for _ in range(ENOUGH // 10):
-        hub.send(*[b""] * 10)
-        hub.acknowledge(*receipts(hub.receive(10)))
-    assert hub.states() == (0, 2, 0)
-    assert hub.figures().oldest_sent_ms == 1000
-    assert [message.number for message in hub.peek()] == [1, 2]
+        machine.send(*[b""] * 10)
+        machine.acknowledge(*receipts(machine.receive(10)))
+    assert machine.states() == (0, 2, 0)
+    assert machine.figures().oldest_sent_ms == 1000
+    assert [message.number for message in machine.peek()] == [1, 2]
 
 
 def test_groups_that_come_and_go_leave_nothing_behind() -> None:
-    hub = hub_with(order="in-order")
+    machine = machine_with(order="in-order")
     for n in range(ENOUGH):
-        hub.send(b"", group=str(n))
-        hub.acknowledge(*receipts(hub.receive()))
-    order = hub._directory[Q].order
+        machine.send(b"", group=str(n))
+        machine.acknowledge(*receipts(machine.receive()))
+    order = machine._directory[Q].order
     assert isinstance(order, InOrder)
     assert order._groups == {}
 
 
 def test_queues_that_come_and_go_leave_nothing_behind() -> None:
-    hub = hub_with()
+    machine = machine_with()
     for n in range(ENOUGH):
-        hub.handle(CreateQueue(f"q{n}", QueueConfig()), 0)
-        hub.send(b"", queue=f"q{n}")
-        hub.receive(queue=f"q{n}", visibility_ms=ENOUGH - n)
-        hub.handle(DeleteQueue(f"q{n}"), 0)
-    check(hub, 0)
-    assert hub.wakeup_ms() is None
+        machine.handle(CreateQueue(f"q{n}", QueueConfig()), 0)
+        machine.send(b"", queue=f"q{n}")
+        machine.receive(queue=f"q{n}", visibility_ms=ENOUGH - n)
+        machine.handle(DeleteQueue(f"q{n}"), 0)
+    check(machine, 0)
+    assert machine.wakeup_ms() is None
 
 
 def test_a_queue_that_was_long_gives_its_memory_back() -> None:
-    hub = hub_with()
-    small = getsizeof(hub._directory[Q].messages)
-    hub.send(*[b""] * 1000)
-    assert getsizeof(hub._directory[Q].messages) > 20_000
-    hub.acknowledge(*receipts(hub.receive(1000)))
-    assert getsizeof(hub._directory[Q].messages) == small
+    machine = machine_with()
+    small = getsizeof(machine._directory[Q].messages)
+    machine.send(*[b""] * 1000)
+    assert getsizeof(machine._directory[Q].messages) > 20_000
+    machine.acknowledge(*receipts(machine.receive(1000)))
+    assert getsizeof(machine._directory[Q].messages) == small
 
 
 def test_a_body_is_not_kept_when_its_message_is_gone() -> None:
-    hub = hub_with()
-    hub.send(b"stays", bytes(1000))
-    _, second = hub.receive(2)
-    gone = hub._directory[Q].messages[2]
-    hub.acknowledge(second.receipt)
+    machine = machine_with()
+    machine.send(b"stays", bytes(1000))
+    _, second = machine.receive(2)
+    gone = machine._directory[Q].messages[2]
+    machine.acknowledge(second.receipt)
     assert (gone.body, gone.attributes) == (b"", b"")
     assert second.body == bytes(1000)

@@ -7,98 +7,98 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.broker.queues.hubs import Hub, Q, bodies, hub_with, receipts, snapshot
+from tests.unit.broker.queues.machines import Q, QueueMachine, bodies, machine_with, receipts, snapshot
 
 from lavant.broker.protocol.queues import Delivery, Open, Release
 from lavant.broker.queues.compatibility import RULES
 
 
-def in_order(rules: int = RULES) -> Hub:
-    hub = hub_with(order="in-order", visibility_ms=100)
-    hub.handle(Open(2, rules), 0)
-    return hub
+def in_order(rules: int = RULES) -> QueueMachine:
+    machine = machine_with(order="in-order", visibility_ms=100)
+    machine.handle(Open(2, rules), 0)
+    return machine
 
 
-def give_back(hub: Hub, deliveries: list[Delivery]) -> None:
-    hub.change(*((receipt, 0) for receipt in receipts(deliveries)))
+def give_back(machine: QueueMachine, deliveries: list[Delivery]) -> None:
+    machine.change(*((receipt, 0) for receipt in receipts(deliveries)))
 
 
-def let_expire(hub: Hub, deliveries: list[Delivery]) -> None:
-    hub.advance(hub.now_ms + 100)
+def let_expire(machine: QueueMachine, deliveries: list[Delivery]) -> None:
+    machine.advance(machine.now_ms + 100)
 
 
-def receive_for_no_time(hub: Hub, deliveries: list[Delivery]) -> None:
-    give_back(hub, deliveries)
-    hub.receive(visibility_ms=0)
+def receive_for_no_time(machine: QueueMachine, deliveries: list[Delivery]) -> None:
+    give_back(machine, deliveries)
+    machine.receive(visibility_ms=0)
 
 
-WAYS: list[Callable[[Hub, list[Delivery]], None]] = [give_back, let_expire, receive_for_no_time]
+WAYS: list[Callable[[QueueMachine, list[Delivery]], None]] = [give_back, let_expire, receive_for_no_time]
 
 
 @pytest.mark.parametrize("come_back", WAYS)
 def test_a_message_that_comes_back_goes_behind_the_other_groups(come_back: Callable[..., None]) -> None:
-    hub = in_order()
+    machine = in_order()
     for group in "abc":
-        hub.send(group.encode(), group=group)
+        machine.send(group.encode(), group=group)
     seen = []
     for _ in range(6):
-        deliveries = hub.receive()
+        deliveries = machine.receive()
         seen += bodies(deliveries)
-        come_back(hub, deliveries)
+        come_back(machine, deliveries)
     assert {b"a", b"b", b"c"} <= set(seen)
 
 
 def test_two_that_fail_take_turns_and_a_new_message_waits_for_each_once() -> None:
-    hub = in_order()
-    hub.send(b"a", group="a")
-    hub.send(b"b", group="b")
+    machine = in_order()
+    machine.send(b"a", group="a")
+    machine.send(b"b", group="b")
     seen = []
     for n in range(6):
         if n == 3:
-            hub.send(b"c", group="c")
-        deliveries = hub.receive()
+            machine.send(b"c", group="c")
+        deliveries = machine.receive()
         seen += bodies(deliveries)
-        give_back(hub, deliveries)
+        give_back(machine, deliveries)
     assert seen == [b"a", b"b", b"a", b"b", b"a", b"c"]
 
 
 def test_the_order_within_a_group_stays() -> None:
-    hub = in_order()
-    hub.send(b"a1", b"a2", b"a3", group="a")
-    hub.send(b"b1", group="b")
-    give_back(hub, hub.receive(2))
-    assert bodies(hub.receive(10)) == [b"b1", b"a1", b"a2", b"a3"]
+    machine = in_order()
+    machine.send(b"a1", b"a2", b"a3", group="a")
+    machine.send(b"b1", group="b")
+    give_back(machine, machine.receive(2))
+    assert bodies(machine.receive(10)) == [b"b1", b"a1", b"a2", b"a3"]
 
 
 def test_a_message_that_nobody_saw_keeps_its_place_and_its_count() -> None:
-    hub = in_order()
-    hub.send(b"a", group="a")
-    hub.send(b"b", group="b")
-    [delivery] = hub.receive()
-    hub.handle(Release(Q, [delivery.receipt]), 1)
-    [again] = hub.receive()
+    machine = in_order()
+    machine.send(b"a", group="a")
+    machine.send(b"b", group="b")
+    [delivery] = machine.receive()
+    machine.handle(Release(Q, [delivery.receipt]), 1)
+    [again] = machine.receive()
     assert (again.body, again.receive_count) == (b"a", 1)
     assert again.receipt.lease > delivery.receipt.lease
 
 
 def test_a_group_that_did_not_fit_keeps_its_turn() -> None:
-    hub = in_order()
+    machine = in_order()
     for n in range(17):
-        hub.send(bytes([n]) * (1 << 20), group=str(n))
-    hub.receive(17)
-    hub.advance(100)  # 16 come back, and go behind the one that did not fit
-    assert [delivery.body[0] for delivery in hub.receive(17)] == [16, *range(15)]
-    assert [delivery.body[0] for delivery in hub.receive(17)] == [15]
+        machine.send(bytes([n]) * (1 << 20), group=str(n))
+    machine.receive(17)
+    machine.advance(100)  # 16 come back, and go behind the one that did not fit
+    assert [delivery.body[0] for delivery in machine.receive(17)] == [16, *range(15)]
+    assert [delivery.body[0] for delivery in machine.receive(17)] == [15]
 
 
 def test_by_the_old_rules_the_oldest_message_comes_first_however_often_it_failed() -> None:
-    hub = in_order(rules=0)
-    hub.send(b"a", group="a")
-    hub.send(b"b", group="b")
+    machine = in_order(rules=0)
+    machine.send(b"a", group="a")
+    machine.send(b"b", group="b")
     for _ in range(3):
-        deliveries = hub.receive()
+        deliveries = machine.receive()
         assert bodies(deliveries) == [b"a"]
-        give_back(hub, deliveries)
+        give_back(machine, deliveries)
 
 
 @given(
@@ -111,22 +111,22 @@ def test_every_group_is_served_whatever_the_others_do(
     failing: set[int], sent: list[int], restarts: set[int], ways: list[Callable[..., None]]
 ) -> None:
     """As many receives as there are messages that can be handled, and one more round over those that can't, will do."""
-    hub = in_order()
+    machine = in_order()
     for number, group in enumerate(sent):
-        hub.send(bytes([number]), group=str(group))
+        machine.send(bytes([number]), group=str(group))
     wanted = {number for number, group in enumerate(sent) if group not in failing}
     rounds = (len(wanted) + 1) * (len(failing) + 1)
     for n in range(rounds):
         if n in restarts:
-            fresh = Hub.restore([bytes(chunk) for chunk in hub.snapshot()])
-            assert snapshot(fresh) == snapshot(hub)
-            assert isinstance(fresh, Hub)
-            hub = fresh
-        deliveries = hub.receive()
+            fresh = QueueMachine.restore([bytes(chunk) for chunk in machine.snapshot()])
+            assert snapshot(fresh) == snapshot(machine)
+            assert isinstance(fresh, QueueMachine)
+            machine = fresh
+        deliveries = machine.receive()
         for delivery in deliveries:
             if int(delivery.group) in failing:
-                ways[n % len(ways)](hub, deliveries)
+                ways[n % len(ways)](machine, deliveries)
             else:
-                hub.acknowledge(delivery.receipt)
+                machine.acknowledge(delivery.receipt)
                 wanted.discard(delivery.body[0])
     assert not wanted

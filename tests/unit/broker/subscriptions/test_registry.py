@@ -328,7 +328,7 @@ def test_both_queues_of_a_webhook_count_against_the_limit_before_one_is_created(
         found = str(error)
     else:
         found = ""
-    assert ("2 more would be over the limit of 1" in found) == is_refused
+    assert ("2 more would exceed the limit of 1" in found) == is_refused
     assert ask.broker.queues.exists("hook") == ask.broker.queues.exists("hook-dead") == (not is_refused)
 
 

@@ -27,7 +27,7 @@ from lavant.service.engines.local import LocalEngine
 from lavant.service.engines.spark.engine import SparkEngine
 
 NOTHING = FanOut([], b"", b"", b"")
-TIDIED_LATER = "_wakes._heap"
+TIDIED_LATER = "_timers._heap"
 """Up to `STALE_MIN` entries that mean nothing any more stay there until their time comes."""
 CONTAINERS = (dict, list, set, deque)
 

@@ -1,1 +1,1 @@
-"""What queues count, and what bounds them: statistics, memory, quotas and limits."""
+"""Counters, memory accounting, limits and quotas of queues."""

@@ -1,4 +1,4 @@
-"""What is counted over all queues of a hub."""
+"""Counters of one queue and of all queues together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lavant.broker.queues.operations.shared_bodies import SharedBodies
 
 
 class QueueTotals(msgspec.Struct, array_like=True, gc=False):
-    """For the meaning of each see `QueueFigures`, which shows them."""
+    """`QueueFigures`, which shows them, says what each one counts."""
 
     sent: int = 0
     received: int = 0
@@ -27,9 +27,10 @@ EPOCH_MAX = (1 << 24) - 1
 
 
 class QueueCounters:
-    """The last number, lease, task and serial that were given, and the bytes that are held. All others only grow.
+    """The last message number, lease, task and serial that were assigned, and the bytes held; all but the bytes only
+    grow.
 
-    And the rules that hold for all queues, the bodies that several of them share, and what each namespace has.
+    Also holds the rules in force, the bodies that queues share, and the usage of each namespace.
     """
 
     __slots__ = ("bodies", "bytes", "lease", "memory", "names", "number", "rules", "serial", "task", "usages")
@@ -37,21 +38,22 @@ class QueueCounters:
     def __init__(self, *, number: int = 0, lease: int = 0, task: int = 0) -> None:
         self.number = number
         self.lease = lease
-        """epoch << LEASE_BITS | count: unique, even if a crash lets the hub forget the last ones that it gave."""
+        """epoch << LEASE_BITS | count: unique even if the last leases given before a crash were not durable."""
         self.task = task
         self.serial = 0
-        """Of the last queue that was created."""
+        """Of the last queue created."""
         self.bytes = 0
         """Of bodies and attributes."""
         self.memory = 0
-        """What all that is held takes in memory, by `lavant.broker.queues.accounting.memory`; jobs and subscriptions
-        included."""
+        """Memory of everything held, as counted by `lavant.broker.queues.accounting.memory`; includes jobs and
+        subscriptions.
+        """
         self.names = 0
-        """Remembered for de-duplication, in all queues."""
+        """De-duplication names remembered in all queues."""
         self.bodies = SharedBodies()
         self.usages = Usages()
         self.rules = RULES
-        """A new hub has the latest; one that is made from a journal those that its first `Open` names."""
+        """The latest for a new machine; for one replayed from a journal, those named by its first `Open`."""
 
     @property
     def epoch(self) -> int:

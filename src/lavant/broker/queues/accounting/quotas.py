@@ -1,8 +1,7 @@
-"""Quotas of namespaces: how much of the server one of them may use, and how much it does.
+"""Limits of the server and quotas of namespaces, with the usage they are compared with.
 
-A quota decides whether something is accepted, never what a command does: it is not looked at in a replay, and what is
-there already when a quota is lowered stays. Counts are kept with each change, and forgotten with a namespace's last
-queue.
+A quota decides whether a request is accepted, never what a command does: replay ignores it, and lowering a quota
+removes nothing. Usage is updated with each change and dropped with a namespace's last queue.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ from lavant.core.errors import InvalidValue, QuotaExceeded
 class QueueLimits(msgspec.Struct, frozen=True):
     queues_max: int = 10_000
     memory_max: int = 16 << 30
-    """Bytes of memory that all that is held may take, as `lavant.broker.queues.accounting.memory` counts them."""
+    """Bytes of memory, as counted by `lavant.broker.queues.accounting.memory`."""
     moves_max: int = 100
-    """How many may run at once."""
+    """Moves that may run at once."""
     deduplication_names_max: int = 10_000_000
-    """How many a queue remembers, which is for five minutes each."""
+    """Names per queue, each kept for five minutes."""
 
 
 DEFAULT_LIMITS = QueueLimits()
 UNLIMITED = QueueLimits(*[1 << 62] * 4)
-"""For a replay: what was accepted once is not refused later."""
+"""For replay: a command that was accepted once is never refused."""
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one namespace may use; as much as it likes where nothing is said."""
+    """The most that one namespace may use; None means unlimited."""
 
     queues_max: int | None = None
     bytes_max: int | None = None
-    """Of bodies and attributes of all messages in its queues."""
+    """Bodies and attributes of all messages in its queues."""
     subscriptions_max: int | None = None
     connections_max: int | None = None
-    """Of all protocols, that have shown one of its keys."""
+    """Connections of all protocols, authenticated with one of its keys."""
     streams_max: int | None = None
     """Server-sent events and WebSockets."""
     requests_per_s: float | None = None
@@ -55,7 +54,7 @@ NO_QUOTA = Quota()
 
 
 class Quotas:
-    """By namespace. `default` holds for all that have a name and no quota of their own.
+    """Quotas by namespace. `default` applies to every named namespace without a quota of its own.
 
     >>> quotas = Quotas(Quota(queues_max=5), {"shop": Quota(queues_max=100)})
     >>> quotas.of("shop").queues_max, quotas.of("acme").queues_max, quotas.of("").queues_max
@@ -71,7 +70,7 @@ class Quotas:
 
 
 class Usage:
-    """What a namespace has in queues."""
+    """Usage of queues by one namespace."""
 
     __slots__ = ("bytes", "queues")
 
@@ -81,11 +80,11 @@ class Usage:
 
 
 NO_USAGE = Usage()
-"""Of a namespace without queues; nobody counts here."""
+"""For a namespace without queues; never updated."""
 
 
 class Usages:
-    """Of all namespaces that have queues, and what they may have."""
+    """Usage and quotas of all namespaces that have queues."""
 
     def __init__(self) -> None:
         self.quotas = Quotas()
@@ -101,20 +100,20 @@ class Usages:
         return self._usages.get(namespace, NO_USAGE)
 
     def enter(self, namespace: str) -> Usage:
-        """One more queue."""
+        """Counts one more queue."""
         usage = self._usages.setdefault(namespace, Usage())
         usage.queues += 1
         return usage
 
     def leave(self, namespace: str) -> None:
-        """One queue less, which was empty."""
+        """Counts one queue less; it must be empty."""
         usage = self._usages[namespace]
         usage.queues -= 1
         if not usage.queues:
             del self._usages[namespace]
 
     def check_queues(self, names: Iterable[str]) -> None:
-        """Raise unless there may be all these queues too."""
+        """Raise if creating all these queues would exceed a quota."""
         more: dict[str, int] = {}
         for namespace in map(namespace_of, names):
             more[namespace] = more.get(namespace, 0) + 1
@@ -122,16 +121,16 @@ class Usages:
             check_count("queues", namespace, wanted, self.quotas.of(namespace).queues_max)
 
     def check_bytes(self, namespace: str, size_bytes: int) -> None:
-        """Raise unless a namespace may have so many bytes more."""
+        """Raise if so many more bytes would exceed the namespace's quota."""
         bytes_max, held = self.quotas.of(namespace).bytes_max, self.of(namespace).bytes
         if bytes_max is not None and size_bytes and held + size_bytes > bytes_max:
             raise QuotaExceeded(
-                f"the queues of {named(namespace)} hold {held} bytes, {size_bytes} more would be over its quota of "
+                f"the queues of {named(namespace)} hold {held} bytes, {size_bytes} more would exceed its quota of "
                 f"{bytes_max}; receive and acknowledge some, or have the operator raise bytes_max"
             )
 
     def check_all_bytes(self, sizes: Iterable[tuple[str, int]]) -> None:
-        """Raise unless queues, by name, may have so many bytes more, all of them."""
+        """Raise if so many more bytes, by queue name, would exceed any namespace's quota."""
         more: dict[str, int] = {}
         for name, size_bytes in sizes:
             namespace = namespace_of(name)
@@ -141,7 +140,7 @@ class Usages:
 
 
 def check_count(what: str, namespace: str, wanted: int, allowed: int | None) -> None:
-    """Raise if a namespace would have more of a thing than its quota says."""
+    """Raise if a namespace would exceed its quota of a resource."""
     if allowed is not None and wanted > allowed:
         raise QuotaExceeded(
             f"{named(namespace)} has {wanted - 1} {what}, and its quota is {allowed}; remove some, or have the "

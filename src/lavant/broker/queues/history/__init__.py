@@ -1,11 +1,11 @@
-"""Checking queues from the outside: whether what clients were told, all together, can be true.
+"""A checker of queue histories: can everything that clients were told be true together?
 
-    clients' histories ──► History ──► check ──► violations, each with the operations that show it
+    clients' histories ──► History ──► check ──► violations, each with the operations that prove it
 
-Nothing is searched: each rule looks for a few operations that contradict each other whatever happened in between, so
-a history of n operations costs n log n. A rule speaks up only where there is no excuse: an operation without an answer
-may have been carried out or not, at any time after it began; a server that started anew may have forgotten leases that
-were not durable, and its clock may have been set meanwhile.
+There is no search: each rule looks for a few operations that contradict each other whatever happened in between, so a
+history of n operations costs n log n. A rule reports only what has no excuse: an operation without an answer may have
+taken effect or not, at any time after it began; a restarted server may have lost leases that were not durable, and its
+clock may have been set.
 """
 
 from lavant.broker.queues.history.checker import check

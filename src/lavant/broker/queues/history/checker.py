@@ -1,4 +1,4 @@
-"""All rules over one history."""
+"""Checks a history against all rules; the rules for acknowledgements, losses, leases and de-duplication are here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 from typing import TypeAlias
 
 from lavant.broker.protocol.queue_config import DEDUPLICATION_MS
-from lavant.broker.queues.history.evidence import DeliveryAttempt, Evidence, SendRecord, Taking
+from lavant.broker.queues.history.evidence import Evidence, ReceiveRecord, SendRecord, Settlement
 from lavant.broker.queues.history.identity import check_identity, key_of
 from lavant.broker.queues.history.operations import History, HistoryViolation
 from lavant.broker.queues.history.ordering import check_ordering
@@ -16,39 +16,39 @@ from lavant.core.errors import NotInFlight
 
 GONE = "what is acknowledged is not received again"
 STILL_THERE = "what is acknowledged is gone"
-REFUSED = "who holds a lease is not refused"
+REFUSED = "the holder of a lease is not refused"
 
 
 def check_acknowledgements(evidence: Evidence) -> Iterator[HistoryViolation]:
-    for number, attempts in evidence.acknowledgements.items():
-        for attempt in attempts:
-            taking = _taking_of(evidence, attempt)
-            if taking is None:
+    for number, settlements in evidence.acknowledgements.items():
+        for settlement in settlements:
+            record = _receive_of(evidence, settlement)
+            if record is None:
                 continue
-            if attempt.is_confirmed:
-                yield from _check_gone(evidence, number, attempt, taking)
-            elif attempt.refused is not None:
-                yield from _check_refusal(evidence, attempt, taking)
+            if settlement.is_confirmed:
+                yield from _check_gone(evidence, number, settlement, record)
+            elif settlement.refused is not None:
+                yield from _check_refusal(evidence, settlement, record)
     for changes in evidence.changes.values():
         for change in changes:
-            taking = _taking_of(evidence, change)
-            if taking is not None and change.refused is not None and not _may_be_gone(evidence, change):
-                yield from _check_refusal(evidence, change, taking)
+            record = _receive_of(evidence, change)
+            if record is not None and change.refused is not None and not _may_be_gone(evidence, change):
+                yield from _check_refusal(evidence, change, record)
 
 
 def _check_gone(
-    evidence: Evidence, number: int, attempt: DeliveryAttempt, taking: Taking
+    evidence: Evidence, number: int, settlement: Settlement, record: ReceiveRecord
 ) -> Iterator[HistoryViolation]:
-    """A receipt for a message that is gone counts, also if it has gone to a dead-letter queue.
+    """A receipt is also accepted for a message that moved to a dead-letter queue.
 
-    So it is certain that the message itself was acknowledged if it had nowhere to go, or its lease was in force. And if
-    it is received again in the same stay in the same queue, which `first_received_ms` tells, it had not gone.
+    So the message itself was certainly acknowledged only if it had nowhere to go, or its lease was in force. If it is
+    received again during the same stay in the same queue, as `first_received_ms` shows, it was not gone.
     """
-    operation = attempt.operation
+    operation = settlement.operation
     assert operation.end_ms is not None
-    is_certain = evidence.is_last(taking.queue) or evidence.is_held(taking, operation)
-    stay = taking.queue, taking.delivery.first_received_ms
-    for later in evidence.takings[number]:
+    is_certain = evidence.is_last(record.queue) or evidence.is_held(record, operation)
+    stay = record.queue, record.delivery.first_received_ms
+    for later in evidence.records[number]:
         if later.start_ms <= operation.end_ms:
             continue
         if is_certain or stay == (later.queue, later.delivery.first_received_ms):
@@ -60,19 +60,19 @@ def _check_gone(
         )
 
 
-def _check_refusal(evidence: Evidence, attempt: DeliveryAttempt, taking: Taking) -> Iterator[HistoryViolation]:
-    refused = attempt.refused
+def _check_refusal(evidence: Evidence, settlement: Settlement, record: ReceiveRecord) -> Iterator[HistoryViolation]:
+    refused = settlement.refused
     assert refused is not None
-    if attempt.operation.answer is not refused and evidence.is_held(taking, attempt.operation):
+    if settlement.operation.answer is not refused and evidence.is_held(record, settlement.operation):
         yield HistoryViolation(
             REFUSED,
-            f"{attempt.operation} was refused, for message {attempt.receipt.number} ({refused.code}: "
-            f"{refused.reason}), though the lease from {taking.operation} was in force",
+            f"{settlement.operation} was refused, for message {settlement.receipt.number} ({refused.code}: "
+            f"{refused.reason}), though the lease from {record.operation} was in force",
         )
 
 
-def _may_be_gone(evidence: Evidence, change: DeliveryAttempt) -> bool:
-    """Whether a change of visibility may have come too late, for then it is rightly refused."""
+def _may_be_gone(evidence: Evidence, change: Settlement) -> bool:
+    """Whether a change of visibility may have come too late and was rightly refused."""
     assert change.refused is not None
     end_ms = change.operation.end_ms
     assert end_ms is not None
@@ -83,10 +83,10 @@ def _may_be_gone(evidence: Evidence, change: DeliveryAttempt) -> bool:
     return any(operation.start_ms <= end_ms for operation in [*ends, *evidence.purges.get(change.queue, ())])
 
 
-def _taking_of(evidence: Evidence, attempt: DeliveryAttempt) -> Taking | None:
-    """The delivery whose receipt is shown, if it is shown to the right queue."""
-    takings = evidence.by_receipt.get(attempt.receipt)
-    return takings[0] if takings and takings[0].queue == attempt.queue else None
+def _receive_of(evidence: Evidence, settlement: Settlement) -> ReceiveRecord | None:
+    """The delivery that the receipt belongs to, if it was used with the right queue."""
+    records = evidence.by_receipt.get(settlement.receipt)
+    return records[0] if records and records[0].queue == settlement.queue else None
 
 
 LOST = "what was confirmed is not lost"
@@ -97,14 +97,14 @@ def check_losses(evidence: Evidence) -> Iterator[HistoryViolation]:
     if left is None:
         return
     over_ms = max((_last_ms(sending) for sending in evidence.sendings), default=0)
-    over_ms = max([over_ms, *(taking.end_ms for takings in evidence.takings.values() for taking in takings)])
+    over_ms = max([over_ms, *(record.end_ms for records in evidence.records.values() for record in records)])
     for number, (sending, *_) in evidence.by_number.items():
         if number in left or _was_ended(evidence, sending, number, over_ms):
             continue
-        takings = evidence.takings.get(number)
-        if takings:
+        records = evidence.records.get(number)
+        if records:
             yield HistoryViolation(
-                LOST, f"message {number} is gone, though {takings[-1].operation} got it, and nobody acknowledged it"
+                LOST, f"message {number} is gone, though {records[-1].operation} got it, and it was not acknowledged"
             )
         else:
             yield HistoryViolation(
@@ -113,13 +113,13 @@ def check_losses(evidence: Evidence) -> Iterator[HistoryViolation]:
 
 
 def _was_ended(evidence: Evidence, sending: SendRecord, number: int, over_ms: int) -> bool:
-    """Whether there is an explanation."""
-    takings = evidence.takings.get(number)
-    last_ms = takings[-1].start_ms if takings else 0
-    for attempt in evidence.acknowledgements.get(number, ()):
-        end_ms = attempt.operation.end_ms
-        # One that was over when the message was received again has not ended it.
-        if attempt.is_possible and (end_ms is None or end_ms >= last_ms):
+    """Whether something explains that the message is gone."""
+    records = evidence.records.get(number)
+    last_ms = records[-1].start_ms if records else 0
+    for settlement in evidence.acknowledgements.get(number, ()):
+        end_ms = settlement.operation.end_ms
+        # An acknowledgement that was over when the message was received again did not remove it.
+        if settlement.is_possible and (end_ms is None or end_ms >= last_ms):
             return True
     for queue in evidence.reachable(sending.queue):
         for purge in evidence.purges.get(queue, ()):
@@ -133,15 +133,15 @@ def _last_ms(sending: SendRecord) -> int:
     return operation.start_ms if operation.end_ms is None else operation.end_ms
 
 
-SHARED = "nobody shares a lease"
+SHARED = "a lease has one holder"
 UNIQUE = "a lease is given once"
-TOO_OFTEN = "what was received too often is a dead letter"
+TOO_OFTEN = "a message received too often is a dead letter"
 
 
 def check_leases(evidence: Evidence) -> Iterator[HistoryViolation]:
     yield from _check_unique(evidence)
-    for number, takings in evidence.takings.items():
-        for one, other in pairwise(takings):
+    for number, records in evidence.records.items():
+        for one, other in pairwise(records):
             if one.delivery.receipt != other.delivery.receipt and evidence.is_held(one, other.operation):
                 until_ms = evidence.held_until_ms(one, other.operation)
                 yield HistoryViolation(
@@ -149,29 +149,29 @@ def check_leases(evidence: Evidence) -> Iterator[HistoryViolation]:
                     f"{one.operation} got message {number} until {until_ms} ms at least, "
                     f"and {other.operation} got it too",
                 )
-        for taking in takings:
-            config = evidence.history.configs[taking.queue]
-            count = taking.delivery.receive_count
+        for record in records:
+            config = evidence.history.configs[record.queue]
+            count = record.delivery.receive_count
             if config.dead_letters is not None and config.receives_max is not None and count > config.receives_max:
                 yield HistoryViolation(
                     TOO_OFTEN,
-                    f"{taking.operation} got message {number}, for the {count}th time from {taking.queue!r}, "
+                    f"{record.operation} got message {number}, for the {count}th time from {record.queue!r}, "
                     f"where {config.receives_max} are allowed",
                 )
 
 
 def _check_unique(evidence: Evidence) -> Iterator[HistoryViolation]:
-    """Also over restarts, and for different messages: by its lease a receipt is told from one that is out of date."""
-    first: dict[int, Taking] = {}
-    for _, takings in evidence.receives:
-        for taking in takings:
-            lease = taking.delivery.receipt.lease
-            other = first.setdefault(lease, taking)
-            if other is not taking:
+    """Leases are unique, also across restarts and messages: the lease tells a receipt from an outdated one."""
+    first: dict[int, ReceiveRecord] = {}
+    for _, records in evidence.receives:
+        for record in records:
+            lease = record.delivery.receipt.lease
+            other = first.setdefault(lease, record)
+            if other is not record:
                 yield HistoryViolation(
                     UNIQUE,
-                    f"{other.operation} got message {other.delivery.receipt.number}, and {taking.operation} message "
-                    f"{taking.delivery.receipt.number}, both under lease {lease}",
+                    f"{other.operation} got message {other.delivery.receipt.number}, and {record.operation} message "
+                    f"{record.delivery.receipt.number}, both under lease {lease}",
                 )
 
 
@@ -201,7 +201,7 @@ def _is_within_window(
 ) -> bool:
     one_ms, other_ms = _sent_ms(evidence, one), _sent_ms(evidence, other)
     if one_ms is not None and other_ms is not None:
-        return other_ms - one_ms < DEDUPLICATION_MS  # by the server's own time
+        return other_ms - one_ms < DEDUPLICATION_MS  # by the server's own clock
     start_ms = min(sending.operation.start_ms for sending in ones)
     ends_ms = [sending.operation.end_ms for sending in others]
     end_ms = max((end for end in ends_ms if end is not None), default=None)
@@ -211,7 +211,7 @@ def _is_within_window(
 
 
 def _is_purged(evidence: Evidence, queue: str, ones: list[SendRecord], others: list[SendRecord]) -> bool:
-    """Whether the queue may have been purged in between: that forgets the name."""
+    """Whether the queue may have been purged in between, which forgets the name."""
     start_ms = min(sending.operation.start_ms for sending in ones)
     ends_ms = [sending.operation.end_ms for sending in others]
     return any(
@@ -222,12 +222,12 @@ def _is_purged(evidence: Evidence, queue: str, ones: list[SendRecord], others: l
 
 
 def _sent_ms(evidence: Evidence, number: int) -> int | None:
-    takings = evidence.takings.get(number)
-    return takings[0].delivery.sent_ms if takings else None
+    records = evidence.records.get(number)
+    return records[0].delivery.sent_ms if records else None
 
 
 VIOLATIONS_MAX = 20
-"""Of each rule; one mistake often shows in very many places."""
+"""Violations per rule; one bug often shows in many places."""
 
 Rule: TypeAlias = Callable[[Evidence], Iterator[HistoryViolation]]
 RULES: tuple[Rule, ...] = (
@@ -241,7 +241,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def check(history: History) -> list[HistoryViolation]:
-    """What cannot be, rule by rule; nothing if all is well.
+    """Return the violations, rule by rule; an empty list if there are none.
 
     >>> from lavant.broker.queues.history import RecordedOperation
     >>> from lavant.broker.protocol.queues import *

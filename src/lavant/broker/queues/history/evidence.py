@@ -1,4 +1,4 @@
-"""A history, sorted by messages: who sent each, who got it, and what they did with it."""
+"""Indexes a history by message: who sent it, who received it, and how each delivery was settled."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class SendRecord(NamedTuple):
     queue: str
     entry: SendEntry
     number: int | None
-    """None if no answer came, or it was refused."""
+    """None if there was no answer, or it was refused."""
     refused: Refused | None
 
 
-class Taking(NamedTuple):
+class ReceiveRecord(NamedTuple):
     """One message that a receive delivered."""
 
     operation: RecordedOperation
@@ -61,7 +61,7 @@ class Taking(NamedTuple):
         return self.operation.end_ms
 
 
-class DeliveryAttempt(NamedTuple):
+class Settlement(NamedTuple):
     """One acknowledgement, or change of visibility."""
 
     operation: RecordedOperation
@@ -77,20 +77,20 @@ class DeliveryAttempt(NamedTuple):
 
 
 class Evidence:
-    """Everything by message. Messages whose send was not answered have their number from who received them."""
+    """The history by message. The number of a message whose send was not answered comes from its receives."""
 
     def __init__(self, history: History) -> None:
         self.history = history
         self.sendings: list[SendRecord] = []
         self.by_body: dict[bytes, SendRecord] = {}
         self.by_number: dict[int, list[SendRecord]] = defaultdict(list)
-        """Several if all but one were taken for duplicates; the earliest first."""
-        self.takings: dict[int, list[Taking]] = defaultdict(list)
+        """Several if all but one were duplicates; the earliest first."""
+        self.records: dict[int, list[ReceiveRecord]] = defaultdict(list)
         """By message, in the order of their leases."""
-        self.by_receipt: dict[Receipt, list[Taking]] = defaultdict(list)
-        self.receives: list[tuple[RecordedOperation, list[Taking]]] = []
-        self.acknowledgements: dict[int, list[DeliveryAttempt]] = defaultdict(list)
-        self.changes: dict[Receipt, list[DeliveryAttempt]] = defaultdict(list)
+        self.by_receipt: dict[Receipt, list[ReceiveRecord]] = defaultdict(list)
+        self.receives: list[tuple[RecordedOperation, list[ReceiveRecord]]] = []
+        self.acknowledgements: dict[int, list[Settlement]] = defaultdict(list)
+        self.changes: dict[Receipt, list[Settlement]] = defaultdict(list)
         self.purges: dict[str, list[RecordedOperation]] = defaultdict(list)
         self._restarts_ms = sorted(history.restarts_ms)
         moves: list[StartMove] = []
@@ -101,7 +101,7 @@ class Evidence:
                 case Receive() as receive:
                     self._add_receive(operation, receive)
                 case Acknowledge() | ChangeVisibility() | Release():
-                    self._add_attempts(operation)
+                    self._add_settlements(operation)
                 case PurgeQueue() as purge if not isinstance(operation.answer, Refused):
                     self.purges[purge.queue].append(operation)
                 case StartMove() as move if not isinstance(operation.answer, Refused):
@@ -109,10 +109,10 @@ class Evidence:
                 case _:
                     pass
         self._numbers: dict[bytes, int] = {}
-        """Under which bodies were delivered."""
-        for number, takings in self.takings.items():
-            takings.sort(key=lambda taking: taking.delivery.receipt.lease)
-            self._numbers.update((taking.delivery.body, number) for taking in takings)
+        """Numbers under which each body was delivered."""
+        for number, records in self.records.items():
+            records.sort(key=lambda record: record.delivery.receipt.lease)
+            self._numbers.update((record.delivery.body, number) for record in records)
         for sending in sorted(self.sendings, key=lambda sending: sending.operation.start_ms):
             known = self.number_of(sending)
             if known is not None:
@@ -122,50 +122,50 @@ class Evidence:
     # ── questions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def restarted(self, from_ms: int, to_ms: int) -> bool:
-        """Whether the server was started again in that time."""
+        """Whether the server restarted in that time."""
         place = bisect_left(self._restarts_ms, from_ms)
         return place < len(self._restarts_ms) and self._restarts_ms[place] <= to_ms
 
     def first_restart_ms(self, from_ms: int, default_ms: int) -> int:
-        """When the server was first started again after a time, if that was before `default_ms`."""
+        """The first restart after `from_ms`, if it was before `default_ms`."""
         place = bisect_left(self._restarts_ms, from_ms)
         return min(default_ms, self._restarts_ms[place]) if place < len(self._restarts_ms) else default_ms
 
     def at_least_ms(self, duration_ms: int) -> int:
-        """How long a duration of the server's clock was at least, while the server ran."""
+        """The shortest real time that a duration of the server's clock can be, without a restart."""
         return duration_ms * _MILLION // (_MILLION + self.history.clock_ppm) - SLACK_MS
 
     def expires_ms(self, sending: SendRecord) -> int:
-        """When a message may have expired at the earliest."""
+        """The earliest time at which a message may have expired."""
         retention_ms = self.history.configs[sending.queue].retention_ms - self.history.clock_jumps_ms
         return sending.operation.start_ms + max(0, self.at_least_ms(retention_ms))
 
     def reachable(self, queue: str) -> list[str]:
-        """Where messages that were sent to a queue may be."""
+        """Queues in which messages sent to this one may be."""
         found = [queue]
         for name in found:
             found += [target for target in self._ways_out.get(name, ()) if target not in found]
         return found
 
     def is_last(self, queue: str) -> bool:
-        """Whether messages leave it by acknowledgement, purge and expiry only."""
+        """Whether messages leave it only by acknowledgement, purge and expiry."""
         return not self._ways_out.get(queue)
 
     def is_only(self, queue: str) -> bool:
-        """Whether, besides, messages come into it by being sent only."""
+        """Whether, in addition, messages enter it only by being sent."""
         return self.is_last(queue) and all(queue not in targets for targets in self._ways_out.values())
 
-    def held_until_ms(self, taking: Taking, by: RecordedOperation) -> int:
-        """Until when a lease lasted at least, as an operation that came after it must have seen it.
+    def held_until_ms(self, record: ReceiveRecord, by: RecordedOperation) -> int:
+        """The earliest end of a lease, as a later operation must have seen it.
 
-        The lease given, and each change of it that may have been carried out, say so from their start on. A change that
-        was confirmed before counts instead of all that was over when it began.
+        The lease itself, and each change that may have taken effect, set it from their start on. A change that was
+        confirmed before overrides all that was over when it began.
         """
         end_ms = by.end_ms
         assert end_ms is not None
-        says: list[tuple[int, int | None, int]] = [(taking.start_ms, taking.end_ms, taking.visibility_ms)]
+        says: list[tuple[int, int | None, int]] = [(record.start_ms, record.end_ms, record.visibility_ms)]
         settled_ms = -1
-        for change in self.changes.get(taking.delivery.receipt, ()):
+        for change in self.changes.get(record.delivery.receipt, ()):
             operation = change.operation
             if not change.is_possible or operation.start_ms > end_ms:
                 continue
@@ -178,13 +178,13 @@ class Evidence:
             if end is None or end >= settled_ms
         )
 
-    def is_held(self, taking: Taking, by: RecordedOperation) -> bool:
-        """Whether an operation that came after a lease surely found it in force, unless the message was gone."""
+    def is_held(self, record: ReceiveRecord, by: RecordedOperation) -> bool:
+        """Whether a later operation certainly found the lease in force, unless the message was gone."""
         assert by.end_ms is not None
-        return by.end_ms < self.held_until_ms(taking, by) and not self.restarted(taking.start_ms, by.end_ms)
+        return by.end_ms < self.held_until_ms(record, by) and not self.restarted(record.start_ms, by.end_ms)
 
     def number_of(self, sending: SendRecord) -> int | None:
-        """Which message an entry became, as far as anybody knows."""
+        """The number of the message that an entry became, if known."""
         if sending.number is not None:
             return sending.number
         return self._numbers.get(sending.entry.body)
@@ -203,7 +203,8 @@ class Evidence:
             sending = SendRecord(operation, send.queue, entry, number, refused)
             if entry.body in self.by_body:
                 raise InvalidValue(
-                    f"two messages have the body {entry.body[:40]!r}; a history can be checked if all are different"
+                    f"two messages have the body {entry.body[:40]!r}; only histories with distinct bodies can be "
+                    "checked"
                 )
             self.by_body[entry.body] = sending
             self.sendings.append(sending)
@@ -214,21 +215,23 @@ class Evidence:
         visibility_ms = receive.visibility_ms
         if visibility_ms is None:
             visibility_ms = self.history.configs[receive.queue].visibility_ms
-        taken = [Taking(operation, receive.queue, delivery, visibility_ms) for delivery in operation.answer.deliveries]
-        for taking in taken:
-            self.takings[taking.delivery.receipt.number].append(taking)
-            self.by_receipt[taking.delivery.receipt].append(taking)
-        self.receives.append((operation, taken))
+        received = [
+            ReceiveRecord(operation, receive.queue, delivery, visibility_ms) for delivery in operation.answer.deliveries
+        ]
+        for record in received:
+            self.records[record.delivery.receipt.number].append(record)
+            self.by_receipt[record.delivery.receipt].append(record)
+        self.receives.append((operation, received))
 
-    def _add_attempts(self, operation: RecordedOperation) -> None:
-        for attempt in _attempts(operation):
+    def _add_settlements(self, operation: RecordedOperation) -> None:
+        for settlement in _settlements(operation):
             if isinstance(operation.request, Acknowledge):
-                self.acknowledgements[attempt.receipt.number].append(attempt)
+                self.acknowledgements[settlement.receipt.number].append(settlement)
             else:
-                self.changes[attempt.receipt].append(attempt)
+                self.changes[settlement.receipt].append(settlement)
 
     def _trace_ways(self, moves: list[StartMove]) -> dict[str, list[str]]:
-        """By which queue messages leave for which others."""
+        """For each queue, the queues to which its messages may move."""
         ways: dict[str, list[str]] = defaultdict(list)
         for name, config in self.history.configs.items():
             if config.dead_letters is not None:
@@ -240,7 +243,7 @@ class Evidence:
         return ways
 
 
-def _attempts(operation: RecordedOperation) -> Iterator[DeliveryAttempt]:
+def _settlements(operation: RecordedOperation) -> Iterator[Settlement]:
     request, answer = operation.request, operation.answer
     assert isinstance(request, Acknowledge | ChangeVisibility | Release)
     if isinstance(request, Acknowledge | Release):
@@ -249,7 +252,7 @@ def _attempts(operation: RecordedOperation) -> Iterator[DeliveryAttempt]:
         wanted = [(change.receipt, change.visibility_ms) for change in request.changes]
     refused = answer.refused if isinstance(answer, Acknowledged | VisibilityChanged) else {}
     for place, (receipt, visibility_ms) in enumerate(wanted):
-        yield DeliveryAttempt(
+        yield Settlement(
             operation,
             request.queue,
             receipt,

@@ -1,11 +1,11 @@
-"""What clients recorded, and what is found in it.
+"""Recorded operations of clients, and the violations found in them.
 
     time ────────────────────────────────────────────────►
     ann   ├─ Send ─┤      ├─ Receive ──────┤
     bob       ├─ Receive ─┤   ├─ Acknowledge …            no answer came
     server ──────────────────╳ restarts
 
-An operation took effect at one moment between its start and its end; without an answer, then or later or never.
+An operation took effect at one moment between its start and its end; without an answer, then, later or never.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lavant.broker.protocol.queue_config import QueueConfig
 
 
 class RecordedOperation(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, carried out at most once."""
+    """One request, which took effect at most once."""
 
     client: str
     start_ms: int
     request: Request
     end_ms: int | None = None
-    """When the answer came; none if none came."""
+    """When the answer came; None without an answer."""
     answer: Answer | None = None
 
     def __str__(self) -> str:
@@ -32,19 +32,19 @@ class RecordedOperation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All operations of all clients, with bodies that are all different; times are those of one steady clock."""
+    """All operations of all clients, with distinct bodies; times are those of one steady clock."""
 
     configs: dict[str, QueueConfig]
-    """Of the queues, which keep them all the time."""
+    """Settings of the queues, constant throughout."""
     operations: list[RecordedOperation]
     restarts_ms: list[int] = []
-    """When the server was started again: after all that the one before did, before all that the new one does."""
+    """Restarts of the server, each after everything its predecessor did and before everything its successor does."""
     left: dict[int, str] | None = None
-    """Messages that were still there when all was over, and in which queue; none if nobody looked."""
+    """Remaining messages at the end, and their queues; None if not inspected."""
     clock_ppm: int = 0
-    """By how much the server's clock may have run too fast or too slow."""
+    """The most by which the server's clock may run fast or slow."""
     clock_jumps_ms: int = 0
-    """By how much, in all, it may have been set forward at restarts."""
+    """The most, in total, by which it may have been set forward at restarts."""
 
 
 class HistoryViolation(msgspec.Struct, frozen=True):

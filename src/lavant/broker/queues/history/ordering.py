@@ -1,4 +1,4 @@
-"""In-order queues: within a group, a message starts when all before it are done, and while none is in flight."""
+"""Rules of in-order queues: within a group, a message starts when all before it are done and none is in flight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import TypeAlias
 
-from lavant.broker.queues.history.evidence import Evidence, Taking
+from lavant.broker.queues.history.evidence import Evidence, ReceiveRecord
 from lavant.broker.queues.history.operations import HistoryViolation
 
 STARTED_EARLY = "messages of a group start in order"
@@ -17,10 +17,10 @@ GroupKey: TypeAlias = tuple[str, str]
 
 
 def check_ordering(evidence: Evidence) -> Iterator[HistoryViolation]:
-    groups: dict[GroupKey, list[list[Taking]]] = defaultdict(list)
-    """What each receive got of each group."""
-    for _, takings in evidence.receives:
-        for key, taken in _by_group(evidence, takings).items():
+    groups: dict[GroupKey, list[list[ReceiveRecord]]] = defaultdict(list)
+    """The messages of each group that each receive returned."""
+    for _, records in evidence.receives:
+        for key, taken in _by_group(evidence, records).items():
             groups[key].append(taken)
     members = _members(evidence)
     for key, receives in groups.items():
@@ -30,11 +30,11 @@ def check_ordering(evidence: Evidence) -> Iterator[HistoryViolation]:
             yield from _check_order(evidence, members.get(key, []), receives)
 
 
-def _by_group(evidence: Evidence, takings: list[Taking]) -> dict[GroupKey, list[Taking]]:
-    groups: dict[GroupKey, list[Taking]] = defaultdict(list)
-    for taking in takings:
-        if evidence.history.configs[taking.queue].order == "in-order":
-            groups[taking.queue, taking.delivery.group].append(taking)
+def _by_group(evidence: Evidence, records: list[ReceiveRecord]) -> dict[GroupKey, list[ReceiveRecord]]:
+    groups: dict[GroupKey, list[ReceiveRecord]] = defaultdict(list)
+    for record in records:
+        if evidence.history.configs[record.queue].order == "in-order":
+            groups[record.queue, record.delivery.group].append(record)
     return groups
 
 
@@ -42,17 +42,17 @@ def _members(evidence: Evidence) -> dict[GroupKey, list[int]]:
     """The messages of each group that are known to have been sent, by number."""
     members: dict[GroupKey, list[int]] = defaultdict(list)
     for number, sendings in sorted(evidence.by_number.items()):
-        takings = evidence.takings.get(number)
+        records = evidence.records.get(number)
         keys = {(sending.queue, sending.entry.group) for sending in sendings}
-        if takings:
-            sending = evidence.by_body.get(takings[0].delivery.body, sendings[0])
+        if records:
+            sending = evidence.by_body.get(records[0].delivery.body, sendings[0])
             keys = {(sending.queue, sending.entry.group)}
-        if len(keys) == 1:  # of two that are duplicates, and in different groups, it is not known which one there is
+        if len(keys) == 1:  # of two duplicates in different groups, it is unknown which one was kept
             members[keys.pop()].append(number)
     return members
 
 
-def _check_within(receives: list[list[Taking]]) -> Iterator[HistoryViolation]:
+def _check_within(receives: list[list[ReceiveRecord]]) -> Iterator[HistoryViolation]:
     for taken in receives:
         for one, other in pairwise(taken):
             if one.delivery.receipt.number > other.delivery.receipt.number:
@@ -63,73 +63,75 @@ def _check_within(receives: list[list[Taking]]) -> Iterator[HistoryViolation]:
                 )
 
 
-def _check_order(evidence: Evidence, numbers: list[int], receives: list[list[Taking]]) -> Iterator[HistoryViolation]:
-    """Nothing but acknowledgement and purge ends a message here, so there must have been one before the next starts.
+def _check_order(
+    evidence: Evidence, numbers: list[int], receives: list[list[ReceiveRecord]]
+) -> Iterator[HistoryViolation]:
+    """Only acknowledgement and purge end a message here, so one must have happened before the next starts.
 
-    Numbers tell the order in which messages came, and a number is known of what was confirmed or received.
+    Numbers give the order of arrival; the number of a message is known if it was confirmed or received.
     """
     done_ms = [_done_ms(evidence, number) for number in numbers]
     latest_ms = list(accumulate(done_ms, max))
     place_of = {number: place for place, number in enumerate(numbers)}
     for taken in receives:
         before = -1
-        for taking in taken:
-            place = place_of.get(taking.delivery.receipt.number)
+        for record in taken:
+            place = place_of.get(record.delivery.receipt.number)
             if place is None or place < before:
-                continue  # nobody sent it, or it stands wrong here already: other rules say so
-            # Those that the same receive got just before may be unfinished.
+                continue  # never sent, or out of order already: other rules report it
+            # Messages that the same receive returned just before may be unfinished.
             waiting = (
-                range(before + 1, place) if before >= 0 or not place or latest_ms[place - 1] > taking.end_ms else ()
+                range(before + 1, place) if before >= 0 or not place or latest_ms[place - 1] > record.end_ms else ()
             )
             for other in waiting:
-                if done_ms[other] > taking.end_ms:
+                if done_ms[other] > record.end_ms:
                     yield HistoryViolation(
                         STARTED_EARLY,
-                        f"{taking.operation} got message {numbers[place]} of group {taking.delivery.group!r} in "
-                        f"{taking.queue!r}, while {numbers[other]} before it was not done",
+                        f"{record.operation} got message {numbers[place]} of group {record.delivery.group!r} in "
+                        f"{record.queue!r}, while {numbers[other]} before it was not done",
                     )
                     break
             before = place
 
 
 def _done_ms(evidence: Evidence, number: int) -> int:
-    """When a message of a queue that has no dead letters may have been done at the earliest."""
-    ends = [attempt.operation for attempt in evidence.acknowledgements.get(number, ()) if attempt.is_possible]
+    """The earliest time at which a message of a queue without dead letters may have been done."""
+    ends = [settlement.operation for settlement in evidence.acknowledgements.get(number, ()) if settlement.is_possible]
     sending = evidence.by_number[number][0]
     ends += evidence.purges.get(sending.queue, [])
     return min([evidence.expires_ms(sending), *(operation.start_ms for operation in ends)])
 
 
-def _check_blocked(evidence: Evidence, receives: list[list[Taking]]) -> Iterator[HistoryViolation]:
-    """From the answer on until its lease may have ended, a message blocks its group for all other receives."""
+def _check_blocked(evidence: Evidence, receives: list[list[ReceiveRecord]]) -> Iterator[HistoryViolation]:
+    """From the answer until its lease may have ended, a message blocks its group for all other receives."""
     blocks = sorted(
-        ((taken[0].end_ms, _blocks_until_ms(evidence, taking), taking) for taken in receives for taking in taken),
+        ((taken[0].end_ms, _blocks_until_ms(evidence, record), record) for taken in receives for record in taken),
         key=lambda block: block[:2],
     )
-    by_start = sorted((taken[0] for taken in receives), key=lambda taking: taking.start_ms)
+    by_start = sorted((taken[0] for taken in receives), key=lambda record: record.start_ms)
     place, longest_ms, holder = 0, -1, None
-    for taking in by_start:
-        while place < len(blocks) and blocks[place][0] < taking.start_ms:
+    for record in by_start:
+        while place < len(blocks) and blocks[place][0] < record.start_ms:
             if blocks[place][1] > longest_ms:
                 _, longest_ms, holder = blocks[place]
             place += 1
-        if holder is not None and taking.end_ms < longest_ms:
+        if holder is not None and record.end_ms < longest_ms:
             yield HistoryViolation(
                 BLOCKED,
-                f"{taking.operation} got message {taking.delivery.receipt.number} of group "
-                f"{taking.delivery.group!r} in {taking.queue!r}, while {holder.operation} had message "
+                f"{record.operation} got message {record.delivery.receipt.number} of group "
+                f"{record.delivery.group!r} in {record.queue!r}, while {holder.operation} had message "
                 f"{holder.delivery.receipt.number}",
             )
 
 
-def _blocks_until_ms(evidence: Evidence, taking: Taking) -> int:
-    receipt = taking.delivery.receipt
-    until_ms = taking.start_ms + evidence.at_least_ms(taking.visibility_ms) if taking.visibility_ms else taking.start_ms
-    attempts = [*evidence.acknowledgements.get(receipt.number, ()), *evidence.changes.get(receipt, ())]
-    for attempt in attempts:
-        if attempt.is_possible:
-            until_ms = min(until_ms, attempt.operation.start_ms)
-    for purge in evidence.purges.get(taking.queue, ()):
-        if purge.end_ms is None or purge.end_ms >= taking.start_ms:
+def _blocks_until_ms(evidence: Evidence, record: ReceiveRecord) -> int:
+    receipt = record.delivery.receipt
+    until_ms = record.start_ms + evidence.at_least_ms(record.visibility_ms) if record.visibility_ms else record.start_ms
+    settlements = [*evidence.acknowledgements.get(receipt.number, ()), *evidence.changes.get(receipt, ())]
+    for settlement in settlements:
+        if settlement.is_possible:
+            until_ms = min(until_ms, settlement.operation.start_ms)
+    for purge in evidence.purges.get(record.queue, ()):
+        if purge.end_ms is None or purge.end_ms >= record.start_ms:
             until_ms = min(until_ms, purge.start_ms)
-    return evidence.first_restart_ms(taking.start_ms, until_ms)
+    return evidence.first_restart_ms(record.start_ms, until_ms)

@@ -1,1 +1,1 @@
-"""What is done to the messages of a queue: send, receive, settle, fan out, redrive."""
+"""Operations on the messages of queues: send, receive, settle, fan out, redrive, de-duplicate."""

@@ -1,4 +1,4 @@
-"""De-duplication: the names of the messages that were sent to an in-order queue within the last five minutes."""
+"""De-duplication: the names of messages sent to an in-order queue within the last five minutes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key: TypeAlias = str | tuple[str, str]
 
 
 class Deduplication:
-    """Which message had a name first. A name counts from the sending of that message, whatever became of it.
+    """The first message with each name. A name is kept from the send on, whatever became of the message.
 
     >>> names = Deduplication(QueueCounters())
     >>> names.remember("order 7", number=1, now_ms=0)
@@ -32,10 +32,10 @@ class Deduplication:
     def __init__(self, counters: QueueCounters) -> None:
         self._counters = counters
         self._memory = 0
-        """What the names of this queue take."""
+        """Memory of this queue's names."""
         self._numbers: dict[Key, int] = {}
         self._windows: deque[tuple[int, list[Key]]] = deque()
-        """When the names that were remembered in the same millisecond are forgotten; the earliest first."""
+        """Expiry time of the names remembered in one millisecond; the earliest first."""
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -46,21 +46,21 @@ class Deduplication:
         return self._numbers.get(key)
 
     def check_room(self, queue: str, names: int, names_max: int, now_ms: int) -> None:
-        """Raise unless so many more may be remembered, now or when those whose time is over are forgotten."""
+        """Raise unless so many more names fit, now or after expired ones are forgotten."""
         if len(self) + names > names_max:
             self.forget(now_ms)
             if len(self) + names > names_max:
                 raise LimitExceeded(
-                    f"queue {queue!r} remembers {len(self)} names of messages sent lately, which is the limit; send "
-                    "more slowly, or to several queues"
+                    f"queue {queue!r} remembers {len(self)} names of recent messages, which is the limit; "
+                    "send more slowly, or to several queues"
                 )
 
     def remember(self, key: Key, *, number: int, now_ms: int) -> None:
-        """A name that is not remembered now."""
+        """Remember a new name."""
         self.restore(key, number, now_ms + DEDUPLICATION_MS)
 
     def restore(self, key: Key, number: int, end_ms: int) -> None:
-        """As `remembered` told it, in that order."""
+        """Restore an entry of `remembered`, in that order."""
         self._numbers[key] = number
         self._hold(1, memory_of(key))
         if self._windows and self._windows[-1][0] == end_ms:
@@ -76,7 +76,7 @@ class Deduplication:
         self._windows.clear()
 
     def forget(self, now_ms: int) -> None:
-        """Names whose time is over."""
+        """Forget expired names."""
         while self._windows and self._windows[0][0] <= now_ms:
             keys = self._windows.popleft()[1]
             for key in keys:
@@ -84,7 +84,7 @@ class Deduplication:
             self._hold(-len(keys), -NAMES_WINDOW - sum(map(memory_of, keys)))
 
     def remembered(self) -> Iterator[tuple[int, Key, int]]:
-        """Until when, which name, whose it is; the earliest first."""
+        """Expiry time, name and message number, the earliest first."""
         for end_ms, keys in self._windows:
             for key in keys:
                 yield end_ms, key, self._numbers[key]

@@ -1,4 +1,4 @@
-"""Receiving: leases on the next messages; those that were received too often become dead letters instead."""
+"""Receive: lease the next messages; those received too often become dead letters instead."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from lavant.broker.queues.queue import QueueState, size_of
 from lavant.core.errors import TooManyInFlight
 
 DEAD_LETTERS_MAX = 1000
-"""In one receive. It may come back empty then, with more to be had."""
+"""Per receive, which may then return nothing although more messages are visible."""
 
 
 def receive(
     queue: QueueState, count: int, visibility_ms: int, now_ms: int, dead_letters: QueueState | None
 ) -> tuple[list[Delivery], int]:
-    """What is delivered, and how many messages went to the dead-letter queue, which must be of the same order.
+    """Return the deliveries and the number of messages moved to the dead-letter queue, which must have the same order.
 
-    At most `count`, of which `room_for` says how many there may be.
-
-    A dead-letter queue that is missing or full takes nothing: its messages are delivered once more, never lost.
+    Delivers at most `count`, which `room_for` bounds. If the dead-letter queue is missing or full, messages are
+    delivered once more, never lost.
     """
     bytes_left = BATCH_BYTES_MAX
     leased: list[Message] = []
-    buried = 0
-    while len(leased) < count and bytes_left > 0 and buried < DEAD_LETTERS_MAX:
+    dead_lettered = 0
+    while len(leased) < count and bytes_left > 0 and dead_lettered < DEAD_LETTERS_MAX:
         taken = queue.order.take(count - len(leased), bytes_left)
-        kept = taken if dead_letters is None else _bury(queue, taken, dead_letters, now_ms)
+        kept = taken if dead_letters is None else _dead_letter(queue, taken, dead_letters, now_ms)
         queue.lease(kept, now_ms + visibility_ms, now_ms)
         leased += kept
         if len(kept) == len(taken):
             break
-        buried += len(taken) - len(kept)
+        dead_lettered += len(taken) - len(kept)
         bytes_left -= sum(map(size_of, kept))
     deliveries = [
         Delivery(
@@ -50,11 +49,11 @@ def receive(
     if visibility_ms == 0:
         for message in leased:
             queue.give_back(message)
-    return deliveries, buried
+    return deliveries, dead_lettered
 
 
 def room_for(queue: QueueState) -> int:
-    """How many more may be in flight; raises if there are messages, and none of them may."""
+    """How many more messages may be in flight; raises if there are messages and none may."""
     room = queue.config.in_flight_max - queue.in_flight
     if room <= 0 and queue.order.first() is not None:
         raise TooManyInFlight(
@@ -64,8 +63,8 @@ def room_for(queue: QueueState) -> int:
     return max(0, room)
 
 
-def _bury(queue: QueueState, taken: list[Message], dead_letters: QueueState, now_ms: int) -> list[Message]:
-    """Those of the messages that may be received once more; the others are moved."""
+def _dead_letter(queue: QueueState, taken: list[Message], dead_letters: QueueState, now_ms: int) -> list[Message]:
+    """Move messages received too often; return the others."""
     receives_max = queue.config.receives_max
     assert receives_max is not None
     dead = [message for message in taken if message.receive_count >= receives_max]
@@ -80,14 +79,14 @@ def _bury(queue: QueueState, taken: list[Message], dead_letters: QueueState, now
 
 
 def transfer(message: Message, source: QueueState, target: QueueState, *, origin: str | None, now_ms: int) -> None:
-    """Move a message that the source's order gave out."""
+    """Move a message that the source's order handed out."""
     target.shares_bodies |= source.shares_bodies
-    target.take_in(moved(message, origin=origin, now_ms=now_ms))
-    source.hand_over(message)
+    target.move_in(moved(message, origin=origin, now_ms=now_ms))
+    source.move_out(message)
 
 
 def peeked(message: Message) -> PeekedMessage:
-    """What somebody sees of a message who only looks."""
+    """The message as a peek shows it."""
     return PeekedMessage(
         message.number,
         state_of(message),

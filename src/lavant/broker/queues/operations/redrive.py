@@ -1,11 +1,11 @@
-"""Moves: the messages of a dead-letter queue go back to where they came from, or elsewhere, step by step.
+"""Redrive: move the messages of a dead-letter queue back to their source queues, or elsewhere, step by step.
 
                 ┌──► completed    as many as were visible at its start are moved, or no more are visible
-    running ────┼──► cancelled    somebody said so
-                └──► failed       a message has nowhere to go; it, and all behind it, stay
+    running ────┼──► cancelled    on request
+                └──► failed       a message has nowhere to go; it and all after it stay
 
-Messages in flight or delayed stay where they are. One that fails again and returns to the dead-letter queue is not
-moved twice by the same move.
+Messages in flight or delayed stay where they are. A message that fails again and returns to the dead-letter queue is
+not moved twice by the same move.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lavant.core.errors import InvalidValue, LimitExceeded, MoveRunning, Unknown
 
 RATE_PER_S_MAX = 1_000_000
 KEPT_MAX = 10
-"""How many of a queue's moves are remembered when they are over."""
+"""Finished moves remembered per queue."""
 STEP_MAX = 1000
 RUNNING = "running"
 
 
 class Redrives:
-    """The moves of a hub that run, and the latest of those that are over."""
+    """The running moves, and the latest finished ones."""
 
     def __init__(self, directory: Directory, counters: QueueCounters) -> None:
         self._directory = directory
@@ -41,7 +41,7 @@ class Redrives:
         return [state for state in self._states.values() if state.status == RUNNING]
 
     def of(self, source: str) -> list[MoveState]:
-        """Those from a queue, the latest first."""
+        """Moves from a queue, the latest first."""
         return [state for state in reversed(self._states.values()) if state.source == source]
 
     def find(self, task: int) -> MoveState:
@@ -51,7 +51,7 @@ class Redrives:
         return state
 
     def check_start(self, request: StartMove, moves_max: int, *, is_replay: bool) -> QueueState:
-        """The queue whose messages go, if they may."""
+        """Return the source queue if the move may start."""
         source = self._directory[request.source]
         if request.destination is not None:
             self._check_destination(source, self._directory[request.destination])
@@ -85,7 +85,7 @@ class Redrives:
         return state
 
     def step(self, state: MoveState, count: int, now_ms: int) -> tuple[MoveState, list[QueueState]]:
-        """Move up to `count` messages: how far the move is now, and the queues that changed."""
+        """Move up to `count` messages; return the move's state and the queues that changed."""
         touched: dict[str, QueueState] = {}
         while state.status == RUNNING and count > 0:
             source = self._directory[state.source]
@@ -109,20 +109,20 @@ class Redrives:
         return state, list(touched.values())
 
     def check_cancel(self, request: CancelMove) -> MoveState:
-        """The move, if it is of that namespace; one of another is unknown."""
+        """Return the move if it belongs to that namespace; to others it is unknown."""
         state = self.find(request.task)
         if request.namespace not in (None, namespace_of(state.source)):
             raise _unknown(request.task)
         return state
 
     def cancel(self, state: MoveState) -> MoveState:
-        """One that is over stays as it is."""
+        """Cancel a move; one that is over stays as it is."""
         if state.status == RUNNING:
             state = self._states[state.task] = replace(state, status="cancelled")
         return state
 
     def forget(self, source: str) -> None:
-        """Those from a queue that is deleted."""
+        """Forget the moves from a queue that is deleted."""
         self._states = {task: state for task, state in self._states.items() if state.source != source}
 
     def states(self) -> list[MoveState]:
@@ -142,7 +142,7 @@ class Redrives:
             )
 
     def _target(self, state: MoveState, message: Message) -> QueueState | str:
-        """Where a message goes, or why it cannot."""
+        """The queue a message goes to, or why it cannot move."""
         name = message.origin if state.destination is None else state.destination
         if name is None:
             return f"message {message.number} is no dead letter: it was sent here; name a destination"

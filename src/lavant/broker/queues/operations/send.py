@@ -1,4 +1,4 @@
-"""Sending: which entries of a batch are accepted, and the messages they become."""
+"""Send: which entries of a batch are accepted, and the messages they become."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lavant.core.errors import InvalidValue, LimitExceeded, QueueFull
 def send(
     queue: QueueState, entries: Sequence[SendEntry], sizes: Sequence[int], now_ms: int, counters: QueueCounters
 ) -> list[SentEntry | Refused]:
-    """An answer for each entry; `sizes` are their bytes, body and attributes together."""
+    """Return an answer for each entry; `sizes` are their bytes, body and attributes together."""
     config, is_in_order = queue.config, queue.is_in_order
     room = config.depth_max - len(queue.messages)
     delayed_ms = now_ms + config.delay_ms if config.delay_ms else 0
-    times_ms = {0: 0}  # by delay: messages that become visible together share the number, which takes 32 bytes
+    times_ms = {0: 0}  # by delay: messages that become visible together share the time object, which takes 32 bytes
     answers: list[SentEntry | Refused] = []
     messages: list[Message] = []
     bytes_added, bytes_max, number = 0, config.message_bytes_max, counters.number
@@ -77,8 +77,8 @@ def _fault_in_order(queue: QueueState, entry: SendEntry) -> Refused | None:
     if entry.delay_ms is not None and entry.delay_ms != queue.config.delay_ms:
         return refusal(
             InvalidValue(
-                f"a message to queue {queue.name!r} has delay_ms {entry.delay_ms}, but in-order queues delay all "
-                f"messages alike, this one by {queue.config.delay_ms} ms; leave it out"
+                f"a message to queue {queue.name!r} has delay_ms {entry.delay_ms}, but an in-order queue delays "
+                f"all messages alike, this one by {queue.config.delay_ms} ms; leave it out"
             )
         )
     for field, name in (("group", entry.group), ("deduplication", entry.deduplication)):
@@ -106,7 +106,7 @@ def _fault_out_of_order(queue: QueueState, entry: SendEntry) -> Refused | None:
             LimitExceeded(f"delay_ms must be at most {DELAY_MS_MAX}, got {entry.delay_ms}; send the message later")
         )
     if entry.delay_ms is not None and entry.delay_ms < 0:
-        return refusal(InvalidValue(f"delay_ms must not be negative, got {entry.delay_ms}; 0 is without delay"))
+        return refusal(InvalidValue(f"delay_ms must not be negative, got {entry.delay_ms}; 0 means no delay"))
     return None
 
 
@@ -114,7 +114,7 @@ def _too_large(queue: QueueState, size: int) -> Refused:
     return refusal(
         LimitExceeded(
             f"a message to queue {queue.name!r} has {size} bytes, body and attributes together, at most "
-            f"{queue.config.message_bytes_max} are allowed; store the content elsewhere and send where it is"
+            f"{queue.config.message_bytes_max} are allowed; store the content elsewhere and send its location"
         )
     )
 

@@ -1,4 +1,4 @@
-"""What consumers do with messages they have received: acknowledge them, or change how long they are hidden."""
+"""Settle received messages: acknowledge them, change their visibility timeout, or release them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lavant.core.errors import InvalidValue, LimitExceeded, NotInFlight, StaleRe
 
 
 def acknowledge(queue: QueueState, receipts: Sequence[Receipt], lease_last: int) -> dict[int, Refused]:
-    """Which receipts were refused. A message that is gone already is no fault.
+    """Return the refused receipts. A message that is already gone is no error.
 
-    A receipt counts if no later lease was given. One that is later than the lease the queue knows comes from a receive
-    that a crash let the queue forget. In an out-of-order queue a receipt also counts when nobody has the message now.
+    A receipt is valid unless a later lease was given. A lease later than the last known one comes from a receive that
+    was lost in a crash. In an out-of-order queue a receipt also stays valid after its lease has run out.
     """
     refused: dict[int, Refused] = {}
     done: list[Message] = []
@@ -40,7 +40,7 @@ def acknowledge(queue: QueueState, receipts: Sequence[Receipt], lease_last: int)
 def change_visibility(
     queue: QueueState, changes: Sequence[VisibilityChange], now_ms: int, lease_last: int
 ) -> dict[int, Refused]:
-    """Which changes were refused. Only who has a message may keep it longer, or give it back."""
+    """Return the refused changes. Only the holder of the lease may extend it or give the message back."""
     refused = {}
     for place, change in enumerate(changes):
         message = queue.messages.get(change.receipt.number)
@@ -57,7 +57,7 @@ def change_visibility(
 
 
 def release(queue: QueueState, receipts: Sequence[Receipt], lease_last: int) -> dict[int, Refused]:
-    """Which were refused. What was leased to somebody else since, or is gone, nobody has to give back."""
+    """Return the refused receipts. A message leased to another consumer since, or gone, is refused."""
     refused: dict[int, Refused] = {}
     released: dict[int, Message] = {}
     for place, receipt in enumerate(receipts):
@@ -66,14 +66,16 @@ def release(queue: QueueState, receipts: Sequence[Receipt], lease_last: int) -> 
         if fault is not None:
             refused[place] = fault
         elif message is not None:
-            released[receipt.number] = message  # once, however often it is named
+            released[receipt.number] = message  # once, even if named several times
     queue.release(list(released.values()))
     return refused
 
 
 def _fault(queue: QueueState, message: Message | None, change: VisibilityChange, lease_last: int) -> Refused | None:
     if change.visibility_ms < 0:
-        return refusal(InvalidValue(f"visibility_ms must not be negative, got {change.visibility_ms}; 0 gives it back"))
+        return refusal(
+            InvalidValue(f"visibility_ms must not be negative, got {change.visibility_ms}; 0 gives the message back")
+        )
     if change.visibility_ms > VISIBILITY_MS_MAX:
         return refusal(
             LimitExceeded(
@@ -85,12 +87,12 @@ def _fault(queue: QueueState, message: Message | None, change: VisibilityChange,
 
 
 def _not_held(queue: QueueState, message: Message | None, receipt: Receipt, lease_last: int) -> Refused | None:
-    """Why a receipt is not that of a lease which somebody has now."""
+    """Why a receipt is not that of a lease in force."""
     if receipt.lease > lease_last:
         return _never_given(receipt)
     if message is None:
         return refusal(
-            NotInFlight(f"message {receipt.number} is not in queue {queue.name!r} any more; nothing is left to do")
+            NotInFlight(f"message {receipt.number} is no longer in queue {queue.name!r}; nothing is left to do")
         )
     if message.visible_ms == 0 or message.lease == 0:
         return refusal(
@@ -114,6 +116,7 @@ def _stale(queue: QueueState, message: Message) -> Refused:
 def _never_given(receipt: Receipt) -> Refused:
     return refusal(
         InvalidValue(
-            f"lease {receipt.lease} of message {receipt.number} was never given; show the receipt that came with it"
+            f"lease {receipt.lease} of message {receipt.number} was never given; use the receipt that came with "
+            "the message"
         )
     )

@@ -1,12 +1,12 @@
-"""Bodies that many messages hold together, so that their memory is counted once.
+"""Bodies shared by many messages, so that their memory is counted once.
 
-    Spread ──► share(body, 1000) ──► one object in 1000 queues, counted once
+    FanOut ──► share(body, 1000) ──► one object in 1000 queues, counted once
                                           │
     acknowledged in 999 queues ───────────┴──► still counted
     acknowledged in the last ─────────────────► free
 
-Bodies are told apart by their content: two publications with the same body hold one object. A body that few messages
-share, or that is small, is counted for each of them: to keep track would take more than it saves.
+Bodies are identified by content: two publications with the same body share one object. A body that is small, or shared
+by few messages, is counted for each: tracking it would take more than it saves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lavant.broker.queues.accounting.memory import SHARED_BODY
 from lavant.broker.queues.message import Message
 
 SAVED_BYTES_MIN = 384
-"""So much sharing must save."""
+"""The least that sharing must save."""
 
 
 class _Shared:
@@ -26,11 +26,11 @@ class _Shared:
     def __init__(self, body: bytes) -> None:
         self.body = body
         self.messages = 0
-        """How many hold it."""
+        """Messages that hold it."""
 
 
 class SharedBodies:
-    """All bodies of a hub that are worth it. Methods return bytes of memory."""
+    """All bodies worth sharing. Methods return bytes of memory."""
 
     __slots__ = ("_shared",)
 
@@ -41,7 +41,7 @@ class SharedBodies:
         return len(self._shared)
 
     def share(self, body: bytes, messages: int) -> tuple[bytes, int]:
-        """The object that so many new messages are to hold, and what it saves to count it once."""
+        """Return the object for so many new messages to hold, and the memory saved."""
         known = self._shared.get(body)
         if known is None:
             known = self._shared[body] = _Shared(body)
@@ -52,7 +52,7 @@ class SharedBodies:
         return known.body, saved
 
     def join(self, message: Message) -> int:
-        """A message that comes from another queue: what it saves if its body is held already."""
+        """Memory saved because a message from another queue has a body that is shared already."""
         known = self._shared.get(message.body)
         if known is None:
             return 0
@@ -61,7 +61,7 @@ class SharedBodies:
         return len(message.body)
 
     def release(self, messages: Iterable[Message]) -> int:
-        """Messages that may hold such bodies are about to go: how much of their content others hold on to."""
+        """Memory that stays in use after these messages go, because others hold the same bodies."""
         kept = 0
         for message in messages:
             shared = self._shared.get(message.body)
@@ -74,7 +74,7 @@ class SharedBodies:
         return kept
 
     def restore(self, messages: Iterable[Message]) -> int:
-        """Messages of a snapshot hold what others do that came before; what that saves. `restored` must follow."""
+        """Share the bodies of restored messages and return the memory saved; `restored` must follow."""
         saved = 0
         for message in messages:
             if message.body:
@@ -88,7 +88,7 @@ class SharedBodies:
         return saved
 
     def restored(self) -> int:
-        """All messages are here: those that are not worth it are counted for each message. What that saves, in all."""
+        """Stop sharing bodies that are not worth it, once all messages are restored; return the net memory saved."""
         saved = 0
         worthy: dict[bytes, _Shared] = {}
         for body, shared in self._shared.items():

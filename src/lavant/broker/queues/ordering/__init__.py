@@ -1,1 +1,1 @@
-"""The order in which a queue hands out its messages: out-of-order, and in-order by message group."""
+"""Delivery orders of queues: out-of-order, and in-order by message group."""

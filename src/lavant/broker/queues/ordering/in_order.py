@@ -1,12 +1,12 @@
-"""In-order: within a group, a message starts when all before it are done; groups go on side by side.
+"""In-order delivery: within a group, a message starts when all before it are done; groups are independent.
 
-A group is blocked while one of its messages is in flight, though one receive may take several, in order. A message
-that returns takes its old place, ahead of later ones; so does one that comes back from a dead-letter queue. One that is
-delayed holds up those behind it.
+A group is blocked while one of its messages is in flight, though one receive may take several, in order. A message that
+returns takes its old position, ahead of later ones; so does one that comes back from a dead-letter queue. A delayed
+message holds up those behind it.
 
-Of the groups that can go on, the one whose next message is oldest comes first, as long as that message was never
-received. A group whose next message was received in vain goes behind all messages that were sent until now: else one
-message that nobody can handle would be received again and again, and no other group ever. So groups take turns:
+Of the groups that can go on, the one whose next message is oldest comes first, if that message was never received. A
+group whose next message was received in vain goes behind all messages sent so far: otherwise one message that no
+consumer can handle would be received again and again and starve all other groups. So groups take turns:
 
     fresh        by number                         the next message was never received
     returned     by turn, each behind the fresh    the next message was received, and came back
@@ -32,21 +32,21 @@ NONE = 0
 
 
 class MessageGroup(msgspec.Struct, gc=False):
-    """The messages of one group that are not in flight, by number, and how many are.
+    """The messages of one group that are not in flight, by number, and the count of those that are.
 
-    There are no cycles in here for the garbage collector to look for.
+    Holds no reference cycles.
     """
 
     name: str
     first: int = NONE
-    """The message that comes next. Those that left stay in here until they have come to the front."""
+    """The next message. Removed messages stay in the group until they reach the front."""
     rest: int | list[int] = NONE
-    """The others: a heap, or the only one. Where there are many groups, most have few messages."""
+    """The others: a heap, or a single message. Where there are many groups, most have few messages."""
     in_flight: int = 0
     listed: int = NONE
-    """With which message it can be received from."""
+    """The message with which it is listed as receivable."""
     turn: Turn | None = None
-    """If it stands among the returned with it."""
+    """Its turn among the returned, if it has one."""
 
     def push(self, number: int) -> None:
         if self.first == NONE:
@@ -74,7 +74,7 @@ class MessageGroup(msgspec.Struct, gc=False):
 
 
 class InOrder:
-    """Fulfils `Order`."""
+    """Implements `Order`."""
 
     __slots__ = ("_counters", "_fresh", "_groups", "_messages", "_returned", "memory")
 
@@ -82,12 +82,13 @@ class InOrder:
         self.memory = 0
         self._messages = messages
         self._counters = counters
-        # There can be as many groups as messages: one whose only message waits is only the number of that message, and
-        # stands among the fresh with it unless it is delayed.
+        # There can be as many groups as messages: a group whose only message waits is stored as that message's
+        # number, and is listed among the fresh unless the message is delayed.
         self._groups: dict[str, MessageGroup | int] = {}
-        # A heap of the first messages of the groups that can go on. An entry is good if its group is listed with it.
+        # A heap of the first messages of the groups that can go on. An entry is valid if its group is listed
+        # with it.
         self._fresh: list[int] = []
-        # Groups whose first message came back. An entry is good if it is its group's turn: the very same object.
+        # Groups whose first message came back. An entry is valid if it is its group's turn: the same object.
         self._returned: deque[Turn] = deque()
 
     def enter(self, messages: Sequence[Message]) -> None:
@@ -148,8 +149,8 @@ class InOrder:
                 break
         return taken
 
-    def line(self) -> list[int]:
-        return []  # numbers, groups and states of the messages tell it all, but for the turns
+    def visible_order(self) -> list[int]:
+        return []  # everything but the turns follows from the messages
 
     def turns(self) -> list[Turn]:
         return [turn for turn in self._returned if self._is_good(turn)]
@@ -162,7 +163,7 @@ class InOrder:
             else:
                 group.push(message.number)
 
-    def restored(self, line: Iterable[Message], turns: Iterable[Turn]) -> None:
+    def restored(self, visible: Iterable[Message], turns: Iterable[Turn]) -> None:
         self._returned = deque(turns)
         for turn in self._returned:
             group = self._group(self._messages[turn.number].group)
@@ -200,7 +201,7 @@ class InOrder:
         return not isinstance(group, int) and group.turn is turn and group.listed == turn.number
 
     def _group_for(self, message: Message) -> MessageGroup:
-        """That of a message which comes in; it may be its first."""
+        """The group of an incoming message, which may be its first."""
         group = self._groups.get(message.group)
         if group is None:
             group = self._groups[message.group] = MessageGroup(message.group)
@@ -209,11 +210,11 @@ class InOrder:
             only = self._messages[group]
             group = MessageGroup(only.group, group, listed=NONE if only.visible_ms else group)
             self._groups[only.group] = group
-        message.group = group.name  # the same text for all, not one copy each
+        message.group = group.name  # one shared string instead of a copy per message
         return group
 
     def _group(self, name: str) -> MessageGroup:
-        """One that is there, and is not listed: messages are taken from it, or were."""
+        """An existing group that is not listed, because messages are or were taken from it."""
         group = self._groups[name]
         if isinstance(group, int):
             group = self._groups[name] = MessageGroup(name, group)
@@ -228,7 +229,7 @@ class InOrder:
         return message if isinstance(group, int) or (group.listed == entry and group.turn is None) else None
 
     def _take_from(self, group: MessageGroup, taken: list[Message], count: int, bytes_max: int) -> int:
-        """Take what is visible at the group's front; the bytes that are left, negative if another would not fit."""
+        """Take visible messages from the group's front; return the bytes left, negative if another would not fit."""
         messages = self._messages
         while group.first != NONE and len(taken) < count:
             message = messages.get(group.first)
@@ -244,7 +245,7 @@ class InOrder:
         return bytes_max
 
     def _list(self, group: MessageGroup, *, takes_turns: bool = True) -> None:
-        """After every change of a group: it is listed with its first message, if that can be taken."""
+        """After every change of a group: list it with its first message, if that can be taken."""
         if group.in_flight:
             return
         messages = self._messages
@@ -265,7 +266,7 @@ class InOrder:
             self._groups[group.name] = group.first
 
     def _forget(self, name: str) -> None:
-        """A group without messages."""
+        """Remove an empty group."""
         del self._groups[name]
         self._hold(-GROUP - text_bytes(name))
 

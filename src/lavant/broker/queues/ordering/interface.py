@@ -1,8 +1,8 @@
-"""The order in which the messages of a queue are given out: what the two kinds of queues have in common.
+"""The interface of delivery orders: what out-of-order and in-order queues have in common.
 
-Li, Cui and Ma (see `hub`) call them consistency options. Out-of-order, any visible message will do; in-order, an index
-says which one is the oldest, and the others wait for it (Section 6.5, its place Queue_Index). Here each group of
-messages has such an index.
+Li, Cui and Ma (see `lavant.broker.queues.machine`) call them consistency options. Out-of-order, any visible message
+will do; in-order, an index names the oldest, and the others wait for it (Section 6.5, its place Queue_Index). Here each
+message group has such an index.
 
     enter ──► waiting ──take──► in flight ──finish──► gone
                │   ▲                │
@@ -21,7 +21,7 @@ from lavant.broker.queues.message import Message
 
 
 class Turn(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The place of a group among those whose next message came back."""
+    """The turn of a group whose next message came back."""
 
     number: int
     """That message."""
@@ -30,47 +30,49 @@ class Turn(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Order(Protocol):
-    """The line in which a queue's messages wait, visible or delayed. Who leases, counts and forgets is the queue."""
+    """The waiting messages of a queue, visible or delayed, in delivery order. The queue does leases, counters and
+    expiry.
+    """
 
     @property
     def memory(self) -> int:
-        """What it takes beside the messages; it is in the hub's count already."""
+        """Memory it takes in addition to the messages; already in the machine's count."""
 
     def enter(self, messages: Sequence[Message]) -> None:
-        """Messages that came into the queue; each is visible or delayed."""
+        """Messages entered the queue; each is visible or delayed."""
 
     def appear(self, message: Message) -> None:
-        """A message that was delayed is visible now."""
+        """A delayed message became visible."""
 
     def return_(self, message: Message) -> None:
-        """A message that was in flight is visible again."""
+        """A message in flight became visible again."""
 
     def release(self, message: Message) -> None:
-        """The same, and nobody has seen it: it comes before all others, where the order leaves the choice."""
+        """The same for a message that was not processed: it goes first, where the order leaves the choice."""
 
     def leave(self, messages: Sequence[Message]) -> None:
-        """Messages that were waiting are no longer in the queue."""
+        """Waiting messages left the queue."""
 
     def finish(self, messages: Sequence[Message]) -> None:
-        """Messages that were in flight are no longer in the queue."""
+        """Messages in flight left the queue."""
 
     def first(self) -> Message | None:
         """The message that would be taken next."""
 
     def take(self, count: int, bytes_max: int) -> list[Message]:
-        """The next ones, in flight from now on: at most `count`, and at most `bytes_max` unless it is a single one."""
+        """Take the next messages, now in flight: at most `count`, and at most `bytes_max` unless it is a single one."""
 
-    def line(self) -> list[int]:
-        """The numbers of visible messages in order, as far as the messages themselves don't tell it."""
+    def visible_order(self) -> list[int]:
+        """Numbers of the visible messages in order, where the messages alone do not tell it."""
 
     def turns(self) -> list[Turn]:
         """The groups whose next message came back, in the order of their turns."""
 
     def restore(self, messages: Sequence[Message]) -> None:
-        """Some of a queue's messages after a restart, in whatever state. When all are here, `restored` follows."""
+        """Add some of a queue's messages after a restart, in any state; `restored` follows the last."""
 
-    def restored(self, line: Iterable[Message], turns: Iterable[Turn]) -> None:
-        """What `line` and `turns` said before the restart."""
+    def restored(self, visible: Iterable[Message], turns: Iterable[Turn]) -> None:
+        """Restore the results of `visible_order` and `turns` from before the restart."""
 
     def tidy(self, depth: int) -> None:
-        """Throw out what means nothing any more, if it is the most. The queue has `depth` messages."""
+        """Remove stale entries if they are the majority. The queue has `depth` messages."""

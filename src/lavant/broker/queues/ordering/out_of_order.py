@@ -1,4 +1,4 @@
-"""Out-of-order: visible messages stand in one line, and those that return go to its end. Nobody waits for anybody."""
+"""Out-of-order delivery: visible messages form one list, returned ones go to its end, and none waits for another."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from lavant.broker.queues.ordering.interface import Turn
 
 
 class OutOfOrder:
-    """Fulfils `Order`. Messages that left stay in line, marked as gone, until their turn comes or they are the most."""
+    """Implements `Order`. Removed messages stay listed until their turn comes or most are stale."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_visible",)
 
     memory = 0
 
     def __init__(self) -> None:
-        self._line: deque[Message] = deque()
+        self._visible: deque[Message] = deque()
 
     def enter(self, messages: Sequence[Message]) -> None:
-        self._line.extend([message for message in messages if not message.visible_ms])
+        self._visible.extend([message for message in messages if not message.visible_ms])
 
     def appear(self, message: Message) -> None:
-        self._line.append(message)
+        self._visible.append(message)
 
     def return_(self, message: Message) -> None:
-        self._line.append(message)
+        self._visible.append(message)
 
     def release(self, message: Message) -> None:
-        self._line.appendleft(message)
+        self._visible.appendleft(message)
 
     def leave(self, messages: Sequence[Message]) -> None:
         pass
@@ -39,28 +39,28 @@ class OutOfOrder:
         pass
 
     def first(self) -> Message | None:
-        line = self._line
-        while line:
-            if line[0].visible_ms != GONE:
-                return line[0]
-            line.popleft()
+        visible = self._visible
+        while visible:
+            if visible[0].visible_ms != GONE:
+                return visible[0]
+            visible.popleft()
         return None
 
     def take(self, count: int, bytes_max: int) -> list[Message]:
-        line = self._line
+        visible = self._visible
         taken: list[Message] = []
-        while line and len(taken) < count:
-            message = line.popleft()
+        while visible and len(taken) < count:
+            message = visible.popleft()
             if message.visible_ms != GONE:
                 bytes_max -= len(message.body) + len(message.attributes)
                 if bytes_max < 0 and taken:
-                    line.appendleft(message)
+                    visible.appendleft(message)
                     break
                 taken.append(message)
         return taken
 
-    def line(self) -> list[int]:
-        return [message.number for message in self._line if message.visible_ms != GONE]
+    def visible_order(self) -> list[int]:
+        return [message.number for message in self._visible if message.visible_ms != GONE]
 
     def turns(self) -> list[Turn]:
         return []
@@ -68,9 +68,9 @@ class OutOfOrder:
     def restore(self, messages: Sequence[Message]) -> None:
         pass
 
-    def restored(self, line: Iterable[Message], turns: Iterable[Turn]) -> None:
-        self._line.extend(line)
+    def restored(self, visible: Iterable[Message], turns: Iterable[Turn]) -> None:
+        self._visible.extend(visible)
 
     def tidy(self, depth: int) -> None:
-        if len(self._line) > 2 * depth + STALE_MIN:
-            self._line = deque([message for message in self._line if message.visible_ms != GONE])
+        if len(self._visible) > 2 * depth + STALE_MIN:
+            self._visible = deque([message for message in self._visible if message.visible_ms != GONE])

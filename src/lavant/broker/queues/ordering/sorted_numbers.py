@@ -1,4 +1,4 @@
-"""The numbers of a queue's messages in order, to find those above a given one."""
+"""Sorted message numbers of a queue, to find those above a given one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ CHUNK = 256
 
 
 class SortedNumbers:
-    """Ascending numbers in chunks, so that one can be inserted anywhere without shifting all the others.
+    """Ascending numbers in chunks, so that an insertion does not shift all others.
 
-    Nothing is removed one by one: who looks says what is still there, and what is not is thrown out of the chunks
-    looked at. `tidy` does so with one chunk after the other, in turn.
+    Numbers are not removed one by one: the caller says which are still there, and the others are dropped from chunks
+    visited. `tidy` visits one chunk after the other, in turn.
 
     >>> numbers = SortedNumbers([3, 5])
     >>> numbers.extend([8, 9])
@@ -31,11 +31,11 @@ class SortedNumbers:
         self._turn = 0
 
     def __len__(self) -> int:
-        """Those that are gone and not thrown out yet included."""
+        """Includes numbers that are gone but not yet dropped."""
         return self._size
 
     def extend(self, numbers: Sequence[int]) -> None:
-        """Ascending numbers, all larger than any in here."""
+        """Append ascending numbers, all larger than those present."""
         if not numbers:
             return
         if not self._chunks or len(self._chunks[-1]) >= CHUNK:
@@ -46,7 +46,7 @@ class SortedNumbers:
         self._size += len(numbers)
 
     def add(self, number: int) -> None:
-        """Any number; one that is in here already stays."""
+        """Insert a number; no effect if it is present."""
         if not self._chunks or number > self._chunks[-1][-1]:
             self.extend([number])
             return
@@ -63,7 +63,7 @@ class SortedNumbers:
             self._firsts.insert(place + 1, chunk[CHUNK])
 
     def above(self, number: int, there: Container[int]) -> Iterator[int]:
-        """Those above `number` that are still there, ascending."""
+        """Numbers above `number` that are still there, ascending."""
         place = max(bisect_right(self._firsts, number) - 1, 0)
         while place < len(self._chunks):
             left = self._tidy_chunk(place, there)
@@ -72,14 +72,14 @@ class SortedNumbers:
                 place += 1
 
     def tidy(self, there: Container[int]) -> None:
-        """Throw out what is gone from the next chunk."""
+        """Drop numbers that are gone from the next chunk."""
         if self._turn >= len(self._chunks):
             self._turn = 0
         if self._chunks and self._tidy_chunk(self._turn, there):
             self._turn += 1
 
     def _tidy_chunk(self, place: int, there: Container[int]) -> list[int]:
-        """What is left of a chunk; an empty one goes."""
+        """What is left of a chunk; an empty one is removed."""
         chunk = self._chunks[place]
         left = [number for number in chunk if number in there]
         self._size -= len(chunk) - len(left)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.unit.broker.queues.hubs import Hub
+from tests.unit.broker.queues.machines import QueueMachine
 
 from lavant.broker.protocol.queues import DeleteQueue, Done, FanOut
 from lavant.broker.queues.accounting.memory import MESSAGE
@@ -19,73 +19,77 @@ def spread(bodies: list[bytes], lists: dict[int, list[int]]) -> FanOut:
     return FanOut(bodies, *(np.array(values, "<u4").tobytes() for values in (list(lists), ends, places)))
 
 
-def hub_with(*queues: str, **settings: int) -> Hub:
-    hub = Hub()
+def machine_with(*queues: str, **settings: int) -> QueueMachine:
+    machine = QueueMachine()
     for queue in queues:
-        hub.create(queue, **settings)
-    return hub
+        machine.create(queue, **settings)
+    return machine
 
 
-def bodies_of(hub: Hub, queue: str) -> list[bytes]:
-    return [message.body for message in hub.peek(queue=queue)]
+def bodies_of(machine: QueueMachine, queue: str) -> list[bytes]:
+    return [message.body for message in machine.peek(queue=queue)]
 
 
 def test_each_queue_gets_its_own_in_order() -> None:
-    hub = hub_with("a", "b", "c")
-    assert hub.handle(spread([b"x", b"y", b"z"], {3: [0, 2], 1: [1, 2]}), 5) == Done()
-    assert hub.changed
-    assert (bodies_of(hub, "a"), bodies_of(hub, "b"), bodies_of(hub, "c")) == ([b"y", b"z"], [], [b"x", b"z"])
-    assert len({message.number for queue in "ac" for message in hub.peek(queue=queue)}) == 4
-    assert (hub.figures("a").sent, hub.bytes_held) == (2, 4)
+    machine = machine_with("a", "b", "c")
+    assert machine.handle(spread([b"x", b"y", b"z"], {3: [0, 2], 1: [1, 2]}), 5) == Done()
+    assert machine.changed
+    assert (bodies_of(machine, "a"), bodies_of(machine, "b"), bodies_of(machine, "c")) == (
+        [b"y", b"z"],
+        [],
+        [b"x", b"z"],
+    )
+    assert len({message.number for queue in "ac" for message in machine.peek(queue=queue)}) == 4
+    assert (machine.figures("a").sent, machine.bytes_held) == (2, 4)
 
 
 def test_a_body_is_held_once_however_many_queues_it_is_in() -> None:
-    hub = hub_with("a", "b")
-    hub.handle(spread([bytes(1000)], {1: [0], 2: [0]}), 0)
-    [first], [second] = hub.receive(queue="a"), hub.receive(queue="b")
+    machine = machine_with("a", "b")
+    machine.handle(spread([bytes(1000)], {1: [0], 2: [0]}), 0)
+    [first], [second] = machine.receive(queue="a"), machine.receive(queue="b")
     assert first.body is second.body
 
 
 def test_a_queue_that_is_gone_gets_nothing_and_neither_does_its_successor() -> None:
-    hub = hub_with("a", "b")
-    hub.handle(DeleteQueue("a"), 0)
-    hub.create("a")
-    hub.handle(spread([b"x"], {1: [0], 2: [0]}), 0)
-    assert (bodies_of(hub, "a"), bodies_of(hub, "b")) == ([], [b"x"])
-    assert hub.serial("a") == 3
+    machine = machine_with("a", "b")
+    machine.handle(DeleteQueue("a"), 0)
+    machine.create("a")
+    machine.handle(spread([b"x"], {1: [0], 2: [0]}), 0)
+    assert (bodies_of(machine, "a"), bodies_of(machine, "b")) == ([], [b"x"])
+    assert machine.serial("a") == 3
 
 
 def test_nobody_gets_anything_if_one_has_no_room() -> None:
-    hub = hub_with("a", "b", depth_max=2)
-    hub.send(b"one", queue="b")
+    machine = machine_with("a", "b", depth_max=2)
+    machine.send(b"one", queue="b")
     with pytest.raises(QueueFull, match="'b' is full"):
-        hub.handle(spread([b"x", b"y"], {1: [0, 1], 2: [0, 1]}), 0)
-    assert not hub.changed
-    assert (bodies_of(hub, "a"), bodies_of(hub, "b")) == ([], [b"one"])
-    hub.handle(spread([b"x", b"y"], {1: [0, 1], 2: [1]}), 0)
-    assert bodies_of(hub, "b") == [b"one", b"y"]
+        machine.handle(spread([b"x", b"y"], {1: [0, 1], 2: [0, 1]}), 0)
+    assert not machine.changed
+    assert (bodies_of(machine, "a"), bodies_of(machine, "b")) == ([], [b"one"])
+    machine.handle(spread([b"x", b"y"], {1: [0, 1], 2: [1]}), 0)
+    assert bodies_of(machine, "b") == [b"one", b"y"]
 
 
 def test_what_is_too_large_for_a_queue_is_refused() -> None:
-    hub = hub_with("a", message_bytes_max=1024)
-    hub.handle(spread([bytes(1024), bytes(1025)], {1: [0]}), 0)
+    machine = machine_with("a", message_bytes_max=1024)
+    machine.handle(spread([bytes(1024), bytes(1025)], {1: [0]}), 0)
     with pytest.raises(LimitExceeded, match="1025 bytes"):
-        hub.handle(spread([bytes(1024), bytes(1025)], {1: [0, 1]}), 0)
+        machine.handle(spread([bytes(1024), bytes(1025)], {1: [0, 1]}), 0)
 
 
 def test_memory_is_bounded() -> None:
-    hub = hub_with("a", "b")
-    hub.limits = QueueLimits(memory_max=hub.memory_held + 2 * MESSAGE + 10)
-    hub.handle(spread([b"12345"], {1: [0], 2: [0]}), 0)
+    machine = machine_with("a", "b")
+    machine.limits = QueueLimits(memory_max=machine.memory_held + 2 * MESSAGE + 10)
+    machine.handle(spread([b"12345"], {1: [0], 2: [0]}), 0)
     with pytest.raises(StorageFull):
-        hub.handle(spread([b"1"], {1: [0]}), 0)
+        machine.handle(spread([b"1"], {1: [0]}), 0)
 
 
 def test_a_queue_that_delays_delays_these_too() -> None:
-    hub = hub_with("a", delay_ms=1000)
-    hub.handle(spread([b"x"], {1: [0]}), 5)
-    assert hub.receive(queue="a", now_ms=1004) == []
-    assert [each.body for each in hub.receive(queue="a", now_ms=1005)] == [b"x"]
+    machine = machine_with("a", delay_ms=1000)
+    machine.handle(spread([b"x"], {1: [0]}), 5)
+    assert machine.receive(queue="a", now_ms=1004) == []
+    assert [each.body for each in machine.receive(queue="a", now_ms=1005)] == [b"x"]
 
 
 @pytest.mark.parametrize(
@@ -98,17 +102,17 @@ def test_a_queue_that_delays_delays_these_too() -> None:
     ],
 )
 def test_arrays_that_do_not_fit_together_are_refused(wrong: FanOut) -> None:
-    hub = hub_with("a")
+    machine = machine_with("a")
     with pytest.raises(InvalidValue):
-        hub.handle(wrong, 0)
-    assert bodies_of(hub, "a") == []
+        machine.handle(wrong, 0)
+    assert bodies_of(machine, "a") == []
 
 
 def test_numbers_of_queues_outlive_a_snapshot() -> None:
-    hub = hub_with("a", "b")
-    hub.handle(DeleteQueue("a"), 0)
-    again = Hub.restore(hub.snapshot())
+    machine = machine_with("a", "b")
+    machine.handle(DeleteQueue("a"), 0)
+    again = QueueMachine.restore(machine.snapshot())
     assert again.names_of([1, 2]) == ["b"]
-    assert isinstance(again, Hub)
+    assert isinstance(again, QueueMachine)
     again.create("c")
     assert again.serial("c") == 3

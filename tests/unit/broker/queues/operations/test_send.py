@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.broker.queues.hubs import MINUTE_MS, Hub, Q, bodies, hub_with, snapshot
+from tests.unit.broker.queues.machines import MINUTE_MS, Q, QueueMachine, bodies, machine_with, snapshot
 
 from lavant.broker.protocol.queue_config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, DELAY_MS_MAX, QueueConfig
 from lavant.broker.protocol.queues import ConfigureQueue, DeleteQueue, PurgeQueue, Refused, Send, SendEntry, Sent
@@ -15,71 +15,74 @@ from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, Storage
 
 
 def test_messages_of_all_queues_are_numbered_from_one_without_gaps() -> None:
-    hub = hub_with()
-    hub.create("others")
-    assert [hub.send(b"a", b"b"), hub.send(b"c", queue="others"), hub.send(b"d")] == [[1, 2], [3], [4]]
+    machine = machine_with()
+    machine.create("others")
+    assert [machine.send(b"a", b"b"), machine.send(b"c", queue="others"), machine.send(b"d")] == [[1, 2], [3], [4]]
 
 
 def test_a_refused_entry_takes_no_number_and_does_not_hold_up_the_others() -> None:
-    hub = hub_with(message_bytes_max=1024)
-    assert hub.try_to_send(SendEntry(b"a"), SendEntry(bytes(1025)), SendEntry(b"b")) == [1, "LimitExceeded", 2]
-    assert bodies(hub.receive(5)) == [b"a", b"b"]
+    machine = machine_with(message_bytes_max=1024)
+    assert machine.try_to_send(SendEntry(b"a"), SendEntry(bytes(1025)), SendEntry(b"b")) == [1, "LimitExceeded", 2]
+    assert bodies(machine.receive(5)) == [b"a", b"b"]
 
 
 def test_body_and_attributes_count_together() -> None:
-    hub = hub_with(message_bytes_max=1024)
-    assert hub.try_to_send(SendEntry(bytes(1000), bytes(24)), SendEntry(bytes(1000), bytes(25))) == [1, "LimitExceeded"]
-    assert hub.figures().bytes == hub.bytes_held == 1024
+    machine = machine_with(message_bytes_max=1024)
+    assert machine.try_to_send(SendEntry(bytes(1000), bytes(24)), SendEntry(bytes(1000), bytes(25))) == [
+        1,
+        "LimitExceeded",
+    ]
+    assert machine.figures().bytes == machine.bytes_held == 1024
 
 
 def test_a_full_queue_refuses_until_something_is_acknowledged() -> None:
-    hub = hub_with(depth_max=2)
-    assert hub.try_to_send(SendEntry(b"a"), SendEntry(b"b"), SendEntry(b"c")) == [1, 2, "QueueFull"]
-    (first,) = hub.receive()
-    assert hub.try_to_send(SendEntry(b"c")) == ["QueueFull"]  # in flight, it is still there
-    hub.acknowledge(first.receipt)
-    assert hub.try_to_send(SendEntry(b"c"), SendEntry(b"d")) == [3, "QueueFull"]
+    machine = machine_with(depth_max=2)
+    assert machine.try_to_send(SendEntry(b"a"), SendEntry(b"b"), SendEntry(b"c")) == [1, 2, "QueueFull"]
+    (first,) = machine.receive()
+    assert machine.try_to_send(SendEntry(b"c")) == ["QueueFull"]  # in flight, it is still there
+    machine.acknowledge(first.receipt)
+    assert machine.try_to_send(SendEntry(b"c"), SendEntry(b"d")) == [3, "QueueFull"]
 
 
 def test_a_batch_of_which_nothing_is_accepted_changes_nothing() -> None:
-    hub = hub_with(depth_max=1)
-    hub.send(b"a")
-    assert hub.changed
-    before = snapshot(hub)
-    assert hub.try_to_send(SendEntry(b"b"), SendEntry(bytes(1 << 20), b"x")) == ["QueueFull", "LimitExceeded"]
-    assert not hub.changed
-    assert snapshot(hub) == before
+    machine = machine_with(depth_max=1)
+    machine.send(b"a")
+    assert machine.changed
+    before = snapshot(machine)
+    assert machine.try_to_send(SendEntry(b"b"), SendEntry(bytes(1 << 20), b"x")) == ["QueueFull", "LimitExceeded"]
+    assert not machine.changed
+    assert snapshot(machine) == before
 
 
 def test_a_message_can_be_received_when_its_delay_is_over() -> None:
-    hub = hub_with(delay_ms=100)
-    hub.send(b"as the queue", now_ms=10)
-    hub.send(b"at once", delay_ms=0, now_ms=10)
-    hub.send(b"later", delay_ms=150, now_ms=10)
-    assert hub.states() == (1, 0, 2)
-    assert bodies(hub.receive(5, now_ms=109)) == [b"at once"]
-    assert bodies(hub.receive(5, now_ms=110)) == [b"as the queue"]
-    assert hub.wakeup_ms() == 160
-    assert bodies(hub.receive(5, now_ms=160)) == [b"later"]
+    machine = machine_with(delay_ms=100)
+    machine.send(b"as the queue", now_ms=10)
+    machine.send(b"at once", delay_ms=0, now_ms=10)
+    machine.send(b"later", delay_ms=150, now_ms=10)
+    assert machine.states() == (1, 0, 2)
+    assert bodies(machine.receive(5, now_ms=109)) == [b"at once"]
+    assert bodies(machine.receive(5, now_ms=110)) == [b"as the queue"]
+    assert machine.wakeup_ms() == 160
+    assert bodies(machine.receive(5, now_ms=160)) == [b"later"]
 
 
 def test_delayed_messages_become_visible_in_the_order_of_time_and_number() -> None:
-    hub = hub_with()
+    machine = machine_with()
     for body, delay_ms in [(b"third", 30), (b"first", 10), (b"second", 20), (b"fourth", 30)]:
-        hub.send(body, delay_ms=delay_ms)
-    assert bodies(hub.receive(5, now_ms=1000)) == [b"first", b"second", b"third", b"fourth"]
+        machine.send(body, delay_ms=delay_ms)
+    assert bodies(machine.receive(5, now_ms=1000)) == [b"first", b"second", b"third", b"fourth"]
 
 
 def test_a_new_delay_of_the_queue_is_for_new_messages() -> None:
-    hub = hub_with(delay_ms=100)
-    hub.send(b"old")
-    configure(hub, delay_ms=0)
-    hub.send(b"new")
-    assert bodies(hub.receive(5)) == [b"new"]
+    machine = machine_with(delay_ms=100)
+    machine.send(b"old")
+    configure(machine, delay_ms=0)
+    machine.send(b"new")
+    assert bodies(machine.receive(5)) == [b"new"]
 
 
-def configure(hub: Hub, **settings: Any) -> None:
-    hub.handle(ConfigureQueue(Q, QueueConfig(**settings)), hub.now_ms)
+def configure(machine: QueueMachine, **settings: Any) -> None:
+    machine.handle(ConfigureQueue(Q, QueueConfig(**settings)), machine.now_ms)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +95,8 @@ def configure(hub: Hub, **settings: Any) -> None:
     ],
 )
 def test_an_out_of_order_queue_refuses(entry: SendEntry, code: str) -> None:
-    hub = hub_with()
-    assert hub.try_to_send(entry, SendEntry(b"good")) == [code, 1]
+    machine = machine_with()
+    assert machine.try_to_send(entry, SendEntry(b"good")) == [code, 1]
 
 
 @pytest.mark.parametrize(
@@ -105,18 +108,18 @@ def test_an_out_of_order_queue_refuses(entry: SendEntry, code: str) -> None:
     ],
 )
 def test_an_in_order_queue_refuses(entry: SendEntry, code: str) -> None:
-    hub = hub_with(order="in-order")
-    assert hub.try_to_send(entry, SendEntry(b"good", group="g" * 128, deduplication="d" * 128)) == [code, 1]
+    machine = machine_with(order="in-order")
+    assert machine.try_to_send(entry, SendEntry(b"good", group="g" * 128, deduplication="d" * 128)) == [code, 1]
 
 
 def test_an_in_order_queue_accepts_the_delay_that_it_has_anyway() -> None:
-    hub = hub_with(order="in-order", delay_ms=100)
-    assert hub.try_to_send(SendEntry(b"", delay_ms=100), SendEntry(b"", delay_ms=0)) == [1, "InvalidValue"]
+    machine = machine_with(order="in-order", delay_ms=100)
+    assert machine.try_to_send(SendEntry(b"", delay_ms=100), SendEntry(b"", delay_ms=0)) == [1, "InvalidValue"]
 
 
 def test_a_refusal_says_the_value_and_what_to_do() -> None:
-    hub = hub_with(message_bytes_max=1024)
-    (refused,) = hub.ask(Send(Q, [SendEntry(bytes(2000))]), Sent).entries
+    machine = machine_with(message_bytes_max=1024)
+    (refused,) = machine.ask(Send(Q, [SendEntry(bytes(2000))]), Sent).entries
     assert isinstance(refused, Refused)
     assert "2000 bytes" in refused.reason
     assert "1024" in refused.reason
@@ -133,37 +136,39 @@ def test_a_refusal_says_the_value_and_what_to_do() -> None:
     ],
 )
 def test_a_whole_batch_is_refused(request_: Send, error: type[LavantError], words: str) -> None:
-    hub = hub_with()
+    machine = machine_with()
     with pytest.raises(error, match=words):
-        hub.handle(request_, 0)
-    assert not hub.changed
-    assert hub.figures().sent == 0
+        machine.handle(request_, 0)
+    assert not machine.changed
+    assert machine.figures().sent == 0
 
 
-def test_all_queues_together_hold_no_more_than_the_hub_may() -> None:
-    hub = hub_with()
-    hub.create("others")
+def test_all_queues_together_hold_no_more_than_the_machine_may() -> None:
+    machine = machine_with()
+    machine.create("others")
     room = 2 * MESSAGE + 100
-    hub.limits = QueueLimits(memory_max=hub.memory_held + room)
-    hub.send(bytes(60))
-    hub.send(bytes(40), queue="others")
-    assert hub.memory_held == hub.limits.memory_max
-    with pytest.raises(StorageFull, match=f"take {hub.memory_held} bytes of the server's memory, {MESSAGE + 1} more"):
-        hub.send(b"x")
-    (delivery,) = hub.receive()
-    hub.acknowledge(delivery.receipt)
-    hub.send(bytes(60), queue="others")
+    machine.limits = QueueLimits(memory_max=machine.memory_held + room)
+    machine.send(bytes(60))
+    machine.send(bytes(40), queue="others")
+    assert machine.memory_held == machine.limits.memory_max
+    with pytest.raises(
+        StorageFull, match=f"take {machine.memory_held} bytes of the server's memory, {MESSAGE + 1} more"
+    ):
+        machine.send(b"x")
+    (delivery,) = machine.receive()
+    machine.acknowledge(delivery.receipt)
+    machine.send(bytes(60), queue="others")
 
 
 def test_bytes_are_free_again_when_messages_expire_or_are_purged_or_their_queue_is_deleted() -> None:
-    hub = hub_with(retention_ms=MINUTE_MS)
+    machine = machine_with(retention_ms=MINUTE_MS)
     for queue in ["purged", "deleted"]:
-        hub.create(queue)
-        hub.send(bytes(10), queue=queue)
-    hub.send(bytes(10))
-    hub.handle(PurgeQueue("purged"), 0)
-    assert hub.bytes_held == 20
-    hub.handle(DeleteQueue("deleted"), 0)
-    assert hub.bytes_held == 10
-    hub.advance(MINUTE_MS)
-    assert hub.bytes_held == 0
+        machine.create(queue)
+        machine.send(bytes(10), queue=queue)
+    machine.send(bytes(10))
+    machine.handle(PurgeQueue("purged"), 0)
+    assert machine.bytes_held == 20
+    machine.handle(DeleteQueue("deleted"), 0)
+    assert machine.bytes_held == 10
+    machine.advance(MINUTE_MS)
+    assert machine.bytes_held == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.broker.workflows.hubs import CHAIN, CHOICE
+from tests.unit.broker.workflows.machines import CHAIN, CHOICE
 
 from lavant.broker.workflows.definitions.dag import DagRow, JobType
 from lavant.broker.workflows.definitions.toml_file import read_workflows

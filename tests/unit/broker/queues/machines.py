@@ -1,4 +1,4 @@
-"""Small hubs for tests, and short ways to ask them."""
+"""Small machines for tests, and short ways to ask them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ MINUTE_MS = 60_000
 _A = TypeVar("_A", bound=Answer)
 
 
-class Hub(Queues):
-    """A hub with the questions that tests ask."""
+class QueueMachine(Queues):
+    """A machine with the questions that tests ask."""
 
     def ask(self, request: Request, kind: type[_A], now_ms: int | None = None) -> _A:
         """Now, if no time is given."""
@@ -90,12 +90,12 @@ class Hub(Queues):
         return self.ask(Peek(queue, count, after), Peeked, now_ms).messages
 
 
-def hub_with(queue: str = Q, **settings: Any) -> Hub:
-    """A hub with one queue."""
-    hub = Hub()
-    hub.handle(Open(1, RULES), 0)
-    hub.create(queue, **settings)
-    return hub
+def machine_with(queue: str = Q, **settings: Any) -> QueueMachine:
+    """A machine with one queue."""
+    machine = QueueMachine()
+    machine.handle(Open(1, RULES), 0)
+    machine.create(queue, **settings)
+    return machine
 
 
 def bodies(deliveries: list[Delivery]) -> list[bytes]:
@@ -106,5 +106,5 @@ def receipts(deliveries: list[Delivery]) -> list[Receipt]:
     return [delivery.receipt for delivery in deliveries]
 
 
-def snapshot(hub: Queues) -> bytes:
-    return b"".join(hub.snapshot())
+def snapshot(machine: Queues) -> bytes:
+    return b"".join(machine.snapshot())

@@ -1,4 +1,4 @@
-"""Small hubs with jobs for tests, and short ways to ask them."""
+"""Small machines with jobs for tests, and short ways to ask them."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ tasks.store = { topic = "D", join = "any" }
 _A = TypeVar("_A", bound=Answer)
 
 
-class Hub(Jobs):
-    """A hub with the questions that tests ask."""
+class JobMachine(Jobs):
+    """A machine with the questions that tests ask."""
 
     def __init__(self, limits: QueueLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS) -> None:
         super().__init__(limits, job_limits)
@@ -120,20 +120,20 @@ class Hub(Jobs):
         """Of all messages in a queue."""
         return [message.body for message in self.ask(Peek(queue, 1000), Peeked).messages]
 
-    def replayed(self) -> Hub:
+    def replayed(self) -> JobMachine:
         """Another one that has done the same."""
-        other = Hub()
+        other = JobMachine()
         for time_ms, request in self.journal:
             other.handle(request, time_ms)
         other.advance(self.now_ms)
         return other
 
 
-def hub_with(text: str) -> Hub:
-    hub = Hub()
-    hub.define(text)
-    return hub
+def machine_with(text: str) -> JobMachine:
+    machine = JobMachine()
+    machine.define(text)
+    return machine
 
 
-def saved(hub: Jobs) -> bytes:
-    return b"".join(hub.snapshot())
+def saved(machine: Jobs) -> bytes:
+    return b"".join(machine.snapshot())
