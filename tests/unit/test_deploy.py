@@ -17,7 +17,7 @@ from lavant.core.ports import QUEUES_PORT
 from lavant.service.auth.browser_guard import HostList
 from lavant.service.autoscaling.allocators.kubernetes import deployment_names
 from lavant.service.autoscaling.config_file import ResourcesFile
-from lavant.service.net.uvicorn_http import OPERATIONS_PATHS
+from lavant.service.net.http_dispatch import OPERATIONS_PATHS
 
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "deploy" / "kubernetes"

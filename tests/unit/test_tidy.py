@@ -102,6 +102,16 @@ def test_no_file_names_a_place_on_one_machine() -> None:
     assert lines_matching(MACHINE_PATH, FILES) == []
 
 
+@pytest.mark.parametrize(
+    ("package", "files", "importer"),
+    [("uvicorn", MODULES, "src/lavant/service/net/http_server/"), ("xdist", TESTS, "tests/scheduling.py")],
+)
+def test_a_package_whose_internals_are_used_has_one_importer(package: str, files: list[Path], importer: str) -> None:
+    lines = lines_matching(re.compile(rf"^\s*(?:from|import) {package}\b"), files)
+    assert lines
+    assert [line for line in lines if not line.startswith(importer)] == []
+
+
 def test_no_file_holds_a_tab() -> None:
     assert lines_matching(re.compile(r"\t"), FILES) == []
 

@@ -2,6 +2,6 @@
 
 import pyspark
 
-from lavant.pipeline.internals.versions import check_pyspark
+from lavant.pipeline.internals.versions import PYSPARK
 
-check_pyspark(pyspark.__version__)
+PYSPARK.check(pyspark.__version__)

@@ -27,7 +27,7 @@ from lavant.service.aws.sqs.settings import SqsSettings
 from lavant.service.http.application import PATHS, api_application
 from lavant.service.http.context import ApiContext
 from lavant.service.net.connections import STATE
-from lavant.service.net.uvicorn_http import HttpApplication, Operations
+from lavant.service.net.http_dispatch import HttpApplication, Operations
 from lavant.service.observability.counters import Meters
 from lavant.service.runtime.limits import LIMITS, ServiceLimits
 

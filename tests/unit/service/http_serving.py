@@ -16,9 +16,9 @@ from tests.unit.service.wiring import ready
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue
 from lavant.service.auth.browser_guard import BrowserGuard, HostList
-from lavant.service.net import http_connections
 from lavant.service.net.admission import Admission, Ticket
-from lavant.service.net.http_connections import HttpProtocols
+from lavant.service.net.http_server import connection as http_connections
+from lavant.service.net.http_server.connection import HttpProtocols
 from lavant.service.net.listener import Listener
 from lavant.service.net.native import NativeProtocol
 from lavant.service.net.protocol_detection import DetectingProtocol

@@ -1,1 +1,1 @@
-"""The network: listener, TLS, protocol detection, the native protocol, and HTTP on uvicorn."""
+"""The network: listener, TLS, protocol detection, the native protocol; `http_server` speaks HTTP on uvicorn."""

@@ -30,12 +30,12 @@ from lavant.service.http.application import PATHS, api_application
 from lavant.service.http.context import ApiContext
 from lavant.service.net.admission import Admission, Ticket
 from lavant.service.net.descriptors import connections_allowed
-from lavant.service.net.http_connections import HttpProtocols
+from lavant.service.net.http_dispatch import OPERATIONS_PATHS, HttpApplication, Operations
+from lavant.service.net.http_server.connection import HttpProtocols
 from lavant.service.net.listener import Listener
 from lavant.service.net.native import NativeProtocol
 from lavant.service.net.protocol_detection import DetectingProtocol
 from lavant.service.net.tls import Tls
-from lavant.service.net.uvicorn_http import OPERATIONS_PATHS, HttpApplication, Operations
 from lavant.service.observability.counters import Meters
 from lavant.service.observability.metrics import FamiliesOf, Metrics
 from lavant.service.observability.openmetrics import MetricFamily

@@ -18,9 +18,9 @@ from lavant.service.aws.sqs.app import SqsApp
 from lavant.service.aws.sqs.settings import SqsSettings
 from lavant.service.net.admission import Admission
 from lavant.service.net.connections import ClientGone, RequestConnection
-from lavant.service.net.http_connections import HttpProtocols
+from lavant.service.net.http_dispatch import HttpApplication
+from lavant.service.net.http_server.connection import HttpProtocols
 from lavant.service.net.listener import Listener
-from lavant.service.net.uvicorn_http import HttpApplication
 from lavant.service.runtime.limits import LIMITS
 
 BODY_BYTES_MAX = 300_000

@@ -1,7 +1,7 @@
 """HTTP on the server's port: health, metrics, the HTTP interface, and everything else to the SQS protocol.
 
 Here is the one application behind all connections that speak HTTP (`http_connections`), which decides by the path alone
-who answers. Calls of SQS in JSON, as today's clients send them, take a shorter way: see `exchange`.
+who answers. SQS calls in JSON take the fast path of `http_server` instead.
 """
 
 from __future__ import annotations

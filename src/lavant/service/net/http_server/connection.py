@@ -33,10 +33,9 @@ from lavant.service.http.errors import Failure, HttpFault
 from lavant.service.net.admission import Ticket
 from lavant.service.net.connections import STATE as CONNECTION
 from lavant.service.net.connections import ClientGone
-from lavant.service.net.fast_path import FastPathExchange, encode_response
-from lavant.service.net.quiet_transport import QuietTransport
-from lavant.service.net.uvicorn_http import Application
-from lavant.service.net.websockets import FRAME_BYTES_MAX, WebSocketProtocol
+from lavant.service.net.http_dispatch import Application
+from lavant.service.net.http_server.fast_path import FastPathExchange, encode_response
+from lavant.service.net.http_server.websockets import FRAME_BYTES_MAX, WebSocketProtocol
 from lavant.service.runtime.limits import ServiceLimits
 from lavant.service.runtime.readiness import Readiness
 
@@ -69,6 +68,27 @@ class Deadlines:
             connection.is_late(now_s)
         for connection in [each for each, due_s in self.unread.items() if due_s < now_s]:
             connection.abort()
+
+
+class QuietTransport:
+    """Drops data that is written after the transport closed, where uvloop raises; otherwise the transport below.
+
+    Between the end of a connection and `connection_lost`, the code that answers cannot know that it ended.
+    """
+
+    __slots__ = ("_transport", "_write", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._write = transport.write
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if not self.is_closing():
+            self._write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class HttpConnection(HttpToolsProtocol):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.service.wiring import ready
 
-from lavant.service.net.uvicorn_http import OPERATIONS_PATHS, Application, HttpApplication, Operations
+from lavant.service.net.http_dispatch import OPERATIONS_PATHS, Application, HttpApplication, Operations
 from lavant.service.observability.openmetrics import MetricFamily, openmetrics
 from lavant.service.runtime.readiness import Readiness
 
