@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lavant.core.estimation import EstimationConfig, Estimator, WindowEstimate
+from lavant.core.estimation import EstimationConfig, Estimator, SlidingWindow, WindowEstimate
 from lavant.core.estimation.buckets import RELATIVE_ERROR_MAX, bucket_of, middle_of
 from lavant.core.estimation.sums import square_sum
 from lavant.core.telemetry import DURATION_US_MAX, Observation, ObservationKind, Outcome, telemetry_batch
@@ -124,3 +124,74 @@ def test_the_middle_of_a_bucket_is_near_every_value_in_it(value: int) -> None:
 @given(values=st.lists(durations_us, max_size=30))
 def test_sums_of_squares_are_exact(values: list[int]) -> None:
     assert square_sum(np.array(values, np.int64)) == sum(value**2 for value in values)
+
+
+PANE_US = 1000
+FIGURES_ALIKE = (
+    *("rows", "services", "services_failed", "service_rate_per_s", "service_scv", "failure_probability", "responses"),
+    *("matches", "matching_rate"),
+)
+events = st.lists(
+    st.builds(
+        Observation,
+        time_us=times_us,
+        kind=st.sampled_from([ObservationKind.ARRIVAL, ObservationKind.SERVICE, ObservationKind.RESPONSE]),
+        topic=st.just("A"),
+        publications=st.just(1),
+        duration_us=durations_us,
+        outcome=outcomes,
+    ),
+    max_size=40,
+).map(lambda rows: sorted(map(event, rows), key=lambda row: row.time_us))
+
+
+def event(row: Observation) -> Observation:
+    """A row with the columns of its kind only; a sliding window counts no responses that failed."""
+    if row.kind is ObservationKind.ARRIVAL:
+        return Observation(time_us=row.time_us, kind=row.kind, topic=row.topic, publications=1)
+    outcome = row.outcome if row.kind is ObservationKind.SERVICE else Outcome.OK
+    return Observation(
+        time_us=row.time_us, kind=row.kind, topic=row.topic, duration_us=row.duration_us, outcome=outcome
+    )
+
+
+def estimated(rows: list[Observation]) -> WindowEstimate | None:
+    """What the estimator says of all these rows."""
+    estimator = Estimator(EstimationConfig(window_ms=1000, lateness_ms=0, topics_overall=False))
+    estimator.observe(telemetry_batch(rows))
+    return next(iter(estimator.close(FOREVER_MS)), None)
+
+
+@given(events, st.integers(0, 40_000))
+def test_a_sliding_window_has_the_figures_of_the_estimator(rows: list[Observation], from_us: int) -> None:
+    """Of the same rows; gaps begin at the last arrival before the window."""
+    window = SlidingWindow(pane_us=PANE_US)
+    for row in rows:
+        match row.kind:
+            case ObservationKind.ARRIVAL:
+                window.add_arrival(row.time_us)
+            case ObservationKind.SERVICE:
+                window.add_service(row.time_us, row.duration_us or 0, is_ok=row.outcome is Outcome.OK)
+            case _:
+                window.add_response(row.time_us, row.duration_us or 0)
+    figures = window.estimate(from_us=from_us, window_us=1_000_000, topic="A")
+
+    start_us = -(-from_us // PANE_US) * PANE_US  # the first pane that begins there or later
+    inside = [row for row in rows if row.time_us >= start_us]
+    arrivals = [row for row in rows if row.kind is ObservationKind.ARRIVAL]
+    arrivals_inside = [row for row in arrivals if row.time_us >= start_us]
+    with_gaps = arrivals[max(len(arrivals) - len(arrivals_inside) - 1, 0) :]
+    expected = estimated(inside)
+    if expected is None:
+        assert (figures.rows, figures.arrivals, figures.services) == (0, 0, 0)
+        return
+    for name in FIGURES_ALIKE:
+        assert getattr(figures, name) == getattr(expected, name), name
+    assert figures.arrival_rate_per_s == expected.arrival_rate_per_s
+    if arrivals_inside:
+        gaps = estimated(with_gaps)
+        assert gaps is not None
+        assert (figures.arrivals, figures.arrival_scv) == (gaps.arrivals, gaps.arrival_scv)
+    responses = [row.duration_us or 0 for row in inside if row.kind is ObservationKind.RESPONSE]
+    mean_s = sum(responses) / len(responses) / 1e6 if responses else None
+    assert window.sums(from_us=from_us).response_mean_s == mean_s

@@ -2,7 +2,7 @@
 
 `Estimator` is the embedded implementation, a machine; `lavant.pipeline.jobs.telemetry` is the one on Spark. Both
 reduce the rows of a window to the same integers (`WindowSums`), and both call `estimate` on them, so they give the same
-figures to the last bit, in whatever order rows come.
+figures to the last bit, in whatever order rows come. `SlidingWindow` keeps the same sums for a control loop.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from lavant.core.estimation.config import EstimationConfig
 from lavant.core.estimation.estimates import ESTIMATE_SCHEMA, WindowEstimate, estimate, estimate_batch
 from lavant.core.estimation.estimator import Estimator, ObservedRows
+from lavant.core.estimation.sliding_window import SlidingWindow
 from lavant.core.estimation.sums import WindowSums
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "EstimationConfig",
     "Estimator",
     "ObservedRows",
+    "SlidingWindow",
     "WindowEstimate",
     "WindowSums",
     "estimate",

@@ -1,4 +1,4 @@
-"""What a window's rows are reduced to: integers, so that neither order nor partitions show in the figures."""
+"""The integers that a window's rows are reduced to, so that neither order nor partitions show in the figures."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class WindowSums(msgspec.Struct, frozen=True, kw_only=True):
+class WindowSums(msgspec.Struct, kw_only=True):
     """The sufficient statistics of one window, job type and topic.
 
     Gaps are those between arrivals inside the window, sorted by time; the gap that crosses a border belongs to no
     window. Of `arrivals` publications there are `arrivals - 1` gaps, of which those at the same instant are 0.
     """
 
-    window_start_us: int
-    job_type: str
-    topic: str
-    rows: int
+    window_start_us: int = 0
+    job_type: str = ""
+    topic: str = ""
+    rows: int = 0
     arrivals: int = 0
     arrival_span_us: int = 0
     """From the first to the last arrival."""
@@ -34,7 +34,44 @@ class WindowSums(msgspec.Struct, frozen=True, kw_only=True):
     tests: int = 0
     """Publications × subscriptions, of each match."""
     matches: int = 0
+    response_us_sum: int = 0
+    """Of sliding windows only; others have percentiles."""
 
+    @property
+    def response_mean_s(self) -> float | None:
+        return self.response_us_sum / self.responses / 1e6 if self.responses else None
+
+    def add_arrival(self, gap_us: int) -> None:
+        """Count one arrival, `gap_us` after the one before."""
+        self.rows += 1
+        self.arrivals += 1
+        self.arrival_span_us += gap_us
+        self.gap_us2_sum += gap_us * gap_us
+
+    def add_service(self, duration_us: int, *, is_ok: bool) -> None:
+        self.rows += 1
+        self.services += 1
+        self.services_failed += not is_ok
+        self.service_us_sum += duration_us
+        self.service_us2_sum += duration_us * duration_us
+
+    def add_response(self, duration_us: int) -> None:
+        """Count the response of one job that did not fail."""
+        self.rows += 1
+        self.responses += 1
+        self.response_us_sum += duration_us
+
+    def merge(self, other: WindowSums) -> None:
+        """Add the counts and sums of another window; percentiles cannot be added."""
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_ADDED = (
+    *("rows", "arrivals", "arrival_span_us", "gap_us2_sum"),
+    *("services", "services_failed", "service_us_sum", "service_us2_sum"),
+    *("responses", "responses_failed", "response_us_sum", "tests", "matches"),
+)
 
 PERCENTILES = (0.5, 0.95, 0.99)
 

@@ -86,7 +86,7 @@ def transform(telemetry: DataFrame, config: EstimationConfig) -> DataFrame:
     )
     # A plain Python function on one row a window: rows are few here, and Arrow functions would need pandas.
     finish = sf.udf(_finisher(config.window_ms), spark_schema(ESTIMATE_SCHEMA), useArrow=False)
-    columns = (*(name for name in WindowSums.__struct_fields__ if name not in _BUCKETS), "response_buckets")
+    columns = (*(name for name in WindowSums.__struct_fields__ if name not in _NOT_SUMMED), "response_buckets")
     return sums.select(finish(sf.struct(*columns)).alias("estimate")).select("estimate.*")
 
 
@@ -139,6 +139,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 # ---- reducing ------------------------------------------------------------------------------------------------------
 
 _BUCKETS = ("response_p50_bucket", "response_p95_bucket", "response_p99_bucket")
+_NOT_SUMMED = (*_BUCKETS, "response_us_sum")
 _EXACT = "decimal(19, 0)"  # a product of two has up to 38 digits, the most that Spark has
 
 

@@ -18,7 +18,7 @@ from lavant.models.evaluation import Model
 from lavant.models.prediction import predict
 from lavant.service.autoscaling.allocators.interface import ConsumerAllocator, Staff
 from lavant.service.autoscaling.config_file import ResourcesFile
-from lavant.service.autoscaling.monitor import Monitor, SeenTask
+from lavant.service.autoscaling.monitor import Measurement, Monitor
 
 DECISIONS_KEPT = 100
 SERVICES_MIN, GAPS_MIN = 5, 20
@@ -51,7 +51,7 @@ class ResourceManager:
         self.decided = 0
         """All of them."""
         self.wanted = self.system.least
-        self.seen: SeenTask | None = None
+        self.seen: Measurement | None = None
         self.observed: ObservedLoad | None = None
         self.is_reached = True
         self.predicted_s: float | None = None
@@ -86,7 +86,7 @@ class ResourceManager:
 
     async def look(self, now_ms: int) -> AllocationPlan | None:
         """Once; the plan, if there was an occasion for one."""
-        seen = self.seen = self._monitor.look()
+        seen = self.seen = self._monitor.measure()
         why = self._schedule.occasion(now_ms, change=seen.change, response_s=seen.response_s)
         if why is None:
             return None
@@ -103,7 +103,7 @@ class ResourceManager:
         for topic, count in zip(self.system.network.topic_names, consumers, strict=True):
             await self.consumers.scale(topic, count)
 
-    def _observe(self, seen: SeenTask) -> ObservedLoad:
+    def _observe(self, seen: Measurement) -> ObservedLoad:
         network = self.system.network
         topics = [
             _measured_topic(seen.topics[topic.name], topic.service_rate_per_s, topic.service_scv)

@@ -9,7 +9,7 @@ import pytest
 from lavant.broker.protocol.jobs import CompleteTask, DefineJobs, FailTask, LeaseTasks, SubmitJob
 from lavant.broker.workflows.definitions.toml_file import read_workflows
 from lavant.broker.workflows.machine import Jobs
-from lavant.service.autoscaling.monitor import Monitor, MonitorConfig, SeenTask
+from lavant.service.autoscaling.monitor import Measurement, Monitor, MonitorConfig
 
 DEFINITIONS = """
 topics = ["A"]
@@ -34,12 +34,12 @@ class Bench:
             self.monitor.observers[type(command)](command, answer)
         return answer
 
-    def submit(self, *, count: int, every_s: float) -> list[SeenTask]:
+    def submit(self, *, count: int, every_s: float) -> list[Measurement]:
         looks = []
         for _ in range(count):
             self.now_s += every_s
             self.ask(SubmitJob("one"))
-            looks.append(self.monitor.look())
+            looks.append(self.monitor.measure())
         return looks
 
 
@@ -55,7 +55,7 @@ def test_services_are_from_lease_to_report_and_responses_from_submission_to_end(
         bench.now_s += durations[-1]
         bench.ask(CompleteTask(task.job, task.task, task.attempt))
         bench.ask(CompleteTask(task.job, task.task, task.attempt))  # a repetition is no second service
-    seen = bench.monitor.look()
+    seen = bench.monitor.measure()
     mean = sum(durations) / 30
     variance = sum((each - mean) ** 2 for each in durations) / 29
     topic = seen.topics["A"]
@@ -73,7 +73,7 @@ def test_attempts_that_fail_are_services_that_failed() -> None:
         [task] = bench.ask(LeaseTasks("A", "ann")).tasks  # type: ignore[attr-defined]
         bench.now_s += 1
         bench.ask(FailTask(task.job, "a", number, "no") if number < 4 else CompleteTask(task.job, "a", number))
-    topic = bench.monitor.look().topics["A"]
+    topic = bench.monitor.measure().topics["A"]
     assert (topic.services, topic.failure_probability, topic.service_rate_per_s) == (4, 0.75, 1.0)
 
 
@@ -118,6 +118,6 @@ def test_other_jobs_and_topics_are_not_its_concern() -> None:
     bench.ask(SubmitJob("two"))
     bench.ask(LeaseTasks("B", "ann"))
     bench.ask(CompleteTask(1, "a", 1))
-    seen = bench.monitor.look()
+    seen = bench.monitor.measure()
     assert seen.jobs["one"].arrivals == 0
     assert seen.topics["A"].services == 0
