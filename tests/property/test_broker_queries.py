@@ -18,9 +18,9 @@ from tests.unit.broker.machine.servers import Bench
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol import queues as q
 from lavant.broker.protocol import subscriptions as s
-from lavant.broker.protocol.commands import QUERIES
+from lavant.broker.protocol.namespaces import in_namespace
+from lavant.broker.protocol.registry import QUERIES
 from lavant.broker.queues.validation import refusal
-from lavant.broker.subscriptions.registry import in_namespace
 from lavant.core.errors import LavantError
 
 KNOWN = ["a", "b", "acme/a", "topic.A", "dead.A", "acme", "chain", "sub-1", "running", "completed", "A"]

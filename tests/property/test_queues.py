@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.unit.broker.queues.model import Model
 
 from lavant.broker.protocol import queues as c
+from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.queue_config import DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
 from lavant.broker.queues import Queues
 from lavant.broker.queues.compatibility import RULES
@@ -102,7 +103,7 @@ def without_reasons(value: Any) -> Any:
     return value
 
 
-def outcome(machine: Queues | Model, request: c.Request, now_ms: int) -> Any:
+def outcome(machine: Queues | Model, request: Request, now_ms: int) -> Any:
     """What is answered, or the kind of error that is raised."""
     try:
         return without_reasons(machine.handle(request, now_ms))
@@ -124,7 +125,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.now_ms = 1_000_000
         self.late_ms = 0
         """How far the clock was set back, for the next request."""
-        self.journal: list[tuple[int, c.Request, Any]] = []
+        self.journal: list[tuple[int, Request, Any]] = []
         """What changed something: when, what, and the answer."""
         self.receipts = [(WORK, c.Receipt(1, 7))]
         """All that were ever given, and where."""
@@ -136,7 +137,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.ask(c.CreateQueue(DEAD, data.draw(configs(order), "dead letters")))
         self.ask(c.CreateQueue(WORK, data.draw(configs(order, DEAD), "work")))
 
-    def ask(self, request: c.Request) -> Any:
+    def ask(self, request: Request) -> Any:
         """The machine's answer, which must be the model's."""
         answer = None
         asked_ms, self.late_ms = self.now_ms - self.late_ms, 0

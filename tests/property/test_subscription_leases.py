@@ -16,9 +16,9 @@ from tests.unit.broker.machine.servers import Bench
 from lavant.broker.machine.leases import STEP_MS_MAX
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.replay import fold, replay
+from lavant.broker.protocol.namespaces import in_namespace
 from lavant.broker.protocol.queues import DeleteQueue, Receive
 from lavant.broker.protocol.subscriptions import RenewSubscription, Subscribe, Unsubscribe
-from lavant.broker.subscriptions.registry import in_namespace
 
 Key = tuple[str, str]
 LEASES_MS = [0, 1_000, 1_000, 7_000, 60_000]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.broker.workflows.model import ModelJob
 
+from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.frames import decode_answer, decode_request, encoder
 from lavant.broker.protocol.jobs import (
-    Answer,
     CancelJob,
     CompleteTask,
     DefineJobs,
@@ -23,7 +23,6 @@ from lavant.broker.protocol.jobs import (
     JobView,
     LeaseTasks,
     Reported,
-    Request,
     Result,
     SubmitJob,
     TaskAssignment,

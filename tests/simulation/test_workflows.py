@@ -56,8 +56,8 @@ def test_a_server_without_mistakes_holds_whatever_happens() -> None:
 class HastyReport(BrokerMachine):
     """Confirms what is not durable."""
 
-    def _report(self, request: Any, asked: RequestContext, now_ms: int) -> None:
-        super()._report(request, asked, now_ms)
+    def _change_jobs(self, request: Any, asked: RequestContext, now_ms: int) -> None:
+        super()._change_jobs(request, asked, now_ms)
         self._effects += [reply for _, reply, _ in self._pending._replies]
         self._pending._replies.clear()
         self._pending._hurried = 0
@@ -72,11 +72,11 @@ class HastyLease(BrokerMachine):
 
 
 class UnrecordedReport(BrokerMachine):
-    def _report(self, request: Any, asked: RequestContext, now_ms: int) -> None:
+    def _change_jobs(self, request: Any, asked: RequestContext, now_ms: int) -> None:
         if isinstance(request, CompleteTask):
             self._reply(asked, self.broker.handle(request, now_ms), self._position)
         else:
-            super()._report(request, asked, now_ms)
+            super()._change_jobs(request, asked, now_ms)
 
 
 # ── mistakes in the machine ───────────────────────────────────────────────────────────────────────────────────────────

@@ -144,8 +144,8 @@ class SubscriptionLeases:
                 self.forget(number)
         return due
 
-    def shown(self, answer: Answer, now_ms: int) -> Answer:
-        """An answer about subscriptions with the times of their ends."""
+    def with_ends(self, answer: Answer, now_ms: int) -> Answer:
+        """Adds to an answer when its subscriptions end."""
         if isinstance(answer, Subscribed):
             return replace(answer, subscription=self._with_end(answer.subscription, now_ms))
         if isinstance(answer, SubscriptionsListed):

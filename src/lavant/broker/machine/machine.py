@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -43,8 +43,7 @@ from lavant.broker.machine.pending import PendingReplies
 from lavant.broker.machine.redrive_rate import RedriveRates
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol import jobs
-from lavant.broker.protocol import queues as commands
-from lavant.broker.protocol.commands import QUERIES, Answer, Command, Query, Request
+from lavant.broker.protocol.commands import Answer, Command, Query, Request
 from lavant.broker.protocol.jobs import LeaseTasks, TasksLeased
 from lavant.broker.protocol.queues import (
     Acknowledge,
@@ -59,6 +58,7 @@ from lavant.broker.protocol.queues import (
     Send,
     StartMove,
 )
+from lavant.broker.protocol.registry import steps_of
 from lavant.broker.protocol.subscriptions import (
     Advertise,
     Deliver,
@@ -96,27 +96,11 @@ class BrokerMachine:
         self._position = position
         self._effects: list[Effect] = []
         self._pending = PendingReplies(position, queues.number)
-        self._room = LongPolls(waiting_max)
-        self._paces = RedriveRates()
+        self._long_polls = LongPolls(waiting_max)
+        self._redrive_rates = RedriveRates()
         self._leases = SubscriptionLeases(queues.now_ms)
-        self._handlers: dict[type, Callable[[Any, RequestContext, int], None]] = {
-            Send: self._send,
-            Receive: self._receive,
-            Acknowledge: self._acknowledge,
-            StartMove: self._start_move,
-            CancelMove: self._cancel_move,
-            **dict.fromkeys((commands.CreateQueue, commands.ConfigureQueue, commands.TagQueue), self._enlarge),
-            **dict.fromkeys((commands.DeleteQueue, commands.PurgeQueue, commands.Release), self._command),
-            ChangeVisibility: self._change_visibility,
-            **dict.fromkeys((Subscribe, Advertise), self._announce),
-            Unsubscribe: self._unsubscribe,
-            Unadvertise: self._withdraw,
-            RenewSubscription: self._renew,
-            **dict.fromkeys((jobs.DefineJobs, jobs.SubmitJob), self._submit),
-            **dict.fromkeys((jobs.CompleteTask, jobs.FailTask, jobs.ExtendTask), self._report),
-            **dict.fromkeys((jobs.RemoveJobType, jobs.KeepJobs, jobs.CancelJob), self._report),
-            LeaseTasks: self._receive,
-            **dict.fromkeys(QUERIES, self._query),
+        self._steps: dict[type, Callable[[Any, RequestContext, int], None]] = {
+            request: getattr(self, step) for request, step in self._STEPS.items()
         }
 
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,11 +109,11 @@ class BrokerMachine:
         """Before the first request: a new epoch of leases begins, moves that were under way go on, and the clients of
         temporary subscriptions have a whole lease to come back."""
         now_ms = self._begin(now_ms)
-        self._carry_out(Open(self.queues.epoch + 1, RULES), None, now_ms)
+        self._apply(Open(self.queues.epoch + 1, RULES), None, now_ms)
         # No lease is given out before that is durable: a start after a crash would begin the same epoch once more.
         self._pending.begin(self.queues.number, self._position)
         for state in self.queues.moves_running():
-            self._paces.follow(state, now_ms)
+            self._redrive_rates.follow(state, now_ms)
         self._leases = SubscriptionLeases(now_ms)
         for subscription in self.broker.subscriptions:
             lease_ms = lease_ms_of(subscription, self.queues)
@@ -140,11 +124,11 @@ class BrokerMachine:
     def request(self, client: Hashable, number: int, request: Request, raw: bytes | None, now_ms: int) -> list[Effect]:
         """A client asks. `raw` is the request in MessagePack, if it came as that."""
         now_ms = self._begin(now_ms)
-        if self._room:
+        if self._long_polls:
             self._wake(now_ms)
         asked = RequestContext(client, number, raw)
         try:
-            self._handlers.get(type(request), self._refuse)(request, asked, now_ms)
+            self._steps.get(type(request), self._refuse)(request, asked, now_ms)
         except LavantError as error:
             self._reply(asked, refusal(error), self._position)
         return self._effects
@@ -155,17 +139,17 @@ class BrokerMachine:
         Raises a `LavantError` if they cannot be accepted; nothing has changed then.
         """
         now_ms = self._begin(now_ms)
-        if self._room:
+        if self._long_polls:
             self._wake(now_ms)
         if delivered.spread.bodies or delivered.accepted or delivered.answered or delivered.forgotten:
             self._check_room()
             number = self.queues.number
-            self._carry_out(delivered, None, now_ms)
+            self._apply(delivered, None, now_ms)
             if self.queues.number > number:
                 self._pending.sent(self.queues.number, self._position)
         for asked, answer in publishers:
             self._reply(asked, answer, self._position)
-        if self._room:
+        if self._long_polls:
             for queue in self.queues.names_of(np.frombuffer(delivered.spread.queues, INTEGERS).tolist()):
                 self._serve(queue, now_ms)
         return self._effects
@@ -176,21 +160,21 @@ class BrokerMachine:
         ready, undeliverable = self._pending.committed(position)
         self._effects += ready
         for reply in undeliverable:
-            self._return(reply, now_ms)
+            self._release(reply, now_ms)
         return self._effects
 
     def undelivered(self, reply: Reply, now_ms: int) -> list[Effect]:
         """A reply could not be handed over. What it leased goes back at once, as if it had not been leased."""
-        self._return(reply, self._begin(now_ms))
+        self._release(reply, self._begin(now_ms))
         return self._effects
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Time has passed: to what `wakeup_ms` said, or to any other."""
         now_ms = self._begin(now_ms)
         self._wake(now_ms)
-        for step in self._paces.due(now_ms):
+        for step in self._redrive_rates.due(now_ms):
             self._move(step, now_ms)
-        for waiting in self._room.expired(now_ms):
+        for waiting in self._long_polls.expired(now_ms):
             self._leases.used(waiting.request.queue, now_ms)
             self._reply(waiting.asked, nothing_for(waiting.request), 0)
         self._expire(now_ms)
@@ -198,13 +182,13 @@ class BrokerMachine:
 
     def gone(self, client: Hashable) -> None:
         """A client hung up: nothing is leased to it any more, and what was, and waits for the disk, goes back then."""
-        self._room.forget(client)
+        self._long_polls.forget(client)
         self._pending.gone(client, self._position)
 
     def stop(self, now_ms: int) -> list[Effect]:
         """The server is about to stop: those who wait are told that nothing came."""
         self._begin(now_ms)
-        for waiting in self._room.everybody():
+        for waiting in self._long_polls.everybody():
             self._reply(waiting.asked, nothing_for(waiting.request), 0)
         return self._effects
 
@@ -215,8 +199,8 @@ class BrokerMachine:
         return earliest(
             self.queues.wakeup_ms(),
             self.queues.sweeps.next_ms(),
-            self._room.wakeup_ms(),
-            self._paces.wakeup_ms(),
+            self._long_polls.wakeup_ms(),
+            self._redrive_rates.wakeup_ms(),
             self._leases.wakeup_ms(),
         )
 
@@ -224,9 +208,9 @@ class BrokerMachine:
         """Whether `wakeup_ms` may be before then: cheap to ask, and at times a false alarm."""
         if self.queues.may_wake_before(time_ms):
             return True
-        if not (self._room or self._paces or self._leases):
+        if not (self._long_polls or self._redrive_rates or self._leases):
             return False
-        own_ms = earliest(self._room.wakeup_ms(), self._paces.wakeup_ms(), self._leases.wakeup_ms())
+        own_ms = earliest(self._long_polls.wakeup_ms(), self._redrive_rates.wakeup_ms(), self._leases.wakeup_ms())
         return own_ms is not None and own_ms < time_ms
 
     @property
@@ -236,17 +220,17 @@ class BrokerMachine:
 
     def waiting(self, client: Hashable) -> int:
         """How many receives of a client wait for a message."""
-        return self._room.count(client)
+        return self._long_polls.count(client)
 
     @property
     def waiting_total(self) -> int:
-        return len(self._room)
+        return len(self._long_polls)
 
     # ── requests, by kind ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _send(self, request: Send, asked: RequestContext, now_ms: int) -> None:
         self._check_room()
-        answer = self._carry_out(request, asked.raw, now_ms)
+        answer = self._apply(request, asked.raw, now_ms)
         self._pending.sent(self.queues.number, self._position)
         self._reply(asked, answer, self._position)
         self._serve(request.queue, now_ms)
@@ -261,90 +245,93 @@ class BrokerMachine:
             if wait_ms is None:
                 wait_ms = self.queues.config(request.queue).wait_ms
             if wait_ms:
-                self._room.add(asked, request, deadline_ms=now_ms + wait_ms)
+                self._long_polls.add(asked, request, deadline_ms=now_ms + wait_ms)
             else:
                 self._reply(asked, nothing_for(request), 0)
-        if self._room:
+        if self._long_polls:
             for queue in self._dead_letters(request.queue):
                 self._serve(queue, now_ms)
 
     def _acknowledge(self, request: Acknowledge, asked: RequestContext, now_ms: int) -> None:
-        answer = self._carry_out(request, asked.raw, now_ms)
+        answer = self._apply(request, asked.raw, now_ms)
         self._leases.used(request.queue, now_ms)
         after = 0 if self._acknowledge_early else self._position
         self._reply(asked, answer, after, is_patient=request.is_patient)
         self._serve(request.queue, now_ms)
 
-    def _command(self, request: Any, asked: RequestContext, now_ms: int) -> None:
-        answer = self._carry_out(request, asked.raw, now_ms)
+    def _change_queue(self, request: Any, asked: RequestContext, now_ms: int) -> None:
+        answer = self._apply(request, asked.raw, now_ms)
         self._reply(asked, answer, self._position)
         self._serve(request.queue, now_ms)
 
     def _change_visibility(self, request: ChangeVisibility, asked: RequestContext, now_ms: int) -> None:
         self._leases.used(request.queue, now_ms)
-        self._command(request, asked, now_ms)
+        self._change_queue(request, asked, now_ms)
 
-    def _enlarge(self, request: Any, asked: RequestContext, now_ms: int) -> None:
+    def _grow_queue(self, request: Any, asked: RequestContext, now_ms: int) -> None:
         self._check_room()
-        self._command(request, asked, now_ms)
+        self._change_queue(request, asked, now_ms)
 
-    def _announce(self, request: Subscribe | Advertise, asked: RequestContext, now_ms: int) -> None:
+    def _subscribe(self, request: Subscribe, asked: RequestContext, now_ms: int) -> None:
         self._check_room()
-        if isinstance(request, Advertise):  # a subscription's filter was looked at by whoever matches
-            check_filter(request.filter)
-        elif request.webhook is not None:
+        if request.webhook is not None:
             check_address(request.webhook.url)
-        answer = self._carry_out(request, asked.raw, now_ms)
+        answer = self._apply(request, asked.raw, now_ms)
         if isinstance(answer, Subscribed) and answer.subscription.is_temporary:
             self._leases.hold(answer.subscription, now_ms)
-        self._reply(asked, self._leases.shown(answer, now_ms), self._position)
+        self._reply(asked, self._leases.with_ends(answer, now_ms), self._position)
 
     def _unsubscribe(self, request: Unsubscribe, asked: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
-        self._withdraw(request, asked, now_ms)
+        self._unadvertise(request, asked, now_ms)
         self._leases.forget(state.number)
 
-    def _withdraw(self, request: Unsubscribe | Unadvertise, asked: RequestContext, now_ms: int) -> None:
-        self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
+    def _advertise(self, request: Advertise, asked: RequestContext, now_ms: int) -> None:
+        self._check_room()
+        check_filter(request.filter)  # the engine checks the filters of subscriptions
+        self._reply(asked, self._apply(request, asked.raw, now_ms), self._position)
+
+    def _unadvertise(self, request: Unsubscribe | Unadvertise, asked: RequestContext, now_ms: int) -> None:
+        self._reply(asked, self._apply(request, asked.raw, now_ms), self._position)
         self._serve_orphans(now_ms)
 
-    def _renew(self, request: RenewSubscription, asked: RequestContext, now_ms: int) -> None:
+    def _renew_subscription(self, request: RenewSubscription, asked: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
         if not state.is_temporary:
             raise InvalidValue(f"subscription {state.name!r} has no lease: it stays until somebody unsubscribes it")
         self._leases.hold(state, now_ms)
-        self._reply(asked, self._leases.shown(Subscribed(state, is_new=False), now_ms), self._position)
+        self._reply(asked, self._leases.with_ends(Subscribed(state, is_new=False), now_ms), self._position)
 
-    def _submit(self, request: jobs.DefineJobs | jobs.SubmitJob, asked: RequestContext, now_ms: int) -> None:
+    def _grow_jobs(self, request: jobs.DefineJobs | jobs.SubmitJob, asked: RequestContext, now_ms: int) -> None:
         self._check_room()
-        self._report(request, asked, now_ms)
+        self._change_jobs(request, asked, now_ms)
 
-    def _report(self, request: Any, asked: RequestContext, now_ms: int) -> None:
+    def _change_jobs(self, request: Any, asked: RequestContext, now_ms: int) -> None:
         """Something happened to a job, and there may be tasks that follow."""
-        self._reply(asked, self._carry_out(request, asked.raw, now_ms), self._position)
+        self._reply(asked, self._apply(request, asked.raw, now_ms), self._position)
         for queue in self.queues.touched():
             self._serve(queue, now_ms)
 
     def _start_move(self, request: StartMove, asked: RequestContext, now_ms: int) -> None:
         self._check_room()
-        answer = self._carry_out(request, asked.raw, now_ms)
+        answer = self._apply(request, asked.raw, now_ms)
         assert isinstance(answer, MoveStarted)
         for state in self.queues.moves_running():
             if state.task == answer.task:
-                self._paces.follow(state, now_ms)
+                self._redrive_rates.follow(state, now_ms)
         self._reply(asked, answer, self._position)
 
     def _cancel_move(self, request: CancelMove, asked: RequestContext, now_ms: int) -> None:
-        answer = self._carry_out(request, asked.raw, now_ms)
+        answer = self._apply(request, asked.raw, now_ms)
         assert isinstance(answer, Moved)
-        self._paces.follow(answer.state, now_ms)
+        self._redrive_rates.follow(answer.state, now_ms)
         self._reply(asked, answer, self._position)
 
     def _query(self, request: Query, asked: RequestContext, now_ms: int) -> None:
         """What happens by itself until now may change something, so a mistake in that is none of the query's."""
         self.queues.advance(now_ms)
         try:
-            answer = self._leases.shown(self.broker.answer(request), now_ms)
+            answer = self._leases.with_ends(self.broker.answer(request), now_ms)
         except LavantError as error:
             answer = refusal(error)
         except Exception as error:
@@ -366,13 +353,13 @@ class BrokerMachine:
 
     def _serve(self, queue: str, now_ms: int) -> None:
         """Something happened to a queue: those who wait for it may have what is visible now."""
-        if not self._room:
+        if not self._long_polls:
             return
         queues = [queue]
         while queues:
             name = queues.pop()
             is_served = True
-            while is_served and (waiting := self._room.first(name)) is not None:
+            while is_served and (waiting := self._long_polls.first(name)) is not None:
                 position = self._position
                 is_served = self._serve_one(waiting, now_ms)
                 if self._position > position:  # also if all that was there went to the dead letters
@@ -380,7 +367,7 @@ class BrokerMachine:
 
     def _serve_orphans(self, now_ms: int) -> None:
         """Those who wait for a queue that is gone are told so."""
-        for queue in self._room.queues():
+        for queue in self._long_polls.queues():
             if not self.queues.exists(queue):
                 self._serve(queue, now_ms)
 
@@ -391,12 +378,12 @@ class BrokerMachine:
                 return False
             answer = self._take(waiting.request, waiting.asked, now_ms)
         except LavantError as error:  # the queue was deleted, say
-            self._room.remove(waiting)
+            self._long_polls.remove(waiting)
             self._reply(waiting.asked, refusal(error), self._position)
             return True
         if answer is None:
             return False
-        self._room.remove(waiting)
+        self._long_polls.remove(waiting)
         self._leases.used(waiting.request.queue, now_ms)
         self._deliver(waiting.asked, answer, waiting.request.queue)
         return True
@@ -417,10 +404,10 @@ class BrokerMachine:
         latest_ms = self.queues.now_ms
         return now_ms if now_ms > latest_ms else latest_ms
 
-    def _carry_out(self, command: Command, raw: bytes | None, now_ms: int) -> Answer:
+    def _apply(self, command: Command, raw: bytes | None, now_ms: int) -> Answer:
         if self.is_exhausted:
             raise StorageFull("the disk is full, and what was kept in reserve is used up; make room on the disk")
-        answer = self.broker.handle(command, now_ms)
+        answer: Answer = self.broker.handle(command, now_ms)
         observer = self.observers.get(type(command))
         if observer is not None:
             observer(command, answer)
@@ -434,7 +421,7 @@ class BrokerMachine:
         """None if there is nothing. A receive that comes back empty, and yet changed something, has moved dead letters;
         more may be there."""
         while True:
-            answer = self._carry_out(request, asked.raw, now_ms)
+            answer = self._apply(request, asked.raw, now_ms)
             if (isinstance(answer, Received) and answer.deliveries) or (
                 isinstance(answer, TasksLeased) and answer.tasks
             ):
@@ -451,36 +438,36 @@ class BrokerMachine:
         if not self._pending.holds_receive(reply, newest, self._position):
             self._effects.append(reply)
 
-    def _return(self, reply: Reply, now_ms: int) -> None:
+    def _release(self, reply: Reply, now_ms: int) -> None:
         """If it cannot be, because the queue is gone, say, the lease runs out by itself."""
         command = release_of(reply)
         if command is not None:
             with suppress(LavantError):
-                self._carry_out(command, None, now_ms)
+                self._apply(command, None, now_ms)
                 self._serve(reply.queue, now_ms)
 
     def _move(self, step: MoveSome, now_ms: int) -> None:
         if self.is_full:
             return
         try:
-            answer = self._carry_out(step, None, now_ms)
+            answer = self._apply(step, None, now_ms)
         except LavantError:  # its queue was deleted, and the move with it
-            self._paces.forget(step.task)
+            self._redrive_rates.forget(step.task)
             return
         assert isinstance(answer, Moved)
-        self._paces.follow(answer.state, now_ms)
+        self._redrive_rates.follow(answer.state, now_ms)
         destination = answer.state.destination
-        for queue in self._room.queues() if destination is None else [destination]:
+        for queue in self._long_polls.queues() if destination is None else [destination]:
             self._serve(queue, now_ms)
 
     def _expire(self, now_ms: int) -> None:
         """Unsubscribe those whose clients were not heard of. Of some the queue was deleted, and they with it."""
         for state in [each for each in self._leases.due(now_ms) if each in self.broker.subscriptions]:
-            if state.owns_queue and self._room.first(state.queue) is not None:  # its client is there, and waits
+            if state.owns_queue and self._long_polls.first(state.queue) is not None:  # its client is there, and waits
                 self._leases.hold(state, now_ms, lease_ms_of(state, self.queues))
                 continue
             try:
-                self._carry_out(Unsubscribe(state.name, state.namespace), None, now_ms)
+                self._apply(Unsubscribe(state.name, state.namespace), None, now_ms)
             except StorageFull:  # even what makes room needs some: later
                 self._leases.hold(state, now_ms, lease_ms_of(state, self.queues))
 
@@ -498,3 +485,5 @@ class BrokerMachine:
             self._effects.append(reply)
         else:
             self._pending.hold(reply, after, is_patient=is_patient)
+
+    _STEPS: ClassVar[dict[type, str]] = steps_of(vars())

@@ -1,31 +1,27 @@
 """All durable state of a broker as one deterministic machine: queues, jobs over them, and subscriptions.
 
-    request, now_ms ──► Broker.handle ──► answer
+    request, now_ms ──► BrokerState.handle ──► answer
 
-It keeps the rules for replay that `lavant.broker.queues.machine` states: record what `changed` something, with `now_ms`
+Replay follows the rules in `lavant.broker.queues.machine`: record each command that `changed` something, with `now_ms`
 of the queues after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from lavant.broker.protocol.commands import QUERIES, Answer, Request
-from lavant.broker.protocol.jobs import JobRequest
+from lavant.broker.protocol.commands import A_co, Answer, RequestFor
 from lavant.broker.protocol.queues import DeleteQueue
-from lavant.broker.protocol.queues import Request as QueueRequest
+from lavant.broker.protocol.registry import COMMANDS, QUERIES, REGISTRY, SUBSCRIPTIONS
 from lavant.broker.queues.accounting.quotas import DEFAULT_LIMITS, QueueLimits
 from lavant.broker.queues.plan import Plan, half_applied
 from lavant.broker.subscriptions import snapshot
 from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.broker.workflows.machine import Jobs
-from lavant.core.errors import CorruptSnapshot, LavantError
+from lavant.core.errors import CorruptSnapshot, InvalidValue, LavantError
 
 _QUEUES, _SUBSCRIPTIONS = b"q", b"s"
-_OF_QUEUES = frozenset((*get_args(QueueRequest), *get_args(JobRequest)))
-_OF_QUEUES_ALONE = _OF_QUEUES - {DeleteQueue}
-"""Mean nothing to subscriptions."""
 
 
 class BrokerState:
@@ -35,43 +31,46 @@ class BrokerState:
         self.queues = Jobs() if queues is None else queues
         self.subscriptions = Subscriptions(self.queues)
         self.changed = False
-        """Whether the last `handle` did something that a replay must do too."""
+        """Whether a replay must repeat the last `handle`."""
+        self._planners: dict[type, Callable[[Any], Plan]] = {each: self._machine_of(each).plan for each in COMMANDS}
+        self._planners[DeleteQueue] = self._plan_delete
+        self._answers: dict[type, Callable[[Any], Any]] = {each: self._machine_of(each).answer for each in QUERIES}
 
-    def handle(self, request: Request, now_ms: int) -> Answer:
-        """Carry out a command or answer a query. Raises a `LavantError` if it can't be done, and has not begun then."""
+    def handle(self, request: RequestFor[A_co], now_ms: int) -> A_co:
+        """Apply a command or answer a query. A `LavantError` means that it was refused, and changed nothing."""
         queues = self.queues
         self.changed = queues.changed = False
         if now_ms > queues.now_ms:
             queues.advance(now_ms)
-        kind = type(request)
-        if kind in QUERIES:
+        planner = self._planners.get(type(request))
+        if planner is None:
             return self.answer(request)
-        plan = queues.plan(request) if kind in _OF_QUEUES_ALONE else self.plan(request)
+        plan = planner(request)
         try:
-            answer: Answer = plan()
+            answer: A_co = plan()
         except LavantError as error:
             raise half_applied(error) from error
         self.changed = queues.changed
         return answer
 
-    def plan(self, request: Request) -> Plan:
-        """Check a command, and return what is to be applied before anything else happens to the broker."""
-        if type(request) not in _OF_QUEUES:
-            return self.subscriptions.plan(request)  # type: ignore[arg-type]
-        plan = self.queues.plan(request)
-        return self._plan_delete(request.queue, plan) if type(request) is DeleteQueue else plan
-
-    def answer(self, request: Request) -> Answer:
-        """To a query, which changes nothing; not even the time."""
-        answer: Answer = (self.queues if type(request) in _OF_QUEUES else self.subscriptions).answer(request)
+    def answer(self, request: RequestFor[A_co]) -> A_co:
+        """Answer a query, which changes nothing; not even the time."""
+        answer_of = self._answers.get(type(request))
+        if answer_of is None:
+            raise InvalidValue(f"{type(request).__name__} is no request for the broker's state")
+        answer: A_co = answer_of(request)
         return answer
 
-    def _plan_delete(self, queue: str, delete: Plan) -> Plan:
-        """Subscriptions that went to the queue end with it."""
+    def _machine_of(self, request: type) -> Jobs | Subscriptions:
+        return self.subscriptions if REGISTRY[request].machine == SUBSCRIPTIONS else self.queues
+
+    def _plan_delete(self, request: DeleteQueue) -> Plan:
+        """Subscriptions that deliver to the queue end with it."""
+        delete = self.queues.plan(request)
 
         def apply() -> Answer:
             answer: Answer = delete()
-            self.subscriptions.queue_deleted(queue)
+            self.subscriptions.queue_deleted(request.queue)
             return answer
 
         return apply
@@ -94,7 +93,7 @@ class BrokerState:
 
 
 class _Sections:
-    """Chunks by what they are of, each kind's after the other's."""
+    """Splits the chunks of a snapshot by machine; each machine's chunks are contiguous."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)

@@ -18,11 +18,15 @@ The server speaks unasked only once, under number `FAULT_NUMBER`: to say why it 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import or_
+from typing import Any
 
 import msgspec
 
 from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.registry import ANSWERS, REGISTRY
 from lavant.core.errors import InvalidValue, LimitExceeded
 
 PREFACE = b"LAVANT1\n"
@@ -45,8 +49,10 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
 
 
 encoder = msgspec.msgpack.Encoder()
-decode_request = msgspec.msgpack.Decoder(Request).decode
-decode_answer = msgspec.msgpack.Decoder(Answer).decode
+_request: Any = reduce(or_, REGISTRY)
+_answer: Any = reduce(or_, ANSWERS)
+decode_request: Callable[[bytes | memoryview], Request] = msgspec.msgpack.Decoder(_request).decode
+decode_answer: Callable[[bytes | memoryview], Answer] = msgspec.msgpack.Decoder(_answer).decode
 decode_hello = msgspec.msgpack.Decoder(Hello).decode
 
 

@@ -1,246 +1,88 @@
-"""What a hub is asked about jobs, and what it answers: frozen values that are also the journal's format.
+"""Jobs: the requests, and the answers to them. These frozen values are also the format of the wire and the journal.
 
-    command (changes something; goes into the journal)        answer
-    ──────────────────────────────────────────────────        ───────────────
-    DefineJobs                                                Done
-    RemoveJobType                                             Done
-    KeepJobs                                                  Done
-    SubmitJob                                                 Submitted
-    LeaseTasks                                                Leased
-    CompleteTask, FailTask, ExtendTask                        Reported
-    CancelJob                                                 Cancelled
-
-    query (changes nothing)                                   answer
-    ───────────────────────                                   ───────────────
-    DescribeJob                                               JobView
-    ListJobs                                                  JobsListed
-    DescribeJobType                                           JobTypeView
-    ListJobTypes                                              JobTypesListed
-
-A worker names its work by (job, task, attempt). An attempt is given to one worker only, since the answer to a lease
-waits for its record to be durable; so a report that comes twice is recognised, and one that comes too late is refused.
+A worker identifies its work by (job, task, attempt). Each attempt is leased to one worker only, since the answer to a
+lease waits for its record to be durable. So the broker recognises a repeated report, and refuses a late one.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-import msgspec
-
-from lavant.broker.protocol import queues as queue_commands
+from lavant.broker.protocol.commands import Answer, CommandFor, QueryFor, Value
+from lavant.broker.protocol.queues import Done
 from lavant.broker.workflows.definitions.definition import JobDefinition, Workflows, queue_of
 from lavant.core.publications.attributes import AttributeValue
 
 
-class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """No cycles can be made of frozen values, so the garbage collector need not look at them."""
-
-
-class Result(_Value, frozen=True):
-    """What a task made."""
+class Result(Value, frozen=True):
+    """The output of a task."""
 
     body: bytes = b""
     attributes: dict[str, AttributeValue] = {}
-    """Conditions look at these."""
-
-
-# ── commands ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class DefineJobs(_Value, tag="define-jobs", frozen=True):
-    """New job types and topics, or other definitions for types that exist. Jobs under way keep the one they have."""
-
-    workflows: Workflows
-
-
-class RemoveJobType(_Value, tag="remove-job-type", frozen=True):
-    """No more jobs of this type are accepted; those under way go on."""
-
-    job_type: str
-
-
-class KeepJobs(_Value, tag="keep-jobs", frozen=True):
-    """How long jobs that have ended are remembered: until one of these is reached, the oldest go first."""
-
-    count_max: int = 100_000
-    bytes_max: int = 1 << 30
-    ms_max: int = 24 * 60 * 60 * 1000
-
-
-class SubmitJob(_Value, tag="submit-job", frozen=True):
-    job_type: str
-    input: bytes = b""
-    """Stored once, and given to the worker of each task."""
-    name: str = ""
-    """A second job of this name, type and input, while the first is known, is taken for the first: so a submission can
-    be repeated. One of another type or input is refused."""
-
-
-class LeaseTasks(_Value, tag="lease-tasks", frozen=True):
-    topic: str
-    worker: str
-    count: int = 1
-    wait_ms: int | None = None
-    """How long the server may wait for a task; the queue's own by default. The hub itself never waits."""
-    lease_ms: int | None = None
-    """The first deadline, if it is to be earlier than the task's own time is up: a worker that promises to ask for more
-    in time (`ExtendTask`) is missed sooner when it is gone."""
-
-    @property
-    def queue(self) -> str:
-        """Where these tasks wait."""
-        return queue_of(self.topic)
-
-
-class CompleteTask(_Value, tag="complete-task", frozen=True):
-    job: int
-    task: str
-    attempt: int
-    result: Result = Result()
-
-
-class FailTask(_Value, tag="fail-task", frozen=True):
-    job: int
-    task: str
-    attempt: int
-    reason: str = ""
-    is_final: bool = False
-    """It is of no use to try again."""
-
-
-class ExtendTask(_Value, tag="extend-task", frozen=True):
-    """The worker is alive and needs more time."""
-
-    job: int
-    task: str
-    attempt: int
-    timeout_ms: int
-    """From now on."""
-
-
-class CancelJob(_Value, tag="cancel-job", frozen=True):
-    job: int
-
-
-class TaskAttempt(_Value, frozen=True):
-    job: int
-    task: str
-    attempt: int
-
-
-class ReleaseTasks(_Value, tag="release-tasks", frozen=True):
-    """The server's own doing: tasks that were leased, and whose worker was gone before it was told, are queued again.
-
-    The attempt has not begun: the next worker makes the same one.
-    """
-
-    tasks: list[TaskAttempt]
-
-
-# ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class DescribeJob(_Value, tag="describe-job", frozen=True):
-    job: int
-
-
-class ListJobs(_Value, tag="list-jobs", frozen=True):
-    after: int = 0
-    """Only jobs with a larger number."""
-    count: int = 100
-    state: str = ""
-    """Only jobs in this state."""
-
-
-class DescribeJobType(_Value, tag="describe-job-type", frozen=True):
-    job_type: str
-
-
-class ListJobTypes(_Value, tag="list-job-types", frozen=True):
-    pass
-
-
-JobCommand: TypeAlias = (
-    DefineJobs
-    | RemoveJobType
-    | KeepJobs
-    | SubmitJob
-    | LeaseTasks
-    | CompleteTask
-    | FailTask
-    | ExtendTask
-    | CancelJob
-    | ReleaseTasks
-)
-JobQuery: TypeAlias = DescribeJob | ListJobs | DescribeJobType | ListJobTypes
-JobRequest: TypeAlias = JobCommand | JobQuery
-Request: TypeAlias = queue_commands.Request | JobRequest
-"""All that a hub with jobs can be asked."""
+    """Conditions of the workflow test these."""
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class JobSubmitted(_Value, tag="job-submitted", frozen=True):
+class JobSubmitted(Answer, tag="job-submitted", frozen=True):
     job: int
-    """Counts up, and is never given twice."""
+    """Increases, and is never reused."""
     is_new: bool
 
 
-class TaskAssignment(_Value, frozen=True):
-    """A task for a worker, with all that it needs."""
+class TaskAssignment(Value, frozen=True):
+    """A leased task with everything the worker needs."""
 
     job: int
     job_type: str
     task: str
     attempt: int
-    """Counted from 1. Reports name it."""
+    """The attempt number, from 1. Reports name it."""
     deadline_ms: int
-    """Until then it must be reported, or more time be asked for."""
+    """Report or extend the attempt until then."""
     input: bytes
-    """That of the job."""
+    """The job's input."""
     results: dict[str, Result]
-    """Of the tasks before, by their names."""
+    """Of the tasks before, by name."""
     timeout_ms: int = 0
-    """How long the attempt may take, as the task is defined."""
+    """The task's timeout, as it is defined."""
 
 
-class TasksLeased(_Value, tag="tasks-leased", frozen=True):
+class TasksLeased(Answer, tag="tasks-leased", frozen=True):
     tasks: list[TaskAssignment]
 
 
-class Reported(_Value, tag="task-reported", frozen=True):
+class Reported(Answer, tag="task-reported", frozen=True):
     is_new: bool
-    """False if this very report had come before."""
+    """False if the report is a repetition."""
     job_state: str
     deadline_ms: int = 0
-    """Until when the worker has the task now; 0 if it has it no more."""
+    """The new end of the lease; 0 if the lease is over."""
 
 
-class Cancelled(_Value, tag="job-cancelled", frozen=True):
+class Cancelled(Answer, tag="job-cancelled", frozen=True):
     is_new: bool
-    """False if it had ended before."""
+    """False if the job had ended before."""
     job_state: str
 
 
-class AttemptView(_Value, frozen=True):
+class AttemptView(Value, frozen=True):
     queued_ms: int
     started_ms: int
-    """0 if no worker has had it yet."""
+    """0 if no worker has leased it yet."""
     worker: str
     ended_ms: int
     outcome: str
     reason: str
 
 
-class TaskView(_Value, frozen=True):
+class TaskView(Value, frozen=True):
     name: str
     topic: str
     state: str
     attempts: list[AttemptView]
 
 
-class JobView(_Value, tag="job", frozen=True):
+class JobView(Answer, tag="job", frozen=True):
     """A job and its timeline."""
 
     number: int
@@ -251,17 +93,17 @@ class JobView(_Value, tag="job", frozen=True):
     reason: str
     submitted_ms: int
     ended_ms: int
-    """0 while it is under way."""
+    """0 while it is running."""
     tasks: list[TaskView]
     results: dict[str, Result]
-    """Of the tasks behind which nothing comes."""
+    """Of the last tasks, by name."""
     input: bytes = b""
-    """Of a job that failed or was cancelled, so that it can be submitted once more."""
+    """Of a failed or cancelled job, so that it can be submitted again."""
     input_digest: bytes = b""
-    """Of a job that was completed: tells a repeated submission from another one of the same name."""
+    """Of a completed job: distinguishes a repeated submission from another one of the same name."""
 
 
-class JobSummary(_Value, frozen=True):
+class JobSummary(Value, frozen=True):
     number: int
     job_type: str
     name: str
@@ -270,28 +112,154 @@ class JobSummary(_Value, frozen=True):
     ended_ms: int
 
 
-class JobsListed(_Value, tag="jobs-listed", frozen=True):
+class JobsListed(Answer, tag="jobs-listed", frozen=True):
     jobs: list[JobSummary]
     after: int | None
-    """Ask again with this for more; None if there are no more."""
+    """Pass this to the next request; None if there are no more."""
 
 
-class JobTypeView(_Value, tag="job-type", frozen=True):
+class JobTypeView(Answer, tag="job-type", frozen=True):
     definition: JobDefinition
     running: int
     submitted: int
-    """Since the type was first defined; so are the other totals."""
+    """Since the type was first defined, like the other totals."""
     completed: int
     failed: int
     cancelled: int
 
 
-class JobTypesListed(_Value, tag="job-types-listed", frozen=True):
+class JobTypesListed(Answer, tag="job-types-listed", frozen=True):
     types: list[str]
     topics: list[str]
 
 
-JobAnswer: TypeAlias = (
-    JobSubmitted | TasksLeased | Reported | Cancelled | JobView | JobsListed | JobTypeView | JobTypesListed
-)
-Answer: TypeAlias = queue_commands.Answer | JobAnswer
+# ── commands ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class DefineJobs(CommandFor[Done], tag="define-jobs", frozen=True):
+    """Define job types and topics, or replace definitions. Running jobs keep the one they started with."""
+
+    workflows: Workflows
+
+
+class RemoveJobType(CommandFor[Done], tag="remove-job-type", frozen=True):
+    """Accept no more jobs of this type; running ones continue."""
+
+    job_type: str
+
+
+class KeepJobs(CommandFor[Done], tag="keep-jobs", frozen=True):
+    """Set how long ended jobs are remembered: when a bound is reached, the oldest are forgotten."""
+
+    count_max: int = 100_000
+    bytes_max: int = 1 << 30
+    ms_max: int = 24 * 60 * 60 * 1000
+
+
+class SubmitJob(CommandFor[JobSubmitted], tag="submit-job", frozen=True):
+    """Submit a job."""
+
+    job_type: str
+    input: bytes = b""
+    """Stored once, and delivered with each task."""
+    name: str = ""
+    """Idempotency key: while the job is known, a second submission with this name, type and input is a repetition. One
+    with another type or input is refused."""
+
+
+class LeaseTasks(CommandFor[TasksLeased], tag="lease-tasks", frozen=True):
+    """Lease tasks of a topic to a worker, waiting for the first if there is none (long poll)."""
+
+    topic: str
+    worker: str
+    count: int = 1
+    wait_ms: int | None = None
+    """How long the server may wait for a task; the queue's own by default."""
+    lease_ms: int | None = None
+    """The first deadline, if it is earlier than the task's timeout: the loss of a worker that extends its leases
+    (`ExtendTask`) is noticed sooner."""
+
+    @property
+    def queue(self) -> str:
+        """The queue of the topic."""
+        return queue_of(self.topic)
+
+
+class CompleteTask(CommandFor[Reported], tag="complete-task", frozen=True):
+    """Report that an attempt succeeded, with its result."""
+
+    job: int
+    task: str
+    attempt: int
+    result: Result = Result()
+
+
+class FailTask(CommandFor[Reported], tag="fail-task", frozen=True):
+    """Report that an attempt failed."""
+
+    job: int
+    task: str
+    attempt: int
+    reason: str = ""
+    is_final: bool = False
+    """Do not retry."""
+
+
+class ExtendTask(CommandFor[Reported], tag="extend-task", frozen=True):
+    """Extend the lease of an attempt: the worker is alive and needs more time."""
+
+    job: int
+    task: str
+    attempt: int
+    timeout_ms: int
+    """From now on."""
+
+
+class CancelJob(CommandFor[Cancelled], tag="cancel-job", frozen=True):
+    """Cancel a job; its view is kept."""
+
+    job: int
+
+
+class TaskAttempt(Value, frozen=True):
+    job: int
+    task: str
+    attempt: int
+
+
+class ReleaseTasks(CommandFor[Done], tag="release-tasks", frozen=True):
+    """Undo the lease of tasks whose worker was gone before it got them.
+
+    The attempt has not begun: the next worker makes the same one.
+    """
+
+    tasks: list[TaskAttempt]
+
+
+# ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class DescribeJob(QueryFor[JobView], tag="describe-job", frozen=True):
+    """Return a job with its timeline and results."""
+
+    job: int
+
+
+class ListJobs(QueryFor[JobsListed], tag="list-jobs", frozen=True):
+    """List jobs by number."""
+
+    after: int = 0
+    """Only jobs with a larger number."""
+    count: int = 100
+    state: str = ""
+    """Only jobs in this state."""
+
+
+class DescribeJobType(QueryFor[JobTypeView], tag="describe-job-type", frozen=True):
+    """Return the definition and the totals of a job type."""
+
+    job_type: str
+
+
+class ListJobTypes(QueryFor[JobTypesListed], tag="list-job-types", frozen=True):
+    """List job types and topics."""

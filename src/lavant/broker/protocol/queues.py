@@ -1,105 +1,216 @@
-"""What a hub of queues is asked, and what it answers: frozen values that are also the wire's and the journal's format.
+"""Queues: the requests, and the answers to them. These frozen values are also the format of the wire and the journal.
 
-Every value is an array in MessagePack, its kind first, so a request that changes something goes into the journal as the
-bytes in which it came.
-
-    command (changes something; goes into the journal)        answer
-    ──────────────────────────────────────────────────        ───────────────
-    Open                                                      Done
-    CreateQueue                                               Created
-    ConfigureQueue, TagQueue, DeleteQueue, PurgeQueue         Done
-    Send                                                      Sent
-    Spread                                                    Done
-    Receive                                                   Received
-    Acknowledge                                               Acknowledged
-    ChangeVisibility                                          VisibilityChanged
-    Release                                                   VisibilityChanged
-    StartMove                                                 MoveStarted
-    MoveSome                                                  Moved
-    CancelMove                                                Moved
-
-    query (changes nothing)                                   answer
-    ───────────────────────                                   ───────────────
-    DescribeQueue                                             Described
-    ListQueues, ListSources                                   Listed
-    Peek                                                      Peeked
-    ListMoves                                                 Moves
-
-Whatever fails is answered by `Refused`, and has changed nothing. A batch may fail for some of its entries only.
+A request that fails is answered by `Refused`, and has changed nothing. In a batch, single entries may fail.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-import msgspec
-
+from lavant.broker.protocol.commands import Answer, CommandFor, QueryFor, Value
 from lavant.broker.protocol.queue_config import QueueConfig
 
+# ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """No cycles can be made of frozen values, so the garbage collector need not look at them."""
+
+class Refused(Answer, tag="refused", frozen=True):
+    """The request failed, and changed nothing."""
+
+    code: str
+    """For programs: the name of an error's class (`UnknownQueue`, `LimitExceeded`, …)."""
+    reason: str
+    """For people: what was wrong, the value, what to do."""
+
+
+class Done(Answer, tag="done", frozen=True):
+    """The request succeeded, and there is nothing to say about it."""
+
+
+class QueueCreated(Answer, tag="created", frozen=True):
+    is_new: bool
+
+
+class SentEntry(Value, tag="sent-entry", frozen=True):
+    number: int
+    """Identifies the message: increases over all queues of a broker, and is never reused."""
+
+
+class Sent(Answer, tag="sent", frozen=True):
+    entries: list[SentEntry | Refused]
+
+
+class Delivery(Value, frozen=True):
+    receipt: Receipt
+    body: bytes
+    attributes: bytes
+    sent_ms: int
+    first_received_ms: int
+    receive_count: int
+    group: str
+    deduplication: str
+    origin: str | None = None
+    """The source queue of a dead letter."""
+
+
+class Received(Answer, tag="received", frozen=True):
+    deliveries: list[Delivery]
+
+
+class Acknowledged(Answer, tag="acked", frozen=True):
+    refused: dict[int, Refused]
+    """By the index in the batch; all other messages are deleted. Acknowledging a deleted message succeeds."""
+
+
+class VisibilityChanged(Answer, tag="visibility-changed", frozen=True):
+    refused: dict[int, Refused]
+
+
+class QueueFigures(Value, frozen=True):
+    visible: int
+    in_flight: int
+    delayed: int
+    bytes: int
+    oldest_sent_ms: int | None
+    """When the oldest message entered this queue; for a moved message, the time of the move."""
+    sent: int
+    """Since the queue was created, like the other totals."""
+    received: int
+    acknowledged: int
+    expired: int
+    returned: int
+    """Leases that expired."""
+    dead_lettered: int
+    deduplicated: int
+
+
+class Described(Answer, tag="described", frozen=True):
+    config: QueueConfig
+    tags: dict[str, str]
+    created_ms: int
+    changed_ms: int
+    figures: QueueFigures
+
+
+class Listed(Answer, tag="listed", frozen=True):
+    queues: list[str]
+
+
+class PeekedMessage(Value, frozen=True):
+    number: int
+    state: str
+    """`visible`, `in flight` or `delayed`."""
+    visible_ms: int
+    """When it becomes visible; 0 if it is visible."""
+    body: bytes
+    attributes: bytes
+    sent_ms: int
+    receive_count: int
+    group: str
+    origin: str | None = None
+    """The source queue of a dead letter."""
+
+
+class Peeked(Answer, tag="peeked", frozen=True):
+    messages: list[PeekedMessage]
+
+
+class MoveStarted(Answer, tag="move-started", frozen=True):
+    task: int
+
+
+class MoveState(Value, frozen=True):
+    task: int
+    source: str
+    destination: str | None
+    rate_per_s: int | None
+    started_ms: int
+    total: int
+    """Messages to move when it started."""
+    moved: int
+    status: str
+    """`running`, `completed`, `cancelled` or `failed`."""
+    reason: str
+    namespace: str | None = None
+    """As in the request that started it."""
+
+
+class Moved(Answer, tag="moved", frozen=True):
+    state: MoveState
+
+
+class Moves(Answer, tag="moves-listed", frozen=True):
+    moves: list[MoveState]
 
 
 # ── commands ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Open(_Value, tag="open", frozen=True):
-    """A server starts on this hub: leases given before it are told apart from leases given after it."""
+class Open(CommandFor[Done], tag="open", frozen=True):
+    """Start the server on these queues: leases of earlier starts are distinguished from those of this one."""
 
     epoch: int
-    """One more than that of the start before."""
+    """One more than at the previous start."""
     rules: int = 0
-    """The version of the behaviour from here on; see `lavant.broker.queues.compatibility`. Records of before it was
-    said: 0."""
+    """The version of the behaviour from here on; see `lavant.broker.queues.compatibility`. 0 in records written before
+    versions existed."""
 
 
-class CreateQueue(_Value, tag="create", frozen=True):
+class CreateQueue(CommandFor[QueueCreated], tag="create", frozen=True):
+    """Create a queue, or confirm that it exists with these settings."""
+
     queue: str
     config: QueueConfig
     tags: dict[str, str] = {}
 
 
-class ConfigureQueue(_Value, tag="configure", frozen=True):
+class ConfigureQueue(CommandFor[Done], tag="configure", frozen=True):
+    """Replace the settings of a queue."""
+
     queue: str
     config: QueueConfig
 
 
-class TagQueue(_Value, tag="tag", frozen=True):
+class TagQueue(CommandFor[Done], tag="tag", frozen=True):
+    """Replace the tags of a queue."""
+
     queue: str
     tags: dict[str, str]
-    """All tags that it has from now on."""
+    """All tags; others are removed."""
 
 
-class DeleteQueue(_Value, tag="delete", frozen=True):
+class DeleteQueue(CommandFor[Done], tag="delete", frozen=True):
+    """Delete a queue with its messages, and end the subscriptions that deliver to it."""
+
     queue: str
 
 
-class PurgeQueue(_Value, tag="purge", frozen=True):
+class PurgeQueue(CommandFor[Done], tag="purge", frozen=True):
+    """Delete all messages of a queue."""
+
     queue: str
 
 
-class SendEntry(_Value, frozen=True):
-    """One message to be sent."""
+class SendEntry(Value, frozen=True):
+    """One message of a `Send`."""
 
     body: bytes
     attributes: bytes = b""
-    """Opaque to the hub; given out with the message."""
+    """Opaque to the broker; delivered with the message."""
     delay_ms: int | None = None
-    """Until it can be received; the queue's own by default. In-order queues have only their own."""
+    """Until the message is visible; the queue's delay by default. In-order queues support only their own."""
     group: str = ""
-    """In-order queues only: messages of one group start in order, one after the other is done."""
+    """In-order queues only: messages of a group are delivered in order, each after the previous one is done."""
     deduplication: str = ""
-    """In-order queues only: a second message of this name within the window is taken for the first."""
+    """In-order queues only: a second message with this id within the window is a duplicate of the first."""
 
 
-class Send(_Value, tag="send", frozen=True):
+class Send(CommandFor[Sent], tag="send", frozen=True):
+    """Send messages to a queue."""
+
     queue: str
     entries: list[SendEntry]
 
 
-class FanOut(_Value, tag="spread", frozen=True):
-    """The same bodies into many queues, which hold them only once: all of it, or nothing.
+class FanOut(CommandFor[Done], tag="spread", frozen=True):
+    """Put the same bodies into many queues, which share them in memory: all of it, or nothing.
 
     Queue number `queues[i]` gets the bodies `places[ends[i - 1]:ends[i]]`, in this order. All three are arrays of
     unsigned 32-bit integers, little endian.
@@ -111,42 +222,48 @@ class FanOut(_Value, tag="spread", frozen=True):
     places: bytes
 
 
-class Receive(_Value, tag="receive", frozen=True):
+class Receive(CommandFor[Received], tag="receive", frozen=True):
+    """Lease messages of a queue, waiting for the first if there is none (long poll)."""
+
     queue: str
     count: int = 1
     visibility_ms: int | None = None
-    """How long the messages are hidden from others; the queue's own by default."""
+    """The visibility timeout; the queue's own by default."""
     wait_ms: int | None = None
-    """How long the server may wait for a message; the queue's own by default. The hub itself never waits."""
+    """How long the server may wait for a message; the queue's own by default."""
 
 
-class Receipt(_Value, frozen=True):
-    """What a consumer shows to acknowledge a message: which one, and which of its leases."""
+class Receipt(Value, frozen=True):
+    """Identifies a message and one of its leases. A consumer presents it to acknowledge the message."""
 
     number: int
     lease: int
 
 
-class Acknowledge(_Value, tag="ack", frozen=True):
+class Acknowledge(CommandFor[Acknowledged], tag="ack", frozen=True):
+    """Delete messages that were received and processed."""
+
     queue: str
     receipts: list[Receipt]
     is_patient: bool = False
-    """Nobody waits for the answer, which is sent when something else was committed anyway, or a little later."""
+    """The client does not wait for the answer: it may leave with a later commit."""
 
 
-class VisibilityChange(_Value, frozen=True):
+class VisibilityChange(Value, frozen=True):
     receipt: Receipt
     visibility_ms: int
     """From now on; 0 makes the message visible at once."""
 
 
-class ChangeVisibility(_Value, tag="visibility", frozen=True):
+class ChangeVisibility(CommandFor[VisibilityChanged], tag="visibility", frozen=True):
+    """Change the visibility timeout of messages that are in flight."""
+
     queue: str
     changes: list[VisibilityChange]
 
 
-class Release(_Value, tag="release", frozen=True):
-    """Messages that were leased and never seen, since their consumer was gone, are as if they had not been received.
+class Release(CommandFor[VisibilityChanged], tag="release", frozen=True):
+    """Undo the receive of messages whose consumer was gone before it saw them.
 
     They are visible at once, and the receive does not count towards `receives_max`.
     """
@@ -155,51 +272,57 @@ class Release(_Value, tag="release", frozen=True):
     receipts: list[Receipt]
 
 
-class StartMove(_Value, tag="start-move", frozen=True):
-    """Redrive: move the messages of a dead-letter queue back to where they came from, or elsewhere."""
+class StartMove(CommandFor[MoveStarted], tag="start-move", frozen=True):
+    """Redrive: move the messages of a dead-letter queue back to their source queues, or to another queue."""
 
     source: str
     destination: str | None = None
     rate_per_s: int | None = None
     namespace: str | None = None
-    """Messages go back only to queues of this namespace (empty: of none), and all others stay; None sets no bound."""
+    """Only messages whose queue is in this namespace (empty: in none) are moved; None moves all."""
 
 
-class MoveSome(_Value, tag="move", frozen=True):
-    """The server's own doing: a step of a move."""
+class MoveSome(CommandFor[Moved], tag="move", frozen=True):
+    """Move the next messages of a redrive."""
 
     task: int
     count: int
 
 
-class CancelMove(_Value, tag="cancel-move", frozen=True):
+class CancelMove(CommandFor[Moved], tag="cancel-move", frozen=True):
+    """Cancel a redrive; messages that were moved stay where they are."""
+
     task: int
     namespace: str | None = None
-    """Only if its source is a queue of this namespace (empty: of none); None sets no bound."""
+    """Only if its source is in this namespace (empty: in none); None sets no bound."""
 
 
 # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class DescribeQueue(_Value, tag="describe", frozen=True):
+class DescribeQueue(QueryFor[Described], tag="describe", frozen=True):
+    """Return settings, tags and figures of a queue."""
+
     queue: str
 
 
-class ListQueues(_Value, tag="list", frozen=True):
+class ListQueues(QueryFor[Listed], tag="list", frozen=True):
+    """List queues by name."""
+
     prefix: str = ""
     after: str = ""
     count: int = 1000
     is_outside: bool = False
-    """Only queues that are in no namespace."""
+    """Only queues outside all namespaces."""
 
 
-class ListSources(_Value, tag="sources", frozen=True):
-    """Which queues have this one as their dead-letter queue."""
+class ListSources(QueryFor[Listed], tag="sources", frozen=True):
+    """List the queues that have this one as their dead-letter queue."""
 
     queue: str
 
 
-class Peek(_Value, tag="peek", frozen=True):
+class Peek(QueryFor[Peeked], tag="peek", frozen=True):
     """Look at messages without leasing them."""
 
     queue: str
@@ -208,173 +331,7 @@ class Peek(_Value, tag="peek", frozen=True):
     """Only messages with a larger number."""
 
 
-class ListMoves(_Value, tag="moves", frozen=True):
+class ListMoves(QueryFor[Moves], tag="moves", frozen=True):
+    """List the redrives of a source queue."""
+
     source: str
-
-
-Command: TypeAlias = (
-    Open
-    | CreateQueue
-    | ConfigureQueue
-    | TagQueue
-    | DeleteQueue
-    | PurgeQueue
-    | Send
-    | FanOut
-    | Receive
-    | Acknowledge
-    | ChangeVisibility
-    | Release
-    | StartMove
-    | MoveSome
-    | CancelMove
-)
-Query: TypeAlias = DescribeQueue | ListQueues | ListSources | Peek | ListMoves
-Request: TypeAlias = Command | Query
-
-
-# ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Refused(_Value, tag="refused", frozen=True):
-    code: str
-    """For programs: the name of an error's class (`UnknownQueue`, `LimitExceeded`, …)."""
-    reason: str
-    """For people: what was wrong, the value, what to do."""
-
-
-class Done(_Value, tag="done", frozen=True):
-    pass
-
-
-class QueueCreated(_Value, tag="created", frozen=True):
-    is_new: bool
-
-
-class SentEntry(_Value, tag="sent-entry", frozen=True):
-    number: int
-    """Counts up over all queues of a hub, and is never given twice: it identifies the message."""
-
-
-class Sent(_Value, tag="sent", frozen=True):
-    entries: list[SentEntry | Refused]
-
-
-class Delivery(_Value, frozen=True):
-    receipt: Receipt
-    body: bytes
-    attributes: bytes
-    sent_ms: int
-    first_received_ms: int
-    receive_count: int
-    group: str
-    deduplication: str
-    origin: str | None = None
-    """The queue whose dead letter it is."""
-
-
-class Received(_Value, tag="received", frozen=True):
-    deliveries: list[Delivery]
-
-
-class Acknowledged(_Value, tag="acked", frozen=True):
-    refused: dict[int, Refused]
-    """By the place in the batch; all others are gone for good. One that was gone already counts as acknowledged."""
-
-
-class VisibilityChanged(_Value, tag="visibility-changed", frozen=True):
-    refused: dict[int, Refused]
-
-
-class QueueFigures(_Value, frozen=True):
-    visible: int
-    in_flight: int
-    delayed: int
-    bytes: int
-    oldest_sent_ms: int | None
-    """When the oldest message came into this queue; a moved one came when it was moved."""
-    sent: int
-    """Since the queue was created; so are the other totals."""
-    received: int
-    acknowledged: int
-    expired: int
-    returned: int
-    """Leases that ran out."""
-    dead_lettered: int
-    deduplicated: int
-
-
-class Described(_Value, tag="described", frozen=True):
-    config: QueueConfig
-    tags: dict[str, str]
-    created_ms: int
-    changed_ms: int
-    figures: QueueFigures
-
-
-class Listed(_Value, tag="listed", frozen=True):
-    queues: list[str]
-
-
-class PeekedMessage(_Value, frozen=True):
-    number: int
-    state: str
-    """`visible`, `in flight` or `delayed`."""
-    visible_ms: int
-    """When it is visible (again); 0 if it is."""
-    body: bytes
-    attributes: bytes
-    sent_ms: int
-    receive_count: int
-    group: str
-    origin: str | None = None
-    """The queue whose dead letter it is."""
-
-
-class Peeked(_Value, tag="peeked", frozen=True):
-    messages: list[PeekedMessage]
-
-
-class MoveStarted(_Value, tag="move-started", frozen=True):
-    task: int
-
-
-class MoveState(_Value, frozen=True):
-    task: int
-    source: str
-    destination: str | None
-    rate_per_s: int | None
-    started_ms: int
-    total: int
-    """How many messages there were to move when it started."""
-    moved: int
-    status: str
-    """`running`, `completed`, `cancelled` or `failed`."""
-    reason: str
-    namespace: str | None = None
-    """As in the request that started it."""
-
-
-class Moved(_Value, tag="moved", frozen=True):
-    state: MoveState
-
-
-class Moves(_Value, tag="moves-listed", frozen=True):
-    moves: list[MoveState]
-
-
-Answer: TypeAlias = (
-    Refused
-    | Done
-    | QueueCreated
-    | Sent
-    | Received
-    | Acknowledged
-    | VisibilityChanged
-    | Described
-    | Listed
-    | Peeked
-    | MoveStarted
-    | Moved
-    | Moves
-)

@@ -1,168 +1,41 @@
-"""What a broker is asked about subscriptions and publications, and what it answers.
+"""Subscriptions, advertisements and publications: the requests, and the answers to them.
 
-    command (changes something; goes into the journal)        answer
-    ──────────────────────────────────────────────────        ──────────────
-    Subscribe                                                 Subscribed
-    Unsubscribe                                               Done
-    Advertise                                                 Advertised
-    Unadvertise                                               Done
-    Deliver    what became of publications once matched       Done
-
-    request that becomes a `Deliver`                          answer
-    ────────────────────────────────                          ──────────────
-    Publish                                                   Published
-
-    request that a server answers by itself                   answer
-    ───────────────────────────────────────                   ──────────────
-    RenewSubscription                                         Subscribed
-
-    query (changes nothing)                                   answer
-    ───────────────────────                                   ──────────────
-    DescribeSubscription                                      Subscribed
-    ListSubscriptions                                         SubscriptionsListed
-    ListAdvertisements                                        AdvertisementsListed
-
-Like the requests for queues these are arrays in MessagePack, and the journal's format.
+Like the requests for queues, these values are also the format of the wire and the journal.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-import msgspec
-
+from lavant.broker.protocol.commands import Answer, CommandFor, QueryFor, Value
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Done, FanOut, Refused
 
 NEW_QUEUE = QueueConfig()
 
 
-class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    pass
-
-
-class Webhook(_Value, frozen=True):
-    """Notifications are posted to an address, each in a request of its own."""
+class Webhook(Value, frozen=True):
+    """Delivers each notification in an HTTP request of its own."""
 
     url: str
     attempts_max: int = 10
-    """Then a notification goes to the dead-letter queue."""
+    """After that, a notification goes to the dead-letter queue."""
     timeout_ms: int = 10_000
     secret: str = ""
     """If given, each request carries an HMAC-SHA256 of its id, time and body under this secret."""
 
 
-class EncryptedFilter(_Value, frozen=True):
-    """Tests × dimensions doubles, little endian: nothing in it can be read without the client's key."""
+class EncryptedFilter(Value, frozen=True):
+    """Tests × dimensions doubles, little endian, unreadable without the client's key."""
 
     dimensions: int
     tests: bytes
 
 
-class Subscribe(_Value, tag="subscribe", frozen=True):
-    """Have what matches put into a queue. The same again, under the same name, changes nothing."""
-
-    filter: str | EncryptedFilter
-    name: str = ""
-    """Within the namespace; the broker gives one if it is empty."""
-    queue: str = ""
-    """Where notifications go; without, into a queue of the subscription's own, of the same name."""
-    namespace: str = ""
-    config: QueueConfig = NEW_QUEUE
-    """Of the queue, if it is created with the subscription."""
-    webhook: Webhook | None = None
-    lease_ms: int = 0
-    """If given, the subscription is temporary: it ends when its client is not heard of for so long."""
+# ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class RenewSubscription(_Value, tag="renew-subscription", frozen=True):
-    """The client of a temporary subscription is still there. Not in the journal: `lavant.broker.machine.leases`."""
-
-    name: str
-    namespace: str = ""
-
-
-class Unsubscribe(_Value, tag="unsubscribe", frozen=True):
-    """The subscription ends; a queue of its own goes with it, and what is in it."""
-
-    name: str
-    namespace: str = ""
-
-
-class Advertise(_Value, tag="advertise", frozen=True):
-    """A publisher says which publications it is going to send: all of them will match this filter."""
-
-    filter: str
-    name: str = ""
-    namespace: str = ""
-
-
-class Unadvertise(_Value, tag="unadvertise", frozen=True):
-    name: str
-    namespace: str = ""
-
-
-class Publish(_Value, tag="publish", frozen=True):
-    publications: list[bytes]
-    """An object in JSON each: attributes, and `@id`, `@time_ms`, `@payload` (base64) or `@point` if it is encrypted."""
-    key: str = ""
-    """A request with the same key and the same publications within some minutes is taken for the first, and answered
-    alike. With other publications it is refused."""
-    namespace: str = ""
-
-
-class PublishOutcome(_Value, frozen=True):
-    """What a request with a key was answered."""
-
-    namespace: str
-    key: str
-    fingerprint: bytes
-    """Of its publications."""
-    entries: list[str | Refused]
-
-
-class Deliver(_Value, tag="deliver", frozen=True):
-    """The broker's own doing: publications that were matched go into the queues of those who want them."""
-
-    spread: FanOut
-    keys: dict[str, list[str | Refused]] = {}
-    """What requests with a key were answered, in journals of versions that had no `answered`."""
-    accepted: dict[str, int] = {}
-    """By lane: up to which offset the publications of its log count. What lies behind was never answered."""
-    delivered: dict[str, int] = {}
-    """By lane: up to which offset publications are in queues with this. Said together, it happens once."""
-    answered: list[PublishOutcome] = []
-    """Of the requests that had a key."""
-    forgotten: list[str] = []
-    """Lanes without subscriptions, of which nothing is owed."""
-
-
-class DescribeSubscription(_Value, tag="describe-subscription", frozen=True):
-    name: str
-    namespace: str = ""
-
-
-class ListSubscriptions(_Value, tag="list-subscriptions", frozen=True):
-    namespace: str = ""
-    prefix: str = ""
-    after: str = ""
-    count: int = 1000
-
-
-class ListAdvertisements(_Value, tag="list-advertisements", frozen=True):
-    namespace: str = ""
-    after: str = ""
-    count: int = 1000
-
-
-Command: TypeAlias = Subscribe | Unsubscribe | Advertise | Unadvertise | Deliver
-Query: TypeAlias = DescribeSubscription | ListSubscriptions | ListAdvertisements
-Request: TypeAlias = Command | Publish | RenewSubscription | Query
-
-
-class SubscriptionState(_Value, frozen=True):
+class SubscriptionState(Value, frozen=True):
     number: int
-    """What matchers know it by; never given twice."""
+    """Identifies it for matchers; never reused."""
     name: str
     namespace: str
     filter: str | EncryptedFilter
@@ -171,43 +44,149 @@ class SubscriptionState(_Value, frozen=True):
     webhook: Webhook | None
     created_ms: int
     lease_ms: int = 0
-    """Above 0 if it is temporary."""
+    """Positive if it is temporary."""
     expires_ms: int = 0
-    """In a server's answers: when it ends unless its lease is renewed; 0 if it does not."""
+    """In answers: when it ends unless its lease is renewed; 0 if it is not temporary."""
 
     @property
     def is_temporary(self) -> bool:
         return self.lease_ms > 0
 
 
-class AdvertisementState(_Value, frozen=True):
+class AdvertisementState(Value, frozen=True):
     name: str
     namespace: str
     filter: str
     created_ms: int
 
 
-class Subscribed(_Value, tag="subscribed", frozen=True):
+class Subscribed(Answer, tag="subscribed", frozen=True):
     subscription: SubscriptionState
     is_new: bool
 
 
-class Advertised(_Value, tag="advertised", frozen=True):
+class Advertised(Answer, tag="advertised", frozen=True):
     advertisement: AdvertisementState
     is_new: bool
 
 
-class Published(_Value, tag="published", frozen=True):
+class Published(Answer, tag="published", frozen=True):
     entries: list[str | Refused]
     """The id of each publication, or why it was refused."""
 
 
-class SubscriptionsListed(_Value, tag="subscriptions-listed", frozen=True):
+class SubscriptionsListed(Answer, tag="subscriptions-listed", frozen=True):
     subscriptions: list[SubscriptionState]
 
 
-class AdvertisementsListed(_Value, tag="advertisements-listed", frozen=True):
+class AdvertisementsListed(Answer, tag="advertisements-listed", frozen=True):
     advertisements: list[AdvertisementState]
 
 
-Answer: TypeAlias = Done | Refused | Subscribed | Advertised | Published | SubscriptionsListed | AdvertisementsListed
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Subscribe(CommandFor[Subscribed], tag="subscribe", frozen=True):
+    """Deliver matching publications into a queue. Repeating the request under the same name changes nothing."""
+
+    filter: str | EncryptedFilter
+    name: str = ""
+    """Unique in the namespace; the broker generates one if it is empty."""
+    queue: str = ""
+    """The queue for notifications; if empty, the subscription owns a queue of the same name."""
+    namespace: str = ""
+    config: QueueConfig = NEW_QUEUE
+    """Settings of the queue, if the subscription creates it."""
+    webhook: Webhook | None = None
+    lease_ms: int = 0
+    """If positive, the subscription is temporary: it ends when its client is silent for that long."""
+
+
+class RenewSubscription(CommandFor[Subscribed], tag="renew-subscription", frozen=True):
+    """Renew the lease of a temporary subscription. Not in the journal: `lavant.broker.machine.leases`."""
+
+    name: str
+    namespace: str = ""
+
+
+class Unsubscribe(CommandFor[Done], tag="unsubscribe", frozen=True):
+    """End a subscription, and delete the queue that it owns."""
+
+    name: str
+    namespace: str = ""
+
+
+class Advertise(CommandFor[Advertised], tag="advertise", frozen=True):
+    """Announce future publications: all of them will match this filter."""
+
+    filter: str
+    name: str = ""
+    namespace: str = ""
+
+
+class Unadvertise(CommandFor[Done], tag="unadvertise", frozen=True):
+    """Withdraw an advertisement."""
+
+    name: str
+    namespace: str = ""
+
+
+class Publish(CommandFor[Published], tag="publish", frozen=True):
+    """Match publications against all subscriptions, and deliver them into queues."""
+
+    publications: list[bytes]
+    """An object in JSON each: attributes, and `@id`, `@time_ms`, `@payload` (base64) or `@point` if it is encrypted."""
+    key: str = ""
+    """Idempotency key: a repetition with the same publications within some minutes gets the first answer again; with
+    other publications it is refused."""
+    namespace: str = ""
+
+
+class PublishOutcome(Value, frozen=True):
+    """The answer to a publish request with an idempotency key."""
+
+    namespace: str
+    key: str
+    fingerprint: bytes
+    """Of the publications."""
+    entries: list[str | Refused]
+
+
+class Deliver(CommandFor[Done], tag="deliver", frozen=True):
+    """Put matched publications into the queues of their subscriptions."""
+
+    spread: FanOut
+    keys: dict[str, list[str | Refused]] = {}
+    """Replaced by `answered`; in journals of older versions."""
+    accepted: dict[str, int] = {}
+    """By log: the end offset of the accepted publications. Later ones were never answered."""
+    delivered: dict[str, int] = {}
+    """By log: the end offset of the publications that are in queues with this record, so each is delivered once."""
+    answered: list[PublishOutcome] = []
+    """The requests that had an idempotency key."""
+    forgotten: list[str] = []
+    """Logs without subscriptions and without lag."""
+
+
+class DescribeSubscription(QueryFor[Subscribed], tag="describe-subscription", frozen=True):
+    """Return a subscription."""
+
+    name: str
+    namespace: str = ""
+
+
+class ListSubscriptions(QueryFor[SubscriptionsListed], tag="list-subscriptions", frozen=True):
+    """List subscriptions by name."""
+
+    namespace: str = ""
+    prefix: str = ""
+    after: str = ""
+    count: int = 1000
+
+
+class ListAdvertisements(QueryFor[AdvertisementsListed], tag="list-advertisements", frozen=True):
+    """List advertisements by name."""
+
+    namespace: str = ""
+    after: str = ""
+    count: int = 1000

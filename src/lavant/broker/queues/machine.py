@@ -36,8 +36,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from lavant.broker.protocol import queues as commands
+from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queue_config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, QueueConfig, namespace_of
-from lavant.broker.protocol.queues import Answer, Request
+from lavant.broker.protocol.registry import COMMANDS, QUERIES, QUEUES, handlers_of
 from lavant.broker.queues import snapshot
 from lavant.broker.queues.accounting.counters import EPOCH_MAX, QueueCounters
 from lavant.broker.queues.accounting.memory import MESSAGE, memory_full
@@ -243,10 +244,10 @@ class Queues:
     def _check_reserved(self, request: Any) -> None:
         """Raise if the request is for a reserved queue."""
 
-    def _create(self, request: commands.CreateQueue) -> Plan:
+    def _create_queue(self, request: commands.CreateQueue) -> Plan:
         return self.plan_queues([request])
 
-    def _configure(self, request: commands.ConfigureQueue) -> Plan:
+    def _configure_queue(self, request: commands.ConfigureQueue) -> Plan:
         queue = self._directory.check_configure(request.queue, request.config, is_replay=self.is_replay)
 
         def apply() -> Answer:
@@ -258,7 +259,7 @@ class Queues:
 
         return apply
 
-    def _tag(self, request: commands.TagQueue) -> Plan:
+    def _tag_queue(self, request: commands.TagQueue) -> Plan:
         queue = self._directory[request.queue]
         if not self.is_replay:
             check_tags(request.tags)
@@ -270,7 +271,7 @@ class Queues:
 
         return apply
 
-    def _delete(self, request: commands.DeleteQueue) -> Plan:
+    def _delete_queue(self, request: commands.DeleteQueue) -> Plan:
         queue = self._directory[request.queue]
 
         def apply() -> Answer:
@@ -281,7 +282,7 @@ class Queues:
 
         return apply
 
-    def _purge(self, request: commands.PurgeQueue) -> Plan:
+    def _purge_queue(self, request: commands.PurgeQueue) -> Plan:
         queue = self._directory[request.queue]
 
         def apply() -> Answer:
@@ -292,12 +293,12 @@ class Queues:
 
         return apply
 
-    def _describe(self, request: commands.DescribeQueue) -> Answer:
+    def _describe_queue(self, request: commands.DescribeQueue) -> Answer:
         queue = self._directory[request.queue]
         queue.deduplication.forget(self.now_ms)
         return commands.Described(queue.config, queue.tags, queue.created_ms, queue.changed_ms, queue.figures())
 
-    def _list(self, request: commands.ListQueues) -> Answer:
+    def _list_queues(self, request: commands.ListQueues) -> Answer:
         check_range("count", request.count, 1, LISTED_MAX)
         check_part_of_name("prefix", request.prefix)
         check_part_of_name("after", request.after)
@@ -305,7 +306,7 @@ class Queues:
             self._directory.names(request.prefix, request.after, request.count, is_outside=request.is_outside)
         )
 
-    def _sources(self, request: commands.ListSources) -> Answer:
+    def _list_sources(self, request: commands.ListSources) -> Answer:
         return commands.Listed(self._directory.sources(request.queue))
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -325,6 +326,9 @@ class Queues:
             return commands.Sent(answers)
 
         return apply
+
+    def _fan_out(self, request: commands.FanOut) -> Plan:
+        return self.plan_fan_out(request)
 
     def plan_fan_out(self, request: commands.FanOut, *, is_admitted: bool = False) -> Plan:
         """A fan-out. Quotas do not apply if it `is_admitted`: accepted before, when it was published."""
@@ -423,7 +427,7 @@ class Queues:
 
         return apply
 
-    def _move(self, request: commands.MoveSome) -> Plan:
+    def _move_some(self, request: commands.MoveSome) -> Plan:
         before = self._moves.find(request.task)
         if not self.is_replay:
             check_range("count", request.count, 1, STEP_MAX)
@@ -472,27 +476,5 @@ class Queues:
         self.usages.check_bytes(namespace_of(queue.name), bytes_sent)
         queue.deduplication.check_room(queue.name, entries, self.limits.deduplication_names_max, self.now_ms)
 
-    _PLANNERS: ClassVar[dict[type, Callable[[Any, Any], Plan]]] = {
-        commands.Open: _open,
-        commands.CreateQueue: _create,
-        commands.ConfigureQueue: _configure,
-        commands.TagQueue: _tag,
-        commands.DeleteQueue: _delete,
-        commands.PurgeQueue: _purge,
-        commands.Send: _send,
-        commands.FanOut: plan_fan_out,
-        commands.Receive: _receive,
-        commands.Acknowledge: _acknowledge,
-        commands.ChangeVisibility: _change_visibility,
-        commands.Release: _release,
-        commands.StartMove: _start_move,
-        commands.MoveSome: _move,
-        commands.CancelMove: _cancel_move,
-    }
-    _ANSWERS: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {
-        commands.DescribeQueue: _describe,
-        commands.ListQueues: _list,
-        commands.ListSources: _sources,
-        commands.Peek: _peek,
-        commands.ListMoves: _list_moves,
-    }
+    _PLANNERS: ClassVar[dict[type, Callable[[Any, Any], Plan]]] = handlers_of(QUEUES, vars(), COMMANDS)
+    _ANSWERS: ClassVar[dict[type, Callable[[Any, Any], Any]]] = handlers_of(QUEUES, vars(), QUERIES)

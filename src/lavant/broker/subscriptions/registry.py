@@ -16,20 +16,21 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from lavant.broker.protocol.queue_config import NAME_CHARACTERS_MAX, NAMESPACE_END, QueueConfig
+from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.namespaces import in_namespace
+from lavant.broker.protocol.queue_config import NAME_CHARACTERS_MAX, QueueConfig
 from lavant.broker.protocol.queues import CreateQueue, DeleteQueue, Done
+from lavant.broker.protocol.registry import COMMANDS, QUERIES, SUBSCRIPTIONS, handlers_of
 from lavant.broker.protocol.subscriptions import (
     Advertise,
     Advertised,
     AdvertisementsListed,
     AdvertisementState,
-    Answer,
     Deliver,
     DescribeSubscription,
     EncryptedFilter,
     ListAdvertisements,
     ListSubscriptions,
-    Request,
     Subscribe,
     Subscribed,
     SubscriptionsListed,
@@ -216,10 +217,10 @@ class Subscriptions:
 
         return apply
 
-    def _describe(self, request: DescribeSubscription) -> Answer:
+    def _describe_subscription(self, request: DescribeSubscription) -> Answer:
         return Subscribed(self.find(request.namespace, request.name), is_new=False)
 
-    def _list(self, request: ListSubscriptions) -> Answer:
+    def _list_subscriptions(self, request: ListSubscriptions) -> Answer:
         validation.check_listing(request)
         start = max(
             bisect_left(self._sorted, (request.namespace, request.prefix)),
@@ -320,18 +321,8 @@ class Subscriptions:
 
         return apply
 
-    _PLANNERS: ClassVar[dict[type, Callable[[Subscriptions, Any], Plan]]] = {
-        Subscribe: _subscribe,
-        Unsubscribe: _unsubscribe,
-        Advertise: _advertise,
-        Unadvertise: _unadvertise,
-        Deliver: _deliver,
-    }
-    _ANSWERS: ClassVar[dict[type, Callable[[Subscriptions, Any], Answer]]] = {
-        DescribeSubscription: _describe,
-        ListSubscriptions: _list,
-        ListAdvertisements: _list_advertisements,
-    }
+    _PLANNERS: ClassVar[dict[type, Callable[[Subscriptions, Any], Plan]]] = handlers_of(SUBSCRIPTIONS, vars(), COMMANDS)
+    _ANSWERS: ClassVar[dict[type, Callable[[Subscriptions, Any], Answer]]] = handlers_of(SUBSCRIPTIONS, vars(), QUERIES)
 
     # ── snapshots ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -351,15 +342,6 @@ class Subscriptions:
             self._remember(state)
         self._advertisements = {(each.namespace, each.name): each for each in advertisements}
         self._counters.memory += sum(map(memory_of_advertisement, self._advertisements.values()))
-
-
-def in_namespace(namespace: str, queue: str) -> str:
-    """The name of a queue among those of all namespaces.
-
-    >>> in_namespace("acme", "orders"), in_namespace("", "orders")
-    ('acme/orders', 'orders')
-    """
-    return f"{namespace}{NAMESPACE_END}{queue}" if namespace else queue
 
 
 def _same(existing: SubscriptionState, request: Subscribe) -> SubscriptionState:

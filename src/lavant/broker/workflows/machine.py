@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from lavant.broker.protocol import jobs as commands
-from lavant.broker.protocol.jobs import Request
+from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.queues import Done
+from lavant.broker.protocol.registry import COMMANDS, JOBS, QUERIES, handlers_of
 from lavant.broker.queues.accounting.memory import ATTEMPT, MESSAGE
 from lavant.broker.queues.accounting.quotas import DEFAULT_LIMITS, QueueLimits
 from lavant.broker.queues.machine import Queues
@@ -109,7 +110,7 @@ class Jobs(Queues):
 
     def handle(self, request: Request, now_ms: int) -> Any:
         """Carry out a command or answer a query, with an `Answer`. Raises a `LavantError` if it can't be done."""
-        return super().handle(request, now_ms)  # type: ignore[arg-type]
+        return super().handle(request, now_ms)
 
     def advance(self, now_ms: int) -> list[str]:
         advanced: list[str] = []
@@ -160,7 +161,7 @@ class Jobs(Queues):
 
     # ── job types ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _define(self, request: commands.DefineJobs) -> Plan:
+    def _define_jobs(self, request: commands.DefineJobs) -> Plan:
         if not self.is_replay:
             check(request.workflows)
             self._types.check_room(request.workflows.jobs)
@@ -178,7 +179,7 @@ class Jobs(Queues):
 
         return apply
 
-    def _remove_type(self, request: commands.RemoveJobType) -> Plan:
+    def _remove_job_type(self, request: commands.RemoveJobType) -> Plan:
         type_ = self._types[request.job_type]
 
         def apply() -> Done:
@@ -188,7 +189,7 @@ class Jobs(Queues):
 
         return apply
 
-    def _keep(self, request: commands.KeepJobs) -> Plan:
+    def _keep_jobs(self, request: commands.KeepJobs) -> Plan:
         if not self.is_replay:
             check_keeping(request)
 
@@ -200,7 +201,7 @@ class Jobs(Queues):
 
         return apply
 
-    def _describe_type(self, request: commands.DescribeJobType) -> commands.JobTypeView:
+    def _describe_job_type(self, request: commands.DescribeJobType) -> commands.JobTypeView:
         type_ = self._types[request.job_type]
         totals = self._types.totals(type_.name)
         return commands.JobTypeView(
@@ -212,12 +213,12 @@ class Jobs(Queues):
             totals.cancelled,
         )
 
-    def _list_types(self, request: commands.ListJobTypes) -> commands.JobTypesListed:
+    def _list_job_types(self, request: commands.ListJobTypes) -> commands.JobTypesListed:
         return commands.JobTypesListed([type_.name for type_ in self._types], self._topics.names())
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _submit(self, request: commands.SubmitJob) -> Plan:
+    def _submit_job(self, request: commands.SubmitJob) -> Plan:
         if not self.is_replay:
             check_submission(request)
         type_ = self._types[request.job_type]
@@ -249,7 +250,7 @@ class Jobs(Queues):
 
         return apply
 
-    def _cancel(self, request: commands.CancelJob) -> Plan:
+    def _cancel_job(self, request: commands.CancelJob) -> Plan:
         job = self._book[request.job]
 
         def apply() -> commands.Cancelled:
@@ -269,7 +270,7 @@ class Jobs(Queues):
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _lease(self, request: commands.LeaseTasks) -> Plan:
+    def _lease_tasks(self, request: commands.LeaseTasks) -> Plan:
         if not self.is_replay:
             check_lease(request)
         queue = self._topics[request.topic]
@@ -290,7 +291,7 @@ class Jobs(Queues):
 
         return apply
 
-    def _complete(self, request: commands.CompleteTask) -> Plan:
+    def _complete_task(self, request: commands.CompleteTask) -> Plan:
         if not self.is_replay:
             check_result(request.result)
         job, index = self._reported(request, COMPLETED)
@@ -304,7 +305,7 @@ class Jobs(Queues):
 
         return apply
 
-    def _fail(self, request: commands.FailTask) -> Plan:
+    def _fail_task(self, request: commands.FailTask) -> Plan:
         if not self.is_replay:
             check_range("the length of a reason", len(request.reason), 0, REASON_CHARACTERS_MAX)
         job, index = self._reported(request, FAILED)
@@ -316,7 +317,7 @@ class Jobs(Queues):
 
         return apply
 
-    def _extend(self, request: commands.ExtendTask) -> Plan:
+    def _extend_task(self, request: commands.ExtendTask) -> Plan:
         if not self.is_replay:
             check_range("timeout_ms", request.timeout_ms, 1, TASK_TIMEOUT_MS_MAX)
         job, index = self._reported(request, RUNNING)
@@ -386,23 +387,11 @@ class Jobs(Queues):
 
     _PLANNERS: ClassVar[dict[type, Callable[[Any, Any], Plan]]] = {
         **Queues._PLANNERS,
-        commands.DefineJobs: _define,
-        commands.RemoveJobType: _remove_type,
-        commands.KeepJobs: _keep,
-        commands.SubmitJob: _submit,
-        commands.CancelJob: _cancel,
-        commands.LeaseTasks: _lease,
-        commands.CompleteTask: _complete,
-        commands.FailTask: _fail,
-        commands.ExtendTask: _extend,
-        commands.ReleaseTasks: _release_tasks,
+        **handlers_of(JOBS, vars(), COMMANDS),
     }
     _ANSWERS: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {
         **Queues._ANSWERS,
-        commands.DescribeJob: _describe_job,
-        commands.ListJobs: _list_jobs,
-        commands.DescribeJobType: _describe_type,
-        commands.ListJobTypes: _list_types,
+        **handlers_of(JOBS, vars(), QUERIES),
     }
 
 

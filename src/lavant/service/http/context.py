@@ -17,7 +17,7 @@ from lavant.broker.protocol.queues import Refused
 from lavant.broker.queues.validation import refusal
 from lavant.core.errors import AccessDenied, LavantError, QuotaExceeded
 from lavant.service.auth.audit.records import ORIGIN
-from lavant.service.auth.authorization import authorize, carry_out, shut_out, tell
+from lavant.service.auth.authorization import audited, authorize, execute_as, revoked
 from lavant.service.auth.keys import KeyRing, Principal
 from lavant.service.http.errors import ApiError, error_of
 from lavant.service.http.streams.sse_resume import SseResume
@@ -70,7 +70,7 @@ class ApiContext:
         try:
             return authorize(principal, request, time.monotonic())
         except LavantError as error:
-            raise error_of(tell(self.service.audit, principal, request, refusal(error))) from None
+            raise error_of(audited(self.service.audit, principal, request, refusal(error))) from None
 
     async def ask(self, principal: Principal, request: Request, answer: type[_T]) -> _T:
         """The answer of the type that belongs to the request, as the principal sees it; a refusal is raised."""
@@ -85,11 +85,11 @@ class ApiContext:
         self, principal: Principal, request: Request, connection: RequestConnection | None = None
     ) -> Answer:
         """Whatever the answer is. If the connection of a receive is lost, `ClientGone` is raised."""
-        return await carry_out(self.service.execute, principal, request, connection, audit=self.service.audit)
+        return await execute_as(self.service.execute, principal, request, connection, audit=self.service.audit)
 
     def tell(self, principal: Principal, request: Request, answer: Answer) -> None:
         """The audit log of a request that was carried out in several."""
-        tell(self.service.audit, principal, request, answer)
+        audited(self.service.audit, principal, request, answer)
 
     async def revoked(self, principal: Principal) -> None:
         """Returns never; raises when the principal is shut out."""
@@ -104,7 +104,7 @@ class ApiContext:
     def check(self, principal: Principal) -> None:
         """Raises if the principal was shut out."""
         if principal.is_revoked:
-            raise error_of(refusal(shut_out(principal)))
+            raise error_of(refusal(revoked(principal)))
 
     @contextmanager
     def stream(self, kind: str, principal: Principal) -> Iterator[None]:

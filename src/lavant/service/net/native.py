@@ -35,9 +35,8 @@ from lavant.broker.queues.validation import refusal
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import AccessDenied, InvalidValue, LavantError, NotReady, QuotaExceeded
 from lavant.service.auth.audit.records import Origin
-from lavant.service.auth.authorization import authorize, shut_out
+from lavant.service.auth.authorization import authorize, revoked, strip
 from lavant.service.auth.keys import KeyRing, Principal
-from lavant.service.auth.namespaces import shown
 from lavant.service.auth.tenants import ANYBODY
 from lavant.service.net.admission import Ticket
 from lavant.service.runtime.readiness import Readiness
@@ -143,7 +142,7 @@ class NativeProtocol(asyncio.Protocol):
         if not self._buffer:
             self._service.has_answers(self)
         if self._principal is not None:
-            answer = shown(self._principal, answer)
+            answer = strip(self._principal, answer)
         append_frame(self._buffer, reply.number, answer)
         if len(self._buffer) > self._limits.unread_bytes_high:  # many large ones need not wait for the turn's end
             self.flush()
@@ -184,7 +183,7 @@ class NativeProtocol(asyncio.Protocol):
         """Whoever was let in with a key that is no more, or means something else now, has to come anew."""
         if self._principal is not None and not self._keys.knows(self._principal):
             self._buffer.clear()  # answers of this turn, which have not left
-            self._hang_up(shut_out(self._principal), FAULT_NUMBER)
+            self._hang_up(revoked(self._principal), FAULT_NUMBER)
 
     def close(self) -> None:
         """Hang up when what was written has left."""

@@ -24,7 +24,6 @@ from lavant.broker.workflows.limits import JobLimits
 from lavant.core.errors import InvalidValue
 from lavant.core.kernels.warmup import WarmupProgress
 from lavant.service.auth.audit import AuditLog
-from lavant.service.auth.authorization import DATA
 from lavant.service.auth.keys import KeyRing
 from lavant.service.auth.tenants import Tenants
 from lavant.service.aws.credentials import CredentialRing
@@ -256,7 +255,7 @@ def _memory_max(settings: ServeSettings, broker: BrokerState) -> int:
 
 
 def _audit(settings: ServeSettings) -> AuditLog | None:
-    return None if settings.audit_log is None else AuditLog(settings.audit_log, DATA, is_data=settings.audit_data)
+    return None if settings.audit_log is None else AuditLog(settings.audit_log, is_data=settings.audit_data)
 
 
 def _spark_side(settings: ServeSettings, service: BrokerRuntime) -> SparkSupervisor | None:

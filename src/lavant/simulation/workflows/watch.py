@@ -12,6 +12,7 @@ from __future__ import annotations
 from lavant.broker.filters import Filter
 from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.jobs import (
+    CancelJob,
     Cancelled,
     CompleteTask,
     FailTask,
@@ -83,8 +84,8 @@ class Watch:
                     self._started(task, began)
             case CompleteTask() | FailTask(), Reported():
                 self._reported(request, answer)
-            case _, Cancelled(job_state=state):
-                self._ended(request.job, state)  # type: ignore[union-attr]
+            case CancelJob(job=job), Cancelled(job_state=state):
+                self._ended(job, state)
             case _, JobView(number=job, state=state):
                 self._ended(job, state)
             case _:

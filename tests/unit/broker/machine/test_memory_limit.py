@@ -184,7 +184,7 @@ def test_a_body_in_many_queues_is_counted_once_until_the_last_has_gone() -> None
     for number in range(9):
         broker.handle(PurgeQueue(f"q{number}"), 0)
     assert broker.queues.memory_held - empty == MESSAGE + 1000
-    [delivery] = broker.handle(Receive("q9"), 0).deliveries  # type: ignore[union-attr]
+    [delivery] = broker.handle(Receive("q9"), 0).deliveries
     assert broker.queues.memory_held - empty == MESSAGE + 1000 + HIDDEN
     broker.handle(Acknowledge("q9", [delivery.receipt]), 0)
     assert broker.queues.memory_held == empty

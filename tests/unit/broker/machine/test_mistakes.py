@@ -8,9 +8,9 @@ import pytest
 from tests.unit.broker.machine.servers import Bench, bench_with_queue
 
 from lavant.broker.machine.state import BrokerState
-from lavant.broker.protocol.commands import QUERIES
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue, DescribeQueue, Refused, Send, SendEntry, Sent
+from lavant.broker.protocol.registry import QUERIES
 from lavant.broker.queues.machine import Queues
 from lavant.broker.queues.plan import HalfApplied
 from lavant.broker.queues.queue import QueueState

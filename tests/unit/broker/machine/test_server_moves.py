@@ -87,7 +87,7 @@ def test_a_move_whose_queue_is_deleted_is_forgotten() -> None:
     bench.do(StartMove("dead", "q", 2), MoveStarted)
     bench.do(DeleteQueue("dead"), Done)
     bench.tick(bench.now_ms + 5000)
-    assert bench.server._paces.wakeup_ms() is None
+    assert bench.server._redrive_rates.wakeup_ms() is None
 
 
 def test_a_move_goes_on_after_a_restart() -> None:

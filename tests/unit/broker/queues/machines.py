@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import (
     Acknowledge,
     Acknowledged,
-    Answer,
     ChangeVisibility,
     CreateQueue,
     Delivery,
@@ -23,7 +23,6 @@ from lavant.broker.protocol.queues import (
     Receive,
     Received,
     Refused,
-    Request,
     Send,
     SendEntry,
     Sent,

@@ -13,6 +13,7 @@ from typing import Any
 from tests.unit.broker.queues.model_values import ModelMessage, ModelQueue, ModelTurn
 
 from lavant.broker.protocol import queues as c
+from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queue_config import DEDUPLICATION_MS, DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
 from lavant.core.errors import (
     InvalidValue,
@@ -41,9 +42,9 @@ class Model:
         self.moves: list[c.MoveState] = []
         self.number = self.lease = self.task = self.place = self.rules = 0
 
-    def handle(self, request: c.Request, now_ms: int) -> c.Answer:
+    def handle(self, request: Request, now_ms: int) -> Answer:
         self.advance(now_ms)
-        handler: Callable[[Any], c.Answer] = getattr(self, "on_" + type(request).__name__.lower())
+        handler: Callable[[Any], Answer] = getattr(self, "on_" + type(request).__name__.lower())
         return handler(request)
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,14 +97,14 @@ class Model:
             raise UnknownQueue(name)
         return self.queues[name]
 
-    def on_open(self, request: c.Open) -> c.Answer:
+    def on_open(self, request: c.Open) -> Answer:
         if request.epoch <= self.lease >> 40:
             raise InvalidValue("epoch")
         self.lease = request.epoch << 40
         self.rules = request.rules
         return c.Done()
 
-    def on_createqueue(self, request: c.CreateQueue) -> c.Answer:
+    def on_createqueue(self, request: c.CreateQueue) -> Answer:
         existing = self.queues.get(request.queue)
         if existing is not None:
             if existing.config == request.config:
@@ -119,7 +120,7 @@ class Model:
             if target is None or target.config.order != config.order or target.name == name:
                 raise InvalidValue("dead letters")
 
-    def on_configurequeue(self, request: c.ConfigureQueue) -> c.Answer:
+    def on_configurequeue(self, request: c.ConfigureQueue) -> Answer:
         queue = self.queue(request.queue)
         if queue.config.order != request.config.order:
             raise InvalidValue("order")
@@ -130,17 +131,17 @@ class Model:
         self.expire(queue)
         return c.Done()
 
-    def on_tagqueue(self, request: c.TagQueue) -> c.Answer:
+    def on_tagqueue(self, request: c.TagQueue) -> Answer:
         self.queue(request.queue).tags = request.tags
         return c.Done()
 
-    def on_deletequeue(self, request: c.DeleteQueue) -> c.Answer:
+    def on_deletequeue(self, request: c.DeleteQueue) -> Answer:
         self.queue(request.queue)
         del self.queues[request.queue]
         self.moves = [move for move in self.moves if move.source != request.queue]
         return c.Done()
 
-    def on_purgequeue(self, request: c.PurgeQueue) -> c.Answer:
+    def on_purgequeue(self, request: c.PurgeQueue) -> Answer:
         queue = self.queue(request.queue)
         queue.messages = []
         queue.turns = {}
@@ -150,7 +151,7 @@ class Model:
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def on_send(self, request: c.Send) -> c.Answer:
+    def on_send(self, request: c.Send) -> Answer:
         queue = self.queue(request.queue)
         return c.Sent([self.send(queue, entry) for entry in request.entries])
 
@@ -210,7 +211,7 @@ class Model:
                 chosen.append(message)
         return chosen[:count]
 
-    def on_receive(self, request: c.Receive) -> c.Answer:
+    def on_receive(self, request: c.Receive) -> Answer:
         queue = self.queue(request.queue)
         room = max(0, queue.config.in_flight_max - queue.in_flight())
         if room == 0 and self.line(queue, 1):
@@ -289,7 +290,7 @@ class Model:
 
     # ── settling ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def on_acknowledge(self, request: c.Acknowledge) -> c.Answer:
+    def on_acknowledge(self, request: c.Acknowledge) -> Answer:
         queue = self.queue(request.queue)
         faults: dict[int, c.Refused] = {}
         done: list[ModelMessage] = []
@@ -316,7 +317,7 @@ class Model:
         queue.totals["acknowledged"] += len(done)
         return c.Acknowledged(faults)
 
-    def on_release(self, request: c.Release) -> c.Answer:
+    def on_release(self, request: c.Release) -> Answer:
         queue = self.queue(request.queue)
         faults: dict[int, c.Refused] = {}
         chosen: list[ModelMessage] = []
@@ -338,7 +339,7 @@ class Model:
             message.place = min(each.place for each in queue.messages) - 1
         return c.VisibilityChanged(faults)
 
-    def on_changevisibility(self, request: c.ChangeVisibility) -> c.Answer:
+    def on_changevisibility(self, request: c.ChangeVisibility) -> Answer:
         queue = self.queue(request.queue)
         faults: dict[int, c.Refused] = {}
         for place, change in enumerate(request.changes):
@@ -361,7 +362,7 @@ class Model:
 
     # ── moves ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def on_startmove(self, request: c.StartMove) -> c.Answer:
+    def on_startmove(self, request: c.StartMove) -> Answer:
         source = self.queue(request.source)
         if request.destination is not None:
             destination = self.queue(request.destination)
@@ -395,7 +396,7 @@ class Model:
                 return place
         raise UnknownMove(str(task))
 
-    def on_movesome(self, request: c.MoveSome) -> c.Answer:
+    def on_movesome(self, request: c.MoveSome) -> Answer:
         place = self.move(request.task)
         move = self.moves[place]
         moved, status = move.moved, move.status
@@ -436,7 +437,7 @@ class Model:
             reason="",
         )
 
-    def on_cancelmove(self, request: c.CancelMove) -> c.Answer:
+    def on_cancelmove(self, request: c.CancelMove) -> Answer:
         place = self.move(request.task)
         if self.moves[place].status == "running":
             self.moves[place] = self.state_of(self.moves[place], self.moves[place].moved, "cancelled")
@@ -444,7 +445,7 @@ class Model:
 
     # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def on_describequeue(self, request: c.DescribeQueue) -> c.Answer:
+    def on_describequeue(self, request: c.DescribeQueue) -> Answer:
         queue = self.queue(request.queue)
         states = [message.state for message in queue.messages]
         figures = c.QueueFigures(
@@ -457,15 +458,15 @@ class Model:
         )
         return c.Described(queue.config, queue.tags, queue.created_ms, queue.changed_ms, figures)
 
-    def on_listqueues(self, request: c.ListQueues) -> c.Answer:
+    def on_listqueues(self, request: c.ListQueues) -> Answer:
         names = [name for name in sorted(self.queues) if name.startswith(request.prefix) and name > request.after]
         return c.Listed(names[: request.count])
 
-    def on_listsources(self, request: c.ListSources) -> c.Answer:
+    def on_listsources(self, request: c.ListSources) -> Answer:
         target = self.queue(request.queue).name
         return c.Listed([name for name in sorted(self.queues) if self.queues[name].config.dead_letters == target])
 
-    def on_peek(self, request: c.Peek) -> c.Answer:
+    def on_peek(self, request: c.Peek) -> Answer:
         messages = sorted(self.queue(request.queue).messages, key=lambda message: message.number)
         return c.Peeked(
             [
@@ -485,7 +486,7 @@ class Model:
             ][: request.count]
         )
 
-    def on_listmoves(self, request: c.ListMoves) -> c.Answer:
+    def on_listmoves(self, request: c.ListMoves) -> Answer:
         source = self.queue(request.source).name
         return c.Moves([move for move in reversed(self.moves) if move.source == source])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.jobs import (
-    Answer,
     CancelJob,
     Cancelled,
     CompleteTask,
@@ -17,7 +17,6 @@ from lavant.broker.protocol.jobs import (
     JobView,
     LeaseTasks,
     Reported,
-    Request,
     Result,
     SubmitJob,
     TaskAssignment,

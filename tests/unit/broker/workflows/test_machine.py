@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.broker.workflows.machines import CHAIN, CHOICE, DIAMOND, JobMachine, machine_with
 
+from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.jobs import (
     DefineJobs,
     DescribeJobType,
@@ -30,7 +31,6 @@ from lavant.broker.protocol.queues import (
     Receipt,
     Receive,
     Received,
-    Request,
     Send,
     SendEntry,
     StartMove,

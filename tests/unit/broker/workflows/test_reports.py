@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.broker.workflows.machines import CHAIN, JobMachine, machine_with, saved
 
-from lavant.broker.protocol.jobs import CompleteTask, FailTask, LeaseTasks, Request, Result, SubmitJob, TaskAssignment
+from lavant.broker.protocol.commands import Request
+from lavant.broker.protocol.jobs import CompleteTask, FailTask, LeaseTasks, Result, SubmitJob, TaskAssignment
 from lavant.core.errors import AttemptOver, InvalidValue, LimitExceeded, UnknownJob, UnknownJobType, UnknownTopic
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lavant.broker.protocol.commands import QUERIES
+from lavant.broker.protocol.registry import DATA_REQUESTS, QUERIES
 from lavant.service.auth.audit.file import AuditFile
 from lavant.service.auth.audit.records import DENIED, NOWHERE, Origin, line_of, outcome_of, what_of, who_of
 from lavant.service.auth.keys import Principal
@@ -52,18 +52,17 @@ class _Bounded:
 
 
 class AuditLog:
-    """Of one server. `data_kinds` are the requests that are many; they have lines only if `is_data`."""
+    """The audit log of one server. Commands that carry data have lines only if `is_data`."""
 
     def __init__(
         self,
         path: Path,
-        data_kinds: frozenset[type],
         *,
         is_data: bool = False,
         clock_s: Callable[[], float] = time.time,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._unwanted = frozenset(QUERIES) | (frozenset() if is_data else data_kinds)
+        self._unwanted = QUERIES if is_data else QUERIES | DATA_REQUESTS
         self._clock_s = clock_s
         self._monotonic_s = monotonic_s
         self._strangers = _Bounded()

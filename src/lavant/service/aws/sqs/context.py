@@ -8,7 +8,7 @@ from typing import TypeVar
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queues import Refused
 from lavant.service.auth.audit.log import AuditLog
-from lavant.service.auth.authorization import Execute, carry_out
+from lavant.service.auth.authorization import Execute, execute_as
 from lavant.service.auth.keys import Principal
 from lavant.service.aws.sqs.errors import refusal
 from lavant.service.aws.sqs.handles import Handles
@@ -42,7 +42,7 @@ class SqsContext:
 
     async def execute(self, request: Request, connection: RequestConnection | None = None) -> Answer:
         """A command goes in, its answer comes out. If the connection of a receive is lost, `ClientGone` is raised."""
-        return await carry_out(self._execute, self._principal, request, connection, audit=self._audit)
+        return await execute_as(self._execute, self._principal, request, connection, audit=self._audit)
 
     async def ask(self, request: Request, answer: type[_T], connection: RequestConnection | None = None) -> _T:
         """The hub's answer of the type that belongs to the request; a refusal is raised in the protocol's words."""

@@ -15,8 +15,8 @@ import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 
+from lavant.broker.protocol.namespaces import in_namespace
 from lavant.broker.protocol.queues import Receipt
-from lavant.broker.subscriptions.registry import in_namespace
 from lavant.service.aws.sqs.errors import SqsError, bad_value
 
 _CHECK_BYTES = 8

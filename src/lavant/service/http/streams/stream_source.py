@@ -25,7 +25,7 @@ from lavant.broker.protocol.subscriptions import (
     SubscriptionState,
     Unsubscribe,
 )
-from lavant.service.auth.authorization import place
+from lavant.service.auth.authorization import in_namespace
 from lavant.service.auth.keys import Principal
 from lavant.service.delivery.prefetch import PrefetchWindow
 from lavant.service.http.bodies import integer
@@ -78,7 +78,7 @@ async def attached(
             yield await _window(desk, principal, connection, state.queue, size)
     finally:
         # Also for a principal that has been revoked since: its subscription must not stay.
-        await asyncio.shield(desk.service.execute(place(principal, Unsubscribe(state.name))))
+        await asyncio.shield(desk.service.execute(in_namespace(principal, Unsubscribe(state.name))))
 
 
 @asynccontextmanager
@@ -87,7 +87,7 @@ async def _renewed(desk: ApiContext, principal: Principal, state: SubscriptionSt
     if not state.is_temporary:
         yield
         return
-    renewing = asyncio.create_task(_renew(desk, place(principal, RenewSubscription(state.name)), state.lease_ms))
+    renewing = asyncio.create_task(_renew(desk, in_namespace(principal, RenewSubscription(state.name)), state.lease_ms))
     try:
         yield
     finally:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import (
     Acknowledge,
     Acknowledged,
-    Answer,
     ChangeVisibility,
     Delivery,
     Done,
@@ -16,7 +16,6 @@ from lavant.broker.protocol.queues import (
     Receive,
     Received,
     Refused,
-    Request,
     Send,
     SendEntry,
     Sent,

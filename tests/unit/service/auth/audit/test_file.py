@@ -18,7 +18,6 @@ from lavant.core.errors import InvalidValue
 from lavant.service.auth.audit import AuditLog, Origin
 from lavant.service.auth.audit.file import AuditFile
 from lavant.service.auth.audit.log import DENIED_PER_S
-from lavant.service.auth.authorization import DATA
 from lavant.service.auth.keys import SCOPES, Principal
 
 
@@ -147,7 +146,7 @@ def lines_of(path: Path) -> list[dict[str, object]]:
 
 def test_whoever_is_denied_again_and_again_has_a_bounded_number_of_lines(tmp_path: Path) -> None:
     path, now_s = tmp_path / "audit.log", [100.0]
-    audit = AuditLog(path, DATA, monotonic_s=lambda: now_s[0])
+    audit = AuditLog(path, monotonic_s=lambda: now_s[0])
     noisy, quiet = (Principal(name=name, scopes=frozenset({"publish"})) for name in ("noisy", "quiet"))
     origin, denied = Origin("native", "192.0.2.1:1"), Refused("AccessDenied", "no")
     for _ in range(1000):
@@ -168,7 +167,7 @@ def test_whoever_is_denied_again_and_again_has_a_bounded_number_of_lines(tmp_pat
 
 def test_commands_that_are_not_denied_are_all_told(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
-    audit = AuditLog(path, DATA, monotonic_s=lambda: 0.0)
+    audit = AuditLog(path, monotonic_s=lambda: 0.0)
     who = Principal(name="k", scopes=frozenset(SCOPES))
     for number in range(500):
         answer = Refused("QuotaExceeded", "no") if number % 2 else None
@@ -180,7 +179,7 @@ def test_commands_that_are_not_denied_are_all_told(tmp_path: Path) -> None:
 
 def test_names_are_cut_and_escaped(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
-    audit = AuditLog(path, DATA)
+    audit = AuditLog(path)
     who = Principal(name="k", scopes=frozenset(SCOPES))
     audit.answered(who, Origin("http", ""), CreateQueue('evil"\n{"action": "x"}' + "y" * 5000, QueueConfig()), None)
     audit.file.close()

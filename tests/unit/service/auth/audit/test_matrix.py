@@ -19,9 +19,9 @@ from tests.unit.service.wiring import in_loop
 
 from lavant.broker.protocol import jobs, queues, subscriptions
 from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.registry import REGISTRY, SERVER
 from lavant.broker.workflows.definitions.toml_file import convert_workflows
 from lavant.service.auth.audit import AuditLog
-from lavant.service.auth.authorization import DATA, RULES
 from lavant.service.auth.keys import KeyEntry, sha256_of
 
 KEY = "-key-s3cr3t"
@@ -95,8 +95,9 @@ ACTIONS: dict[str, list[str]] = {
 
 
 def test_every_request_route_and_action_is_declared() -> None:
-    assert {kind.__name__ for kind in RULES} == ADMINISTRATION | OF_DATA | QUERIES
-    assert len(RULES) == len(ADMINISTRATION) + len(OF_DATA) + len(QUERIES)
+    of_clients = [each.name for each in REGISTRY.values() if each.scope != SERVER]
+    assert set(of_clients) == ADMINISTRATION | OF_DATA | QUERIES
+    assert len(of_clients) == len(ADMINISTRATION) + len(OF_DATA) + len(QUERIES)
     assert set(ROUTES) == set(HTTP)
     assert set(ACTIONS) == set(SQS)
 
@@ -110,7 +111,7 @@ class Audited:
     def __init__(self, directory: Path, *, is_data: bool = False) -> None:
         self.path = directory / "audit.log"
         seconds = count()
-        self.audit = AuditLog(self.path, DATA, is_data=is_data, monotonic_s=lambda: float(next(seconds)))
+        self.audit = AuditLog(self.path, is_data=is_data, monotonic_s=lambda: float(next(seconds)))
         self.front = FrontEnds(
             directory,
             [
@@ -357,7 +358,7 @@ def test_a_client_that_hangs_up_at_once_is_told_of_nevertheless(tmp_path: Path) 
 def test_where_no_keys_are_wanted_anybody_is_told(tmp_path: Path) -> None:
     @in_loop
     async def run() -> None:
-        audit = AuditLog(tmp_path / "audit.log", DATA)
+        audit = AuditLog(tmp_path / "audit.log")
         front = FrontEnds(tmp_path, audit=audit)
         await front.native("", queues.CreateQueue("x", QueueConfig()))
         await front.http("", "POST", "/subscriptions", {"filter": "a = 1", "name": "x2"})

@@ -43,7 +43,7 @@ class Hub:
         if isinstance(request, Send):
             self.bodies += [draft.body for draft in request.entries]
             return Sent([SentEntry(number + 1) for number in range(len(request.entries))])
-        if request.wait_ms:  # type: ignore[union-attr]
+        if getattr(request, "wait_ms", 0):
             self.waiting.set()
             assert connection is not None
             connection.watch(self.left.set)
