@@ -71,7 +71,7 @@ class PublishSubscribe(RuleBasedStateMachine):
         self.engine.close()
 
     def do(self, request: Request) -> Answer:
-        answer = self.broker.handle(request, 0)
+        answer: Answer = self.broker.handle(request, 0)
         if self.broker.changed:
             self.journal.append(msgspec.msgpack.encode(request))
         changes = list(self.broker.subscriptions.changes)

@@ -52,7 +52,8 @@ class Asked:
         self.broker = BrokerState() if broker is None else broker
 
     def __call__(self, request: Request) -> Answer:
-        return self.broker.handle(request, 7)
+        answer: Answer = self.broker.handle(request, 7)
+        return answer
 
     def subscribe(self, filter: Any = "a > 1", name: str = "", **more: Any) -> Subscribed:
         answer = self(Subscribe(filter, name, **more))
