@@ -127,7 +127,7 @@ async def test_a_handler_in_the_background_may_close_its_own_subscription(client
 async def test_whoever_waits_is_told_of_the_end(client: AsyncClient) -> None:
     removed = await client.subscribe("n > 0", name="removed")
     waiting = asyncio.ensure_future(removed.run(nothing))
-    while not removed._intake:
+    while not removed._prefetcher:
         await asyncio.sleep(0.001)
     await client.unsubscribe("removed")
     with pytest.raises(UnknownQueue):
@@ -135,7 +135,7 @@ async def test_whoever_waits_is_told_of_the_end(client: AsyncClient) -> None:
     await removed.close()
     closed = await client.subscribe("n > 0")
     waiting = asyncio.ensure_future(closed.run(nothing))
-    while not closed._intake:
+    while not closed._prefetcher:
         await asyncio.sleep(0.001)
     await closed.close()
     assert await waiting == 0

@@ -116,6 +116,16 @@ def test_no_file_holds_a_tab() -> None:
     assert lines_matching(re.compile(r"\t"), FILES) == []
 
 
+def test_no_docstring_of_the_client_is_written_twice() -> None:
+    """Operations that both clients offer are described once."""
+    places: dict[str, list[str]] = {}
+    for path in (SOURCE / "client").rglob("*.py"):
+        for node in ast.walk(ast.parse(text_of(path))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (text := ast.get_docstring(node)):
+                places.setdefault(text, []).append(f"{name_of(path)}:{node.lineno}")
+    assert [each for each in places.values() if len(each) > 1] == []
+
+
 def test_nothing_is_left_for_later() -> None:
     assert lines_matching(UNFINISHED, FILES) == []
 

@@ -1,8 +1,9 @@
-"""A connection for the tasks of one event loop, who share it; what is asked together leaves together."""
+"""An asynchronous connection: the tasks of one event loop share it, and requests of one turn are written together."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -13,12 +14,13 @@ from lavant.client.connection.errors import error_of
 from lavant.client.connection.link import AsyncLink
 from lavant.client.connection.retries import Pauses, Retries
 from lavant.client.connection.settings import ConnectionSettings
+from lavant.client.operations import Asynchronous, Caller
 from lavant.core.errors import ConnectionLost, MissingComponent, NotReady
 
 T = TypeVar("T")
 
 
-class AsyncConnection:
+class AsyncConnection(Caller, Asynchronous):
     """Belongs to the event loop in which it is used first."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
@@ -28,10 +30,7 @@ class AsyncConnection:
         self._is_closed = False
 
     async def open(self) -> Self:
-        """Connect now, so that a server that is not there is told at once; otherwise the first request does.
-
-        One that is starting is waited for.
-        """
+        """Like `Connection.open`."""
         pauses = Pauses(self._settings.retries)
         while True:
             try:
@@ -45,10 +44,7 @@ class AsyncConnection:
                 return self
 
     async def run(self, call: Call[T], *, retries: Retries | None = None) -> T:
-        """Carry out a call. If the connection breaks, it is tried again where that can do no harm.
-
-        As often as the client's settings say, or these `retries`.
-        """
+        """Like `Connection.run`, except that calls do not wait for each other."""
         link = self._link
         if link is not None and link.is_writable and link.fault is None:  # nearly always
             try:
@@ -62,7 +58,7 @@ class AsyncConnection:
         return call.read(answer)
 
     async def close(self) -> None:
-        """For good: what is under way fails."""
+        """Closes the connection for good; requests in flight fail."""
         self._is_closed = True
         if self._link is not None:
             self._link.close()
@@ -76,6 +72,12 @@ class AsyncConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _answer(self, call: Call[T]) -> Coroutine[Any, Any, T]:
+        return self.run(call)
+
+    async def _sleep(self, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
 
     async def _ask_until_answered(self, call: Call[Any], retries: Retries | None) -> Answer:
         pauses = Pauses(self._settings.retries if retries is None else retries)
@@ -107,7 +109,7 @@ class AsyncConnection:
             async with asyncio.timeout(settings.timeout_s):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, port, ssl=settings.tls)
         except BaseException as error:
-            link.greeting.cancel()  # nobody is going to wait for it
+            link.greeting.cancel()  # no task will await it
             link.close()
             if isinstance(error, OSError):
                 raise settings.nobody_answers(error) from None

@@ -1,4 +1,4 @@
-"""A connection for callers that wait: one request at a time, or many in a pipeline, over a plain socket."""
+"""A blocking connection: one request at a time, or many in a pipeline, over a plain socket."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lavant.client.connection.calls import Call
 from lavant.client.connection.channel import Channel
 from lavant.client.connection.retries import Pauses, Retries
 from lavant.client.connection.settings import ConnectionSettings
+from lavant.client.operations import Blocking, Caller
 from lavant.core.errors import ConnectionLost, LavantError, MissingComponent, NotReady
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ T = TypeVar("T")
 PIPELINE_BYTES = 64 << 10
 
 
-class Connection:
+class Connection(Caller, Blocking):
     """Threads may share one; each request then waits for the one before."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
@@ -34,9 +35,9 @@ class Connection:
         self._lock = threading.Lock()
 
     def open(self) -> Self:
-        """Connect now, so that a server that is not there is told at once; otherwise the first request does.
+        """Connects now and waits for a server that is starting. Raises if none answers.
 
-        One that is starting is waited for.
+        Without it, the first request connects.
         """
         pauses = Pauses(self._settings.retries)
         with self._lock:
@@ -52,9 +53,9 @@ class Connection:
                     return self
 
     def run(self, call: Call[T], *, retries: Retries | None = None) -> T:
-        """Carry out a call. If the connection breaks, it is tried again where that can do no harm.
+        """Carries out a call. If the connection breaks, a repeatable call is retried.
 
-        As often as the client's settings say, or these `retries`.
+        `retries` says how often, instead of the client's settings.
         """
         with self._lock:
             try:
@@ -64,16 +65,16 @@ class Connection:
         return call.read(answer)
 
     def pipeline(self, wanted: Sequence[Call[Any]]) -> list[Any]:
-        """Carry out many calls without waiting in between; what they give, in their order, be it an error.
+        """Carries out many calls without waiting in between, and returns their results or errors in order.
 
-        Nothing is tried again: when the connection breaks, that is raised, and some may have been carried out.
+        Nothing is retried. If the connection breaks, an error is raised, and some calls may have been carried out.
         """
         with self._lock:
             answers = [answer for part in _parts(wanted) for answer in self._ask_many(part)]
         return [_result(call, answer) for call, answer in zip(wanted, answers, strict=True)]
 
     def close(self) -> None:
-        """For good."""
+        """Closes the connection for good."""
         with self._lock:
             self._is_closed = True
             self._drop()
@@ -86,6 +87,12 @@ class Connection:
     ) -> None:
         self.close()
 
+    async def _answer(self, call: Call[T]) -> T:
+        return self.run(call)
+
+    async def _sleep(self, pause_s: float) -> None:
+        time.sleep(pause_s)
+
     def _ask(self, call: Call[Any]) -> Answer:
         buffer = bytearray()
         append_frame(buffer, 1, call.request)
@@ -93,7 +100,7 @@ class Connection:
             channel = self._channel_for(call.wait_ms, is_repeatable=call.is_repeatable)
             channel.write(buffer)
             return channel.read()[1]
-        except BaseException:  # half an answer may be under way: this connection is of no use any more
+        except BaseException:  # part of an answer may still arrive: the connection cannot be used again
             self._drop()
             raise
 
@@ -111,7 +118,7 @@ class Connection:
                 error = another
 
     def _ask_many(self, wanted: Sequence[Call[Any]]) -> list[Answer]:
-        """The answers in the order of the calls, however the server orders them."""
+        """Returns the answers in the order of the calls; the server may send them in any order."""
         buffer = bytearray()
         for number, call in enumerate(wanted):
             append_frame(buffer, number, call.request)
@@ -127,7 +134,7 @@ class Connection:
     def _channel_for(self, wait_ms: int, *, is_repeatable: bool) -> Channel:
         channel = self._channel
         if channel is None or not (is_repeatable or channel.is_quiet()):
-            self._drop()  # the server was restarted, say: a new connection saves an error
+            self._drop()  # for example after a restart of the server: a new connection avoids an error
             channel = self._connected()
         channel.wait_up_to(self._settings.timeout_s + wait_ms / SECOND_MS)
         return channel
@@ -146,7 +153,7 @@ class Connection:
 
 
 def _parts(wanted: Sequence[Call[Any]]) -> Iterator[list[Call[Any]]]:
-    """What may be under way together: so little that it fits into the sockets' buffers while nobody reads."""
+    """Splits calls into parts that fit into the socket buffers, so that writing never waits for reading."""
     part: list[Call[Any]] = []
     size = 0
     for call in wanted:
@@ -161,7 +168,7 @@ def _parts(wanted: Sequence[Call[Any]]) -> Iterator[list[Call[Any]]]:
 
 
 def _size_bytes(request: Request) -> int:
-    """About so many bytes on the wire."""
+    """The approximate size of a request on the wire."""
     if isinstance(request, Send):
         return 64 + sum(len(entry.body) + len(entry.attributes) + 64 for entry in request.entries)
     if isinstance(request, Publish):

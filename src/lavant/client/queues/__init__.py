@@ -2,7 +2,6 @@
 
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Delivery, Receipt, SendEntry
-from lavant.client.queues.async_queue import AsyncQueue
-from lavant.client.queues.queue import Queue
+from lavant.client.queues.queue import AsyncQueue, Queue
 
 __all__ = ["AsyncQueue", "Delivery", "Queue", "QueueConfig", "Receipt", "SendEntry"]

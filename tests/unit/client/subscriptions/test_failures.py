@@ -6,15 +6,19 @@ import pytest
 
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.subscriptions import SubscriptionState
-from lavant.client.subscriptions.base import SubscriptionBase
+from lavant.client.connection.retries import NO_RETRIES
+from lavant.client.connection.settings import ConnectionSettings
+from lavant.client.operations import Caller
+from lavant.client.subscriptions.base import SubscriptionBase, SubscriptionParts
 from lavant.client.subscriptions.notification import Notification
 
+SETTINGS = ConnectionSettings.of("lavant://127.0.0.1:1", key="", ca_file=None, timeout_s=1, retries=NO_RETRIES)
 STATE = SubscriptionState(1, "s", "", "a = 1", "s", True, None, 0)
 
 
 def failed(config: QueueConfig, attempt: int) -> int:
     """For how long a notification is hidden whose handler raised."""
-    subscription = SubscriptionBase(STATE, None, cipher=None, prefetch=1, visibility_s=None)
+    subscription = SubscriptionBase[None](SubscriptionParts(Caller(), SETTINGS, STATE, None, None, 1, None, print))
     subscription._take_config(config)
     told: list[int | None] = []
     notification = Notification({}, id="7", time_ms=0, payload=None, attempt=attempt, settle=told.append)

@@ -1,0 +1,113 @@
+"""Operations on jobs: define, submit, describe, wait for, cancel and list them.
+
+All may be repeated: a submission has a name, so a repetition returns the same job.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from lavant.broker.protocol.jobs import (
+    CancelJob,
+    Cancelled,
+    DefineJobs,
+    DescribeJob,
+    JobsListed,
+    JobSubmitted,
+    JobSummary,
+    JobView,
+    ListJobs,
+    SubmitJob,
+)
+from lavant.broker.workflows.definitions.toml_file import read_workflows
+from lavant.broker.workflows.job import RUNNING
+from lavant.client.connection.calls import Call, done, expect
+from lavant.client.operations import Caller, listing, operation
+from lavant.core.errors import InvalidValue
+
+Input: TypeAlias = "bytes | str | dict[str, Any] | list[Any]"
+"""Dicts and lists are sent as JSON."""
+
+PAGE_SIZE = 1000
+POLL_S, POLL_S_MAX = 0.02, 1.0
+"""The first and the longest pause between two polls of a job: short jobs are noticed soon, long ones cost little."""
+
+
+class JobOperations(Caller):
+    """The part of a client that is about jobs."""
+
+    @operation
+    async def define_jobs(self, source: Path | str) -> None:
+        """Defines job types and their topics, from a TOML file or its text. Running jobs keep the old definition."""
+        await self._answer(Call(DefineJobs(read_workflows(_text(source))), done))
+
+    @operation
+    async def submit(self, job_type: str, input: Input = b"", *, name: str = "") -> int:
+        """Submits a job and returns its number; the job is on the server's disk then, and will end.
+
+        A second submission under the same name returns the same job, as long as the server remembers it.
+        """
+        unique = name if name else f"~{secrets.token_hex(8)}"  # so that a retry does not submit it twice
+        request = SubmitJob(job_type, _bytes(input), unique)
+        return await self._answer(Call(request, lambda answer: expect(answer, JobSubmitted).job))
+
+    @operation
+    async def job(self, number: int) -> JobView:
+        """Returns a job's state, timeline and results."""
+        return await self._answer(_describe(number))
+
+    @operation
+    async def wait(self, number: int, *, timeout_s: float | None = None) -> JobView:
+        """Waits until a job has ended, or for `timeout_s`, and returns it; `state` tells which."""
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        pause_s = POLL_S
+        while True:
+            view = await self._answer(_describe(number))
+            left_s = pause_s if end_s is None else min(pause_s, end_s - time.monotonic())
+            if view.state != RUNNING or left_s <= 0:
+                return view
+            await self._sleep(left_s)
+            pause_s = min(1.5 * pause_s, POLL_S_MAX)
+
+    @operation
+    async def cancel(self, number: int) -> bool:
+        """Ends a job; False if it had ended already. Its tasks are no longer leased, and their results are refused."""
+        return await self._answer(Call(CancelJob(number), lambda answer: expect(answer, Cancelled).is_new))
+
+    @listing
+    async def jobs(self, *, state: str = "") -> AsyncIterator[JobSummary]:
+        """All jobs the server knows, or those in `state`, the oldest first."""
+        after: int | None = 0
+        while after is not None:
+            page = await self._answer(
+                Call(ListJobs(after, PAGE_SIZE, state), lambda answer: expect(answer, JobsListed))
+            )
+            for each in page.jobs:
+                yield each
+            after = page.after
+
+
+def _describe(job: int) -> Call[JobView]:
+    return Call(DescribeJob(job), lambda answer: expect(answer, JobView))
+
+
+def _text(source: Path | str) -> str:
+    """The text of a TOML file. A string of more than one line is the text itself."""
+    if isinstance(source, str) and "\n" in source:
+        return source
+    try:
+        return Path(source).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"cannot read the definitions of jobs in {source}: {error}") from None
+
+
+def _bytes(input: Input) -> bytes:
+    if isinstance(input, str):
+        return input.encode()
+    return msgspec.json.encode(input) if isinstance(input, dict | list) else bytes(input)

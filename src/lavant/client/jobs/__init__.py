@@ -1,1 +1,0 @@
-"""Jobs for applications: define, submit, look, wait, cancel."""

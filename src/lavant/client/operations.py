@@ -1,0 +1,156 @@
+"""Operations: each is written once, as a coroutine, and offered by the blocking and by the asynchronous client.
+
+    class QueueOperations:
+        @operation
+        async def send(self, body: bytes) -> int: ...
+
+    class Queue(QueueOperations, Blocking): ...             # queue.send(body) -> int
+    class AsyncQueue(QueueOperations, Asynchronous): ...    # await queue.send(body) -> int
+
+In an asynchronous class the coroutine function is the method. In a blocking class the method runs the coroutine to its
+end in the calling thread: whatever it awaits blocks instead of suspending it, so no event loop is needed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from functools import update_wrapper, wraps
+from types import FunctionType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_args, get_origin, overload
+
+from lavant.client.connection.calls import Call
+
+P = ParamSpec("P")
+T = TypeVar("T")
+BlockingResult = TypeVar("BlockingResult")
+AsyncResult = TypeVar("AsyncResult")
+
+
+class Caller:
+    """Carries out calls and sleeps. In a blocking client, neither suspends."""
+
+    def _answer(self, call: Call[T]) -> Coroutine[Any, Any, T]:
+        raise NotImplementedError
+
+    def _sleep(self, pause_s: float) -> Coroutine[Any, Any, None]:
+        raise NotImplementedError
+
+
+class Blocking:
+    """Offers the operations of its bases as methods that block."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, function in _operations(cls, {"AsyncIterator": "Iterator"}):
+            setattr(cls, name, _iterator(function) if inspect.isasyncgenfunction(function) else _blocking(function))
+
+
+class Asynchronous:
+    """Offers the operations of its bases as coroutine functions and asynchronous iterators."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, function in _operations(cls, {}):
+            setattr(cls, name, function)
+
+
+class Operation(Generic[P, BlockingResult, AsyncResult]):
+    """A method that blocks or not, depending on the class; `Blocking` and `Asynchronous` define it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = cast(FunctionType, function)
+
+    @overload
+    def __get__(self, instance: Blocking, owner: Any) -> Callable[P, BlockingResult]: ...
+    @overload
+    def __get__(self, instance: Asynchronous, owner: Any) -> Callable[P, AsyncResult]: ...
+    @overload
+    def __get__(self, instance: None, owner: type[Blocking]) -> Callable[Concatenate[Any, P], BlockingResult]: ...
+    @overload
+    def __get__(self, instance: None, owner: type[Asynchronous]) -> Callable[Concatenate[Any, P], AsyncResult]: ...
+    def __get__(self, instance: object, owner: Any) -> Any:
+        return self
+
+
+def operation(
+    function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Operation[P, T, Coroutine[Any, Any, T]]:
+    """Declares a coroutine function as an operation."""
+    return Operation(function)
+
+
+def listing(function: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Operation[P, Iterator[T], AsyncIterator[T]]:
+    """Declares an asynchronous generator function as an operation: the blocking client offers an iterator."""
+    return Operation(function)
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine that never suspends, and returns its result.
+
+    >>> async def length(text: str) -> int:
+    ...     return len(text)
+    >>> run_blocking(length("abc"))
+    3
+    """
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    raise AssertionError(f"{work} suspended, but a blocking client has no event loop")
+
+
+def _operations(owner: type, names: dict[str, str]) -> Iterator[tuple[str, FunctionType]]:
+    """The operations that `owner` inherits, each with its own copy of the function.
+
+    Annotations of the copy name the types of `owner`: those in `names`, and the arguments of generic bases.
+    """
+    for base in owner.__dict__.get("__orig_bases__", ()):
+        variables = getattr(get_origin(base), "__parameters__", ())
+        for variable, argument in zip(variables, get_args(base), strict=False):
+            known = vars(sys.modules[owner.__module__]).items()
+            names[variable.__name__] = next((name for name, value in known if value is argument), variable.__name__)
+    for name in dir(owner):
+        declared = inspect.getattr_static(owner, name)
+        if isinstance(declared, Operation):
+            yield name, _copy(declared.function, f"{owner.__qualname__}.{name}", names)
+
+
+def _copy(function: FunctionType, qualified_name: str, names: dict[str, str]) -> FunctionType:
+    copy = FunctionType(function.__code__, function.__globals__, closure=function.__closure__)
+    update_wrapper(copy, function)
+    del copy.__wrapped__  # type: ignore[attr-defined]
+    copy.__qualname__ = qualified_name
+    copy.__defaults__, copy.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    copy.__annotations__ = {
+        name: re.sub(r"\w+", lambda found: names.get(found[0], found[0]), annotation)
+        for name, annotation in function.__annotations__.items()
+    }
+    return copy
+
+
+def _blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    @wraps(function)
+    def method(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_blocking(function(*args, **kwargs))
+
+    return method
+
+
+def _iterator(function: Callable[P, AsyncGenerator[T, None]]) -> Callable[P, Iterator[T]]:
+    @wraps(function)
+    def method(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        items = function(*args, **kwargs)
+        try:
+            while True:
+                try:
+                    item = run_blocking(items.__anext__())
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            run_blocking(items.aclose())
+
+    return method
