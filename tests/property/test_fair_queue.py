@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lavant.broker.machine.fair_queue import FairQueue
+from lavant.core.fair_queue import FairQueue
 
 TENANTS = "abcd"
 COST_MAX = 8

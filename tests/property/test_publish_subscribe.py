@@ -20,7 +20,7 @@ from lavant.broker.protocol.frames import decode_request
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Acknowledge, CreateQueue, DeleteQueue, FanOut, Peek, Peeked, Receive, Received
 from lavant.broker.protocol.subscriptions import Deliver, Subscribe, Unsubscribe
-from lavant.broker.subscriptions.parsing import ParsedPublications, accept
+from lavant.broker.subscriptions.parsing import ParsedPublication, accept
 from lavant.broker.subscriptions.registry import Added
 from lavant.core.errors import LavantError
 from lavant.service.engines.filters import steps_of
@@ -124,7 +124,7 @@ class PublishSubscribe(RuleBasedStateMachine):
         ids = [str(self.published + number) for number in range(len(rows))]
         self.published += len(rows)
         accepted = accept([json.dumps(row).encode() for row in rows], ids, 0)
-        publications = [each for each in accepted if isinstance(each, ParsedPublications)]
+        publications = [each for each in accepted if isinstance(each, ParsedPublication)]
         assert len(publications) == len(rows)
         for piece in self.engine.publish(EngineBatch(namespace=namespace, scheme="plain", publications=publications)):
             bodies = [each.body for each in publications[piece.start : piece.stop]]

@@ -17,7 +17,7 @@ from lavant.broker.matching.encrypted.values import ATTRIBUTES_MAX, EncryptedBat
 from lavant.broker.matching.interface import Matches
 from lavant.broker.matching.merge import merge
 from lavant.broker.protocol.subscriptions import EncryptedFilter, SubscriptionState
-from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN, ParsedPublications
+from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN, ParsedPublication
 from lavant.broker.subscriptions.registry import Added, Removed
 from lavant.broker.warmup import BROKER_KERNELS
 from lavant.core.kernels.kernels import KERNELS
@@ -125,9 +125,9 @@ def test_an_engine_whose_subscriptions_come_and_go(slices: int) -> None:
             prepared = {each.number: prepared_filter(each.filter) for each in some} if len(some) < 3 else {}
             engine.change(list(steps_of([Added(each, each.number % 7) for each in some], prepared)))
             for publications in (1, 50):
-                plain = [ParsedPublications("", PLAIN, random_publication(random), b"") for _ in range(publications)]
+                plain = [ParsedPublication("", PLAIN, random_publication(random), b"") for _ in range(publications)]
                 points = [
-                    ParsedPublications("", ENCRYPTED, [random.uniform(-1, 1) for _ in range(4)], b"")
+                    ParsedPublication("", ENCRYPTED, [random.uniform(-1, 1) for _ in range(4)], b"")
                     for _ in range(publications)
                 ]
                 for scheme, accepted in ((PLAIN, plain), (ENCRYPTED, points)):

@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-class ParsedPublications(msgspec.Struct, frozen=True, gc=False):
+class ParsedPublication(msgspec.Struct, frozen=True, gc=False):
     """A publication that can be matched."""
 
     id: str
@@ -36,7 +36,7 @@ class ParsedPublications(msgspec.Struct, frozen=True, gc=False):
     """What subscribers get: the publication in JSON, with its id and time."""
 
 
-def accept(publications: Iterable[bytes], ids: Iterable[str], time_ms: int) -> list[ParsedPublications | Refused]:
+def accept(publications: Iterable[bytes], ids: Iterable[str], time_ms: int) -> list[ParsedPublication | Refused]:
     """In their order. Those without an id get one of `ids`, those without a time get `time_ms`.
 
     >>> [accepted] = accept([b'{"symbol": "IBM", "price": 121.5}'], ["7-1"], time_ms=5)
@@ -46,7 +46,7 @@ def accept(publications: Iterable[bytes], ids: Iterable[str], time_ms: int) -> l
     return [_accept(data, id, time_ms) for data, id in zip(publications, ids, strict=False)]
 
 
-def _accept(data: bytes, id: str, time_ms: int) -> ParsedPublications | Refused:
+def _accept(data: bytes, id: str, time_ms: int) -> ParsedPublication | Refused:
     try:
         row = _object(data)
         return _accept_encrypted(row, id, time_ms) if POINT in row else _accept_plain(row, id, time_ms)
@@ -54,14 +54,14 @@ def _accept(data: bytes, id: str, time_ms: int) -> ParsedPublications | Refused:
         return refusal(error)
 
 
-def _accept_plain(row: dict[str, Any], id: str, time_ms: int) -> ParsedPublications:
+def _accept_plain(row: dict[str, Any], id: str, time_ms: int) -> ParsedPublication:
     attributes = {name: value for name, value in row.items() if value is not None and name not in ENVELOPE}
     check_attributes(attributes)
     envelope = _envelope(row, id, time_ms)
-    return ParsedPublications(envelope[ID], PLAIN, attributes, _body({**attributes, **envelope}))
+    return ParsedPublication(envelope[ID], PLAIN, attributes, _body({**attributes, **envelope}))
 
 
-def _accept_encrypted(row: dict[str, Any], id: str, time_ms: int) -> ParsedPublications:
+def _accept_encrypted(row: dict[str, Any], id: str, time_ms: int) -> ParsedPublication:
     point = row.pop(POINT)
     others = [name for name in row if name not in ENVELOPE]
     if others:
@@ -76,7 +76,7 @@ def _accept_encrypted(row: dict[str, Any], id: str, time_ms: int) -> ParsedPubli
         raise InvalidValue(f"{POINT} must be a list of numbers that doubles hold, got {point!r:.80}") from None
     EncryptedBatch(vector)  # raises if its length is out of bounds
     envelope = _envelope(row, id, time_ms)
-    return ParsedPublications(envelope[ID], ENCRYPTED, point, _body(envelope))
+    return ParsedPublication(envelope[ID], ENCRYPTED, point, _body(envelope))
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from lavant.broker.subscriptions.parsing import ParsedPublications
+from lavant.broker.subscriptions.parsing import ParsedPublication
 from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.service.engines.filters import Step
 
@@ -18,7 +18,7 @@ class EngineBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     scheme: str
-    publications: list[ParsedPublications]
+    publications: list[ParsedPublication]
 
 
 class Logged(Protocol):

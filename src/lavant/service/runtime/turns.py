@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
-from lavant.broker.machine.fair_queue import FairQueue
+from lavant.core.fair_queue import FairQueue
 
 
 class StagedShares:

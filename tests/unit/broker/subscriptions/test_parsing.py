@@ -9,10 +9,10 @@ import re
 import pytest
 
 from lavant.broker.protocol.queues import Refused
-from lavant.broker.subscriptions.parsing import ParsedPublications, accept
+from lavant.broker.subscriptions.parsing import ParsedPublication, accept
 
 
-def one(text: str | bytes) -> ParsedPublications | Refused:
+def one(text: str | bytes) -> ParsedPublication | Refused:
     data = text if isinstance(text, bytes) else text.encode()
     [result] = accept([data], ["new"], time_ms=5)
     return result
@@ -20,7 +20,7 @@ def one(text: str | bytes) -> ParsedPublications | Refused:
 
 def test_id_and_time_are_given_where_they_are_missing() -> None:
     accepted = one('{"a": 1, "b": "x", "c": null}')
-    assert isinstance(accepted, ParsedPublications)
+    assert isinstance(accepted, ParsedPublication)
     assert (accepted.id, accepted.scheme, accepted.content) == ("new", "plain", {"a": 1, "b": "x"})
     assert json.loads(accepted.body) == {"a": 1, "b": "x", "@id": "new", "@time_ms": 5}
 
@@ -28,14 +28,14 @@ def test_id_and_time_are_given_where_they_are_missing() -> None:
 def test_id_time_and_payload_stay_as_they_came() -> None:
     text = base64.b64encode(b"\0\xff").decode()
     accepted = one(json.dumps({"a": True, "@id": "mine", "@time_ms": 9, "@payload": text}))
-    assert isinstance(accepted, ParsedPublications)
+    assert isinstance(accepted, ParsedPublication)
     assert accepted.content == {"a": True}
     assert json.loads(accepted.body) == {"a": True, "@id": "mine", "@time_ms": 9, "@payload": text}
 
 
 def test_an_encrypted_one_shows_its_vector_to_nobody_but_the_matcher() -> None:
     accepted = one('{"@point": [1, 2.5, -3], "@payload": "AAAA"}')
-    assert isinstance(accepted, ParsedPublications)
+    assert isinstance(accepted, ParsedPublication)
     assert (accepted.scheme, accepted.content) == ("encrypted", [1, 2.5, -3])
     assert json.loads(accepted.body) == {"@id": "new", "@time_ms": 5, "@payload": "AAAA"}
 
@@ -79,7 +79,7 @@ def test_what_is_no_publication_is_refused_with_the_reason(text: str | bytes, wh
 
 def test_a_bad_one_does_not_take_the_others_with_it() -> None:
     results = accept([b'{"a": 1}', b"x", b'{"a": 2}'], ["1", "2", "3"], 0)
-    assert [each.id if isinstance(each, ParsedPublications) else each.code for each in results] == [
+    assert [each.id if isinstance(each, ParsedPublication) else each.code for each in results] == [
         "1",
         "InvalidValue",
         "3",

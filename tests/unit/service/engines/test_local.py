@@ -12,7 +12,7 @@ from lavant.broker.filters import parse
 from lavant.broker.matching.plain import table
 from lavant.broker.protocol.subscriptions import SubscriptionState
 from lavant.broker.queues.operations.fanout import INTEGERS
-from lavant.broker.subscriptions.parsing import ParsedPublications
+from lavant.broker.subscriptions.parsing import ParsedPublication
 from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.service.engines.filters import steps_of
 from lavant.service.engines.interface import EngineBatch
@@ -29,7 +29,7 @@ def change(engine: LocalEngine, changes: Sequence[Change]) -> None:
 
 def found(engine: LocalEngine, rows: list[dict[str, int]]) -> list[set[int]]:
     """Which queues get each publication."""
-    publications = [ParsedPublications(str(place), "plain", row, b"") for place, row in enumerate(rows)]
+    publications = [ParsedPublication(str(place), "plain", row, b"") for place, row in enumerate(rows)]
     queues: list[set[int]] = [set() for _ in rows]
     for piece in engine.publish(EngineBatch(namespace="", scheme="plain", publications=publications)):
         numbers, ends, places = (np.frombuffer(data, INTEGERS).tolist() for data in piece[2:5])

@@ -20,7 +20,7 @@ from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.timers import SWEEP_MS
 from lavant.broker.subscriptions.idempotency import REMEMBERED_MS
 from lavant.broker.subscriptions.log_offsets import FORGOTTEN, LogOffset
-from lavant.broker.subscriptions.parsing import PLAIN, ParsedPublications
+from lavant.broker.subscriptions.parsing import PLAIN, ParsedPublication
 from lavant.service.engines.filter_admission import FilterAdmission
 from lavant.service.engines.interface import Engine, EngineBatch
 from lavant.service.engines.local import LocalEngine
@@ -121,7 +121,7 @@ def test_publications_nobody_subscribes_to_leave_nothing_in_the_engine() -> None
 
 
 def batch(namespace: str, *prices: int) -> EngineBatch:
-    publications = [ParsedPublications(f"{price}", PLAIN, {"price": price}, b"%d" % price) for price in prices or (1,)]
+    publications = [ParsedPublication(f"{price}", PLAIN, {"price": price}, b"%d" % price) for price in prices or (1,)]
     return EngineBatch(namespace=namespace, scheme=PLAIN, publications=publications)
 
 

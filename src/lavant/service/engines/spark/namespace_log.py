@@ -22,7 +22,7 @@ from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.broker.storage.log.blocks import files_of, scan_blocks
 from lavant.broker.subscriptions.filter_quota import Filters
 from lavant.broker.subscriptions.log_offsets import LogOffset
-from lavant.broker.subscriptions.parsing import ENCRYPTED, ParsedPublications
+from lavant.broker.subscriptions.parsing import ENCRYPTED, ParsedPublication
 from lavant.broker.subscriptions.routing import QueueRoutes
 from lavant.core.errors import InvalidValue
 from lavant.core.publications.batch import PublicationBatch
@@ -87,7 +87,7 @@ class NamespaceLog:
     def end(self) -> int:
         return self._log.end
 
-    def append(self, publications: Sequence[ParsedPublications]) -> int:
+    def append(self, publications: Sequence[ParsedPublication]) -> int:
         """Onto the disk; their bytes."""
         before = self._log.end
         records = _records(self.scheme, publications)
@@ -193,7 +193,7 @@ def _opened(directory: Path, offsets: LogOffset, identity: str | None, file_byte
     return log
 
 
-def _records(scheme: str, publications: Sequence[ParsedPublications]) -> pa.RecordBatch:
+def _records(scheme: str, publications: Sequence[ParsedPublication]) -> pa.RecordBatch:
     """For the log: what is matched, by column, and in the payload's place what subscribers get."""
     bodies = pa.array([publication.body for publication in publications], pa.binary())
     content = [publication.content for publication in publications]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lavant.broker.protocol.queues import Refused
-from lavant.broker.subscriptions.parsing import ParsedPublications, accept
+from lavant.broker.subscriptions.parsing import ParsedPublication, accept
 from lavant.service.http.routes.cloudevents import of_headers, of_json
 
 EVENT = {"specversion": "1.0", "id": "e1", "source": "/till", "type": "sold"}
@@ -19,7 +19,7 @@ HEADERS = {f"ce-{name}": value for name, value in EVENT.items()}
 def row_of(publication: bytes | Refused) -> dict[str, Any]:
     assert isinstance(publication, bytes), publication
     [accepted] = accept([publication], ["new"], time_ms=1)
-    assert isinstance(accepted, ParsedPublications), accepted
+    assert isinstance(accepted, ParsedPublication), accepted
     row: dict[str, Any] = json.loads(publication)
     return row
 
