@@ -141,10 +141,10 @@ def test_a_rate_is_kept(run: Runner) -> None:
         (["pub", "--payload", "x"], "goes along with"),
         (["pub", "--file", "none.jsonl"], "No such file"),
         (["pub", "--file", "none.parquet"], "none.parquet"),
-        (["sub"], "say what you want"),
-        (["sub", "n > 0", "--since", "1h"], "--since is about"),
+        (["sub"], "give a filter"),
+        (["sub", "n > 0", "--since", "1h"], "--since needs --name"),
         (["sub", "--name", "s", "--since", "yesterday"], "ISO 8601"),
-        (["subscriptions", "add", "n > 0", "--name", "s", "--timeout-ms", "5"], "--timeout-ms is about a --webhook"),
+        (["subscriptions", "add", "n > 0", "--name", "s", "--timeout-ms", "5"], "--timeout-ms needs --webhook"),
     ],
 )
 def test_bad_input_is_told(run: Runner, arguments: list[str], said: str) -> None:
@@ -276,6 +276,6 @@ def test_a_temporary_subscription_is_shown_as_such_and_survives_being_looked_at(
     assert listed["expires_ms"] > listed["created_ms"]
     assert "lease_ms" not in kept
     assert run("subscriptions", "ls").splitlines()[2].split()[3].endswith("Z")
-    assert "unless its client is heard of" in run("subscriptions", "info", temporary.name)
+    assert "unless its client renews the lease" in run("subscriptions", "info", temporary.name)
     assert "ends" not in run("subscriptions", "info", "kept")
     assert [state.name for state in client.subscriptions()] == ["kept", temporary.name]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.cli.help_pages import REFERENCE, block, documented, leaf_commands
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "lavant"
 PURE_PACKAGES = ("core", "broker", "control", "models")
@@ -175,3 +177,10 @@ def test_a_clock_or_dice_by_any_name_is_found(source: str) -> None:
 )
 def test_what_comes_in_as_an_argument_is_pure(source: str) -> None:
     assert not impure_names(source)
+
+
+def test_every_command_and_every_flag_is_in_the_reference() -> None:
+    blocks = {words: text for page in REFERENCE.glob("*.md") for words, text in documented(text_of(page))}
+    assert [words for words in leaf_commands() if words not in blocks] == []
+    outdated = [words for words, text in blocks.items() if text != block(words)]
+    assert outdated == [], "run `python -m tests.unit.cli.help_pages`"

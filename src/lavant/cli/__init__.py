@@ -1,4 +1,4 @@
-"""`lavant …`: one file a command. Commands load what they need when they are called, so `--help` is quick."""
+"""The command line, `lavant …`: one file per command. Commands import packages when called, so `--help` is fast."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from lavant.core.errors import LavantError
 
 commands = typer.Typer(
     name="lavant",
-    help="Elastic publish/subscribe: serve, publish, subscribe; durable queues; Spark; a simulated world.",
+    help="Elastic publish/subscribe with content filters, durable queues, workflows and Spark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""`lavant bench …`: quick figures of this machine, or of a server."""
+"""`lavant bench …`: quick benchmarks of this machine or a server."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from lavant.cli.common import AsJson, Key, print_json, print_table
 if TYPE_CHECKING:
     from lavant.cli.reports.benchmarks.results import BenchmarkResult
 
-bench = typer.Typer(help="Quick figures; `make bench` in the sources has the thorough ones.", no_args_is_help=True)
+bench = typer.Typer(help="Quick benchmarks; `make bench` in the sources runs the thorough ones.", no_args_is_help=True)
 
-Seconds = Annotated[float, typer.Option(min=0.1, help="how long")]
-Server = Annotated[str | None, typer.Option(help="the server; without, one is started for this", envvar="LAVANT_URL")]
+Seconds = Annotated[float, typer.Option(min=0.1, help="duration")]
+Server = Annotated[
+    str | None, typer.Option(help="address of the server; by default a temporary one is started", envvar="LAVANT_URL")
+]
 
 
 class Workload(StrEnum):
@@ -30,13 +32,17 @@ class Workload(StrEnum):
 @bench.command()
 def pub(
     seconds: Seconds = 5.0,
-    rate: Annotated[float | None, typer.Option(min=1, help="publications a second; without, as many as go")] = None,
-    subscribers: Annotated[int, typer.Option(min=1, max=1000, help="each gets every publication")] = 4,
+    rate: Annotated[
+        float | None, typer.Option(min=1, help="publications per second; by default as many as possible")
+    ] = None,
+    subscribers: Annotated[
+        int, typer.Option(min=1, max=1000, help="number of subscribers; each receives every publication")
+    ] = 4,
     url: Server = None,
     key: Key = "",
     as_json: AsJson = False,
 ) -> None:
-    """Publish to subscribers, and say how many and how long it takes."""
+    """Measure throughput and latency from publisher to subscribers."""
     from lavant.cli.reports.benchmarks.publishing import publish  # noqa: PLC0415
 
     with _server(url) as address, _progress("publishing", seconds) as tick:
@@ -48,14 +54,14 @@ def pub(
 @bench.command()
 def queue(
     seconds: Seconds = 5.0,
-    clients: Annotated[int, typer.Option(min=1, max=1000, help="beside each other, in this process")] = 8,
-    batch: Annotated[int, typer.Option(min=1, max=1000, help="messages in a request")] = 1,
-    size: Annotated[int, typer.Option(min=0, max=1 << 20, help="bytes of a message")] = 1000,
+    clients: Annotated[int, typer.Option(min=1, max=1000, help="concurrent clients, all in this process")] = 8,
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="messages per request")] = 1,
+    size: Annotated[int, typer.Option(min=0, max=1 << 20, help="size of a message in bytes")] = 1000,
     url: Server = None,
     key: Key = "",
     as_json: AsJson = False,
 ) -> None:
-    """Send, receive and acknowledge, and say how many and how long it takes."""
+    """Measure throughput and latency of send, receive and acknowledge."""
     from lavant.cli.reports.benchmarks.queues import cycle  # noqa: PLC0415
 
     with _server(url) as address, _progress("queueing", seconds) as tick:
@@ -66,13 +72,15 @@ def queue(
 
 @bench.command()
 def match(
-    workload: Annotated[Workload, typer.Argument(help="what filters and events are like")] = Workload.STOCK,
+    workload: Annotated[
+        Workload, typer.Argument(help="workload that filters and publications are drawn from")
+    ] = Workload.STOCK,
     seconds: Seconds = 3.0,
-    subscriptions: Annotated[int, typer.Option(min=1, help="how many")] = 100_000,
-    batch: Annotated[int, typer.Option(min=1, max=100_000, help="events that are matched at once")] = 64,
+    subscriptions: Annotated[int, typer.Option(min=1, help="number of subscriptions")] = 100_000,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, help="publications per batch")] = 64,
     as_json: AsJson = False,
 ) -> None:
-    """Match events against subscriptions in this process, one thread."""
+    """Measure matching in this process, on one thread."""
     from lavant.cli.reports.benchmarks.matching import match as run  # noqa: PLC0415
 
     with _progress("matching", seconds) as tick:

@@ -1,4 +1,4 @@
-"""What commands that talk to a server have in common: which server, and how results are shown."""
+"""Shared by commands that talk to a server: connection options, and how results are printed."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from lavant.client.client import Client
 
 EXIT_FAILED = 1
-"""The command was understood, and what it was asked for could not be done, or only in part."""
+"""The command ran, but the result is negative or partial."""
 
 LISTENS_WITHIN_S = 30.0
-"""From when a server is started: it loads its programs and reads its journal before it listens."""
+"""A server that was just started loads its modules and replays its journal before it listens."""
 
-Url = Annotated[str, typer.Option(help="the server", envvar="LAVANT_URL")]
-Key = Annotated[str, typer.Option(help="who asks, if the server wants to know", envvar="LAVANT_KEY")]
+Url = Annotated[str, typer.Option(help="address of the server", envvar="LAVANT_URL")]
+Key = Annotated[str, typer.Option(help="API key, if the server requires one", envvar="LAVANT_KEY")]
 CaFile = Annotated[
-    Path | None, typer.Option(help="certificates to trust, with lavants:// (TLS)", envvar="LAVANT_CA_FILE")
+    Path | None, typer.Option(help="CA certificates to trust, for lavants:// (TLS)", envvar="LAVANT_CA_FILE")
 ]
 Encryption = Annotated[
-    Path | None, typer.Option("--encrypt", metavar="KEY", help="key of `lavant keygen`: the server sees no content")
+    Path | None, typer.Option("--encrypt", metavar="KEY", help="encrypt end to end with this key of `lavant keygen`")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="the queue's name")]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="name of the queue")]
 
 
 def client(
     url: str, key: str, ca_file: Path | None, *, encryption: Path | None = None, is_patient: bool = False
 ) -> Client:
-    """A connection. Somebody is looking, so nothing is tried again, unless the command `is_patient`.
+    """A connection to the server, without retries unless the command `is_patient`.
 
-    Such a command goes on for long; it also waits for a server that is only just being started.
+    A patient command runs for long; it also waits for a server that is still starting.
     """
     from lavant.client.client import connect  # noqa: PLC0415
     from lavant.client.connection.retries import NO_RETRIES, RETRIES  # noqa: PLC0415
 
     retries = RETRIES if is_patient else NO_RETRIES
     if is_patient:
-        _wait_until_somebody_listens(url)
+        _wait_until_listening(url)
     if encryption is None:
         return connect(url, key=key, ca_file=ca_file, retries=retries)
     from lavant.client.encryption import Key as EncryptionKey  # noqa: PLC0415
@@ -55,8 +55,8 @@ def client(
     return connect(url, key=key, ca_file=ca_file, retries=retries, encryption=EncryptionKey.load(encryption))
 
 
-def _wait_until_somebody_listens(url: str) -> None:
-    """For a while; what is wrong otherwise, the client says better."""
+def _wait_until_listening(url: str) -> None:
+    """Retry while the connection is refused; the client reports any other error better."""
     from lavant.client.connection.address import Address  # noqa: PLC0415
     from lavant.client.connection.retries import Retries  # noqa: PLC0415
 
@@ -66,8 +66,8 @@ def _wait_until_somebody_listens(url: str) -> None:
             socket.create_connection((address.host, address.port), LISTENS_WITHIN_S).close()
         except ConnectionRefusedError:
             if attempt == 0:
-                said = f"nothing listens at {address} yet; waiting for it, at most {LISTENS_WITHIN_S:g} s"
-                print(f"lavant: {said}", file=sys.stderr, flush=True)
+                text = f"nothing listens at {address} yet; waiting up to {LISTENS_WITHIN_S:g} s"
+                print(f"lavant: {text}", file=sys.stderr, flush=True)
             time.sleep(pause_s)
         except OSError:
             return
@@ -82,7 +82,7 @@ def print_json(value: Any) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str] = (), has_header: bool = True
 ) -> None:
-    """A table on standard output; the columns in `numbers` are aligned to the right."""
+    """Print a table to standard output, with the columns in `numbers` aligned to the right."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -95,7 +95,7 @@ def print_table(
 
 
 def body_of(body: bytes) -> dict[str, str]:
-    """For JSON: text as text, anything else in base64.
+    """A body as a JSON field: UTF-8 as text, anything else in base64.
 
     >>> body_of("größer".encode()), body_of(bytes([255]))
     ({'body': 'größer'}, {'body_base64': '/w=='})
@@ -107,7 +107,7 @@ def body_of(body: bytes) -> dict[str, str]:
 
 
 def printable(text: str) -> str:
-    """On one line of a terminal, whatever it holds.
+    """Text that is safe to print on one line of a terminal: control characters are escaped.
 
     >>> printable("two\\nlines, größer \\x1b[2J")
     'two\\\\nlines, größer \\\\x1b[2J'

@@ -1,4 +1,4 @@
-"""`lavant demo`: stock quotes through the service, and through the pipeline on Spark."""
+"""`lavant demo`: stock quotes through a server, then through the pipeline on Spark."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ class DemoPart(StrEnum):
 
 
 def demo(
-    part: Annotated[DemoPart, typer.Argument(help="what to show")] = DemoPart.ALL,
-    seconds: Annotated[float, typer.Option(min=1, help="how long quotes are published, in each part")] = 10.0,
-    service_rate: Annotated[int, typer.Option(min=1, help="quotes a second to the service")] = 200,
-    rate: Annotated[int, typer.Option(min=1, help="quotes a second to the pipeline")] = 500,
-    subscriptions: Annotated[
-        int, typer.Option(min=1, help="of the pipeline, by the templates of the literature")
-    ] = 100_000,
+    part: Annotated[DemoPart, typer.Argument(help="part to run")] = DemoPart.ALL,
+    seconds: Annotated[float, typer.Option(min=1, help="seconds of publishing in each part")] = 10.0,
+    service_rate: Annotated[int, typer.Option(min=1, help="quotes per second to the server")] = 200,
+    rate: Annotated[int, typer.Option(min=1, help="quotes per second to the pipeline")] = 500,
+    subscriptions: Annotated[int, typer.Option(min=1, help="subscriptions of the pipeline")] = 100_000,
 ) -> None:
-    """Start a server with publishers and subscribers of stock quotes; then match very many subscriptions on Spark."""
+    """Publish stock quotes to the subscribers of a server, then match many subscriptions on Spark."""
     from rich.console import Console  # noqa: PLC0415
 
     console = Console()

@@ -1,4 +1,4 @@
-"""`lavant keygen` and `lavant encrypt`: what subscribers and publishers do before a server sees anything."""
+"""`lavant keygen` and `lavant encrypt`: keys, and encrypted files for `lavant stream`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lavant.core.decoding import UNDECODABLE
 
 def keygen(
     key: Annotated[Path, typer.Argument(help="file for the new key")],
-    attribute: Annotated[list[str], typer.Option(help="NAME:MIN:MAX:RESOLUTION, once for each attribute")],
+    attribute: Annotated[list[str], typer.Option(help="NAME:MIN:MAX:RESOLUTION of a numeric attribute; repeatable")],
 ) -> None:
-    """Make a key for encrypted filters over numeric attributes."""
+    """Generate a key for encrypted filters over numeric attributes."""
     from lavant.client.encryption import Key, Schema  # noqa: PLC0415
 
     Key.generate(Schema.of(*(_attribute(text) for text in attribute))).save(key)
@@ -22,11 +22,11 @@ def keygen(
 
 
 def encrypt(
-    key: Annotated[Path, typer.Option(help="the key")],
-    input: Annotated[Path, typer.Option(help="JSON lines: subscriptions (id and filter) or publications")],
-    output: Annotated[Path, typer.Option(help="Parquet file to write")],
+    key: Annotated[Path, typer.Option(help="key file of `lavant keygen`")],
+    input: Annotated[Path, typer.Option(help="JSON lines of subscriptions (id and filter) or of publications")],
+    output: Annotated[Path, typer.Option(help="Parquet file for the result")],
 ) -> None:
-    """Encrypt subscriptions or publications for `lavant stream --engine encrypted`."""
+    """Encrypt subscriptions or publications for `lavant stream --scheme encrypted`."""
     import msgspec  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`lavant explain match`: does a publication match a filter, and which predicate decides it?"""
+"""`lavant explain match`: whether a publication matches a filter, predicate by predicate."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson
 
-explain = typer.Typer(help="Ask why.", no_args_is_help=True)
+explain = typer.Typer(help="Explain matches.", no_args_is_help=True)
 
 
 @explain.command("match")
 def match(
-    filter: Annotated[str, typer.Argument(help="a filter, as expression or triples")],
+    filter: Annotated[str, typer.Argument(help="filter, as an expression or as triples")],
     publication: Annotated[str, typer.Argument(help='attributes as JSON: {"symbol": "IBM", "volume": 5}')],
     as_json: AsJson = False,
 ) -> None:
-    """Show predicate by predicate whether a publication matches a filter; exit code 1 if it does not."""
+    """Show for each predicate whether a publication satisfies it. Exit code 1 if the filter does not match."""
     from lavant.broker.filters import Filter  # noqa: PLC0415
     from lavant.broker.filters import explain as explain_filter  # noqa: PLC0415
     from lavant.core.publications.json_lines import publication_of  # noqa: PLC0415

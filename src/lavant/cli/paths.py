@@ -1,4 +1,4 @@
-"""Paths on the command line: every option and argument that is one names a file of this machine, or is refused."""
+"""Refuses URIs where an option or argument expects a local path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lavant.core.paths import local_path
 
 
 def take_local_paths(commands: typer.Typer) -> None:
-    """For all commands, and those of their groups."""
+    """Check the `Path` parameters of all commands and groups."""
     for command in commands.registered_commands:
         assert command.callback is not None
         command.callback = _with_local_paths(command.callback)

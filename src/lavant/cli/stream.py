@@ -1,4 +1,4 @@
-"""`lavant stream`: publications against subscriptions on Spark."""
+"""`lavant stream`: match files of publications against subscriptions on Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED
+from lavant.cli.common import EXIT_FAILED, AsJson
 
 
 class FilterScheme(StrEnum):
@@ -18,18 +18,21 @@ class FilterScheme(StrEnum):
 
 
 def stream(
-    subscriptions: Annotated[Path, typer.Option(help="JSON lines or Parquet with id and filter, or a slice store")],
+    subscriptions: Annotated[
+        Path, typer.Option(help="JSON lines or Parquet with columns id and filter, or a slice store")
+    ],
     input: Annotated[Path, typer.Option(help="JSON lines or Parquet, a directory of them, or a publication log")],
     output: Annotated[Path, typer.Option(help="directory for the notifications")],
-    engine: Annotated[FilterScheme, typer.Option(help="filters in plain text or encrypted")] = FilterScheme.plain,
+    scheme: Annotated[FilterScheme, typer.Option(help="whether the files are plain or encrypted")] = FilterScheme.plain,
     master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
-    slices: Annotated[int, typer.Option(min=1, help="parts of the subscriptions")] = 16,
-    hosts: Annotated[int | None, typer.Option(min=1, help="match tasks a batch; all cores by default")] = None,
-    driver_host: Annotated[str | None, typer.Option(help="address at which other machines reach this one")] = None,
-    driver_memory: Annotated[str, typer.Option(help="Java's memory in this process")] = "2g",
-    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    slices: Annotated[int, typer.Option(min=1, help="number of slices of the subscriptions")] = 16,
+    hosts: Annotated[int | None, typer.Option(min=1, help="match tasks per batch; by default one per core")] = None,
+    driver_host: Annotated[str | None, typer.Option(help="address at which executors reach this machine")] = None,
+    driver_memory: Annotated[str, typer.Option(help="Java heap of the driver")] = "2g",
+    as_json: AsJson = False,
+    engine: Annotated[FilterScheme | None, typer.Option(hidden=True, help="former name of --scheme")] = None,
 ) -> None:
-    """Match publications against subscriptions with Spark; started again after a failure, it goes on."""
+    """Match publications against subscriptions on Spark. Run again after a failure, the command resumes."""
     import msgspec  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
@@ -53,7 +56,7 @@ def stream(
                 subscriptions=subscriptions,
                 publications=input,
                 output=output,
-                scheme=engine.value,
+                scheme=(scheme if engine is None else engine).value,
                 slices=slices,
                 hosts=hosts,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),

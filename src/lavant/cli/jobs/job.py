@@ -15,37 +15,41 @@ from lavant.core.ports import QUEUES_URL
 if TYPE_CHECKING:
     from lavant.broker.protocol.jobs import JobView
 
-job = typer.Typer(help="Jobs as workflows over topics: define, submit, look, cancel.", no_args_is_help=True)
+job = typer.Typer(help="Define job types; submit, show and cancel jobs.", no_args_is_help=True)
 
-Number = Annotated[int, typer.Argument(metavar="JOB", help="the job's number", min=1)]
+Number = Annotated[int, typer.Argument(metavar="JOB", help="number of the job", min=1)]
 COMPLETED, RUNNING = "completed", "running"
 
 
 @job.command("define")
 def define(
-    file: Annotated[Path, typer.Argument(help="TOML file: topics, and jobs with their tasks")],
+    file: Annotated[Path, typer.Argument(help="TOML file of topics and job types")],
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
 ) -> None:
-    """Define job types and their topics, or define them anew; jobs under way go on as they were."""
+    """Define or redefine job types and their topics. Running jobs keep their old definition."""
     with client(url, key, ca_file) as server:
         server.define_jobs(file)
-    print(f"defined the jobs of {file}")
+    print(f"defined the job types of {file}")
 
 
 @job.command("submit")
 def submit(
-    job_type: Annotated[str, typer.Argument(metavar="TYPE", help="the job's type")],
-    input_: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="text for its tasks; - reads it")] = None,
-    name: Annotated[str, typer.Option(help="a second submission under it is the same job")] = "",
-    wait_s: Annotated[float | None, typer.Option("--wait", min=0, help="wait so many seconds for its end")] = None,
+    job_type: Annotated[str, typer.Argument(metavar="TYPE", help="job type")],
+    input_: Annotated[
+        str | None, typer.Argument(metavar="INPUT", help="input of the job, as text; - reads standard input")
+    ] = None,
+    name: Annotated[str, typer.Option(help="idempotency key: a second submission with it returns the same job")] = "",
+    wait_s: Annotated[
+        float | None, typer.Option("--wait", min=0, help="wait up to this many seconds for the job to end")
+    ] = None,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a job, and print its number. With --wait, exit code 1 if it did not complete."""
+    """Submit a job and print its number. With --wait, exit code 1 if it did not complete."""
     given = sys.stdin.buffer.read() if input_ == "-" else (input_ or "").encode()
     with client(url, key, ca_file) as server:
         number = server.submit(job_type, given, name=name)
@@ -59,13 +63,13 @@ def submit(
 @job.command("wait")
 def wait(
     number: Number,
-    timeout_s: Annotated[float | None, typer.Option("--timeout", min=0, help="at most so many seconds")] = None,
+    timeout_s: Annotated[float | None, typer.Option("--timeout", min=0, help="seconds to wait at most")] = None,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Wait for the end of a job, and show it; exit code 1 if it did not complete."""
+    """Wait until a job ends, and show it. Exit code 1 if it did not complete."""
     with client(url, key, ca_file, is_patient=True) as server:
         view = server.wait(number, timeout_s=timeout_s)
     _finish(view, as_json=as_json)
@@ -73,21 +77,23 @@ def wait(
 
 @job.command("show")
 def show(number: Number, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
-    """Show a job: its state, who did what and when, and what it made."""
+    """Show a job: its state, the attempts at its tasks, and its results."""
     with client(url, key, ca_file) as server:
         _print(server.job(number), as_json=as_json)
 
 
 @job.command("ls")
 def ls(
-    state: Annotated[str, typer.Option(help="running, completed, failed or cancelled ones only")] = "",
-    last: Annotated[int, typer.Option(min=1, max=100_000, help="the latest so many")] = 100,
+    state: Annotated[
+        str, typer.Option(help="list only jobs in this state: running, completed, failed or cancelled")
+    ] = "",
+    last: Annotated[int, typer.Option(min=1, max=100_000, help="number of jobs to list, the latest")] = 100,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, the latest last."""
+    """List jobs, oldest first."""
     from collections import deque  # noqa: PLC0415
 
     if state not in ("", RUNNING, COMPLETED, "failed", "cancelled"):
@@ -108,7 +114,7 @@ def ls(
 
 @job.command("cancel")
 def cancel(number: Number, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None) -> None:
-    """End a job; exit code 1 if it had ended already."""
+    """Cancel a job. Exit code 1 if it had ended already."""
     with client(url, key, ca_file) as server:
         is_new = server.cancel(number)
     print(f"job {number} is cancelled" if is_new else f"job {number} had ended already")
@@ -143,7 +149,7 @@ def _print(view: JobView, *, as_json: bool) -> None:
     columns = ("task", "topic", "attempt", "outcome", "waited s", "took s", "worker", "reason")
     print_table(columns, rows, numbers=("attempt", "waited s", "took s"))
     for name, result in view.results.items():
-        print(f"{name} made {_as_result(result)}")
+        print(f"{name} returned {_as_result(result)}")
 
 
 def _as_dict(view: JobView) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`lavant resources`: what the resource manager of a server measures and decides."""
+"""`lavant resources`: measurements and decisions of the resource manager."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TIMEOUT_S = 5.0
 
 
 def resources(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
-    """Show the consumers of each topic, what was measured, and the last decisions with their reasons."""
+    """Show the consumers of each topic, the measured rates, and the latest decisions with reasons."""
     view = _fetch(url, key, ca_file)
     if as_json:
         print_json(view)
         return
-    reached = "" if view["is_reached"] else "  out of reach!"
+    reached = "" if view["is_reached"] else "  out of reach"
     print(f"goal        {view['goal']} ({view['policy']}, {view['allocator']}){reached}")
-    print(f"response    {_seconds(view['response_s'])} of late, {_seconds(view['predicted_s'])} predicted\n")
+    print(f"response    {_seconds(view['response_s'])} recently, {_seconds(view['predicted_s'])} predicted\n")
     columns = ("topic", "wanted", "running", "leaving", "died", "tasks", "tasks/s of one", "scv", "fault")
     rows = [
         (
@@ -43,7 +43,7 @@ def resources(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_j
 
 
 def _fetch(url: str, key: str, ca_file: Path | None) -> dict[str, Any]:
-    """Over HTTP, which answers on the same port."""
+    """GET /resources: HTTP shares the port."""
     import json  # noqa: PLC0415
     import ssl  # noqa: PLC0415
     import urllib.error  # noqa: PLC0415

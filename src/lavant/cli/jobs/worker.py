@@ -1,4 +1,4 @@
-"""`lavant worker`: do the tasks of jobs."""
+"""`lavant worker`: lease tasks and run their functions."""
 
 from __future__ import annotations
 
@@ -17,32 +17,37 @@ if TYPE_CHECKING:
 
 def worker(
     place: Annotated[
-        str, typer.Argument(metavar="MODULE[:FUNCTION]", help="where the functions are: a module, or a file.py")
+        str, typer.Argument(metavar="MODULE[:FUNCTION]", help="module or file.py with the task functions")
     ],
-    topic: Annotated[list[str] | None, typer.Option(help="of these topics only; may be repeated")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="tasks of a topic at a time")] = 1,
-    name: Annotated[str, typer.Option(help="shown in the timelines of jobs; host and process if not given")] = "",
+    topic: Annotated[
+        list[str] | None, typer.Option(help="topic to serve; repeatable; by default all topics of the functions")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="concurrent tasks per topic")] = 1,
+    name: Annotated[str, typer.Option(help="worker name, shown with attempts; by default host and process id")] = "",
     lease_s: Annotated[
-        float, typer.Option("--lease", min=0.5, max=3600, help="a worker not heard of for so long is taken for dead")
+        float,
+        typer.Option(
+            "--lease", min=0.5, max=3600, help="seconds without a heartbeat after which the worker is taken for dead"
+        ),
     ] = 30.0,
     drain_s: Annotated[
-        float, typer.Option("--drain", min=0, max=86_400, help="seconds to finish what was begun, when told to stop")
+        float, typer.Option("--drain", min=0, max=86_400, help="seconds to finish running tasks after SIGTERM")
     ] = 25.0,
     backend: Annotated[
         str,
         typer.Option(
             envvar="LAVANT_BACKEND",
             metavar="URL",
-            help="where tasks come from, if not from the server: RabbitMQ, at amqp://USER:PASSWORD@HOST/",
+            help="get tasks from RabbitMQ instead of the server: amqp://USER:PASSWORD@HOST/",
         ),
     ] = "",
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
 ) -> None:
-    """Lease tasks, call the functions that are marked with @lavant.task, and report what they made.
+    """Lease tasks, call the functions marked with @lavant.task, and report their results.
 
-    SIGTERM and Ctrl-C end it in good order: no further task is leased, and those that were begun are finished.
+    At SIGTERM or Ctrl-C the worker leases no more tasks and finishes the running ones.
     """
     from lavant.broker.protocol.amqp_messages import check_address, shown  # noqa: PLC0415
     from lavant.client.connection.retries import NO_RETRIES, TIMEOUT_S  # noqa: PLC0415

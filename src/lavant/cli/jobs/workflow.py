@@ -1,4 +1,4 @@
-"""`lavant workflow`: job types before they are used."""
+"""`lavant workflow`: check definitions of job types."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from lavant.core.errors import InvalidValue
 if TYPE_CHECKING:
     from lavant.broker.workflows.definitions.definition import JobDefinition, Workflows
 
-workflow = typer.Typer(help="Jobs as workflows over topics.", no_args_is_help=True)
+workflow = typer.Typer(help="Check definitions of job types.", no_args_is_help=True)
 
 
 @workflow.callback()
 def callback() -> None:
-    """Jobs as workflows over topics."""  # with one command alone, typer would leave its name out
+    """Check definitions of job types."""  # without a callback, Typer drops the name of a single command
 
 
 @workflow.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="TOML file: topics, and jobs with their tasks")],
+    file: Annotated[Path, typer.Argument(help="TOML file of topics and job types")],
     as_json: AsJson = False,
 ) -> None:
-    """Check the definitions of job types, and show them: as pictures, and as the table of what follows what.
+    """Check definitions of job types, and show them as graphs and as a table of transitions.
 
-    Exits with 2 if something is wrong with them, and says what.
+    Exit code 2, with a message, if a definition is invalid.
     """
     from lavant.broker.workflows.definitions.toml_file import read_workflows  # noqa: PLC0415
 
@@ -66,7 +66,7 @@ def _print(workflows: Workflows) -> None:
 
 
 def _visits(job: JobDefinition) -> dict[str, int]:
-    """How often a job goes to each topic at most, in the order of its tasks."""
+    """Visits of a job to each topic at most, in the order of its tasks."""
     visits: dict[str, int] = {}
     for task in job.tasks:
         visits[task.topic] = visits.get(task.topic, 0) + 1

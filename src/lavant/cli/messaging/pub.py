@@ -1,4 +1,4 @@
-"""`lavant pub`: publish."""
+"""`lavant pub`: publish one publication, or those of a file or standard input."""
 
 from __future__ import annotations
 
@@ -21,40 +21,42 @@ if TYPE_CHECKING:
 
 AT_ONCE = 500
 PACES_PER_S = 20
-"""With a rate, so many batches a second, so that it is even."""
+"""Batches per second under --rate, so that the load is even."""
 REASONS_SHOWN_MAX = 10
 
 
 def pub(
     attributes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME=VALUE", help="one publication; without, each line of standard input is one"),
+        typer.Argument(
+            metavar="NAME=VALUE", help="attributes of one publication; without, each line of standard input is one"
+        ),
     ] = None,
-    payload: Annotated[str | None, typer.Option(help="text that goes along with the attributes")] = None,
+    payload: Annotated[str | None, typer.Option(help="payload, as text")] = None,
     file: Annotated[
-        Path | None, typer.Option(help="CSV or Parquet by its suffix, or else JSON lines, in place of standard input")
+        Path | None, typer.Option(help="read from this file instead: .csv, .parquet, otherwise JSON lines")
     ] = None,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="publications a second at most")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="publications per second at most")] = None,
     encrypt: Encryption = None,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish, and print the id, or for many how many they were; exit code 1 if some were refused.
+    """Publish, and print the id of the publication, or how many were published. Exit code 1 if some were refused.
 
-    Numbers, true and false are what they are in JSON; "text in quotes" and all else is text.
+    VALUE is a number, true or false as in JSON; "quoted" and anything else is text.
 
-    A line of JSON may also have "@id", "@time_ms" and "@payload" (base64).
+    A JSON line may also have "@id", "@time_ms" and "@payload" (base64).
 
-    When the command has ended, what it published is on the server's disk.
+    When the command has returned, the publications are durable.
     """
     from lavant.cli.messaging.publications import attributes_of, from_file, from_lines  # noqa: PLC0415
 
     if attributes and file is not None:
         raise InvalidValue("give NAME=VALUE or --file, not both")
     if not attributes and payload is not None:
-        raise InvalidValue('--payload goes along with NAME=VALUE; in JSON, it is "@payload" in base64')
+        raise InvalidValue('--payload needs NAME=VALUE; in JSON lines, use "@payload" in base64')
     with client(url, key, ca_file, encryption=encrypt, is_patient=True) as server:
         if attributes:
             given = attributes_of(attributes)
@@ -68,11 +70,11 @@ def pub(
 
 
 class _Publishing:
-    """Many publications, as fast as they come or as the rate allows."""
+    """Publishes a stream of publications, at the rate if there is one."""
 
     def __init__(self, server: Client, rate: float | None) -> None:
         self.refused: dict[int, str] = {}
-        """Why, by line or row."""
+        """Reason of each refusal, by line or row number."""
         self._server = server
         self._rate = rate
         self._done = 0
@@ -85,7 +87,7 @@ class _Publishing:
         at_once = AT_ONCE if self._rate is None else max(1, min(AT_ONCE, int(self._rate / PACES_PER_S)))
         with _progress() as show:
             for some in gathered(publications, at_once):
-                if not self._done:  # what it took to get here is not the server's doing
+                if not self._done:  # do not count the time to read the first line
                     self._start_s = time.monotonic()
                 self._publish(some)
                 show(self._done)
@@ -102,8 +104,8 @@ class _Publishing:
         for number, reason in list(self.refused.items())[:REASONS_SHOWN_MAX]:
             print(f"lavant: line {number} was refused: {reason}", file=sys.stderr)
         print(
-            f"{published:,} published in {self._seconds:.2f} s ({published / max(self._seconds, 1e-9):,.0f} a second), "
-            f"{len(self.refused):,} refused"
+            f"{published:,} published in {self._seconds:.2f} s "
+            f"({published / max(self._seconds, 1e-9):,.0f} per second), {len(self.refused):,} refused"
         )
 
     def _publish(self, some: list[Read]) -> None:
@@ -120,7 +122,7 @@ class _Publishing:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[int], None]]:
-    """On the terminal; standard output stays for the result."""
+    """A counter on standard error, if that is a terminal."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 

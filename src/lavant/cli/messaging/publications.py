@@ -1,4 +1,4 @@
-"""Publications as commands get them: arguments, lines of JSON, and files."""
+"""Reads publications from arguments, JSON lines, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from lavant.core.publications.publication import ID, PAYLOAD, TIME, Publication
 T = TypeVar("T")
 
 WAITING_MAX = 10_000
-"""Publications that are read before they can be published."""
+"""Publications that may be read ahead of publishing."""
 
 
 class Read(NamedTuple):
-    """One publication of the input, or why it is none."""
+    """One publication of the input, or the error in it."""
 
     number: int
-    """Of its line or row, from 1."""
+    """Line or row number, from 1."""
     content: Publication | InvalidValue
 
 
 def attributes_of(arguments: Iterable[str]) -> dict[str, AttributeValue]:
-    """From NAME=VALUE. What is a number, true or false in JSON is that; text in quotes or anything else is text.
+    """Parse NAME=VALUE arguments. A number, true or false is read as JSON; quoted or other text is text.
 
     >>> attributes_of(["symbol=IBM", "price=121.5", "is_late=true", 'code="007"', "formula=a=b"])
     {'symbol': 'IBM', 'price': 121.5, 'is_late': True, 'code': '007', 'formula': 'a=b'}
@@ -47,7 +47,7 @@ def attributes_of(arguments: Iterable[str]) -> dict[str, AttributeValue]:
 
 
 def from_lines(lines: Iterable[bytes]) -> Iterator[Read]:
-    """Lines of JSON, blank ones passed over."""
+    """Parse JSON lines; blank lines are skipped."""
     from lavant.core.publications.json_lines import publication_of  # noqa: PLC0415
 
     for number, line in enumerate(lines, start=1):
@@ -59,7 +59,7 @@ def from_lines(lines: Iterable[bytes]) -> Iterator[Read]:
 
 
 def from_file(path: Path) -> Iterator[Read]:
-    """Rows of a CSV or Parquet file, by its suffix, or else lines of JSON."""
+    """Read a CSV or Parquet file, by its suffix, otherwise JSON lines."""
     try:
         if path.suffix.lower() in {".csv", ".parquet"}:
             for number, row in enumerate(_rows(path), start=1):
@@ -75,7 +75,7 @@ def from_file(path: Path) -> Iterator[Read]:
 
 
 def gathered(values: Iterable[T], at_most: int) -> Iterator[list[T]]:
-    """Whatever is there already, together: a line that comes alone does not wait for the next.
+    """Group values into lists of those available now: a single line does not wait for the next.
 
     >>> [sum(some) for some in gathered(iter([1, 2, 3]), 100)][-1] <= 6
     True

@@ -1,4 +1,4 @@
-"""`lavant sub`: subscribe, and print what comes."""
+"""`lavant sub`: subscribe and print notifications."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ _AGO = re.compile(r"([0-9]+)([smhd])")
 
 def sub(
     filter: Annotated[
-        str | None, typer.Argument(help="what to have, as expression or triples; may be left out if NAME is there")
+        str | None, typer.Argument(help="filter, as an expression or as triples; optional if subscription NAME exists")
     ] = None,
-    name: Annotated[str, typer.Option(help="go on under this name, or begin; kept while nobody listens")] = "",
-    count: Annotated[int | None, typer.Option(min=1, help="end after so many")] = None,
-    timeout_s: Annotated[float | None, typer.Option("--timeout", min=0, help="end after so many seconds")] = None,
+    name: Annotated[
+        str, typer.Option(help="name of a durable subscription: notifications are kept while the command does not run")
+    ] = "",
+    count: Annotated[int | None, typer.Option(min=1, help="exit after this many notifications")] = None,
+    timeout_s: Annotated[float | None, typer.Option("--timeout", min=0, help="exit after this many seconds")] = None,
     since: Annotated[
         str | None,
-        typer.Option(help="of what waits under NAME, pass over what is older: 90s, 10m, 2h, 1d or an ISO 8601 time"),
+        typer.Option(help="drop waiting notifications older than this: 90s, 10m, 2h, 1d or an ISO 8601 time"),
     ] = None,
     encrypt: Encryption = None,
     url: Url = QUEUES_URL,
@@ -45,18 +47,18 @@ def sub(
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print notifications as they come, until Ctrl-C; exit code 1 if fewer than --count came.
+    """Print notifications until Ctrl-C. Exit code 1 if fewer than --count arrived.
 
-    Without a name, the subscription ends with the command.
+    Without --name, the subscription ends with the command.
 
-    With one, what matches is kept from now on, and comes when the command is started again.
+    With --name, matching publications are kept from now on and delivered when the command runs again.
 
-    A notification is taken out of its queue once it is printed.
+    A notification is acknowledged once it is printed.
     """
     if filter is None and not name:
-        raise InvalidValue('say what you want, as in `lavant sub "price > 100"`, or the --name of a subscription')
+        raise InvalidValue('give a filter, as in `lavant sub "price > 100"`, or the --name of a subscription')
     if since is not None and not name:
-        raise InvalidValue("--since is about what waits under a --name; without one, nothing was kept from before")
+        raise InvalidValue("--since needs --name: without a name, no earlier notifications are kept")
     since_ms = None if since is None else _since_ms(since, time.time())
     shown = 0
     try:
@@ -77,14 +79,14 @@ def sub(
                     shown += 1
     except KeyboardInterrupt:
         pass
-    except BrokenPipeError:  # whoever read has seen enough
+    except BrokenPipeError:  # the reader of the pipe has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(EXIT_FAILED if count is not None and shown < count else 0)
 
 
 @contextlib.contextmanager
 def _interrupted_by_sigterm() -> Iterator[None]:
-    """So that it ends in good order then, too."""
+    """Handle SIGTERM as Ctrl-C, so that leases are released."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -93,7 +95,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 
 def _subscription(server: Client, filter: str | None, name: str, count: int | None) -> ClientSubscription:
-    """No more is received ahead than is going to be shown."""
+    """Prefetches no more than will be printed."""
     prefetch = PREFETCH if count is None else min(count, PREFETCH)
     if filter is None:
         return server.subscription(name, prefetch=prefetch)
@@ -101,7 +103,7 @@ def _subscription(server: Client, filter: str | None, name: str, count: int | No
 
 
 def _show(notification: Notification, *, as_json: bool) -> None:
-    """What is not seen by anybody must not be taken out, so nothing stays in a buffer."""
+    """Print and flush: a notification is acknowledged next, so none may stay in a buffer."""
     if as_json:
         print_json(_as_dict(notification))
     else:
@@ -113,7 +115,7 @@ def _show(notification: Notification, *, as_json: bool) -> None:
 
 
 def _as_dict(notification: Notification) -> dict[str, Any]:
-    """As it is published, so that what is printed can be published again."""
+    """In the format of `lavant pub`, so that the output can be published again."""
     import base64  # noqa: PLC0415
 
     row: dict[str, Any] = {**notification.attributes, "@id": notification.id, "@time_ms": notification.time_ms}
@@ -123,7 +125,7 @@ def _as_dict(notification: Notification) -> dict[str, Any]:
 
 
 def _value(value: object) -> str:
-    """As it could be given to `lavant pub`."""
+    """An attribute value in the syntax of `lavant pub`."""
     import json  # noqa: PLC0415
 
     from lavant.cli.messaging.publications import attributes_of  # noqa: PLC0415

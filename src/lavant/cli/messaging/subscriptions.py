@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from lavant.broker.protocol.queues import Described
     from lavant.broker.protocol.subscriptions import SubscriptionState
 
-subscriptions = typer.Typer(help="Look at the subscriptions of a server, add and remove some.", no_args_is_help=True)
+subscriptions = typer.Typer(help="List, add, show and remove subscriptions.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="the subscription's name")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="name of the subscription")]
 
 
 @subscriptions.command("ls")
 def ls(
-    prefix: Annotated[str, typer.Argument(help="only those whose names start so")] = "",
+    prefix: Annotated[str, typer.Argument(help="list only names with this prefix")] = "",
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the subscriptions, how many notifications wait for them, and when temporary ones end unless renewed."""
+    """List subscriptions, their waiting notifications, and when temporary ones expire."""
     from lavant.client.queues import calls  # noqa: PLC0415
 
     with client(url, key, ca_file) as server:
@@ -44,14 +44,16 @@ def ls(
 
 @subscriptions.command("add")
 def add(
-    filter: Annotated[str, typer.Argument(help="what to have, as expression or triples")],
-    name: Annotated[str, typer.Option(help="what it is known by")],
-    queue: Annotated[str, typer.Option(help="where notifications go; a queue of its own by default")] = "",
-    webhook: Annotated[str | None, typer.Option(metavar="URL", help="have them posted there")] = None,
-    attempts_max: Annotated[int | None, typer.Option(help="webhook: then it is a dead letter; 10 by default")] = None,
-    timeout_ms: Annotated[int | None, typer.Option(help="webhook: of one attempt; 10000 by default")] = None,
+    filter: Annotated[str, typer.Argument(help="filter, as an expression or as triples")],
+    name: Annotated[str, typer.Option(help="name of the subscription")],
+    queue: Annotated[str, typer.Option(help="queue for the notifications; by default one of its own")] = "",
+    webhook: Annotated[str | None, typer.Option(metavar="URL", help="deliver by POST to this webhook")] = None,
+    attempts_max: Annotated[
+        int | None, typer.Option(help="webhook: attempts before a notification is dead-lettered; 10 by default")
+    ] = None,
+    timeout_ms: Annotated[int | None, typer.Option(help="webhook: timeout of one attempt; 10000 by default")] = None,
     secret: Annotated[
-        str, typer.Option(help="webhook: requests are signed with it", envvar="LAVANT_WEBHOOK_SECRET")
+        str, typer.Option(help="webhook: secret that signs the requests", envvar="LAVANT_WEBHOOK_SECRET")
     ] = "",
     encrypt: Encryption = None,
     url: Url = QUEUES_URL,
@@ -59,13 +61,13 @@ def add(
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Subscribe. What matches is kept from now on, until somebody receives it. The same again changes nothing."""
+    """Add a subscription. Matching publications are kept until received. Adding the same one again changes nothing."""
     from lavant.broker.protocol.subscriptions import Webhook  # noqa: PLC0415
 
     options: dict[str, Any] = {"attempts_max": attempts_max, "timeout_ms": timeout_ms, "secret": secret or None}
     given = {option: value for option, value in options.items() if value is not None}
     if webhook is None and given:
-        raise InvalidValue(f"--{next(iter(given)).replace('_', '-')} is about a --webhook; give its URL")
+        raise InvalidValue(f"--{next(iter(given)).replace('_', '-')} needs --webhook URL")
     with client(url, key, ca_file, encryption=encrypt) as server:
         wanted = None if webhook is None else Webhook(webhook, **given)
         state = server.subscribe(filter, name=name, queue=queue, webhook=wanted).state
@@ -78,14 +80,14 @@ def add(
 @subscriptions.command("rm")
 def rm(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
 ) -> None:
-    """Remove a subscription; what waits in a queue of its own is gone with it."""
+    """Remove a subscription, and its own queue with the waiting notifications."""
     if not yes:
-        typer.confirm(f"Remove {name} and all that waits for it?", abort=True)
+        typer.confirm(f"Remove {name} and its waiting notifications?", abort=True)
     with client(url, key, ca_file) as server:
         server.unsubscribe(name)
     print(f"{name} is gone")
@@ -93,7 +95,7 @@ def rm(
 
 @subscriptions.command("info")
 def info(name: Name, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
-    """Show a subscription, and what waits for it."""
+    """Show a subscription and how many notifications wait."""
     with client(url, key, ca_file) as server:
         state = server.subscription(name).state
         queue = server.queue(state.queue).describe()
@@ -105,7 +107,7 @@ def info(name: Name, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = Non
         ("name", state.name),
         ("filter", _filter(state)),
         ("created", time_of(state.created_ms)),
-        *([("ends", f"{_end(state)}, unless its client is heard of")] if state.is_temporary else []),
+        *([("ends", f"{_end(state)}, unless its client renews the lease")] if state.is_temporary else []),
         ("goes to", _destination(state)),
         ("waiting", waiting),
         ("in flight", in_flight),
@@ -117,14 +119,14 @@ def info(name: Name, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = Non
 
 
 def _figures(queue: Described | LavantError) -> tuple[str, str]:
-    """One that was deleted meanwhile has none."""
+    """Waiting and in-flight counts; empty if the queue was deleted meanwhile."""
     if isinstance(queue, LavantError):
         return "", ""
     return f"{queue.figures.visible + queue.figures.delayed:,}", f"{queue.figures.in_flight:,}"
 
 
 def _end(state: SubscriptionState) -> str:
-    """Of a temporary one."""
+    """When a temporary subscription expires."""
     return time_of(state.expires_ms) if state.is_temporary else ""
 
 

@@ -1,4 +1,4 @@
-"""`lavant model`: models from what was measured."""
+"""`lavant model`: fit models to telemetry."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from lavant.core.errors import InvalidValue
 
 ROWS_MAX = 50_000_000
 
-model = typer.Typer(help="Make models of what was measured.", no_args_is_help=True)
+model = typer.Typer(help="Fit models to telemetry.", no_args_is_help=True)
 
 
 @model.callback()
 def group() -> None:
-    """Make models of what was measured."""
+    """Fit models to telemetry."""
 
 
 @model.command("fit")
 def fit(
-    telemetry: Annotated[Path, typer.Argument(metavar="TELEMETRY_DIR", help="directory of telemetry, as Parquet")],
-    rates_per: Annotated[str, typer.Option(help="unit of the rates: second, minute, hour")] = "second",
+    telemetry: Annotated[Path, typer.Argument(metavar="TELEMETRY_DIR", help="directory of telemetry files (Parquet)")],
+    rates_per: Annotated[str, typer.Option(help="time unit of the rates: second, minute or hour")] = "second",
     window_s: Annotated[
-        int, typer.Option(min=1, max=3000, help="variabilities are computed within such windows")
+        int, typer.Option(min=1, max=3000, help="length of the windows within which variability is estimated")
     ] = 600,
 ) -> None:
-    """Print the system file of `lavant plan` for what telemetry observed: rates, variabilities, routes."""
+    """Print a system file for `lavant plan` with the rates, variabilities and routes seen in telemetry."""
     from lavant.control.allocation.system.toml_file import SECONDS  # noqa: PLC0415
     from lavant.control.allocation.system.toml_text import system_text  # noqa: PLC0415
     from lavant.core.estimation import EstimationConfig, Estimator  # noqa: PLC0415
@@ -43,7 +43,7 @@ def fit(
         rows += estimator.observe(batch).rows
         seen.note(batch)
     found = fit_network(estimator.close(2**53), seen.first_us, length_s=seen.length_s)
-    left_out = f"Left out, because nobody consumed from them: {', '.join(found.left_out)}.\n" if found.left_out else ""
+    left_out = f"Left out, because no tasks of them were done: {', '.join(found.left_out)}.\n" if found.left_out else ""
     remark = (
         f"Fitted to {rows:,} rows of telemetry, {seen.length_s:,.0f} s of it.\n"
         "Routes are in the order in which topics saw a job type first; check it.\n"
@@ -69,7 +69,7 @@ def _batches(directory: Path) -> Any:
 
 
 class _Seen:
-    """When each job type was first seen at each topic, and from when to when something arrived."""
+    """First observation of each job type at each topic, and the time span of arrivals."""
 
     def __init__(self) -> None:
         self.first_us: dict[tuple[str, str], int] = {}
@@ -94,7 +94,7 @@ class _Seen:
 
 
 def _spans(batch: Any, kind: str) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """By job type and topic, when the first and the last row of a kind began."""
+    """Start times of the first and last row of a kind, by job type and topic."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`lavant plan`: how many consumers each topic needs for a goal, from a description of the system."""
+"""`lavant plan`: how many consumers each topic needs to reach a goal."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ import typer
 
 
 def plan(
-    system: Annotated[Path, typer.Argument(help="TOML file: topics, job types, goal")],
+    system: Annotated[Path, typer.Argument(help="TOML file of topics, job types and goal")],
     what_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="CHANGE", help='such as "arrival_rate.1=4", "service_rate.*=x1.5", "response_s=40"'),
+        typer.Option(
+            metavar="CHANGE",
+            help='change the system first: "arrival_rate.1=4", "service_rate.*=x1.5", "response_s=40"; repeatable',
+        ),
     ] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="show how the allocation came about")] = False,
-    picture: Annotated[Path | None, typer.Option(help="file for a picture of the steps, as SVG")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON, with every step")] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="show each step of the allocation")] = False,
+    picture: Annotated[Path | None, typer.Option(help="SVG file for a chart of the steps")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON, including the steps")] = False,
 ) -> None:
-    """Say how many consumers each topic needs for a response time or a budget, and what that gives.
+    """Compute the consumers that each topic needs for a response time or a budget.
 
-    Exits with 2 if the file cannot be used, or if no allocation reaches the goal.
+    Exit code 2 if the file is invalid or no allocation reaches the goal.
     """
     from lavant.cli.reports import plans as planning  # noqa: PLC0415
     from lavant.cli.reports.charts import write_picture  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`lavant sim`: whole systems in virtual time; a search over seeds for what must not happen, and its repetition."""
+"""`lavant sim`: simulate whole systems in virtual time, search seeds for violations, and replay them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ EXIT_INTERRUPTED = 130
 SEEDS_DEFAULT = "1..100"
 FIGURES_A_LINE = 4
 
-sim = typer.Typer(help="Run whole systems in virtual time, with faults from a seed.", no_args_is_help=True)
+sim = typer.Typer(help="Simulate whole systems in virtual time, with faults drawn from a seed.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="SCENARIO", help="a name from `lavant sim list`")]
-Minutes = Annotated[float | None, typer.Option(help="of virtual time; the scenario's own by default")]
-Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="an option of the scenario")]
-TraceFile = Annotated[Path | None, typer.Option("--trace", help="file for all that happened, a line each")]
+Minutes = Annotated[float | None, typer.Option(help="virtual minutes; by default those of the scenario")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="set an option of the scenario; repeatable")
+]
+TraceFile = Annotated[Path | None, typer.Option("--trace", help="file for the trace, one event per line")]
 
 
 @sim.command("list")
 def list_() -> None:
-    """List the scenarios with their options and defaults."""
+    """List scenarios with their options and defaults."""
     from lavant.simulation.kernel import options_of  # noqa: PLC0415
     from lavant.simulation.scenarios.registry import scenarios  # noqa: PLC0415
 
@@ -46,15 +48,17 @@ def list_() -> None:
 @sim.command("run")
 def run_(
     scenario: Name,
-    seed: Annotated[int | None, typer.Option(min=0, help="one seed")] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="A..B", help=f"many; {SEEDS_DEFAULT} by default")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="run this seed only")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A..B", help=f"range of seeds; {SEEDS_DEFAULT} by default")
+    ] = None,
     minutes: Minutes = None,
     set_: Settings = None,
     trace: TraceFile = None,
 ) -> None:
-    """Search for a violation: run seed after seed, stop at the first that fails, and say how to repeat it.
+    """Search for a violation: run seed after seed, stop at the first violation, and print how to replay it.
 
-    Exits with 1 if something was violated. A trace file holds the seed that ran last.
+    Exit code 1 if there is a violation. The trace file holds the seed that ran last.
     """
     wanted = _seeds(seed, seeds)
     run = _runner(scenario, minutes, set_)
@@ -88,14 +92,14 @@ def run_(
 @sim.command("replay")
 def replay(
     scenario: Name,
-    seed: Annotated[int, typer.Option(min=0, help="the seed to repeat")],
+    seed: Annotated[int, typer.Option(min=0, help="seed to replay")],
     minutes: Minutes = None,
     set_: Settings = None,
     trace: TraceFile = None,
-    lines: Annotated[int, typer.Option(min=0, max=1_000, help="of the trace to show, before the end")] = 40,
+    lines: Annotated[int, typer.Option(min=0, max=1_000, help="last lines of the trace to show")] = 40,
     verbose: Annotated[bool, typer.Option("--verbose", help="show the whole trace")] = False,
 ) -> None:
-    """Repeat one seed and show what happened last before the violation. Exits with 1 if there is one."""
+    """Replay one seed and show the last events before the violation. Exit code 1 if there is one."""
     run = _runner(scenario, minutes, set_)
     with _trace(trace, also=sys.stdout if verbose else None, always=True) as record:
         assert record is not None
@@ -110,7 +114,7 @@ def replay(
 
 
 def _runner(name: str, minutes: float | None, settings: list[str] | None) -> Callable[..., RunOutcome]:
-    """`run` for this scenario, with all that is wrong said now."""
+    """`run` for this scenario, with its options checked."""
     from lavant.simulation.kernel import parse_options, require_minutes, run  # noqa: PLC0415
     from lavant.simulation.scenarios.registry import scenario_named  # noqa: PLC0415
 
@@ -135,7 +139,7 @@ def _seeds(seed: int | None, seeds: str | None) -> range:
 
 @contextlib.contextmanager
 def _trace(path: Path | None, *, also: TextIO | None = None, always: bool = False) -> Iterator[Trace | None]:
-    """A trace into a file, and to somewhere else too; none if nobody wants one, unless `always`."""
+    """A trace into the file and `also`; None without either, unless `always`."""
     from lavant.simulation.kernel import Trace  # noqa: PLC0415
 
     with contextlib.ExitStack() as closing:
@@ -162,7 +166,7 @@ def _bar(name: str, total: int) -> Iterator[Callable[[int, int], None]]:
 
 
 def _print_totals(totals: Counter[str]) -> None:
-    """How often what happened, so that a search in which nothing happened is not taken for a proof."""
+    """Print event counts, so that a run in which nothing happened is not taken for a proof."""
     figures = [f"{name} {count:,}" for name, count in sorted(totals.items())]
     for first in range(0, len(figures), FIGURES_A_LINE):
         print("  " + " · ".join(figures[first : first + FIGURES_A_LINE]))

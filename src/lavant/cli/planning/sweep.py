@@ -1,4 +1,4 @@
-"""`lavant sweep`: one function, thousands of scenarios, over Spark."""
+"""`lavant sweep`: run a function over a grid of scenarios on Spark."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ if TYPE_CHECKING:
 
 EXIT_FAILED_MAX = 100
 EXIT_UNUSABLE = 101
-"""Not 2, as for other commands: that would be two scenarios that failed."""
+"""Not 2 as for other commands, since 2 means two failed scenarios."""
 EXIT_INTERRUPTED = 130
 
 
 def sweep(
-    scenario: Annotated[Path, typer.Argument(help="TOML file: function, fixed, grid, replications, seed")],
-    output: Annotated[Path, typer.Option(help="directory for the results, as Parquet")],
+    scenario: Annotated[Path, typer.Argument(help="TOML file with function, fixed, grid, replications, seed")],
+    output: Annotated[Path, typer.Option(help="directory for the results (Parquet)")],
     master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
     path: Annotated[
-        Path | None, typer.Option(help="directory of the function's module, the same on every machine")
+        Path | None, typer.Option(help="directory of the function's module, at the same path on every machine")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="compute everything again")] = False,
-    driver_host: Annotated[
-        str | None, typer.Option(help="address at which workers on other machines reach this one")
-    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="discard earlier results")] = False,
+    driver_host: Annotated[str | None, typer.Option(help="address at which executors reach this machine")] = None,
 ) -> None:
-    """Compute a function for every scenario of a grid; results that are there already are kept.
+    """Run a function for every scenario of a grid. Results from earlier runs are kept.
 
-    Exits with the number of scenarios that failed (100 for more), 101 if the sweep cannot be run.
+    The exit code is the number of failed scenarios (at most 100), or 101 if the sweep cannot run.
     """
     start = time.monotonic()
     place = None if path is None else str(path.resolve())
@@ -45,7 +43,7 @@ def sweep(
         typer.echo(f"lavant: {error}", err=True)
         raise typer.Exit(EXIT_UNUSABLE) from None
     except KeyboardInterrupt:
-        typer.echo("stopped; finished chunks are kept, run the same command again to go on", err=True)
+        typer.echo("stopped; finished chunks are kept: run the same command again to resume", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     typer.echo(_summary(progress, output, time.monotonic() - start))
     for text in progress.errors:
@@ -77,7 +75,7 @@ def _run(
 
 @contextlib.contextmanager
 def _bar(name: str) -> Iterator[Callable[[SweepProgress], None]]:
-    """A bar on the terminal that a sweep reports to; standard output stays for the summary."""
+    """A progress bar on standard error; standard output is for the summary."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.progress import Progress as Bar  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""Line charts as SVG, in a few lines of our own: a picture is text that any browser shows, and a test can read.
+"""Line charts as SVG text, which any browser shows and a test can read.
 
-Points that are not finite break a line: a response time that is infinite is not drawn at the top.
+Infinite points break a line. Points above `y_max` are clipped, and the chart says so.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Chart(NamedTuple):
 
 
 def picture(charts: Sequence[Chart]) -> str:
-    """The charts below each other, as a whole SVG document.
+    """An SVG document of charts, one below the other.
 
     >>> picture([Chart("t", "x", "y", [ChartLine("a", [0, 1], [2, 4])])]).startswith("<svg xmlns=")
     True
@@ -57,7 +57,7 @@ def picture(charts: Sequence[Chart]) -> str:
 
 
 def write_picture(path: Path, svg: str) -> None:
-    """Into a file; an error that says why if that cannot be."""
+    """Write the SVG; raises `InvalidValue` if the file cannot be written."""
     try:
         path.write_text(svg, encoding="utf-8")
     except OSError as error:
@@ -65,7 +65,7 @@ def write_picture(path: Path, svg: str) -> None:
 
 
 def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
-    """Round numbers from low to high, about so many.
+    """About `count` round numbers from low to high.
 
     >>> ticks(0.0, 9.3)
     [0.0, 2.0, 4.0, 6.0, 8.0]
@@ -117,7 +117,7 @@ def _chart(chart: Chart) -> str:
 
 
 def _path(line: ChartLine, x: _Scale, y: _Scale) -> str:
-    """A stroke for each stretch of points that can be shown."""
+    """One stroke per run of finite points."""
     pairs = list(zip(line.xs, line.ys, strict=True))
     strokes = []
     for shown, stretch in groupby(pairs, key=lambda pair: math.isfinite(pair[1])):

@@ -1,4 +1,4 @@
-"""How far a warm-up is, on the terminal: a bar where somebody looks, lines where a log is kept."""
+"""Progress of kernel compilation on standard error: a bar on a terminal, otherwise lines."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from lavant.core.kernels.warmup import WarmupProgress
 
 LINE_S = 5.0
-"""Between two lines."""
+"""Time between two lines."""
 
 
 @contextmanager
 def shown_progress() -> Iterator[Callable[[WarmupProgress], None]]:
-    """Tell it each progress. Nothing is shown where nothing is compiled; standard output stays for results."""
-    with _shown() as show:
-        yield _Complaining(show)
+    """Call the result with each progress. Prints nothing if nothing is compiled."""
+    with _progress() as show:
+        yield _CacheWarning(show)
 
 
-class _Complaining:
-    """Says first that what is compiled is not kept, if it is so."""
+class _CacheWarning:
+    """Warns once if compiled kernels cannot be cached."""
 
     def __init__(self, show: Callable[[WarmupProgress], None]) -> None:
         self._show = show
@@ -35,12 +35,12 @@ class _Complaining:
         problem = cache_state().problem if self._is_first else None
         self._is_first = False
         if problem is not None:
-            print(f"lavant: kernels are compiled anew with each start: {problem}", file=sys.stderr, flush=True)
+            print(f"lavant: kernels are compiled again at each start: {problem}", file=sys.stderr, flush=True)
         self._show(at)
 
 
 @contextmanager
-def _shown() -> Iterator[Callable[[WarmupProgress], None]]:
+def _progress() -> Iterator[Callable[[WarmupProgress], None]]:
     from rich.console import Console  # noqa: PLC0415
 
     console = Console(stderr=True)
@@ -57,10 +57,10 @@ def _shown() -> Iterator[Callable[[WarmupProgress], None]]:
 
 class _Lines:
     def __init__(self) -> None:
-        self._told_s = -LINE_S
+        self._last_s = -LINE_S
 
     def __call__(self, at: WarmupProgress) -> None:
         now_s = time.monotonic()
-        if now_s >= self._told_s + LINE_S:
-            self._told_s = now_s
+        if now_s >= self._last_s + LINE_S:
+            self._last_s = now_s
             print(f"lavant: {at}", file=sys.stderr, flush=True)

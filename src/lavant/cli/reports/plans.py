@@ -1,4 +1,4 @@
-"""What `lavant plan` shows: the plan for a goal, what it predicts, and what gives way next; as values, then as text."""
+"""The output of `lavant plan`: allocation, predictions and next bottleneck, as values, text, JSON and chart."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from lavant.models.sensitivity import Sensitivity, sensitivity
 
 
 class PlanOutlook(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan with everything that is said about it."""
+    """A plan with its predictions."""
 
     system: System
     goal: Goal
     plan: AllocationPlan
     prediction: Prediction
     p95_s: tuple[float, ...]
-    """Of each job type."""
+    """95th percentile of the response time of each job type."""
     sensitivity: Sensitivity
     kept: Prediction | None = None
-    """Of the allocation before a change, under the changed load."""
+    """Prediction for the previous allocation under the changed load."""
 
 
 def read(path: Path) -> SystemFile:
-    """The system file at a path."""
+    """Read a system file."""
     try:
         return SystemFile(path.read_text(encoding="utf-8"), name=str(path))
     except OSError as error:
@@ -43,7 +43,7 @@ def read(path: Path) -> SystemFile:
 
 
 def outlook_before(file: SystemFile) -> PlanOutlook | None:
-    """The plan for a file that is about to be changed, if it has one."""
+    """The plan before --what-if changes, if it is feasible."""
     try:
         return None if file.goal is None else outlook(file)
     except Infeasible:
@@ -74,12 +74,12 @@ def outlook(file: SystemFile, *, before: PlanOutlook | None = None) -> PlanOutlo
 
 
 def as_text(found: PlanOutlook, *, before: PlanOutlook | None = None) -> str:
-    """For people."""
+    """The plan as text."""
     system, plan, prediction = found.system, found.plan, found.prediction
     bottleneck = found.sensitivity.bottleneck
     extra = system.cost(plan.consumers) - system.cost(system.least)
     lines = [
-        f"goal         {_spoken(found.goal, plan)}",
+        f"goal         {_goal_text(found.goal, plan)}",
         f"allocation   {system.named(plan.consumers)}",
         f"cost         {system.cost(plan.consumers):g}, {extra:g} more than the least",
         f"response     {prediction.response_s:.2f} s over all jobs; {prediction.wip:.3f} requests in the system",
@@ -110,7 +110,7 @@ def as_text(found: PlanOutlook, *, before: PlanOutlook | None = None) -> str:
         f"next bottleneck: topic {bottleneck}, full at {found.sensitivity.headroom:.2f} times this load",
     ]
     if before is not None and found.kept is not None:
-        kept = f"{found.kept.response_s:.2f} s" if found.kept.stable else "for ever: it cannot serve the load"
+        kept = f"{found.kept.response_s:.2f} s" if found.kept.stable else "for ever: it is overloaded"
         lines += [
             f"before the change: {before.system.named(before.plan.consumers)}, cost "
             f"{before.system.cost(before.plan.consumers):g}, {before.prediction.response_s:.2f} s; "
@@ -120,7 +120,7 @@ def as_text(found: PlanOutlook, *, before: PlanOutlook | None = None) -> str:
 
 
 def steps_as_text(found: PlanOutlook) -> str:
-    """How the plan came about, one consumer after the other."""
+    """The steps of the plan, one consumer each, as text."""
     rows = [
         (
             _digits(step.consumers),
@@ -135,7 +135,7 @@ def steps_as_text(found: PlanOutlook) -> str:
 
 
 def as_json(found: PlanOutlook) -> bytes:
-    """For programs. What is infinite is null."""
+    """The plan as JSON; infinite values are null."""
     names, jobs = found.system.network.topic_names, found.system.network.job_names
     shown = {
         "goal": found.goal,
@@ -165,7 +165,7 @@ def as_json(found: PlanOutlook) -> bytes:
 
 
 def as_picture(found: PlanOutlook) -> str:
-    """Response times over the steps, and requests by topic at the end of each."""
+    """Chart of response times and consumers over the cost of each step."""
     steps = found.plan.steps
     costs = [step.cost for step in steps]
     jobs = [
@@ -186,7 +186,7 @@ def as_picture(found: PlanOutlook) -> str:
     )
 
 
-def _spoken(goal: Goal, plan: AllocationPlan) -> str:
+def _goal_text(goal: Goal, plan: AllocationPlan) -> str:
     if isinstance(goal, Budget):
         return f"least response time for {goal.additional:g} more than the least allocation costs"
     predicted_s = plan.decision.figures["predicted_s"]

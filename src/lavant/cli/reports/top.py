@@ -1,4 +1,4 @@
-"""A server's figures as it tells them at `/metrics`, and what two of them say about the time between."""
+"""Samples of `/metrics`, and the rates between two samples."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lavant.core.errors import AccessDenied, MissingComponent
 
 QUEUES_SHOWN = 20
 MEMORY_HIGH = 0.99
-"""Of the limit; then something new is refused now and then."""
+"""Share of the memory limit above which new data may be refused."""
 _RATES = ("sent", "received", "acknowledged")
 
 
 def rows(before: MetricsSample, after: MetricsSample, count: int = QUEUES_SHOWN) -> list[dict[str, float | str]]:
-    """The busiest queues: those with the most coming and going, then the fullest."""
+    """The busiest queues: by throughput, then by visible messages."""
     found: list[dict[str, float | str]] = []
     for queue in after.queues():
         row: dict[str, float | str] = {"queue": queue}
@@ -78,7 +78,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class MetricsSample(msgspec.Struct, frozen=True):
-    """All figures at one moment, by name and by the value of their label `queue`, if they have it."""
+    """All metrics at one time, by name and by the label `queue`, if there is one."""
 
     time_s: float
     values: dict[tuple[str, str], float]
@@ -106,13 +106,13 @@ def parse(text: str, time_s: float) -> MetricsSample:
 
 
 def rate(before: MetricsSample, after: MetricsSample, name: str, queue: str = "") -> float:
-    """How much a counter grew in a second; 0 if it began anew."""
+    """Increase of a counter per second; 0 if it was reset."""
     span_s = after.time_s - before.time_s
     return max(0.0, after.get(name, queue) - before.get(name, queue)) / span_s if span_s > 0 else 0.0
 
 
 def fetch(url: str, key: str | None, time_s: float) -> MetricsSample:
-    """Ask the server."""
+    """GET /metrics."""
     address = http_address(url)
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     try:
@@ -122,7 +122,7 @@ def fetch(url: str, key: str | None, time_s: float) -> MetricsSample:
     except urllib.error.HTTPError as error:
         is_name = error.code == HTTPStatus.MISDIRECTED_REQUEST
         hint = "start the server with --public-host and that name" if is_name else "give a key with --key"
-        raise AccessDenied(f"{address} does not show its figures ({error}); {hint}") from None
+        raise AccessDenied(f"{address} refuses /metrics ({error}); {hint}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise MissingComponent(f"no server answers at {address}: {reason}; start one with `lavant serve`") from None

@@ -1,1 +1,1 @@
-"""Commands of operators: serve, config, keys, doctor, top."""
+"""Commands for operators: serve, config, keys, check, doctor, top, warm-up."""

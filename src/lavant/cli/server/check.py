@@ -1,4 +1,4 @@
-"""`lavant check`: what is wrong with a data directory, and a copy of what can be saved."""
+"""`lavant check`: verify a data directory, and save a readable copy."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from lavant.service.storage.repair import Repaired
 
 DAMAGED = 3
-"""Something is lost or wrong: a server does not open it."""
+"""Data is lost or corrupt: a server does not open it."""
 OBSTRUCTED = 4
-"""It is whole, and a server does not open it here: rights, room, an older version."""
+"""The data is intact, but a server does not open it here: permissions, space, older version."""
 _BAR_BYTES_MIN = 64 << 20
 
 
 def check(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="the directory that `lavant serve --data` was given")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="data directory, as in `lavant serve --data`")],
     repair: Annotated[
         Path | None,
-        typer.Option(metavar="NEW", help="make a copy there that opens, and list what is not in it"),
+        typer.Option(metavar="NEW", help="write a copy that opens to this directory, and list what was left out"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is in a data directory, and what is wrong with it. Nothing in it is ever changed.
+    """Verify a data directory and summarise its contents. The directory is never changed.
 
-    No server may use it meanwhile. Exit code 0 if a server opens it, 3 if it is damaged, 4 if it is
-    whole and a server still does not open it here (rights, an older version), 2 if it cannot be
-    checked (no data directory, in use).
+    Stop its server first. Exit code 0 if a server can open it, 3 if it is damaged, 4 if it is intact but a
+    server cannot open it here (permissions, older version), 2 if it cannot be checked (not a data directory,
+    in use).
     """
     import msgspec  # noqa: PLC0415
 
@@ -63,7 +63,7 @@ def check(
 
 @contextmanager
 def _bar(size_bytes: int) -> Iterator[Callable[[int], None]]:
-    """On a terminal, and if there is enough to wait for."""
+    """A progress bar, on a terminal and for large directories."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 

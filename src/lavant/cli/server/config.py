@@ -1,4 +1,4 @@
-"""`lavant config …`: what `lavant serve` would be told, and whether a file says it well."""
+"""`lavant config …`: show and check the configuration of `lavant serve`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from lavant.cli.common import AsJson, print_table
 from lavant.core.errors import InvalidValue
 
-config = typer.Typer(help="The configuration of `lavant serve`.", no_args_is_help=True)
+config = typer.Typer(help="Show and check the configuration of `lavant serve`.", no_args_is_help=True)
 
 _SECRET = ("metrics_key",)
 _SOURCES = {"DEFAULT": "default", "DEFAULT_MAP": "file", "ENVIRONMENT": "environment", "COMMANDLINE": "command line"}
@@ -19,10 +19,10 @@ _SOURCES = {"DEFAULT": "default", "DEFAULT_MAP": "file", "ENVIRONMENT": "environ
 
 @config.command()
 def show(
-    file: Annotated[Path | None, typer.Argument(help="as for `lavant serve --config`")] = None,
+    file: Annotated[Path | None, typer.Argument(help="configuration file, as for `lavant serve --config`")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print every option and limit, its value, and where that comes from."""
+    """Print every option and limit with its value and source."""
     rows = effective(file)
     if as_json:
         print(json.dumps([{"option": name, "value": value, "from": source} for name, value, source in rows]))
@@ -34,18 +34,18 @@ def show(
 
 
 @config.command()
-def check(file: Annotated[Path, typer.Argument(help="the file")], as_json: AsJson = False) -> None:
-    """Say whether a server could be started with this file. Exit code 2 if not, and why."""
+def check(file: Annotated[Path, typer.Argument(help="configuration file")], as_json: AsJson = False) -> None:
+    """Check a configuration file. Exit code 2, with a message, if it is invalid."""
     rows = effective(file)
     given = sum(1 for _, _, source in rows if source == "file")
     if as_json:
         print(json.dumps({"file": str(file), "is_valid": True, "settings": given}))
     else:
-        print(f"{file}: {given} settings, all well")
+        print(f"{file}: {given} settings, all valid")
 
 
 def effective(file: Path | None) -> list[tuple[str, Any, str]]:
-    """Name, value and source of everything, as `lavant serve` would see it; raises what would keep it from starting."""
+    """Name, value and source of every setting of `lavant serve`; raises if it would refuse to start."""
     import msgspec  # noqa: PLC0415
 
     from lavant.cli import commands  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""A file of options for `lavant serve`: the same names as on the command line, which has the last word.
+"""The configuration file of `lavant serve`: TOML with the names of the options.
 
     port = 7324
     data = "/var/lib/lavant"
@@ -7,7 +7,7 @@
     [limits]
     connections_max = 500
 
-What an option is: the command line's, else the environment's, else the file's, else the default.
+Precedence: command line, environment, file, default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEY = "lavant.limits"
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The tables of a file, with `-` in names as `_`."""
+    """The tables of the file, with `-` in names replaced by `_`."""
     try:
         data = path.read_bytes()[: FILE_BYTES_MAX + 1]
     except OSError as error:
@@ -41,12 +41,12 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         tables = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"the configuration {path} is no TOML: {error}") from None
+        raise InvalidValue(f"the configuration {path} is not valid TOML: {error}") from None
     return {name.replace("-", "_"): value for name, value in tables.items()}
 
 
 def take_config(context: typer.Context, path: Path | None) -> Path | None:
-    """The callback of `--config`: what the file says becomes the options' default."""
+    """Callback of `--config`: the values of the file become the defaults of the options."""
     if path is None:
         return None
     options = read_config(path)
@@ -62,7 +62,7 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def limits_in(context: typer.Context) -> ServiceLimits | None:
-    """Those of the file, if one was given."""
+    """The limits in the file, if there is one."""
     found: ServiceLimits | None = context.meta.get(_KEY)
     return found
 

@@ -1,4 +1,4 @@
-"""`lavant doctor`: what is there, what is missing, and what to do about it."""
+"""`lavant doctor`: check this machine and a server, with remedies."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lavant.cli.common import AsJson
 from lavant.core.ports import QUEUES_URL
 
 FAILED = 1
@@ -14,11 +15,11 @@ _MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "red
 
 
 def doctor(
-    url: Annotated[str, typer.Option(help="the server to look at", envvar="LAVANT_URL")] = QUEUES_URL,
-    data: Annotated[Path, typer.Option(help="where a server would keep its data")] = Path("."),
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    url: Annotated[str, typer.Option(help="address of the server", envvar="LAVANT_URL")] = QUEUES_URL,
+    data: Annotated[Path, typer.Option(help="data directory whose disk is checked")] = Path("."),
+    as_json: AsJson = False,
 ) -> None:
-    """Look whether this machine has what Lavant needs, and the server is well. Exit code 1 if something is bad."""
+    """Check that this machine has what Lavant needs and that the server is healthy. Exit code 1 if not."""
     import msgspec  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -27,7 +28,7 @@ def doctor(
     from lavant.cli.reports.doctor.server import server  # noqa: PLC0415
 
     console = Console(highlight=False)
-    with Console(stderr=True).status("looking around"):
+    with Console(stderr=True).status("checking"):
         findings = [
             machine.python(),
             machine.memory(),

@@ -1,4 +1,4 @@
-"""`lavant keys …`: who may use a server."""
+"""`lavant keys …`: API keys and SQS credentials."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ import typer
 
 from lavant.core.errors import InvalidValue
 
-keys = typer.Typer(help="Make and list the keys of a server's clients.", no_args_is_help=True, add_completion=False)
+keys = typer.Typer(help="Create and list API keys.", no_args_is_help=True, add_completion=False)
 
 KeysFile = Annotated[
-    Path, typer.Option("--file", help="the file that `lavant serve` reads: --keys-file, or --credentials-file for SQS")
+    Path, typer.Option("--file", help="file of `lavant serve --keys-file`, or with --sqs of --credentials-file")
 ]
-ForSqs = Annotated[bool, typer.Option("--sqs", help="for clients of Amazon SQS, who sign")]
+ForSqs = Annotated[bool, typer.Option("--sqs", help="SQS credentials, which sign requests")]
 
 
 @keys.command("new")
 def new(
-    name: Annotated[str, typer.Argument(help="of whoever is to have the key; shown in lists and errors")],
+    name: Annotated[str, typer.Argument(help="name of the key, shown in lists and errors")],
     file: KeysFile,
-    scope: Annotated[list[str], typer.Option(help="what it lets: publish, subscribe or admin; give several times")],
-    namespace: Annotated[str, typer.Option(help="where its subscriptions and queues live")] = "",
-    publications_per_s: Annotated[
-        float | None, typer.Option(help="how much it may publish; all it likes if not given")
-    ] = None,
+    scope: Annotated[list[str], typer.Option(help="publish, subscribe or admin; repeatable")],
+    namespace: Annotated[str, typer.Option(help="namespace that the key may use")] = "",
+    publications_per_s: Annotated[float | None, typer.Option(help="rate limit; none by default")] = None,
     sqs: ForSqs = False,
 ) -> None:
-    """Make a key, append it to a file, and print the secret, which is not kept anywhere: this once, or never.
+    """Create a key, append it to a file, and print its secret, which is shown only now and stored nowhere.
 
-    With --sqs it is an access key and its secret, which the file does hold: signatures are checked with it.
+    With --sqs, create an access key and secret; the file holds both, since they verify signatures.
 
-    A server that runs takes the file as it is now at SIGHUP.
+    A running server rereads the file at SIGHUP.
     """
     from lavant.service.auth.keys import KeyEntry, entry_text, new_secret, read_keys, sha256_of  # noqa: PLC0415
 
     if sqs:
         if publications_per_s is not None:
-            raise InvalidValue("--publications-per-s is not for --sqs: clients of SQS send, they do not publish")
+            raise InvalidValue(
+                "--publications-per-s cannot be used with --sqs: SQS clients send messages, they do not publish"
+            )
         _new_credential(name, file, scope, namespace)
         return
     secret = new_secret()
@@ -74,7 +74,7 @@ def _new_credential(name: str, file: Path, scopes: list[str], namespace: str) ->
 
 
 def _append(file: Path, text: str) -> None:
-    """A new file can be read by its owner only: it says who may do what, and for SQS it holds secrets."""
+    """Append; a new file is readable by its owner only, since it holds permissions and SQS secrets."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "a", encoding="utf-8") as opened:
         opened.write(text)
@@ -82,7 +82,7 @@ def _append(file: Path, text: str) -> None:
 
 @keys.command("ls")
 def ls(file: KeysFile, sqs: ForSqs = False) -> None:
-    """List the keys of a file, without any secret."""
+    """List the keys of a file, without secrets."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 

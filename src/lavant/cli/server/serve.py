@@ -1,4 +1,4 @@
-"""`lavant serve`: the service."""
+"""`lavant serve`: run a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lavant.service.runtime.settings import ServeSettings
 
 
-_AS_THEY_ARE = (
+_SAME_NAME = (
     "port",
     "host",
     "data",
@@ -37,7 +37,7 @@ _AS_THEY_ARE = (
     "resources",
     "clock_jump",
 )
-"""Options that are settings of the same name."""
+"""Options that are settings of the same name and value."""
 
 
 class EngineName(StrEnum):
@@ -51,7 +51,7 @@ class ClockJump(StrEnum):
 
 
 def _quota_option(what: str) -> Any:
-    return typer.Option(min=0, help=f"{what} of each namespace at most; the keys file may say otherwise of some")
+    return typer.Option(min=0, help=f"quota per namespace: {what}; the keys file can override it")
 
 
 def serve(
@@ -62,143 +62,149 @@ def serve(
             callback=take_config,
             is_eager=True,
             envvar="LAVANT_CONFIG",
-            help="file of options; `lavant config` explains",
+            help="configuration file (TOML); see `lavant config`",
         ),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="directory for the messages; made if it is not there")] = None,
+    data: Annotated[Path | None, typer.Option(help="data directory; created if missing")] = None,
     memory: Annotated[
-        bool, typer.Option("--memory", help="keep messages in memory only: a restart loses them")
+        bool, typer.Option("--memory", help="keep everything in memory only: a restart loses it")
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free")] = QUEUES_PORT,
-    host: Annotated[str, typer.Option(help="address to listen at")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="port for all protocols; 0 chooses a free one")
+    ] = QUEUES_PORT,
+    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
     public_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="name that HTTP clients reach the server by, beside localhost and IP addresses: queues.example, "
-            "queues.example:7324 or *.queues.example; give several times",
+            help="host name that HTTP clients use for the server, besides localhost and IP addresses: queues.example, "
+            "queues.example:7324 or *.queues.example; repeatable",
         ),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ORIGIN",
-            help="web pages that may use the server though they come from elsewhere: https://app.example; give "
-            "several times",
+            help="origin of web pages that may use the server (CORS): https://app.example; repeatable",
         ),
     ] = None,
     acknowledge_early: Annotated[
         bool,
         typer.Option(
             "--acknowledge-early",
-            help="answer acknowledgements before they are on disk: faster, and after "
-            "a crash some messages come once more",
+            help="confirm acknowledgements before they are durable: faster, but a crash may redeliver some messages",
         ),
     ] = False,
     credentials_file: Annotated[
         Path | None,
-        typer.Option(help="keys that SQS clients must sign with; without --keys-file, others are shut out"),
+        typer.Option(help="credentials of SQS clients; without --keys-file, other clients are refused"),
     ] = None,
     keys_file: Annotated[
         Path | None,
-        typer.Option(help="keys that other clients must show; without --credentials-file, SQS is closed"),
+        typer.Option(help="API keys of all other clients; without --credentials-file, SQS clients are refused"),
     ] = None,
     namespace_queues_max: Annotated[int | None, _quota_option("queues")] = None,
     namespace_bytes_max: Annotated[int | None, _quota_option("bytes of messages")] = None,
     namespace_subscriptions_max: Annotated[int | None, _quota_option("subscriptions")] = None,
     namespace_connections_max: Annotated[int | None, _quota_option("connections")] = None,
-    namespace_streams_max: Annotated[int | None, _quota_option("server-sent events and WebSockets")] = None,
-    namespace_requests_per_s: Annotated[float | None, _quota_option("requests a second")] = None,
+    namespace_streams_max: Annotated[int | None, _quota_option("server-sent event streams and WebSockets")] = None,
+    namespace_requests_per_s: Annotated[float | None, _quota_option("requests per second")] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="certificate in PEM, with its issuers' behind it")
+        Path | None, typer.Option(help="certificate chain (PEM), the server certificate first")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="its private key in PEM, without a password")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="private key (PEM), without a password")] = None,
     engine: Annotated[
-        EngineName, typer.Option(help="what matches publications: this process, or Spark beside it")
+        EngineName, typer.Option(help="engine that matches publications: in this process, or on Spark")
     ] = EngineName.LOCAL,
     master: Annotated[
         str | None,
-        typer.Option(help="of Spark: local[N], or spark://HOST:PORT of a cluster, whose executors follow the load"),
+        typer.Option(help="Spark master: local[N], or spark://HOST:PORT of a cluster whose executors follow the load"),
     ] = None,
-    hosts_max: Annotated[int | None, typer.Option(min=1, help="executors, or tasks of a batch, at most; 8")] = None,
+    hosts_max: Annotated[
+        int | None, typer.Option(min=1, help="executors, or tasks per batch, at most; 8 by default")
+    ] = None,
     webhooks_to_private_networks: Annotated[
         bool,
         typer.Option(
             "--webhooks-to-private-networks",
-            help="post to webhooks on this machine and in private networks too, where keys are wanted",
+            help="allow webhooks to this machine and private networks even if keys are required",
         ),
     ] = False,
     audit_log: Annotated[
         Path | None,
-        typer.Option(help="file for a line of JSON for each administrative command, and each that is denied"),
+        typer.Option(help="file for a JSON line per administrative command and per denied command"),
     ] = None,
     audit_data: Annotated[
-        bool, typer.Option("--audit-data", help="lines for publishing, sending, receiving and tasks too")
+        bool, typer.Option("--audit-data", help="also log publishing, sending, receiving and tasks")
     ] = False,
     telemetry: Annotated[
-        Path | None, typer.Option(help="directory for telemetry files; without, there are figures at /metrics only")
+        Path | None, typer.Option(help="directory for telemetry files (Parquet); by default there is only /metrics")
     ] = None,
     telemetry_keep: Annotated[
-        int | None, typer.Option(min=1, help="telemetry files at most, the oldest are deleted; 1000 if not given")
+        int | None, typer.Option(min=1, help="telemetry files to keep; older ones are deleted; 1000 by default")
     ] = None,
     metrics_key: Annotated[
         str | None,
         typer.Option(
             envvar="LAVANT_METRICS_KEY",
             metavar="KEY",
-            help="key that scrapers of /metrics must show; better in the environment, where others do not see it",
+            help="key that scrapers of /metrics must send; other users can see options, so prefer the variable",
         ),
     ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="serve /metrics on a port of their own, and not on the server's"),
+        typer.Option(min=0, max=65535, help="serve /metrics on this port only"),
     ] = None,
-    metrics_host: Annotated[str | None, typer.Option(help="address of --metrics-port; 127.0.0.1 if not given")] = None,
+    metrics_host: Annotated[str | None, typer.Option(help="address of --metrics-port; 127.0.0.1 by default")] = None,
     metrics_queues_max: Annotated[
         int | None,
-        typer.Option(min=0, help="queues with series of their own at /metrics, those with the most messages; 1000"),
+        typer.Option(
+            min=0, help="queues with their own series in /metrics, those with the most messages; 1000 by default"
+        ),
     ] = None,
     rabbitmq: Annotated[
         str | None,
         typer.Option(
             envvar="LAVANT_RABBITMQ",
             metavar="URL",
-            help="have workers get tasks through RabbitMQ, at amqp://USER:PASSWORD@HOST/",
+            help="pass tasks to workers through RabbitMQ: amqp://USER:PASSWORD@HOST/",
         ),
     ] = None,
     resources: Annotated[
         Path | None,
-        typer.Option(help="TOML file: workers of topics, and a goal; the server starts and stops workers by it"),
+        typer.Option(help="TOML file of topics, workers and a goal, by which the server starts and stops workers"),
     ] = None,
     memory_max: Annotated[
         str | None,
         typer.Option(
             metavar="BYTES",
-            help="memory for messages, queues, jobs and subscriptions: 512M, 4G, …; then new ones are refused; a share "
-            "of the container's memory if not given",
+            help="memory for messages, queues, jobs and subscriptions (512M, 4G, …); new ones beyond it are refused; "
+            "by default a share of the memory of the container or machine",
         ),
     ] = None,
     clock_jump: Annotated[
         ClockJump,
         typer.Option(
-            help="a clock that is ahead by more than can have passed since the last run: hold goes on by the server's "
-            "own time, accept takes the clock's, and what is over by it expires",
+            help="if the clock is ahead by more than can have passed since the last run: hold continues with the "
+            "server's own time; accept takes the clock's time, and leases and messages expire by it",
         ),
     ] = ClockJump.HOLD,
-    sqs_region: Annotated[str | None, typer.Option(help="in the ARNs of queues; us-east-1 if not given")] = None,
+    sqs_region: Annotated[str | None, typer.Option(help="region in the ARNs of queues; us-east-1 by default")] = None,
     sqs_account: Annotated[
-        str | None, typer.Option(help="12 digits, in the URLs and ARNs of queues; zeros if not given")
+        str | None, typer.Option(help="account (12 digits) in the URLs and ARNs of queues; zeros by default")
     ] = None,
     sqs_base_url: Annotated[
         str | None,
-        typer.Option(help="where SQS clients reach the server, if not where they called it: behind a proxy, say"),
+        typer.Option(
+            help="base of the URLs of queues, if clients reach the server under another address, such as a proxy"
+        ),
     ] = None,
 ) -> None:
-    """Serve publish/subscribe and durable queues on one port: to Lavant's own clients, over HTTP, and to SQS clients.
+    """Run a server: publish/subscribe, queues and jobs for Lavant clients, HTTP and SQS clients, on one port.
 
-    It is ready when it says that it listens: kernels are compiled before, once for a version and a processor.
+    The server is ready when it prints that it listens. The first start compiles kernels and caches them.
 
-    Stops in good order at SIGTERM or Ctrl-C. Whatever happens, what was accepted is there at the next start.
+    SIGTERM and Ctrl-C stop it gracefully. Even after a crash, accepted data is there at the next start.
     """
     from lavant.cli.reports.kernels import shown_progress  # noqa: PLC0415
     from lavant.cli.server.config_file import limits_in  # noqa: PLC0415
@@ -208,18 +214,18 @@ def serve(
     settings = settings_of(options, limits_in(context))
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
     logging.getLogger("lavant.service.runtime.process").setLevel(logging.INFO)
-    with contextlib.ExitStack() as shown:
-        show = shown.enter_context(shown_progress())
+    with contextlib.ExitStack() as progress:
+        show = progress.enter_context(shown_progress())
 
-        def tell(started: Started) -> None:
-            shown.close()
-            print(_line(started, settings.data), flush=True)
+        def on_started(started: Started) -> None:
+            progress.close()
+            print(_ready_text(started, settings.data), flush=True)
 
-        run(settings, tell, show)
+        run(settings, on_started, show)
 
 
 def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> ServeSettings:
-    """What the options, by their names, tell a server; raises what is wrong with them."""
+    """Settings from options by name; raises if they are invalid."""
     from msgspec.structs import replace  # noqa: PLC0415
 
     from lavant.broker.queues.accounting.quotas import Quota  # noqa: PLC0415
@@ -238,7 +244,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
     if (data is None) != options["memory"]:
         raise InvalidValue("give --data DIR, to keep messages on disk, or --memory, to keep them in memory only")
     if options["audit_data"] and options["audit_log"] is None:
-        raise InvalidValue("--audit-data says what is in --audit-log; give that, too")
+        raise InvalidValue("--audit-data needs --audit-log")
     if (certificate is None) != (key is None):
         raise InvalidValue("give --tls-certificate and --tls-key together, or neither")
     sqs = {name: options[f"sqs_{name}"] for name in ("region", "account", "base_url")}
@@ -248,9 +254,9 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
     quota = {name: options[f"namespace_{name}"] for name in Quota.__struct_fields__}
     metrics = {name: options[f"metrics_{name}"] for name in ("key", "port", "host", "queues_max")}
     if metrics["host"] is not None and metrics["port"] is None:
-        raise InvalidValue("--metrics-host is where --metrics-port is; give that, too")
+        raise InvalidValue("--metrics-host needs --metrics-port")
     return ServeSettings(
-        **{name: options[name] for name in _AS_THEY_ARE},
+        **{name: options[name] for name in _SAME_NAME},
         public_hosts=_all_of(options["public_host"]),
         allowed_origins=_all_of(options["allow_origin"]),
         quota=replace(DEFAULT_QUOTA, **{name: value for name, value in quota.items() if value is not None}),
@@ -277,11 +283,11 @@ def _spark(engine: EngineName, master: str | None, hosts_max: int | None) -> Spa
     if engine is EngineName.SPARK:
         return SparkSettings(**chosen)
     if chosen:
-        raise InvalidValue("--master and --hosts-max are for --engine spark")
+        raise InvalidValue("--master and --hosts-max need --engine spark")
     return None
 
 
-def _line(started: Started, data: Path | None) -> str:
+def _ready_text(started: Started, data: Path | None) -> str:
     metrics = "" if started.metrics_at is None else f" metrics at {_address(*started.metrics_at)};"
     place = "in memory only" if data is None else f"in {data}"
     at, secure = _address(started.host, started.port), "s" if started.is_tls else ""

@@ -1,4 +1,4 @@
-"""`lavant warm-up`: compile what a server and its workers need, ahead of their start."""
+"""`lavant warm-up`: compile kernels ahead of the first start."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 
 
 def warm_up() -> None:
-    """Compile all kernels and keep them, so that servers and Spark's workers of this user start at once.
+    """Compile all kernels and cache them, so that servers and Spark workers of this user start at once.
 
-    They are kept in the directory of LAVANT_CACHE_DIR, or else in lavant within that of XDG_CACHE_HOME, or in ~/.cache.
-    A server does the same when it starts, and is ready when it is done.
+    The cache is in LAVANT_CACHE_DIR, or else in lavant below XDG_CACHE_HOME or ~/.cache.
+    A server does the same when it starts, before it is ready.
     """
     from lavant.broker.warmup import BROKER_KERNELS  # noqa: PLC0415
     from lavant.cli.reports.kernels import shown_progress  # noqa: PLC0415
@@ -24,8 +24,8 @@ def warm_up() -> None:
     with shown_progress() as show:
         compiled = warm_up([BROKER_KERNELS, MODEL_KERNELS, PIPELINE_KERNELS], show)
     if compiled and state.problem is not None:
-        raise InvalidValue(f"{compiled} kernels were compiled, and could not be kept: {state.problem}")
+        raise InvalidValue(f"{compiled} kernels were compiled but could not be cached: {state.problem}")
     if compiled:
-        print(f"{compiled} kernels compiled in {time.monotonic() - started_s:.1f} s, kept in {state.directory}")
+        print(f"{compiled} kernels compiled in {time.monotonic() - started_s:.1f} s, cached in {state.directory}")
     else:
-        print(f"all kernels are there, in {state.directory}")
+        print(f"all kernels are cached in {state.directory}")

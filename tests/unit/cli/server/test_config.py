@@ -69,6 +69,6 @@ def test_what_would_keep_a_server_from_starting_is_said(tmp_path: Path, text: st
 def test_the_commands_print_it(tmp_path: Path) -> None:
     file = written(tmp_path, 'data = "here"\n')
     checked = CliRunner().invoke(commands, ["config", "check", str(file)])
-    assert (checked.exit_code, "1 settings, all well" in checked.stdout) == (0, True)
+    assert (checked.exit_code, "1 settings, all valid" in checked.stdout) == (0, True)
     listed = CliRunner().invoke(commands, ["config", "show", str(file), "--json"])
     assert {"option": "data", "value": "here", "from": "file"} in json.loads(listed.stdout)

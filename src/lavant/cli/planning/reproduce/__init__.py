@@ -1,4 +1,4 @@
-"""`lavant reproduce …`: the experiments of the papers, run again. One file a paper."""
+"""`lavant reproduce …`: the experiments of the papers, one file per paper."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lavant.cli.planning.reproduce.allocation import allocation
 from lavant.cli.planning.reproduce.e_streamhub import e_streamhub
 from lavant.cli.planning.reproduce.publisher import publisher
 
-reproduce = typer.Typer(help="The experiments of the papers, run again.", no_args_is_help=True)
+reproduce = typer.Typer(help="Run the experiments of the papers again.", no_args_is_help=True)
 reproduce.command()(publisher)
 reproduce.command()(allocation)
 reproduce.command("e-streamhub")(e_streamhub)

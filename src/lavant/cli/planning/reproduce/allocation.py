@@ -1,4 +1,4 @@
-"""`lavant reproduce allocation`: the allocation paper's case study, model against simulation, and its burst."""
+"""`lavant reproduce allocation`: case study of the allocation paper (model against simulation) and its burst."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A bar; what it yields is told what has just been done, `total` times."""
+    """A progress bar of `total` steps; call the result with the name of each finished step."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
@@ -31,18 +31,18 @@ def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
 
 PICTURE = "allocation.svg"
 SHOWN = ("MinTime 5", "MinCost 50 s", "threshold 1.75", "threshold 5")
-"""In the picture; the others would leave the paper."""
+"""Policies in the chart; the others would leave its scale."""
 
 
 def allocation(
-    seeds: Annotated[int, typer.Option(help="runs of the burst", min=2, max=100)] = 20,
-    days: Annotated[int, typer.Option(help="trading days, some seconds each", min=0, max=20)] = 0,
-    output: Annotated[Path | None, typer.Option(help=f"directory for a picture, {PICTURE}")] = None,
+    seeds: Annotated[int, typer.Option(help="simulated bursts per policy", min=2, max=100)] = 20,
+    days: Annotated[int, typer.Option(help="simulated trading days per policy, some seconds each", min=0, max=20)] = 0,
+    output: Annotated[Path | None, typer.Option(help=f"directory for the chart, {PICTURE}")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Response times of the case study by model, refinement and simulation, and allocators under a burst of load.
+    """Compare response times by model, refinement and simulation, and allocation policies under a burst.
 
-    Takes about half a minute, and some seconds more for each day.
+    Takes about half a minute, plus some seconds for each day.
     """
     import msgspec  # noqa: PLC0415
 
@@ -59,7 +59,7 @@ def allocation(
 
 
 def _print(found: AllocationReproduction, seeds: int, days: int) -> None:
-    print("The model of Eq. 2: requests in the system, response in s of jobs 1, 2, 3 and of all\n")
+    print("Model of Eq. 2: requests in the system; response time in s of jobs 1, 2, 3 and of all jobs\n")
     columns = ("consumers", "requests", "expected", "job 1", "job 2", "job 3", "all", "expected ")
     rows = [
         (
@@ -73,7 +73,9 @@ def _print(found: AllocationReproduction, seeds: int, days: int) -> None:
         for row in found.table
     ]
     print_table(columns, rows, numbers=columns[1:])
-    print("\nResponse of all jobs in s: the model, with Whitt's refinement, simulated; expected: by other code\n")
+    print(
+        "\nResponse time of all jobs in s: model, with Whitt's refinement, simulated; expected: by independent code\n"
+    )
     simulated = [
         (
             _digits(row.consumers),
@@ -88,8 +90,8 @@ def _print(found: AllocationReproduction, seeds: int, days: int) -> None:
     print_table(("consumers", *names), simulated, numbers=names)
     print(f"\nMinTime, from one consumer each: {' → '.join(map(_digits, found.min_time_path))}")
     print(f"MinCost for 50 s: {_digits(found.min_cost)}, {sum(found.min_cost) - 4} more\n")
-    print(f"The burst of Section VI-F, {seeds} seeds: response and p95 in s, share of minutes above 50 s,")
-    print("consumer hours, changes of the allocation\n")
+    print(f"Burst of Section VI-F, {seeds} seeds: response time and p95 in s, share of minutes above 50 s,")
+    print("consumer hours, allocation changes; ±: 95 % confidence interval\n")
     _print_comparison(found.bursts)
     if found.days:
         print(f"\nTrading days, {days} seeds\n")

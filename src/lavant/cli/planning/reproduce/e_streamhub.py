@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from lavant.simulation.placement.reproduction import LoadCourse
 
 PERIOD = 6
-"""Probe intervals in a point of a picture: 30 s, as in the paper's."""
+"""Probe intervals per point of a chart: 30 s, as in the paper."""
 Summary: TypeAlias = Callable[[Sequence[float]], float]
 
 
 def e_streamhub(
     trades: Annotated[
-        Path | None, typer.Option(help="Parquet with a column ms, a time for each trade; without it a day is made up")
+        Path | None, typer.Option(help="Parquet with a column ms, the time of each trade; by default a synthetic day")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 1,
-    hosts: Annotated[int, typer.Option(min=1, max=100, help="the most that may be used")] = 15,
-    output: Annotated[Path | None, typer.Option(help="directory for a picture of each load")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the random numbers")] = 1,
+    hosts: Annotated[int, typer.Option(min=1, max=100, help="hosts at most")] = 15,
+    output: Annotated[Path | None, typer.Option(help="directory for the charts, one per load")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hosts come and go with the load, and slices move: a ramp and a trading day.
+    """Scale hosts and move slices under a ramp and a trading day.
 
-    Beside the paper's policy, threshold: Lavant's default, forecast, and a fixed number of hosts.
-    The real manager and hosts move slices, under every single publication. In about 20 s.
+    Compares the paper's policy (threshold) with Lavant's default (forecast) and a fixed number of hosts.
+    The real manager and hosts move the slices while every publication is simulated. Takes about 20 s.
     """
     import msgspec  # noqa: PLC0415
 
@@ -46,7 +46,7 @@ def e_streamhub(
 
 
 def _run(trades: Path | None, seed: int, hosts: int) -> list[LoadCourse]:
-    """With progress on the terminal; standard output stays for the result."""
+    """Run all policies under all loads, with progress on standard error."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
@@ -76,9 +76,9 @@ def _print(courses: list[LoadCourse]) -> None:
         delays = ("delays (ms)", "p50", "p99", "max", "moving: p50", "moving: p99", "pause")
         print_table(delays, map(_delays, here), numbers=delays[1:])
         print()
-    print("CPU: of the hosts, lowest to highest for nine tenths of the time, while there was more than one.")
-    print("Overloaded: seconds of hosts above 80 %. Delays: from a publication's arrival to its notification;")
-    print("moving: of those on their way while some slice paused; pause: of a slice that moves, on average.")
+    print("CPU: of the least and the most busy host, 5th and 95th percentile, while there was more than one host.")
+    print("Overloaded: host-seconds above 80 %. Delays: from arrival of a publication to its notification;")
+    print("moving: of publications in transit while a slice was paused; pause: mean pause of a migrating slice.")
 
 
 def _costs(course: LoadCourse) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def _write(courses: list[LoadCourse], output: Path) -> None:
 
 
 def _charts(courses: list[LoadCourse]) -> list[Chart]:
-    """Those of Figures 8 and 9: load, hosts, CPU of hosts and delays, over periods of 30 s."""
+    """The charts of Figures 8 and 9: load, hosts, CPU of hosts and delays, over periods of 30 s."""
     from lavant.cli.reports.charts import Chart, ChartLine  # noqa: PLC0415
 
     trials = {course.trial.policy: course.trial for course in courses}
@@ -139,5 +139,5 @@ def _charts(courses: list[LoadCourse]) -> list[Chart]:
 
 
 def _periods(values: Sequence[float], summary: Summary) -> list[float]:
-    """One value for six probe intervals."""
+    """One value per period of six probe intervals."""
     return [round(summary(values[start : start + PERIOD]), 2) for start in range(0, len(values), PERIOD)]

@@ -1,4 +1,4 @@
-"""`lavant reproduce publisher`: the auto-tuned publisher's experiments in virtual time."""
+"""`lavant reproduce publisher`: experiments with the auto-tuned publisher in virtual time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PICTURE = "publisher.svg"
 
 
 def publisher(
-    seeds: Annotated[int, typer.Option(help="runs of each constant load", min=2, max=10)] = 4,
-    output: Annotated[Path | None, typer.Option(help=f"directory for a picture, {PICTURE}")] = None,
+    seeds: Annotated[int, typer.Option(help="simulated runs per constant load", min=2, max=10)] = 4,
+    output: Annotated[Path | None, typer.Option(help=f"directory for the chart, {PICTURE}")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Latencies at four loads, a load that changes in steps, a slow subscriber, a broker short of capacity.
+    """Measure publishing latency at constant loads, under a stepped load, and under congestion.
 
-    Beside the paper's controller, aimd: the best fixed batch size, and Lavant's default, eager. In about 20 s.
+    Compares the paper's controller (aimd), the best fixed batch size and Lavant's default (eager). Takes about 20 s.
     """
     import msgspec  # noqa: PLC0415
 
@@ -44,13 +44,13 @@ def publisher(
 
 
 def _print(found: PublisherReproduction) -> None:
-    print("Mean latency in ms with 95 % confidence, by requests a second; expected: by other code, same readings\n")
+    print("Mean latency in ms ± 95 % confidence interval, by requests per second; expected: by independent code\n")
     _print_loads(found.loads)
-    print("\nA load in steps: latency in ms in the first seconds of each step, settled, how soon; batches\n")
+    print("\nStepped load: latency in ms in the first seconds of each step, when settled, settling time; batch size\n")
     _print_steps(found.steps)
-    print("\nA slow subscriber: about 13 publications a second get through, 17.5 a second come\n")
+    print("\nSlow subscriber: 17.5 publications per second arrive, about 13 per second get through\n")
     _print_congested(found.slow_subscriber)
-    print("\nA broker that takes 38 transfers a second, and 55 publications a second come\n")
+    print("\nBroker short of capacity: 55 publications per second arrive, it takes 38 transfers per second\n")
     _print_congested(found.short_of_capacity)
 
 

@@ -1,1 +1,1 @@
-"""`lavant bench`: quick figures of one's own machine and server. `make bench` has the thorough ones."""
+"""The quick benchmarks of `lavant bench`."""

@@ -1,4 +1,4 @@
-"""Matching alone, in this process: events against very many subscriptions."""
+"""Benchmark of matching in this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVENTS = 256
 def match(
     workload: str, *, seconds: float, subscriptions: int, batch: int, tick: Callable[[float], None]
 ) -> list[BenchmarkResult]:
-    """How many events a second one thread matches, in batches of this size."""
+    """Measure the publications per second that one thread matches, in batches."""
     matcher, batches = _subject(workload, subscriptions, batch)
     matcher.match(batches[0])
     delays_s: list[float] = []

@@ -1,4 +1,4 @@
-"""Publications at a steady rate, or as fast as they go, and how long they take to the hands of subscribers."""
+"""Benchmark of publishing: throughput, and latency until subscribers have the notifications."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lavant.client.subscriptions.notification import Notification
 AT_ONCE = 20
 UNDER_WAY = 16
 AHEAD = 5000
-"""Notifications that may be under way."""
+"""Notifications that may be in transit."""
 LATE_S_MAX = 10.0
 
 Tick = Callable[[float], None]
-"""Told how many seconds have passed."""
+"""Called with the seconds that have passed."""
 
 
 async def publish(
     url: str, key: str, *, seconds: float, rate: float | None, subscribers: int, tick: Tick
 ) -> list[BenchmarkResult]:
-    """Every subscriber wants everything that is published here, and nothing else."""
+    """Publish; every subscriber matches exactly the publications of this run."""
     mark = f"bench-{time.time_ns()}"
     arrived = _Arrivals()
     async with await connect_async(url, key=key) as client:

@@ -1,4 +1,4 @@
-"""Whole cycles of a queue: send, receive, acknowledge."""
+"""Benchmark of queues: send, receive, acknowledge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAIT_MS = 5000
 async def cycle(
     url: str, key: str, *, seconds: float, clients: int, batch: int, size_bytes: int, tick: Callable[[float], None]
 ) -> list[BenchmarkResult]:
-    """Each client has a connection and a queue of its own."""
+    """Run the clients, each with its own connection and queue."""
     delays_s: list[float] = []
     began = time.monotonic()
     counts = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Subscribers and publishers of the demonstration, each with a connection and a thread of its own."""
+"""Subscribers and publishers of the demonstration, each with its own connection and thread."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ WANTED = {
     "cem": "high > 60 and low < 70",
     "dia": "symbol like 'AB%' or volume > 1500000",
 }
-"""By whom."""
+"""Filters by subscriber."""
 
 Quote = dict[str, AttributeValue]
 
 
 class DemoSubscriber:
-    """Notes what comes, and how long it took."""
+    """Records notifications and their delays."""
 
     def __init__(self, url: str, name: str, filter: str) -> None:
         self.name, self.filter = name, filter
@@ -39,7 +39,7 @@ class DemoSubscriber:
         self._subscription = self._client.subscribe(filter, name=name, handler=self._handle)
 
     def wants(self, quote: Quote) -> bool:
-        """The oracle: the filter tried on the quote itself."""
+        """Whether the filter matches the quote (the oracle)."""
         return self._parsed.matches(quote)
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class DemoSubscriber:
 
 
 class DemoPublisher(threading.Thread):
-    """Publishes quotes at a steady rate, some at a time, and remembers those that were accepted."""
+    """Publishes quotes at a steady rate and records the accepted ones."""
 
     def __init__(self, url: str, number: int, *, rate: float, seconds: float) -> None:
         super().__init__(daemon=True)

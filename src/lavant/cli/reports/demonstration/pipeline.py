@@ -1,4 +1,4 @@
-"""The pipeline at work: quotes are published at a steady rate, Spark matches them, and the screen shows both."""
+"""The Spark part of `lavant demo`: publishes quotes at a steady rate, and shows throughput and delays."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SLICES = 16
 PUBLISH_EVERY_S = 0.05
 ROW_EVERY_S = 2.0
 WARM_UP_S = 12.0
-"""How long quotes flow before the clock starts: the first batches wait for Java's compiler."""
+"""Quotes flow this long before measuring: the first batches wait for Java's compiler."""
 
 
 class LogPublisher(threading.Thread):
-    """Appends quotes to the log, a few at a time, and remembers when."""
+    """Appends quotes to the log in small batches and records the times."""
 
     def __init__(self, workload: StockWorkload, log: LogWriter, *, rate: int, seconds: float) -> None:
         super().__init__(daemon=True)
@@ -55,7 +55,7 @@ class LogPublisher(threading.Thread):
         return self._each * len(self.published_s)
 
     def times(self) -> NDArray[np.float64]:
-        """When each offset was published; those from before are unknown."""
+        """Publication time of each offset; NaN for offsets from before."""
         return np.concatenate([np.full(self.first_offset, np.nan), *self.published_s])
 
 
@@ -81,7 +81,7 @@ def run_pipeline(console: Console, *, subscriptions: int, seconds: float, rate: 
 
 
 def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, query: Any) -> None:
-    """Let a few quotes through, until Java has compiled what it needs and all of them are notified."""
+    """Publish some quotes until Java has compiled its code and all of them are delivered."""
     with console.status(f"warming up ({WARM_UP_S:.0f} s)"):
         deadline = time.monotonic() + WARM_UP_S
         number = 0
@@ -104,7 +104,7 @@ def _spark(console: Console) -> Iterator[Any]:
 
 
 def _follow(console: Console, notifications: Path, publisher: LogPublisher, query: Any) -> Iterator[NotifiedBatch]:
-    """Batches as they arrive; now and then a line about them."""
+    """Yield batches as they arrive, and print a line now and then."""
     table = "{:>6} {:>12} {:>12} {:>15} {:>9} {:>14}"
     console.print(table.format("time", "published", "matched", "notifications", "batches", "median delay"))
     matched = sent = batches = 0
@@ -136,8 +136,8 @@ def _summary(console: Console, publisher: LogPublisher, batches: list[NotifiedBa
     if len(batches) < 2:
         console.print("too few notifications for figures; try more subscriptions")
         return
-    table = Table(title="in all", title_justify="left")
-    for column in ("publications/s", "notifications/s", "publications a batch", "delay p50", "p95", "p99"):
+    table = Table(title="total", title_justify="left")
+    for column in ("publications/s", "notifications/s", "publications per batch", "delay p50", "p95", "p99"):
         table.add_column(column, justify="right")
     span = max(batches[-1].time_s - batches[0].time_s, 1e-9)
     count = sum(len(batch.offsets) for batch in batches[1:])

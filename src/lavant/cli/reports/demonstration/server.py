@@ -1,4 +1,4 @@
-"""A server of its own for a demonstration: another process, a free port, a directory that goes with it."""
+"""A temporary server in a subprocess, with a free port and a temporary data directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ADDRESS = re.compile(r"lavants?://\S+?(?=;)")
 
 @contextmanager
 def served(*options: str) -> Iterator[str]:
-    """The address of a server that is there until this is over."""
+    """Run a server in the background; yields its address."""
     with tempfile.TemporaryDirectory(prefix="lavant-demo-") as home:
         command = [str(Path(sys.executable).with_name("lavant")), "serve", "--port", "0", "--data", home, *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""The service at work: some publishers, some subscribers, and at the end whether everybody got what they wanted."""
+"""The server part of `lavant demo`: publishers, subscribers, and a check of every delivery."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LATE_S_MAX = 10.0
 
 
 def run_service(console: Console, *, seconds: float, rate: float) -> None:
-    """Publish for a while, show what is delivered, and compare with what should have been."""
+    """Publish for a while, show the deliveries, and compare them with the expected ones."""
     _show_one_match(console)
     with console.status("starting a server"), served() as url:
         address = http_address(url)
@@ -31,7 +31,7 @@ def run_service(console: Console, *, seconds: float, rate: float) -> None:
         with console.status("subscribing"):
             subscribers = [DemoSubscriber(url, name, filter) for name, filter in WANTED.items()]
         for each in subscribers:
-            console.print(f"  {each.name} wants  {each.filter}", highlight=False, soft_wrap=True)
+            console.print(f"  {each.name} subscribes to  {each.filter}", highlight=False, soft_wrap=True)
         console.print()
         try:
             publishers = [
@@ -49,17 +49,17 @@ def run_service(console: Console, *, seconds: float, rate: float) -> None:
 def _show_one_match(console: Console) -> None:
     filter = parse("class = 'STOCK' and symbol in ('YHOO', 'IBM') and volume > 300000")
     quote: dict[str, AttributeValue] = {"class": "STOCK", "symbol": "YHOO", "volume": 203_400}
-    console.print(f"  a subscriber wants   {filter}", soft_wrap=True)
-    console.print("  a publication says   class='STOCK', symbol='YHOO', volume=203400")
+    console.print(f"  filter        {filter}", soft_wrap=True)
+    console.print("  publication   class='STOCK', symbol='YHOO', volume=203400")
     for line in explain(filter, quote):
         console.print(f"    {'holds' if line.held else '[red]fails[/red]'}   {line.predicate}", highlight=False)
-    console.print("  … so this one is not notified. Now many of them:\n")
+    console.print("  The publication does not match, so it is not delivered. Now with many subscribers:\n")
 
 
 def _follow(console: Console, publishers: list[DemoPublisher], subscribers: list[DemoSubscriber]) -> None:
-    """A line each second, until all is published and all that is wanted has come."""
+    """Print a line per second until everything expected has been delivered."""
     line = "{:>5} {:>10} {:>14} {:>12}   {}"
-    console.print(line.format("time", "published", "notifications", "median", "the latest"))
+    console.print(line.format("time", "published", "notifications", "median", "latest"))
     began = time.monotonic()
     ended_s: float | None = None
     row = 0
@@ -104,9 +104,9 @@ def _expected(publishers: list[DemoPublisher], subscriber: DemoSubscriber) -> se
 
 
 def _summary(console: Console, publishers: list[DemoPublisher], subscribers: list[DemoSubscriber]) -> None:
-    table = Table(title="who got what", title_justify="left")
+    table = Table(title="deliveries", title_justify="left")
     table.add_column("subscriber")
-    for column in ("due", "delivered", "missing", "twice", "delay p50", "p99"):
+    for column in ("expected", "delivered", "missing", "duplicate", "delay p50", "p99"):
         table.add_column(column, justify="right")
     failed = 0
     for each in subscribers:
@@ -119,4 +119,4 @@ def _summary(console: Console, publishers: list[DemoPublisher], subscribers: lis
     console.print()
     console.print(table)
     if failed:
-        raise LavantError(f"{failed} notifications are missing or were not asked for; this is a bug, please report it")
+        raise LavantError(f"{failed} notifications are missing or do not match; this is a bug, please report it")

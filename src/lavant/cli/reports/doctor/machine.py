@@ -1,4 +1,4 @@
-"""What the machine has: Python, Java, files, a disk that syncs, compiled kernels."""
+"""Checks of the machine: Python, Java, open files, disk, compiled kernels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def open_files() -> Finding:
 
 
 def disk(directory: Path) -> Finding:
-    """Free space, and how long a sync takes: every answer of a durable server waits for one."""
+    """Free space and sync time: every reply of a durable server waits for a sync."""
     name = f"disk of {directory}"
     try:
         free = shutil.disk_usage(directory).free
@@ -64,7 +64,7 @@ def disk(directory: Path) -> Finding:
 
 
 def sync_time_ms(directory: Path) -> float:
-    """The median of some."""
+    """Median time of a sync."""
     times = []
     with tempfile.TemporaryFile(dir=directory) as file:
         file.write(bytes(SYNCS * BLOCK_BYTES))
@@ -79,7 +79,7 @@ def sync_time_ms(directory: Path) -> float:
 
 
 def kernels() -> Finding:
-    """Whether matchers compile, and compiled code is kept for the next start."""
+    """Whether matchers work and compiled kernels are cached."""
     from lavant.broker.matching import PlainMatcher  # noqa: PLC0415
     from lavant.core.kernels.cache import cache_state  # noqa: PLC0415
     from lavant.core.publications.batch import PublicationBatch  # noqa: PLC0415
@@ -93,7 +93,7 @@ def kernels() -> Finding:
         return Finding("matching", CheckVerdict.BAD, f"found {found} instead of [1, 2]", "report this as a bug")
     problem = cache_state().problem
     if problem is not None:
-        said = f"works ({took_s:.1f} s), but compiled kernels are not kept"
+        said = f"works ({took_s:.1f} s), but compiled kernels are not cached"
         return Finding("matching", CheckVerdict.NOTE, said, f"{problem}, or each start compiles them")
     return Finding("matching", CheckVerdict.OK, f"works, ready in {took_s:.1f} s")
 

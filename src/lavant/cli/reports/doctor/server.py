@@ -1,4 +1,4 @@
-"""Whether the server answers, and is well."""
+"""Checks of a server: readiness, clocks, memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lavant.cli.reports.doctor.findings import CheckVerdict, Finding
 TIMEOUT_S = 3.0
 CLOCK_S_MAX = 5.0
 APART_S_MAX = 60.0
-"""As far as the server and its own clock may be apart without a word about it."""
+"""Difference between server time and its wall clock that is not worth a note."""
 
 MEMORY_NOTED, MEMORY_FULL = 0.8, 0.99
-"""Of the limit."""
+"""Shares of the memory limit."""
 
 
 def http_address(url: str) -> str:
-    """Where HTTP answers, for the address of any protocol: all share one port.
+    """The HTTP address for an address of any protocol: all share one port.
 
     >>> http_address("lavant://127.0.0.1:7324"), http_address("lavants://queues.example:99")
     ('http://127.0.0.1:7324', 'https://queues.example:99')
@@ -33,7 +33,7 @@ def http_address(url: str) -> str:
 
 
 def server(url: str) -> list[Finding]:
-    """Whether it is ready, whether both clocks agree, and how full its memory is."""
+    """Whether the server is ready, the clocks agree, and memory is left."""
     address = http_address(url)
     name = f"server at {address}"
     try:
@@ -41,7 +41,7 @@ def server(url: str) -> list[Finding]:
             said, date = response.read(1000).decode(errors="replace").strip(), response.headers.get("date")
     except urllib.error.HTTPError as error:
         said = error.read(1000).decode(errors="replace").strip()
-        return [Finding(name, CheckVerdict.BAD, f"it is not ready: {said}", "look at its log")]
+        return [Finding(name, CheckVerdict.BAD, f"not ready: {said}", "look at its log")]
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         return [Finding(name, CheckVerdict.NOTE, f"no answer: {reason}", "start one with `lavant serve`")]
@@ -53,7 +53,7 @@ def server(url: str) -> list[Finding]:
 
 
 def _metrics(address: str) -> dict[str, float]:
-    """Those without labels; none if they are not shown here."""
+    """Metrics without labels; empty if /metrics is not accessible."""
     try:
         with urllib.request.urlopen(f"{address}/metrics", timeout=TIMEOUT_S) as response:
             text = response.read().decode(errors="replace")
@@ -63,21 +63,21 @@ def _metrics(address: str) -> dict[str, float]:
 
 
 def _memory(metrics: dict[str, float]) -> list[Finding]:
-    """How much of the memory that messages and the like may take they do."""
+    """Memory used, as a share of the limit."""
     held, limit = metrics.get("lavant_memory_bytes"), metrics.get("lavant_memory_limit_bytes")
     if held is None or not limit:
         return []
     said = f"{held / (1 << 20):,.0f} of {limit / (1 << 20):,.0f} MiB for messages, queues, jobs and subscriptions"
     if held < MEMORY_NOTED * limit:
         return [Finding("server's memory", CheckVerdict.OK, said)]
-    remedy = "receive or delete what is there, or start it with a larger --memory-max: new messages are refused"
+    remedy = "receive or delete messages, or start it with a larger --memory-max: new messages are refused"
     return [
         Finding("server's memory", CheckVerdict.BAD if held > MEMORY_FULL * limit else CheckVerdict.NOTE, said, remedy)
     ]
 
 
 def _own_time(metrics: dict[str, float]) -> list[Finding]:
-    """Whether the server's own time, by which leases end and messages expire, is that of its wall clock."""
+    """Whether the server's own time, by which leases and messages expire, agrees with its wall clock."""
     ahead_s = metrics.get("lavant_clock_ahead_seconds")
     if ahead_s is None:
         return []
