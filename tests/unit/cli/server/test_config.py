@@ -52,7 +52,7 @@ def test_an_option_that_may_be_repeated_is_one_value_or_a_list(tmp_path: Path, t
         ("data = 'x'\n[limits]\nstreams_max = 0", "must be positive"),
         ("data = 'x'\n[limits]\nstreams_max = 'many'", "int"),
         ("data = 'x'\nlimits = 3", r"\[limits\]"),
-        ("data = ", "no TOML"),
+        ("data = ", "not valid TOML"),
         ("port = 1", "--data DIR"),
         ("data = 'x'\nhost = '0.0.0.0'", "--keys-file"),
         ("data = 'x'\ntls-key = 'k'", "--tls-certificate"),
