@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.unit.cli.help_pages import REFERENCE, block, documented, leaf_commands
 
 ROOT = Path(__file__).resolve().parents[2]
