@@ -129,7 +129,7 @@ def keys(publications: int, share: int) -> tuple[Filling, Fill]:
 
 def subscribing(filter: Callable[[int], str], share: int) -> tuple[Filling, Fill]:
     """With the index of the local engine."""
-    from lavant.service.engines.filter_admission import FilterAdmission
+    from lavant.service.engines.filters import FilterAdmission
     from lavant.service.engines.local import LocalEngine
 
     filling, filters = Filling(), FilterAdmission(LocalEngine(1))

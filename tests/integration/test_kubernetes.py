@@ -16,10 +16,10 @@ from tests.integration.zookeeper import free_port
 from lavant.core.errors import MissingComponent
 from lavant.service.autoscaling.allocators.interface import Staff
 from lavant.service.autoscaling.allocators.kubernetes import KubernetesAllocator
+from lavant.service.autoscaling.allocators.kubernetes_access import ClusterAccess, read_kubeconfig
+from lavant.service.autoscaling.allocators.kubernetes_api import FIELD_MANAGER, ApiFault, KubernetesApi
 from lavant.service.autoscaling.autoscaler import consumer_allocator
 from lavant.service.autoscaling.config_file import ResourcesFile
-from lavant.service.autoscaling.kubernetes.api import FIELD_MANAGER, ApiFault, KubernetesApi
-from lavant.service.autoscaling.kubernetes.cluster_access import ClusterAccess, read_kubeconfig
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
 NAME = "lavant-worker-resize"

@@ -20,7 +20,7 @@ from lavant.service.engines.interface import Engine
 from lavant.service.engines.local import LocalEngine
 from lavant.service.net.admission import Admission, Ticket
 from lavant.service.net.native import NativeProtocol
-from lavant.service.observability.histograms import Histogram
+from lavant.service.observability.openmetrics import Histogram
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.limits import LIMITS, ServiceLimits

@@ -12,8 +12,7 @@ import typer
 from lavant.cli.common import AsJson, counted, time_of
 
 if TYPE_CHECKING:
-    from lavant.service.storage.check import CheckReport
-    from lavant.service.storage.inventory import Contents
+    from lavant.service.storage.check import CheckReport, Contents
     from lavant.service.storage.repair import Repaired
 
 DAMAGED = 3

@@ -13,10 +13,10 @@ from lavant.core.errors import InvalidValue
 from lavant.core.worker_pool import BACKEND_VARIABLE, WorkerPoolSettings
 from lavant.service.autoscaling.allocators.interface import ConsumerAllocator
 from lavant.service.autoscaling.allocators.kubernetes import KubernetesAllocator, deployment_names
+from lavant.service.autoscaling.allocators.kubernetes_access import find_access
+from lavant.service.autoscaling.allocators.kubernetes_api import KubernetesApi
 from lavant.service.autoscaling.allocators.processes import ProcessAllocator
 from lavant.service.autoscaling.config_file import ResourcesFile
-from lavant.service.autoscaling.kubernetes.api import KubernetesApi
-from lavant.service.autoscaling.kubernetes.cluster_access import find_access
 from lavant.service.autoscaling.manager import ResourceManager
 from lavant.service.autoscaling.monitor import Monitor
 from lavant.service.autoscaling.views import Resources, families, resources

@@ -3,33 +3,72 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from lavant.broker.filters import Filter
 from lavant.broker.filters.limits import NO_LIMITS
 from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
-from lavant.broker.protocol.subscriptions import EncryptedFilter
-from lavant.broker.subscriptions.filter_quota import Filters, Lane
+from lavant.broker.protocol.subscriptions import EncryptedFilter, Subscribe, SubscriptionState, Unsubscribe
+from lavant.broker.subscriptions.filter_quota import FilterQuota, Filters, Lane
+from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN
 from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.validation import tests_of
-from lavant.core.errors import LimitExceeded
+from lavant.core.errors import LavantError, LimitExceeded
+from lavant.service.engines.interface import Engine, Step
+
+
+class FilterAdmission:
+    """For one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._quota = FilterQuota(engine.lanes_max)
+
+    def prepare(self, subscribes: Iterable[Subscribe]) -> list[Filters | LavantError]:
+        """The filters as the engine takes them, or why they cannot be matched."""
+        prepared: list[Filters | LavantError] = []
+        for request in subscribes:
+            try:
+                prepared.append(prepared_filter(request.filter))
+            except LavantError as error:
+                prepared.append(error)
+        return prepared
+
+    def problem(
+        self, request: Subscribe | Unsubscribe, filters: Filters | LavantError | None, limits: SubscriptionLimits
+    ) -> LavantError | None:
+        """Why a request is refused: by what `prepare` said, or by what is there; none if it is not."""
+        if isinstance(request, Unsubscribe) or filters is None or isinstance(filters, LavantError):
+            return filters if isinstance(filters, LavantError) else None
+        try:
+            self._quota.check(_lane(request), filters, limits)
+        except LavantError as error:
+            return error
+        return None
+
+    def promise(self, subscription: SubscriptionState, filters: Filters) -> None:
+        """It was accepted: the next is checked with it, and the engine is going to be told."""
+        self._quota.promise(_lane(subscription), filters)
+
+    def tell(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
+        """The engine learns of changes, and they count. Filters that were prepared are given by number."""
+        steps = list(steps_of(changes, prepared))
+        self._engine.change(steps)
+        for step in steps:
+            self._quota.count(step.lane, step.filters, is_removal=step.serials is None)
+        self._quota.keep_promises()
+
+
+def _lane(subscription: Subscribe | SubscriptionState) -> Lane:
+    return Lane(subscription.namespace, scheme_of(subscription.filter))
+
 
 _T = TypeVar("_T")
-
-
-class Step(NamedTuple):
-    """Subscriptions that come to a lane, or leave it, together: one by one would cost far more."""
-
-    lane: Lane
-    numbers: list[int]
-    filters: Filters
-    serials: list[int] | None
-    """Of the queues that they go to; none if they leave."""
 
 
 def scheme_of(filter: str | EncryptedFilter) -> str:

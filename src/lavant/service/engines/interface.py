@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from lavant.broker.subscriptions.filter_quota import Filters, Lane
 from lavant.broker.subscriptions.parsing import ParsedPublication
 from lavant.broker.subscriptions.routing import FanOutBatch
-from lavant.service.engines.filters import Step
 
 
 class EngineBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +19,16 @@ class EngineBatch(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     scheme: str
     publications: list[ParsedPublication]
+
+
+class Step(NamedTuple):
+    """Subscriptions that come to a lane, or leave it, together: one by one would cost far more."""
+
+    lane: Lane
+    numbers: list[int]
+    filters: Filters
+    serials: list[int] | None
+    """Of the queues that they go to; none if they leave."""
 
 
 class Logged(Protocol):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from lavant.service.observability.histograms import Histogram
-from lavant.service.observability.openmetrics import MetricFamily
+from lavant.service.observability.openmetrics import Histogram, MetricFamily
 
 SSE, WEBSOCKET, PULL, WEBHOOK = "sse", "websocket", "pull", "webhook"
 

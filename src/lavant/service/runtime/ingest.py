@@ -44,7 +44,7 @@ from lavant.broker.subscriptions.parsing import ParsedPublication
 from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.errors import InvalidValue, LavantError
-from lavant.service.engines.filter_admission import FilterAdmission
+from lavant.service.engines.filters import FilterAdmission
 from lavant.service.engines.interface import Engine, EngineBatch, Logged
 from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.ingest_queue import PUBLICATIONS_AT_ONCE, ChangeStep, DeliverStep, IngestQueue

@@ -24,10 +24,41 @@ from lavant.broker.storage.journal.manifest import FORMAT, MANIFEST, format_of, 
 from lavant.core.errors import InvalidValue, LavantError, StorageLocked
 from lavant.core.identities import derived_identity
 from lavant.service.engines.factory import DIRECTORY as SPARK
+from lavant.service.observability.metrics import figures_of, queue_names
 from lavant.service.storage import namespace_logs as lane_logs
 from lavant.service.storage.directory_errors import checked_directory
-from lavant.service.storage.inventory import Contents
 from lavant.service.storage.stores import identity_bytes
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    queues: int
+    messages: int
+    in_flight: int
+    """Of the messages."""
+    subscriptions: int
+    advertisements: int
+    jobs: int
+    """Under way."""
+    owed: int
+    """Publications that the Spark engine has not delivered yet."""
+    time_ms: int
+    """Of the last record."""
+
+    @classmethod
+    def of(cls, broker: BrokerState) -> Contents:
+        queues = broker.queues
+        figures = [figures_of(queues, name) for name in queue_names(queues)]
+        _, _, advertisements = broker.subscriptions.contents()
+        return cls(
+            queues=len(figures),
+            messages=sum(each.visible + each.in_flight + each.delayed for each in figures),
+            in_flight=sum(each.in_flight for each in figures),
+            subscriptions=len(broker.subscriptions),
+            advertisements=len(list(advertisements)),
+            jobs=queues.running,
+            owed=broker.subscriptions.lanes.owed,
+            time_ms=queues.now_ms,
+        )
 
 
 class Level(StrEnum):

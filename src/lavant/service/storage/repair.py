@@ -18,9 +18,8 @@ from lavant.broker.subscriptions.log_offsets import LogOffset
 from lavant.core.errors import InvalidValue
 from lavant.service.engines.factory import DIRECTORY as SPARK
 from lavant.service.storage import namespace_logs as lane_logs
-from lavant.service.storage.check import OnRead, WatchedDisk, held
+from lavant.service.storage.check import Contents, OnRead, WatchedDisk, held
 from lavant.service.storage.directory_errors import checked_directory, explained
-from lavant.service.storage.inventory import Contents
 
 _ALSO = ("clock",)
 """Files that are copied as they are."""

@@ -20,7 +20,7 @@ from lavant.broker.storage.disks import FileDisk
 from lavant.broker.storage.journal import Disk, Journal, JournalConfig, RecoveredJournal, carry_out
 from lavant.broker.storage.journal.config import DEFAULT
 from lavant.core.errors import StorageFailed, StorageFull
-from lavant.service.observability.histograms import Histogram
+from lavant.service.observability.openmetrics import Histogram
 from lavant.service.storage.compactor import compact_directory
 from lavant.service.storage.group_commit import GroupCommit
 from lavant.service.storage.housekeeping import Compact, Housekeeper

@@ -13,7 +13,7 @@ from tests.integration.certificates import write_certificate
 
 from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.service.autoscaling.allocators.kubernetes import deployment_names
-from lavant.service.autoscaling.kubernetes.cluster_access import find_access, read_kubeconfig
+from lavant.service.autoscaling.allocators.kubernetes_access import find_access, read_kubeconfig
 
 
 def kubeconfig(path: Path, *, cluster: dict[str, Any], user: dict[str, Any]) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from threading import Event
 
-from lavant.service.engines.index_maintenance import IndexMaintenance, TakeEffect
+from lavant.service.engines.local import IndexMaintenance, TakeEffect
 
 WAIT_S = 30.0
 

@@ -21,7 +21,7 @@ from lavant.broker.queues.timers import SWEEP_MS
 from lavant.broker.subscriptions.idempotency import REMEMBERED_MS
 from lavant.broker.subscriptions.log_offsets import FORGOTTEN, LogOffset
 from lavant.broker.subscriptions.parsing import PLAIN, ParsedPublication
-from lavant.service.engines.filter_admission import FilterAdmission
+from lavant.service.engines.filters import FilterAdmission
 from lavant.service.engines.interface import Engine, EngineBatch
 from lavant.service.engines.local import LocalEngine
 from lavant.service.engines.spark.engine import SparkEngine

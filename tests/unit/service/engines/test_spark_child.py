@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lavant.service.engines.spark.subprocess import reason_in
+from lavant.service.engines.spark.supervisor import reason_in
 
 GATEWAY = "lavant: PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway process exited."
 

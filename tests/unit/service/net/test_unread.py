@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.service.wiring import FakeClient, Wiring, in_loop
 
-from lavant.service.net.unread import UnreadAnswers
+from lavant.service.net.admission import UnreadAnswers
 from lavant.service.runtime.limits import LIMITS
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from lavant.core.errors import InvalidValue, LavantError
 from lavant.service.autoscaling.allocators.interface import Staff
-from lavant.service.autoscaling.kubernetes.api import ApiFault, Deployment, KubernetesApi
+from lavant.service.autoscaling.allocators.kubernetes_api import ApiFault, Deployment, KubernetesApi
 
 LOOK_S = 2.0
 PAUSE_S_MAX = 60.0

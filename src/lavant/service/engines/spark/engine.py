@@ -17,8 +17,7 @@ from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN
 from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.errors import Overloaded, StorageFull
 from lavant.core.identities import derived_identity
-from lavant.service.engines.filters import Step
-from lavant.service.engines.interface import EngineBatch, Retired
+from lavant.service.engines.interface import EngineBatch, Retired, Step
 from lavant.service.engines.spark.namespace_log import NamespaceLog
 from lavant.service.engines.spark.settings import LIMITS, SparkLimits
 from lavant.service.runtime.match_delivery import DeliveryPart

@@ -2,15 +2,166 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
+import msgspec
+
 from lavant.broker.protocol.match_protocol import MatchRequest
+from lavant.core.errors import MissingComponent
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.link import EngineLink
 from lavant.service.engines.spark.settings import SparkSettings
-from lavant.service.engines.spark.subprocess import SparkProcess
 from lavant.service.observability.openmetrics import MetricFamily
 from lavant.service.runtime.ingest import Ingest
+
+MODULE = "lavant.pipeline.engine"
+HELLO_S_MAX = 60.0
+STOP_S_MAX = 10.0
+BACKOFF_S, BACKOFF_S_MAX = 1.0, 60.0
+WELL_S = 60.0
+"""After so long, an end is a new mishap and not the old one."""
+LINES_KEPT = 100
+READ_S_MAX = 1.0
+"""For what it said last; Java may hold the pipe for longer."""
+TOLD = "lavant: "
+NO_JAVA = "JAVA_GATEWAY_EXITED"
+NOISE = re.compile(r"WARNING: |Picked up |NOTE: |Using Spark|lavant: ")
+"""What Java and Spark say when all is well."""
+_logger = logging.getLogger(__name__)
+
+
+class SparkProcess:
+    """Keeps one process running. `greeted` is set when it has come to the link; `on_ended` is called when it ended."""
+
+    def __init__(self, order: MatchRequest, greeted: asyncio.Event, on_ended: Callable[[], None]) -> None:
+        self.state = "is starting"
+        """In words, for whoever asks how it is."""
+        self.starts = 0
+        self._order = order
+        self._greeted = greeted
+        self._on_ended = on_ended
+        self._process: asyncio.subprocess.Process | None = None
+        self._said: deque[str] = deque(maxlen=LINES_KEPT)
+        self._task: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when the process has come up so far that nothing it needs is missing; raises if something is."""
+        process = await self._spawn()
+        ended = asyncio.ensure_future(process.wait())
+        greeted = asyncio.ensure_future(self._greeted.wait())
+        await asyncio.wait({ended, greeted}, timeout=HELLO_S_MAX, return_when=asyncio.FIRST_COMPLETED)
+        is_there = greeted.done()
+        for each in (ended, greeted):
+            each.cancel()
+        if not is_there:
+            await self._end(process)
+            raise MissingComponent(self._reason("it did not come up in time"))
+        self._task = asyncio.get_running_loop().create_task(self._keep(process))
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._process is not None:
+            await self._end(self._process)
+
+    async def _keep(self, process: asyncio.subprocess.Process) -> None:
+        backoff_s = BACKOFF_S
+        while True:
+            started_s = time.monotonic()
+            code = await process.wait()
+            self._on_ended()
+            await self._hear_out()
+            if time.monotonic() - started_s > WELL_S:
+                backoff_s = BACKOFF_S
+            self.state = (
+                f"ended ({_how(code)}) and starts again in {backoff_s:.0f} s: {self._reason('it said nothing')}"
+            )
+            _logger.warning("the Spark process %s", self.state)
+            if said := list(self._said):
+                _logger.warning("what it said last:\n%s", "\n".join(said))
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
+            self.state = "is starting again"
+            process = await self._spawn()
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        self.starts += 1
+        self._said.clear()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            MODULE,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C is for the service, which ends it in good order
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(msgspec.json.encode(self._order) + b"\n")
+        self._process = process
+        self._listening = asyncio.get_running_loop().create_task(self._listen(process.stdout))
+        return process
+
+    async def _listen(self, said: asyncio.StreamReader) -> None:
+        with contextlib.suppress(ValueError, OSError):  # a line without end
+            while line := await said.readline():
+                text = line.decode(errors="replace").rstrip()
+                _logger.info("Spark: %s", text)
+                self._said.append(text)
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is None:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_S_MAX)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        await self._hear_out()
+
+    async def _hear_out(self) -> None:
+        if self._listening is not None:
+            await asyncio.wait({self._listening}, timeout=READ_S_MAX)
+            self._listening.cancel()
+
+    def _reason(self, otherwise: str) -> str:
+        """Why it ended, in one line."""
+        return reason_in(list(self._said)) or otherwise
+
+
+def reason_in(said: list[str]) -> str | None:
+    """What the process told last; where Java did not even start, also what that said, which the process cannot see.
+
+    >>> reason_in(["Unrecognized VM option 'x'", "Traceback …", "lavant: JAVA_GATEWAY_EXITED"])
+    "JAVA_GATEWAY_EXITED: Unrecognized VM option 'x'"
+    """
+    lines = [line for line in said if line.strip()]
+    told = [line.removeprefix(TOLD) for line in lines if line.startswith(TOLD)]
+    if not lines:
+        return None
+    reason = (told or lines)[-1]
+    if NO_JAVA not in reason:
+        return reason
+    before = [line for line in takewhile(lambda line: not line.startswith("Traceback"), lines) if not NOISE.match(line)]
+    return ": ".join([reason.rstrip("."), *before[:1]])
+
+
+def _how(code: int) -> str:
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
 
 class SparkSupervisor:

@@ -8,8 +8,7 @@ How many messages go through queues, the queues count themselves.
 
 from __future__ import annotations
 
-from lavant.service.observability.histograms import Histogram
-from lavant.service.observability.openmetrics import MetricFamily
+from lavant.service.observability.openmetrics import Histogram, MetricFamily
 
 COUNTED = {
     "access": "publications",

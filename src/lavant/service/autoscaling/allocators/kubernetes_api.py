@@ -19,7 +19,7 @@ import msgspec
 
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import Unavailable
-from lavant.service.autoscaling.kubernetes.cluster_access import ClusterAccess
+from lavant.service.autoscaling.allocators.kubernetes_access import ClusterAccess
 
 FIELD_MANAGER = "lavant"
 TIMEOUT_S = 10.0

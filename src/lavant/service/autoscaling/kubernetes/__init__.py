@@ -1,1 +1,0 @@
-"""What is needed of a Kubernetes cluster, over its REST API: read a Deployment, set its number of replicas."""
