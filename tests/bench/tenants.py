@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 from tests.integration.serving import Served
 
-from lavant.broker.protocol.frames import PREFACE, Frames, Hello, decode_answer, frame
+from lavant.broker.protocol.frames import PREFACE, Hello, decode_answer
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue, Refused, Send, SendEntry
 from lavant.broker.protocol.subscriptions import Publish, Subscribe
+from lavant.core.frames import Frames, frame
 from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 
 QUEUES = 10_000

@@ -27,13 +27,13 @@ from lavant.broker.protocol import jobs as w
 from lavant.broker.protocol import queues as q
 from lavant.broker.protocol import subscriptions as s
 from lavant.broker.protocol.commands import Answer, Request
-from lavant.broker.protocol.frames import encoder
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.storage.disks import FileDisk
 from lavant.broker.storage.journal import Journal, JournalConfig, carry_out
 from lavant.broker.storage.journal.compaction import compact
 from lavant.broker.workflows.definitions.toml_file import read_workflows
+from lavant.core.frames import encoder
 
 CONFIG = JournalConfig(segment_bytes=256 << 10)
 START_MS = 1_700_000_000_000

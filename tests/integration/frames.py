@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, Self
 
-from lavant.broker.protocol.frames import PREFACE, Frames, Hello, decode_answer, frame
+from lavant.broker.protocol.frames import PREFACE, Hello, decode_answer
 from lavant.broker.protocol.queues import Acknowledge, Receive, Received
+from lavant.core.frames import Frames, frame
 
 
 class FrameClient:

@@ -15,9 +15,10 @@ from pathlib import Path
 from tests.integration.serving import WAIT_S_MAX, Served, ServedWithLimits
 
 from lavant import connect
-from lavant.broker.protocol.frames import PREFACE, Frames, decode_answer
+from lavant.broker.protocol.frames import PREFACE, decode_answer
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Refused
+from lavant.core.frames import Frames
 from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 
 DESCRIPTORS = 700

@@ -35,9 +35,10 @@ from tests.integration.fuzzing import (
 from tests.unit.service.auth.test_authorization import INTERNAL, REQUESTS
 from tests.unit.service.test_access_matrix import HTTP, PUBLIC, SQS
 
-from lavant.broker.protocol.frames import PREFACE, Hello, frame
+from lavant.broker.protocol.frames import PREFACE, Hello
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.subscriptions import Publish, Subscribe, Unsubscribe, Webhook
+from lavant.core.frames import frame
 from lavant.service.http.operation import EVENTS, STREAM, Operation
 from lavant.service.http.routes.operations import OPERATIONS
 

@@ -14,9 +14,10 @@ import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
 from lavant import connect, connect_async
-from lavant.broker.protocol.frames import FAULT_NUMBER, PREFACE, Frames, Hello, decode_answer, frame
+from lavant.broker.protocol.frames import FAULT_NUMBER, PREFACE, Hello, decode_answer
 from lavant.broker.protocol.queues import Peek, Receive, Refused
 from lavant.core.errors import AccessDenied, LavantError
+from lavant.core.frames import Frames, frame
 from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 
 

@@ -15,8 +15,9 @@ from tests.integration.serving import WAIT_S_MAX, Served
 from tests.integration.talking_http import Talker
 from websockets.sync.client import connect
 
-from lavant.broker.protocol.frames import GREETING_NUMBER, PREFACE, Frames, Hello, decode_answer, frame
+from lavant.broker.protocol.frames import GREETING_NUMBER, PREFACE, Hello, decode_answer
 from lavant.broker.protocol.queues import Done
+from lavant.core.frames import Frames, frame
 
 
 def common_name(served: Served, context: ssl.SSLContext) -> str:

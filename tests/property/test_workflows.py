@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.broker.workflows.model import ModelJob
 
 from lavant.broker.protocol.commands import Answer, Request
-from lavant.broker.protocol.frames import decode_answer, decode_request, encoder
+from lavant.broker.protocol.frames import decode_answer, decode_request
 from lavant.broker.protocol.jobs import (
     CancelJob,
     CompleteTask,
@@ -35,6 +35,7 @@ from lavant.broker.workflows.definitions.validation import check_job
 from lavant.broker.workflows.limits import UNLIMITED_JOBS
 from lavant.broker.workflows.machine import Jobs
 from lavant.core.errors import AttemptOver, InvalidValue
+from lavant.core.frames import encoder
 
 TOPICS = ("A", "B")
 CONDITIONS = ("", "", "x = 1", "x = 0", "x >= 0", "exists(x)")

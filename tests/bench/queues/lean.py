@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from lavant.broker.protocol.frames import GREETING_NUMBER, HEADER, PREFACE, Hello, decode_request, frame
+from lavant.broker.protocol.frames import GREETING_NUMBER, PREFACE, Hello, decode_request
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Acknowledge, CreateQueue, Receive, Send, SendEntry
+from lavant.core.frames import HEADER, frame
 
 _READ_BYTES = 256 << 10
 _SENT, _RECEIVED, _ACKNOWLEDGED = 1, 2, 3

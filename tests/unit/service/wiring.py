@@ -9,11 +9,12 @@ from typing import Any
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol.commands import Answer, Request
-from lavant.broker.protocol.frames import GREETING_NUMBER, Frames, Hello, decode_answer, frame
+from lavant.broker.protocol.frames import GREETING_NUMBER, Hello, decode_answer
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue
 from lavant.broker.storage.journal import RecoveredJournal
 from lavant.core.errors import StorageFailed
+from lavant.core.frames import Frames, frame
 from lavant.service.auth.audit import AuditLog
 from lavant.service.auth.keys import KeyRing
 from lavant.service.engines.interface import Engine

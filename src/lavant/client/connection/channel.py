@@ -9,21 +9,13 @@ import ssl
 import struct
 
 from lavant.broker.protocol.commands import Answer
-from lavant.broker.protocol.frames import (
-    FAULT_NUMBER,
-    FRAME_BYTES_MAX,
-    GREETING_NUMBER,
-    HEADER,
-    PREFACE,
-    Hello,
-    decode_answer,
-    frame,
-)
+from lavant.broker.protocol.frames import FAULT_NUMBER, GREETING_NUMBER, PREFACE, Hello, decode_answer
 from lavant.broker.protocol.queues import Refused
 from lavant.client.connection.errors import error_of
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import ConnectionLost
+from lavant.core.frames import FRAME_BYTES_MAX, HEADER, frame
 
 READ_BYTES = 64 << 10
 _LENGTH_BYTES = 4

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from lavant.broker.protocol.commands import Answer, Request
-from lavant.broker.protocol.frames import append_frame
 from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.broker.protocol.queues import Send
 from lavant.broker.protocol.subscriptions import Publish
@@ -19,6 +18,7 @@ from lavant.client.connection.retries import Pauses, Retries
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.operations import Blocking, Caller
 from lavant.core.errors import ConnectionLost, LavantError, MissingComponent, NotReady
+from lavant.core.frames import append_frame
 
 T = TypeVar("T")
 

@@ -7,21 +7,13 @@ from copy import copy
 from typing import cast
 
 from lavant.broker.protocol.commands import Answer, Request
-from lavant.broker.protocol.frames import (
-    FAULT_NUMBER,
-    GREETING_NUMBER,
-    NUMBER_MAX,
-    PREFACE,
-    Frames,
-    Hello,
-    append_frame,
-    decode_answer,
-)
+from lavant.broker.protocol.frames import FAULT_NUMBER, GREETING_NUMBER, NUMBER_MAX, PREFACE, Hello, decode_answer
 from lavant.broker.protocol.queues import Refused
 from lavant.client.connection.errors import error_of
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import ConnectionLost, LavantError, LimitExceeded, ServerUnreachable
+from lavant.core.frames import Frames, append_frame
 
 CHECK_S_MAX = 5.0
 UNDER_WAY_MAX = 100_000

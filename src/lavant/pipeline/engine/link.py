@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from itertools import count
 
-from lavant.broker.protocol.frames import GREETING_NUMBER, PREFACE, Frames, Hello, frame
+from lavant.broker.protocol.frames import GREETING_NUMBER, PREFACE, Hello
 from lavant.broker.protocol.match_protocol import (
     Answer,
     FetchWork,
@@ -17,6 +17,7 @@ from lavant.broker.protocol.match_protocol import (
 )
 from lavant.broker.protocol.queues import Done, Refused
 from lavant.core.errors import AccessDenied, ConnectionLost
+from lavant.core.frames import Frames, frame
 
 HOST = "127.0.0.1"
 CONNECT_S_MAX = 10.0

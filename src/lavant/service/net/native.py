@@ -21,19 +21,12 @@ from typing import TYPE_CHECKING, cast
 
 from lavant.broker.machine.effects import Reply
 from lavant.broker.protocol.commands import Answer, Request
-from lavant.broker.protocol.frames import (
-    FAULT_NUMBER,
-    GREETING_NUMBER,
-    Frames,
-    append_frame,
-    decode_hello,
-    decode_request,
-    frame,
-)
+from lavant.broker.protocol.frames import FAULT_NUMBER, GREETING_NUMBER, decode_hello, decode_request
 from lavant.broker.protocol.queues import Done, Refused
 from lavant.broker.queues.validation import refusal
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import AccessDenied, InvalidValue, LavantError, NotReady, QuotaExceeded
+from lavant.core.frames import Frames, append_frame, frame
 from lavant.service.auth.audit.records import Origin
 from lavant.service.auth.authorization import authorize, revoked, strip
 from lavant.service.auth.keys import KeyRing, Principal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lavant.broker.protocol.frames import FRAME_BYTES_MAX
+from lavant.core.frames import FRAME_BYTES_MAX
 
 QUEUES_SHOWN_MAX = 1000
 """Queues with series of their own at `/metrics`, and namespaces with sums, if `--metrics-queues-max` does not say

@@ -6,9 +6,10 @@ import struct
 
 import pytest
 
-from lavant.broker.protocol.frames import HEADER, Frames, Hello, decode_answer, decode_hello, decode_request, frame
+from lavant.broker.protocol.frames import Hello, decode_answer, decode_hello, decode_request
 from lavant.broker.protocol.queues import Acknowledged, Open, Receive, Refused, Send, SendEntry
 from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.frames import HEADER, Frames, frame
 
 
 def test_frames_come_out_whole_in_whatever_pieces_they_come() -> None:

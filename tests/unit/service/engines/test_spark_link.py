@@ -9,10 +9,11 @@ from typing import Any
 from tests.property.spark_world import SMALL, World, findings
 from tests.unit.service.wiring import until
 
-from lavant.broker.protocol.frames import PREFACE, Frames, Hello, frame
+from lavant.broker.protocol.frames import PREFACE, Hello
 from lavant.broker.protocol.match_protocol import FetchWork, MatchWork, decode_answer
 from lavant.broker.protocol.queues import Done, Refused
 from lavant.broker.protocol.subscriptions import Publish, Subscribe
+from lavant.core.frames import Frames, frame
 from lavant.service.engines.spark.link import EngineLink
 
 

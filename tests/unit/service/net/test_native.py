@@ -10,7 +10,7 @@ import msgspec
 from tests.unit.service.key_rings import key_ring
 from tests.unit.service.wiring import FakeClient, Wiring, WorkClock, in_loop, turn, until
 
-from lavant.broker.protocol.frames import FAULT_NUMBER, Hello, frame
+from lavant.broker.protocol.frames import FAULT_NUMBER, Hello
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import (
     CreateQueue,
@@ -28,6 +28,7 @@ from lavant.broker.protocol.queues import (
     SentEntry,
 )
 from lavant.core.errors import StorageFailed
+from lavant.core.frames import frame
 from lavant.service.auth.keys import KeyEntry, sha256_of
 from lavant.service.runtime.limits import LIMITS
 from lavant.service.runtime.readiness import Readiness

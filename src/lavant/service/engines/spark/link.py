@@ -13,11 +13,12 @@ import secrets
 from typing import cast
 
 from lavant.broker.machine.effects import Reply
-from lavant.broker.protocol.frames import GREETING_NUMBER, PREFACE, Frames, decode_hello, frame
+from lavant.broker.protocol.frames import GREETING_NUMBER, PREFACE, decode_hello
 from lavant.broker.protocol.match_protocol import Answer, FetchWork, MatchResults, MatchWork, decode_request
 from lavant.broker.protocol.queues import Done, Refused
 from lavant.core.decoding import UNDECODABLE
 from lavant.core.errors import LavantError
+from lavant.core.frames import Frames, frame
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.ingest import Ingest
