@@ -50,16 +50,16 @@ def serve(*, does_nothing: bool) -> None:
     from lavant.service.runtime import process
     from lavant.service.runtime.settings import ServeSettings
 
-    def report_to(self: server.BrokerRuntime, events: Any) -> None:
-        original(self, events)
-        observers, access = self._server.observers, self.access
+    def report_to(self: server.BrokerRuntime, events: Any, *others: Any) -> None:
+        original(self, events, *others)
+        observers, access = self._server._observers, self.access
         hooks = (access.on_arrived, access.on_matched)
         if does_nothing:
             observers, hooks = dict.fromkeys(observers, _nothing), (_nothing, _nothing)
 
         def switch(*_: Any) -> None:
-            is_on = self._server.observers is observers
-            self._server.observers = {} if is_on else observers
+            is_on = self._server._observers is observers
+            self._server._observers = {} if is_on else observers
             access.on_arrived, access.on_matched = (_nothing, _nothing) if is_on else hooks
 
         signal.signal(signal.SIGUSR1, switch)

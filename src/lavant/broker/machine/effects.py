@@ -1,13 +1,14 @@
-"""What a `BrokerServer` wants its world to do: append to the journal, reply to clients, write to the log."""
+"""Effects of a `BrokerMachine`, for its world to perform: append to the journal, reply to clients, write to the log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
 from lavant.broker.protocol.commands import Answer, Query
+from lavant.broker.protocol.registry import COMMANDS
 
 TIME_BYTES = 8
 
@@ -24,16 +25,16 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     """To be sent to a client."""
 
     client: Any
-    """Whatever the world gave as the client."""
+    """As the world passed it in."""
     number: int
     answer: Answer
     queue: str = ""
-    """Of an answer that leases messages or tasks: where they were taken from. If it cannot be handed over, the world
-    says so (`BrokerServer.undelivered`), and they go back there."""
+    """Of an answer that leases messages or tasks: their queue. If the answer cannot be sent, the world calls
+    `BrokerMachine.undelivered`, which releases them."""
 
 
 class Mistake(msgspec.Struct, frozen=True, gc=False):
-    """To be written to the log: a query could not be answered because of a mistake in the server."""
+    """To be written to the log: a query failed because of a bug in the server."""
 
     request: Query
     error: Exception
@@ -41,3 +42,25 @@ class Mistake(msgspec.Struct, frozen=True, gc=False):
 
 Effect: TypeAlias = Record | Reply | Mistake
 Observer: TypeAlias = Callable[[Any, Any], None]
+"""Called with each applied command of one type, and its answer."""
+
+
+def composed(*tables: Mapping[type, Observer]) -> dict[type, Observer]:
+    """One table of observers by command type; several observers of a type are called one after the other.
+
+    Raises `TypeError` for a type that is no command of the journal, since no observer would ever be called with it.
+    """
+    observers: dict[type, Observer] = {}
+    for kind, observer in (item for table in tables for item in table.items()):
+        if kind not in COMMANDS:
+            raise TypeError(f"{kind.__name__} is no command that the journal records; observe one that is")
+        observers[kind] = _both(observers[kind], observer) if kind in observers else observer
+    return observers
+
+
+def _both(one: Observer, other: Observer) -> Observer:
+    def call(command: Any, answer: Any) -> None:
+        one(command, answer)
+        other(command, answer)
+
+    return call

@@ -29,14 +29,14 @@ Temporary subscriptions whose clients are not heard of are unsubscribed by the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 
-from lavant.broker.machine.effects import TIME_BYTES, Effect, Mistake, Observer, Record, Reply
+from lavant.broker.machine.effects import TIME_BYTES, Effect, Mistake, Observer, Record, Reply, composed
 from lavant.broker.machine.leases import SubscriptionLeases, lease_ms_of, release_of
 from lavant.broker.machine.long_polls import WAITING_MAX, LongPoll, LongPolls, RequestContext, nothing_for
 from lavant.broker.machine.pending import PendingReplies
@@ -90,8 +90,7 @@ class BrokerMachine:
         """The journal has no room for anything new: sends and the like are refused, receives and the like go on."""
         self.is_exhausted = False
         """The journal has no room for anything at all: whatever would change something is refused."""
-        self.observers: dict[type, Observer] = {}
-        """By kind of command: told of each one that was carried out, and of its answer; for telemetry."""
+        self._observers: dict[type, Observer] = {}
         self._acknowledge_early = acknowledge_early
         self._position = position
         self._effects: list[Effect] = []
@@ -102,6 +101,11 @@ class BrokerMachine:
         self._steps: dict[type, Callable[[Any, RequestContext, int], None]] = {
             request: getattr(self, step) for request, step in self._STEPS.items()
         }
+
+    def observe(self, *observers: Mapping[type, Observer]) -> None:
+        """Set all observers, by command type. They are fixed from then on."""
+        assert not self._observers, "observers are set once"
+        self._observers = composed(*observers)
 
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -408,7 +412,7 @@ class BrokerMachine:
         if self.is_exhausted:
             raise StorageFull("the disk is full, and what was kept in reserve is used up; make room on the disk")
         answer: Answer = self.broker.handle(command, now_ms)
-        observer = self.observers.get(type(command))
+        observer = self._observers.get(type(command))
         if observer is not None:
             observer(command, answer)
         if self.broker.changed:

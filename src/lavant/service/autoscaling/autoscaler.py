@@ -35,7 +35,7 @@ class Autoscaler:
         self._queues = queues
         names = file.system.network.job_names, file.system.network.topic_names
         self._monitor = Monitor(*names, file.monitor())
-        service.report_also_to(self._monitor.observers)
+        self.observers = self._monitor.observers
         self._manager: ResourceManager | None = None
 
     @property

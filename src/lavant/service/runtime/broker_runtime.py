@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from lavant.broker.machine.effects import Effect, Observer, Record, Reply
 from lavant.broker.machine.machine import BrokerMachine
@@ -254,17 +254,10 @@ class BrokerRuntime:
         finally:
             call.over()
 
-    def report_to(self, events: TelemetryEvents) -> None:
-        """From now on, telemetry is told of all that happens."""
-        self._server.observers = events.observers
+    def report_to(self, events: TelemetryEvents, *others: Mapping[type, Observer]) -> None:
+        """Report to telemetry, and to other observers of commands. Called once, at the start."""
+        self._server.observe(events.observers, *others)
         self.access.on_arrived, self.access.on_matched = events.arrived, events.matched
-
-    def report_also_to(self, others: Mapping[type, Observer]) -> None:
-        """From now on, somebody else is told of some kinds of command as well; of receives and acknowledgements, which
-        telemetry puts in and takes out, nobody else is."""
-        observers = self._server.observers
-        for kind, other in others.items():
-            observers[kind] = _both(observers[kind], other) if kind in observers else other
 
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -410,11 +403,3 @@ class BrokerRuntime:
         if not self._has_failed:
             self._has_failed = True
             self._on_failed(error)
-
-
-def _both(one: Observer, other: Observer) -> Observer:
-    def tell(command: Any, answer: Any) -> None:
-        one(command, answer)
-        other(command, answer)
-
-    return tell

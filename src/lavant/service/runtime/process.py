@@ -99,8 +99,8 @@ async def serve(
     except BaseException:
         await store.close()
         raise
-    service.report_to(telemetry.events)
     sides = _Sides.of(settings, broker, service)
+    service.report_to(telemetry.events, *([] if sides.resources is None else [sides.resources.observers]))
     readiness = Readiness(lambda: _fault(service, sides.spark))
     port = ServerPort(
         settings,

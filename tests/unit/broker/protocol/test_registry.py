@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lavant.broker.machine.effects import composed
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol import namespaces, queues
@@ -31,6 +32,7 @@ from lavant.broker.protocol.registry import (
     handlers_of,
     steps_of,
 )
+from lavant.broker.protocol.subscriptions import Publish
 
 SEND = REGISTRY[queues.Send]
 PEEK = REGISTRY[queues.Peek]
@@ -157,6 +159,20 @@ def test_what_is_declared_is_what_the_machines_handle() -> None:
     for kind in COMMANDS | QUERIES:
         REGISTRY[kind]
     assert BrokerMachine(state)._steps.keys() == REGISTRY.keys()
+
+
+def test_observers_are_composed_once_and_only_of_commands() -> None:
+    seen: list[str] = []
+    table = composed(
+        {queues.Send: lambda command, answer: seen.append("first")},
+        {queues.Send: lambda command, answer: seen.append("second"), queues.Receive: lambda command, answer: None},
+    )
+    assert table.keys() == {queues.Send, queues.Receive}
+    table[queues.Send](None, None)
+    assert seen == ["first", "second"]
+    for kind in (queues.Peek, Publish, Foreign):
+        with pytest.raises(TypeError, match=f"{kind.__name__} is no command"):
+            composed({kind: lambda command, answer: None})
 
 
 def test_kinds_follow_from_the_base_classes() -> None:

@@ -60,9 +60,11 @@ async def test_several_may_be_told_of_what_is_carried_out() -> None:
     wiring = Wiring()
     telemetry = TelemetryEvents(wiring.queues, later=lambda resume: None)
     told: list[str] = []
-    wiring.service.report_to(telemetry)
-    wiring.service.report_also_to({Send: lambda command, answer: told.append(command.queue)})
-    wiring.service.report_also_to({CreateQueue: lambda command, answer: told.append("created")})
+    wiring.service.report_to(
+        telemetry,
+        {Send: lambda command, answer: told.append(command.queue)},
+        {CreateQueue: lambda command, answer: told.append("created")},
+    )
     await wiring.create()
     wiring.service.ask(Send("q", [SendEntry(b"one")]))
     assert told == ["created", "q"]

@@ -3,8 +3,8 @@
 Bodies are not kept, only numbers. From time to time the loop hands the columns over, and goes on with new ones.
 
 Arrivals are all noted, because their variability counts. Messages are timed by the request that received them: all, up
-to some requests a second. Beyond that one is drawn by chance from time to time, and in between the server does not even
-tell of receives, nor of acknowledgements of what is not timed: so under full load it spends next to nothing on them.
+to some requests a second. Beyond that one is drawn by chance from time to time. In between, and for acknowledgements of
+messages that are not timed, the observers return at once: under full load they cost next to nothing.
 """
 
 from __future__ import annotations
@@ -145,6 +145,7 @@ class TelemetryEvents:
         "_columns",
         "_events_max",
         "_is_busy",
+        "_is_paused",
         "_later",
         "_left",
         "_number",
@@ -181,6 +182,8 @@ class TelemetryEvents:
         """Timed since the last hand-over."""
         self._is_busy = False
         """Not all receives are timed."""
+        self._is_paused = False
+        """No receive is timed."""
         self._left = 1
         """Receives up to the next one that is."""
         self._timed: set[int] = set()
@@ -188,13 +191,14 @@ class TelemetryEvents:
         self.observers: dict[type, Observer] = {
             Send: self._send,
             Receive: self._receive,
+            Acknowledge: self._acknowledge,
             Deliver: self._deliver,
             SubmitJob: self._submit,
             LeaseTasks: self._lease,
             CompleteTask: self._report,
             FailTask: self._report,
         }
-        """For the server: whom to tell of which commands, at this moment."""
+        """By command type, for `BrokerMachine.observe`."""
 
     def take(self) -> EventColumns:
         """All that came since the last time."""
@@ -204,7 +208,6 @@ class TelemetryEvents:
         self._receives = 0
         if len(self._timed) > TIMED_MAX:
             self._timed.clear()
-            self.observers.pop(Acknowledge, None)
         return taken
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -234,7 +237,7 @@ class TelemetryEvents:
             self.dropped += 1
 
     def _receive(self, command: Receive, answer: Received) -> None:
-        if not answer.deliveries:
+        if self._is_paused or not answer.deliveries:
             return
         self._left -= 1
         if self._left:
@@ -243,13 +246,13 @@ class TelemetryEvents:
         self._receives += 1
         self._is_busy = self._is_busy or self._receives >= RECEIVES_TIMED
         if self._is_busy and self._receives % DRAWN == 0:
-            del self.observers[Receive]
+            self._is_paused = True
             self._later(self._resume)
         self._draw_next()
 
     def _resume(self) -> None:
         """After a pause."""
-        self.observers[Receive] = self._receive
+        self._is_paused = False
         self._draw_next()
 
     def _draw_next(self) -> None:
@@ -263,13 +266,15 @@ class TelemetryEvents:
             return
         numbers = [delivery.receipt.number for delivery in deliveries]
         self._timed.update(numbers)
-        self.observers[Acknowledge] = self._acknowledge
         columns.taken_ns.append(self._clock_ns())
         columns.taken_count.append(len(numbers))
         columns.taken_numbers.extend(numbers)
 
     def _acknowledge(self, command: Acknowledge, answer: Acknowledged) -> None:
-        receipts, columns, timed = command.receipts, self._columns, self._timed
+        timed = self._timed
+        if not timed:
+            return
+        receipts, columns = command.receipts, self._columns
         # What was received together is mostly acknowledged together: the first stands for all.
         if not receipts or receipts[0].number not in timed:
             return
@@ -278,8 +283,6 @@ class TelemetryEvents:
             return
         numbers = [receipt.number for place, receipt in enumerate(receipts) if place not in answer.refused]
         timed.difference_update(numbers)
-        if not timed:
-            del self.observers[Acknowledge]
         columns.settled_ns.append(self._clock_ns())
         columns.settled_queue.append(columns.queues[command.queue])
         columns.settled_count.append(len(numbers))
