@@ -49,7 +49,7 @@ def values(directory: Path, end: int) -> list[int]:
 
 
 def engine_of(directory: Path) -> SparkEngine:
-    lanes = opened(directory).subscriptions.lanes
+    lanes = opened(directory).subscriptions.log_offsets
     return SparkEngine(directory / "spark", lanes, slices=1, identity=IDENTITY)
 
 

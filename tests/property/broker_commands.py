@@ -158,7 +158,7 @@ class Commands:
 
     def offsets(self, broker: BrokerState, *, is_accepted: bool) -> dict[str, int]:
         name = self.one("acme/plain", "umbrella/plain")
-        lane = broker.subscriptions.lanes[name]
+        lane = broker.subscriptions.log_offsets[name]
         start = lane.accepted if is_accepted else lane.delivered
         more = self.rarely(lambda: -1, lambda: self.random.randint(0, 3))
         return {} if self.random.random() < 0.7 else {name: start + more}

@@ -8,7 +8,7 @@ from lavant.broker.queues.accounting.memory import (
     HIDDEN,
     JOB_ENDED,
     KEYS_NAMESPACE,
-    LANE,
+    LOG_OFFSET,
     MESSAGE,
     NAMES_WINDOW,
     SHARED_BODY,
@@ -25,19 +25,19 @@ from lavant.broker.workflows.job_types import memory_of as memory_of_type
 
 def counted_anew(broker: BrokerState) -> int:
     queues, subscriptions = broker.queues, broker.subscriptions
-    book, recent = queues._book, subscriptions.recent
+    store, recent = queues._store, subscriptions.recent
     return sum(
         (
             sum(map(_queue, queues.all())),
             -_saved(broker),
-            sum(map(memory_of_job, book.all_under_way())),
-            sum(JOB_ENDED + text_bytes(name) + len(view) for _, _, name, view in book.all_ended()),
+            sum(map(memory_of_job, store.all_running())),
+            sum(JOB_ENDED + text_bytes(name) + len(view) for _, _, name, view in store.all_ended()),
             sum(memory_of_type(type_.definition) for type_ in queues._types),
             sum(map(memory_of, subscriptions)),
             sum(map(memory_of_advertisement, subscriptions._advertisements.values())),
             sum(memory_of_key(key, each.entries) for _, key, each in recent.all()),
             sum(KEYS_NAMESPACE + text_bytes(namespace) for namespace in recent.counts()),
-            sum(LANE + text_bytes(name) for name, _ in subscriptions.lanes.all()),
+            sum(LOG_OFFSET + text_bytes(name) for name, _ in subscriptions.log_offsets.all()),
         )
     )
 

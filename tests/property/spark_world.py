@@ -51,7 +51,7 @@ class World:
     async def start(self) -> None:
         self.failures: list[Exception] = []
         broker = replay(None, self.durable)
-        self.lanes = broker.subscriptions.lanes
+        self.lanes = broker.subscriptions.log_offsets
         self.server = BrokerMachine(broker, position=len(self.durable))
         self.engine = self.make_engine()
         clock = ServerClock(broker.queues.now_ms if self.durable else None)
@@ -107,7 +107,7 @@ class World:
         await self.start()
 
     async def deliver_all(self) -> None:
-        while self.lanes.owed:
+        while self.lanes.lag:
             for stretch in self.engine.work(1 << 60):
                 for found in findings(stretch, 3):
                     await self.report(found)

@@ -141,9 +141,9 @@ def test_the_log_keeps_what_the_disk_does_not_have_in_queues_yet(tmp_path: Path)
         [stretch] = world.engine.work(0)
         for found in findings(stretch, 1) * 2:
             await world.report(found, commit=False)
-        assert world.lanes.owed == 0
+        assert world.lanes.lag == 0
         await world.crash()
-        assert world.lanes.owed == 4
+        assert world.lanes.lag == 4
         await world.deliver_all()
         assert len(world.bodies("s")) == 4
         world.engine.close()
@@ -231,7 +231,7 @@ def test_stretches_are_bounded_by_publications_bytes_and_what_could_match(tmp_pa
         for _ in range(4):
             await world.ask(Publish([b'{"a": 1}'] * 3))
         found: list[tuple[int, int]] = []
-        while world.lanes.owed:
+        while world.lanes.lag:
             [stretch] = world.engine.work(0)
             found.append((stretch.start, stretch.end))
             for each in findings(stretch, 99):

@@ -168,8 +168,8 @@ def time_that_is_up_when_somebody_looks(patch: pytest.MonkeyPatch) -> None:
 
     def advance(self: Jobs, now_ms: int) -> list[str]:
         advanced = Queues.advance(self, now_ms)
-        while (due_ms := self._course.next_ms()) is not None and due_ms <= now_ms:
-            self._course.time_is_up(now_ms)
+        while (due_ms := self._execution.next_ms()) is not None and due_ms <= now_ms:
+            self._execution.time_is_up(now_ms)
         return [*advanced, *self.touched()]
 
     patch.setattr(Jobs, "advance", advance)
@@ -198,7 +198,7 @@ def late_report_that_counts(patch: pytest.MonkeyPatch) -> None:
     reported = Jobs._reported
 
     def any_attempt(self: Jobs, report: Any, outcome: str) -> tuple[Job | None, int]:
-        job = self._book.under_way(report.job)
+        job = self._store.running_job(report.job)
         index = None if job is None else job.type.by_name[report.task]
         if job is not None and index is not None and job.tasks[index].state in (QUEUED, RUNNING):
             return job, index

@@ -25,7 +25,7 @@ def _call_all() -> None:
         _encrypted(dimensions)
     routes = QueueRoutes()
     routes.add(0, 1)
-    list(routes.spread(merge([found, found])))
+    list(routes.fan_out(merge([found, found])))
 
 
 def _plain() -> Matches:

@@ -177,37 +177,37 @@ async def _as_fast_as_possible(
     publisher: Publisher, received: Synchronized[int], per_publication: float, seconds: float
 ) -> float:
     start, base, sent = time.monotonic(), received.value, 0
-    under_way: set[asyncio.Task[None]] = set()
+    running_job: set[asyncio.Task[None]] = set()
     while time.monotonic() - start < seconds:
         if sent * per_publication - (received.value - base) > AHEAD:
             await asyncio.sleep(0.001)
             continue
         task = asyncio.ensure_future(publisher.publish(sent, [time.time()] * AT_ONCE))
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
+        running_job.add(task)
+        task.add_done_callback(running_job.discard)
         sent += AT_ONCE
-        if len(under_way) >= UNDER_WAY:
-            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+        if len(running_job) >= UNDER_WAY:
+            await asyncio.wait(running_job, return_when=asyncio.FIRST_COMPLETED)
     done = (received.value - base) / per_publication
     rate = done / (time.monotonic() - start)
-    if under_way:
-        await asyncio.wait(under_way)
+    if running_job:
+        await asyncio.wait(running_job)
     return rate
 
 
 async def _at(publisher: Publisher, rate: float, seconds: float) -> None:
     """Evenly spread, each with the time at which it is due; what is due goes out together, as soon as it can."""
     start_s, sent, count = time.time(), 0, int(rate * seconds)
-    under_way: set[asyncio.Task[None]] = set()
+    running_job: set[asyncio.Task[None]] = set()
     while sent < count:
         due = min(count, int((time.time() - start_s) * rate) + 1)
-        if due == sent or len(under_way) >= UNDER_WAY:
+        if due == sent or len(running_job) >= UNDER_WAY:
             await asyncio.sleep(PAUSE_S)
             continue
         times_s = [start_s + number / rate for number in range(sent, due)]
         task = asyncio.ensure_future(publisher.publish(sent, times_s))
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
+        running_job.add(task)
+        task.add_done_callback(running_job.discard)
         sent = due
-    if under_way:
-        await asyncio.wait(under_way)
+    if running_job:
+        await asyncio.wait(running_job)

@@ -35,7 +35,7 @@ async def test_a_lane_that_retires_leaves_nothing_on_disk_and_is_forgotten_by_th
         directory = Path(folder, "plain-acme")
         (directory / "log").mkdir(parents=True)
         hall = Hall(RetiringEngine(Retired("plain-acme", directory)))
-        lanes = hall.broker.subscriptions.lanes
+        lanes = hall.broker.subscriptions.log_offsets
         hall.broker.handle(Deliver(NOTHING, accepted={"plain-acme": 3}, delivered={"plain-acme": 3}), 1)
         await hall.ask(Subscribe("a > 1", "large"))
         await hall.close()

@@ -86,7 +86,7 @@ async def test_encrypted_filters_of_a_namespace_have_one_shape_while_there_are_a
     asked = [hall.ask(Subscribe(encrypted(4, 3), "a")), hall.ask(Subscribe(encrypted(6, 4), "b"))]
     answers = await asyncio.gather(*asked)
     assert refused(list(answers)) == [
-        "an encrypted filter has 6 tests of 4 dimensions, and those of this namespace have 4 tests of 3; use one "
+        "an encrypted filter has 6 tests of 4 dimensions, but those of this namespace have 4 tests of 3; use one "
         "schema and key for all, or another namespace"
     ]
     asked = [hall.ask(Unsubscribe("a")), hall.ask(Subscribe(encrypted(6, 4), "b"))]

@@ -1,4 +1,4 @@
-"""The language in which subscribers say what they want."""
+"""The filter language of subscriptions and advertisements: syntax, algebra of filters, covering."""
 
 from lavant.broker.filters.algebra.conjunctions import Conjunction
 from lavant.broker.filters.covering.covering_set import CoveringChange, CoveringSet

@@ -1,4 +1,4 @@
-"""Which predicate of a filter failed on a publication?"""
+"""Explains which predicate of a filter failed on a publication."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Explained(NamedTuple):
 
 
 def explain(filter: Filter, attributes: Mapping[str, AttributeValue]) -> list[Explained]:
-    """Each predicate of the conjunction that came closest: the fewest failed, of equals the first.
+    """Each predicate of the conjunction that came closest: fewest failures, the first of equals.
 
     >>> for line in explain(Filter.parse("class = 'STOCK' and volume > 300000"), {"class": "STOCK", "volume": 7}):
     ...     print(line)

@@ -1,7 +1,7 @@
-"""Bounds on a filter: what one subscriber may cost everybody else.
+"""Limits of a filter, which bound what one subscriber may cost all others.
 
 Matching, covering and forwarding do work in proportion to a filter's size, and expansion into a disjunction of
-conjunctions can be exponential in it. So each dimension has a limit of its own, checked before the work is done.
+conjunctions can be exponential. So each dimension has a limit of its own, checked before the work is done.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class FilterLimits(msgspec.Struct, frozen=True, kw_only=True):
     text_length_max: int = 8192
     """Characters of the text."""
     depth_max: int = 32
-    """Parentheses and `not` inside each other: each level is a level of recursion."""
+    """Nested parentheses and `not`: each level is a level of recursion."""
     predicates_max: int = 256
     conjunctions_max: int = 64
     """Conjunctions after expansion: each is an entry of its own in the index."""
@@ -26,7 +26,7 @@ class FilterLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FILTER_LIMITS = FilterLimits()
-"""For what people write."""
+"""For filters written by people."""
 
 CANONICAL_LIMITS = FilterLimits(
     text_length_max=4 * 1024 * 1024,
@@ -34,8 +34,9 @@ CANONICAL_LIMITS = FilterLimits(
     list_values_max=64 * 1024,
     string_bytes_max=8192,
 )
-"""For what `str(filter)` and `filter.triples()` printed: expansion makes the text of an accepted filter longer, and it
-must be readable again wherever it was stored or sent."""
+"""For the output of `str(filter)` and `filter.triples()`: expansion makes the text of an accepted filter longer, and it
+must be readable wherever it was stored or sent.
+"""
 
 NO_LIMITS = FilterLimits(**dict.fromkeys(FilterLimits.__struct_fields__, 1 << 62))
-"""For filters that were accepted before, maybe by a version with other limits: they are read again as they are."""
+"""For filters accepted before, perhaps by a version with other limits: they are read without limits."""

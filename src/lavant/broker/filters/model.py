@@ -1,4 +1,4 @@
-"""`Filter`: what a subscriber wants, or what a publisher announces, in one normal form with two syntaxes."""
+"""`Filter`: the condition of a subscription or advertisement, in one normal form with two syntaxes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse_syntax(text: str, limits: FilterLimits) -> Node:
 
 
 class Filter(msgspec.Struct, frozen=True, cache_hash=True):
-    """A disjunction of conjunctions. None at all matches nothing; one without constraints matches everything.
+    """A disjunction of conjunctions. Without any it matches nothing; an empty conjunction matches everything.
 
     Two filters are equal if their normal forms are; see `equivalent` for equality of meaning.
 
@@ -46,7 +46,7 @@ class Filter(msgspec.Struct, frozen=True, cache_hash=True):
 
     @classmethod
     def parse(cls, text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:
-        """The filter that the text, an expression or triples, describes."""
+        """Parse an expression or triples."""
         return cls(normalise(parse_syntax(text, limits), limits))
 
     @classmethod
@@ -68,5 +68,5 @@ class Filter(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def parse(text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:
-    """The filter that the text, an expression or triples, describes."""
+    """Parse an expression or triples."""
     return Filter.parse(text, limits)

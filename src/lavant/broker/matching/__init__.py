@@ -1,4 +1,4 @@
-"""The engines that find who wants a publication: one interface, three matchers."""
+"""Matchers, which find the subscriptions that match a publication: one interface; scan, plain and encrypted."""
 
 from lavant.broker.matching.encrypted.matcher import EncryptedMatcher
 from lavant.broker.matching.interface import Matcher, MatcherStatistics, Matches

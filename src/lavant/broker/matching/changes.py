@@ -1,4 +1,4 @@
-"""What changed in a matcher since a version, so that a copy can follow without a new snapshot."""
+"""The change log of a matcher, so that a copy can follow without a new snapshot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lavant.broker.matching.interface import Ids
 from lavant.core.errors import InvalidValue
 
 SUBSCRIPTIONS_MAX = 200_000
-"""Beyond this many changed subscriptions a snapshot is cheaper than a delta, and the oldest changes are forgotten."""
+"""With more changed subscriptions than this, a snapshot is cheaper than a delta, and the oldest changes are dropped."""
 
 
 class PackableFilters(Protocol):
@@ -70,7 +70,7 @@ class ChangeLog(Generic[FiltersT]):
 
     @staticmethod
     def unpack(scheme: str, delta: bytes, version: int, filters: type[FiltersT]) -> list[MatcherChange[FiltersT]]:
-        """The changes that `pack` wrote, if they fit on a matcher of this scheme and version."""
+        """The changes that `pack` wrote, if they fit a matcher of this scheme and version."""
         meta, arrays = container.unpack(memoryview(delta), name="the delta")
         if meta.get("scheme") != scheme:
             raise InvalidValue(f"the delta is of scheme {meta.get('scheme')!r}, the matcher of {scheme!r}")

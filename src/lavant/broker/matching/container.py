@@ -1,9 +1,9 @@
-"""A file of named arrays that can be used where it lies: a header, then each array aligned for vector loads.
+r"""A file of named arrays that can be memory-mapped: a header, then each array aligned for vector loads.
 
-    LAVANT1\\n | header length | header checksum | header (JSON) | padding | array | padding | array …
+    LAVANT1\n | header length | header checksum | header (JSON) | padding | array | padding | array …
 
-A file is written beside its name, synced and renamed, so that under its name it is always whole. Opening maps it and
-checks the header and the file's length; `verify` also checks the arrays' checksums, which reads them all.
+A file is written under a temporary name, synced and renamed, so it is always complete. Opening maps it and checks the
+header and the file's length; `verify` also checks the arrays' checksums, which reads them all.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def pack(meta: dict[str, Any], arrays: Arrays) -> list[bytes | memoryview]:
 
 
 def write(path: Path, meta: dict[str, Any], arrays: Arrays) -> None:
-    """Write the file so that it is either there and whole, or not there."""
+    """Write the file atomically."""
     replace_file(path, pack(meta, arrays))
 
 
 def map_file(path: Path, *, verify: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The file's meta data and its arrays, mapped and read-only."""
+    """The file's metadata and its arrays, mapped and read-only."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < _PREFIX.size:
@@ -80,7 +80,7 @@ def map_file(path: Path, *, verify: bool = False) -> tuple[dict[str, Any], dict[
 def unpack(
     data: memoryview, *, name: str = "the data", verify: bool = True
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Meta data and arrays of what `pack` made, as views into `data`."""
+    """Metadata and arrays of the output of `pack`, as views into `data`."""
     if len(data) < _PREFIX.size:
         raise CorruptSnapshot(f"{name} has {len(data)} bytes, too few for a header")
     magic, header_length, checksum = _PREFIX.unpack_from(data)

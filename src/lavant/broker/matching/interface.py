@@ -1,8 +1,8 @@
-"""What every matcher can do, whatever its filters are.
+"""The interface of all matchers, independent of the kind of filters.
 
-A matcher holds subscriptions and says, for a batch of publications, which of them each one matches. The state that a
-match reads is immutable and replaced as a whole, so `match` may run in several threads while one other adds and
-removes: each call sees the subscriptions of one moment.
+A matcher holds subscriptions and returns, for a batch of publications, those that each one matches. The state that a
+match reads is immutable and replaced as a whole, so `match` may run in several threads while another adds and removes:
+each call sees the subscriptions of one moment.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ BatchT_contra = TypeVar("BatchT_contra", contravariant=True)
 
 
 class Matches(NamedTuple):
-    """Who matches: publication i matches `ids[offsets[i]:offsets[i + 1]]`, in no promised order, each id once."""
+    """Publication i matches `ids[offsets[i]:offsets[i + 1]]`, in unspecified order, each id once."""
 
     offsets: Offsets
     ids: Ids
 
     def of(self, publication: int) -> Ids:
-        """The ids that publication number `publication` of the batch matches."""
+        """The ids that the given publication of the batch matches."""
         return self.ids[self.offsets[publication] : self.offsets[publication + 1]]
 
     def sorted(self) -> Matches:
@@ -39,7 +39,7 @@ class Matches(NamedTuple):
 
 
 class MatcherStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a matcher is. `memory_bytes` counts all of its arrays, memory-mapped ones too."""
+    """The size of a matcher. `memory_bytes` counts all of its arrays, including memory-mapped ones."""
 
     subscriptions: int
     segments: int
@@ -49,39 +49,39 @@ class MatcherStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matcher(Protocol[FiltersT_contra, BatchT_contra]):
-    """Add many, remove many, match a batch; freeze to disk and carry on from there."""
+    """Add many, remove many, match a batch; write to disk and continue from there."""
 
     def add(self, ids: Sequence[int] | NDArray[Any], filters: FiltersT_contra) -> None:
-        """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
+        """Subscribe the i-th id to the i-th filter. All or nothing; an existing id is an error."""
 
     def remove(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        """Unsubscribe. All or nothing; an id that is not there is an error."""
+        """Unsubscribe. All or nothing; an unknown id is an error."""
 
     def match(self, batch: BatchT_contra) -> Matches:
         """The subscriptions that each publication of the batch matches."""
 
     def holds(self, ids: Ids) -> NDArray[np.bool_]:
-        """Which of these are subscribed?"""
+        """Which of these are subscribed."""
 
     def statistics(self) -> MatcherStatistics:
-        """How large it is."""
+        pass
 
     def snapshot(self, directory: Path) -> int:
-        """Write everything below `directory`, but not again what is there; return the version it holds."""
+        """Write everything below `directory`, skipping files that exist; return the version written."""
 
     @classmethod
     def open(cls, directory: Path) -> Self:
         """A matcher on a snapshot's memory-mapped arrays: nothing is read before it is needed."""
 
     def to_bytes(self) -> bytes:
-        """Everything, for `from_bytes` elsewhere."""
+        """The whole matcher, for `from_bytes` elsewhere."""
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Self:
-        """The matcher that was packed; it may go on using `data`."""
+        """The matcher that was packed; it may keep using `data`."""
 
     def delta(self, since: int) -> bytes:
-        """What was added and removed after version `since`, for `apply` on a matcher of that version."""
+        """Changes after version `since`, for `apply` on a matcher of that version."""
 
     def apply(self, delta: bytes) -> None:
         """Bring a matcher from the delta's first version to its last."""

@@ -1,4 +1,4 @@
-"""Matches of several matchers for the same publications, joined."""
+"""Merges the matches of several matchers for the same publications."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lavant.core.kernels.kernels import frozen, kernel
 
 
 def merge(parts: Sequence[Matches]) -> Matches:
-    """For each publication what it matches in any part. No subscription may be in two parts."""
+    """For each publication its matches in all parts. No subscription may be in two parts."""
     if len(parts) == 1:
         return parts[0]
     counts = np.sum([np.diff(part.offsets) for part in parts], axis=0)

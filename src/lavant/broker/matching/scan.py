@@ -1,4 +1,4 @@
-"""Brute force: every filter is tried on every publication. Slow, simple, and right: the oracle of the others."""
+"""Brute force: every filter is tried on every publication. Slow and simple: the oracle of the other matchers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lavant.core.publications.batch import PublicationBatch
 
 
 class ScanMatcher:
-    """A dict of filters.
+    """A dictionary of filters.
 
     >>> matcher = ScanMatcher()
     >>> matcher.add([7], ["volume > 300"])
@@ -36,7 +36,7 @@ class ScanMatcher:
         self._version = 0
 
     def add(self, ids: Sequence[int] | NDArray[Any], filters: Sequence[Filter | str]) -> None:
-        """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
+        """Subscribe the i-th id to the i-th filter. All or nothing; an existing id is an error."""
         taken = as_ids(ids)
         if len(taken) != len(filters):
             raise InvalidValue(f"got {len(taken)} ids for {len(filters)} filters; give each filter one id")
@@ -49,7 +49,7 @@ class ScanMatcher:
             self._publish({**self._filters, **additions}, MatcherChange(taken, _Texts(map(str, additions.values()))))
 
     def remove(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        """Unsubscribe. All or nothing; an id that is not there is an error."""
+        """Unsubscribe. All or nothing; an unknown id is an error."""
         gone = np.unique(as_ids(ids))
         for id in gone.tolist():
             if id not in self._filters:
@@ -77,7 +77,7 @@ class ScanMatcher:
         return id in self._filters
 
     def holds(self, ids: Ids) -> NDArray[np.bool_]:
-        """Which of these are subscribed?"""
+        """Which of these are subscribed."""
         return np.array([id in self._filters for id in ids.tolist()], np.bool_)
 
     @property
@@ -95,22 +95,19 @@ class ScanMatcher:
         )
 
     def snapshot(self, directory: Path) -> int:
-        """Write everything below `directory` and return the version it holds."""
+        """Write everything below `directory` and return the version written."""
         snapshots.write(directory, scheme=self.scheme, version=self._version, parts=[self._part()])
         return self._version
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """The matcher that was written."""
         return cls._of(*snapshots.read(directory, scheme=cls.scheme))
 
     def to_bytes(self) -> bytes:
-        """Everything, for a matcher elsewhere."""
         return snapshots.pack(scheme=self.scheme, version=self._version, parts=[self._part()])
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Self:
-        """The matcher that was packed."""
         return cls._of(*snapshots.unpack(data, scheme=cls.scheme))
 
     def _part(self) -> snapshots.SnapshotPart:
@@ -129,7 +126,7 @@ class ScanMatcher:
         return matcher
 
     def delta(self, since: int) -> bytes:
-        """What was added and removed after version `since`, for `apply` on a matcher of that version."""
+        """Changes after version `since`, for `apply` on a matcher of that version."""
         return self._changes.pack(self.scheme, since)
 
     def apply(self, delta: bytes) -> None:
@@ -142,7 +139,7 @@ class ScanMatcher:
 
 
 class _Texts(tuple[str, ...]):
-    """Canonical texts of filters, as they go into files."""
+    """Canonical texts of filters, as stored in files."""
 
     __slots__ = ()
 

@@ -1,22 +1,22 @@
-"""What all indexed matchers share: immutable segments, merged as they grow.
+"""Base of the indexed matchers: immutable segments, merged as they grow.
 
-An index is quick because it is sorted and packed, and so it does not like to be changed. Additions therefore become a
-segment of their own; once `TIER_WIDTH` segments of similar size have gathered, they are built into one. Each
-subscription is rebuilt about log(n) / log(TIER_WIDTH) times in its life, and a match visits a handful of segments. A
-removal marks the rows of a subscription as dead; a segment with a quarter of its subscriptions removed is built anew.
+An index is fast because it is sorted and packed, which makes changes costly. Additions therefore become a segment of
+their own; once `TIER_WIDTH` segments of similar size exist, they are merged into one. Each subscription is rebuilt
+about log(n) / log(TIER_WIDTH) times in its life, and a match visits a handful of segments. A removal marks the rows of
+a subscription as dead; a segment with a quarter of its subscriptions removed is rebuilt.
 
     add ──► segment ─┐
     add ──► segment ─┼─ TIER_WIDTH of one tier ──► one segment of the next tier
     add ──► segment ─┘
-    remove ──► dead rows ── a quarter of a segment ──► segment built anew
+    remove ──► dead rows ── a quarter of a segment ──► segment rebuilt
 
-A match costs more with each segment that it visits. So where nothing changes for a while, all can be built into one,
-beside whatever else is done (`joining`).
+A match costs more with each segment that it visits. So when nothing changes for a while, all segments can be merged
+into one in the background (`joining`).
 
 The whole state is one immutable value, replaced by a single assignment: readers in other threads see the subscriptions
-of one moment, the writer (one at a time) never waits for them.
+of one moment, and the single writer never waits for them.
 
-A kind of matcher supplies two things: filters by column (`Filters`) and a segment built from them (`Segment`).
+A subclass supplies two things: filters by column (`Filters`) and a segment built from them (`Segment`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from lavant.core.ids import SUBSCRIPTION_ID_MAX
 
 TIER_WIDTH = 4
 TIER_ROWS = 64
-"""Segments up to this many subscriptions are all of the lowest tier."""
+"""Segments of up to this many subscriptions form the lowest tier."""
 
 Dead = NDArray[np.bool_]
 
 
 class Filters(Protocol):
-    """Filters by column, as many as `len` says."""
+    """Filters by column; `len` is their number."""
 
     def __len__(self) -> int: ...
     def take(self, indices: NDArray[np.intp]) -> Self: ...
@@ -55,27 +55,27 @@ class Filters(Protocol):
 
 
 class Search(Protocol):
-    """What one segment found for a batch: first how many, then which."""
+    """Matches of one segment for a batch: first their number, then their ids."""
 
     counts: NDArray[np.int64]
     """Matches of each publication."""
 
     def fill(self, out: Ids, cursor: NDArray[np.int64]) -> None:
-        """Write publication i's ids to `out` from `cursor[i]` on, and move `cursor[i]` behind them."""
+        """Write publication i's ids to `out` from `cursor[i]` on, and advance `cursor[i]` behind them."""
 
 
 BatchT_contra = TypeVar("BatchT_contra", contravariant=True)
 
 
 class Segment(Protocol[BatchT_contra]):
-    """An immutable index over some subscriptions. A row is what can match; a subscription has one or more."""
+    """An immutable index over some subscriptions, each with one or more rows."""
 
     @property
     def row_ids(self) -> Ids:
         """The subscription that each row belongs to."""
 
     def search(self, batch: BatchT_contra, dead: Dead | None) -> Search:
-        """Find the rows that match; `dead` marks by row those to leave out. A subscription counts once."""
+        """Find the rows that match; `dead` marks rows to leave out. A subscription counts once."""
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Everything that `from_arrays` needs, without copying."""
@@ -86,7 +86,7 @@ BatchT = TypeVar("BatchT")
 
 
 class Placed(NamedTuple, Generic[FiltersT, BatchT]):
-    """A segment in use, with what finds a subscription in it again and what has been removed since it was built."""
+    """A segment in use, with look-ups by subscription and the removals since it was built."""
 
     segment: Segment[BatchT]
     ids: Ids
@@ -104,7 +104,7 @@ class Placed(NamedTuple, Generic[FiltersT, BatchT]):
         return len(self.ids) - len(self.removed)
 
     def holds(self, ids: Ids) -> NDArray[np.bool_]:
-        """Which of these are here and not removed?"""
+        """Which of these are here and not removed."""
         return _in_sorted(ids, self.ids) & ~_in_sorted(ids, self.removed)
 
     def without(self, ids: Ids) -> Self:
@@ -132,7 +132,7 @@ class SegmentedState(NamedTuple, Generic[FiltersT, BatchT]):
 
 
 class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
-    """Adding, removing, merging, freezing and replaying, whatever the filters are."""
+    """Adding, removing, merging, snapshots and deltas, independent of the kind of filters."""
 
     scheme: ClassVar[str]
 
@@ -140,7 +140,8 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         self._state: SegmentedState[FiltersT, BatchT] = SegmentedState(0, ())
         self._changes: ChangeLog[FiltersT] = ChangeLog()
 
-    # ---- what a kind of matcher supplies ---------------------------------------------------------------------------
+    # ---- supplied by subclasses
+    # -------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
@@ -150,30 +151,30 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
     @classmethod
     @abstractmethod
     def _segment_from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays, filters: FiltersT) -> Segment[BatchT]:
-        """The segment that was written, on memory-mapped arrays, and the filters it was built of."""
+        """The stored segment, on memory-mapped arrays, and the filters it was built from."""
 
     @classmethod
     @abstractmethod
     def _filters_type(cls) -> type[FiltersT]:
-        """The type of the filters."""
+        pass
 
     @abstractmethod
     def _batch_length(self, batch: BatchT) -> int:
-        """How many publications."""
+        """Number of publications."""
 
     def _check(self, filters: FiltersT) -> FiltersT:
-        """Raise if filters cannot live beside those that are there (of another dimension, say)."""
+        """Raise if filters do not fit the existing ones (of another dimension, say)."""
         return filters
 
     @classmethod
     def _fit(cls, parts: Sequence[FiltersT]) -> bool:
-        """Whether filters can be one segment's; what cannot stays in several."""
+        """Whether these filters fit into one segment; others stay in several."""
         return True
 
     # ---- changing ---------------------------------------------------------------------------------------------------
 
     def add(self, ids: Sequence[int] | NDArray[Any], filters: FiltersT) -> None:
-        """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
+        """Subscribe the i-th id to the i-th filter. All or nothing; an existing id is an error."""
         ids = as_ids(ids)
         if len(ids) != len(filters):
             raise InvalidValue(f"got {len(ids)} ids for {len(filters)} filters; give each filter one id")
@@ -194,7 +195,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         self._publish(MatcherChange(ids, filters), self._merge(segments))
 
     def remove(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        """Unsubscribe. All or nothing; an id that is not there is an error."""
+        """Unsubscribe. All or nothing; an unknown id is an error."""
         ids = np.unique(as_ids(ids))
         if not len(ids):
             return
@@ -209,9 +210,10 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         self._publish(MatcherChange(ids, None), self._merge(self._compact(segments)))
 
     def joining(self) -> Callable[[], None] | None:
-        """Build all segments into one; None if there is nothing to join. It changes nothing and may run in any thread.
+        """Merge all segments into one; None if there is nothing to merge. Changes nothing and may run in any thread.
 
-        What it returns is for the writer to call: then matches visit that one, unless something has changed since.
+        The writer calls the function it returns: matches then visit the merged segment, unless something has changed
+        since.
         """
         before = self._state
         groups = self._groups(before.segments)
@@ -247,14 +249,14 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         return self._place(ids[order], filters.take(order))
 
     def _merge(self, segments: list[Placed[FiltersT, BatchT]]) -> list[Placed[FiltersT, BatchT]]:
-        """Join the segments of a tier as soon as it is full, the lowest first: a join may fill the next."""
+        """Merge the segments of a tier as soon as it is full, the lowest first: a merge may fill the next."""
         while full := self._full_tier(segments):
             gone = {id(placed) for placed in full}
             segments = [*(placed for placed in segments if id(placed) not in gone), self._join(full)]
         return sorted(segments, key=lambda placed: -placed.alive)
 
     def _full_tier(self, segments: Sequence[Placed[FiltersT, BatchT]]) -> list[Placed[FiltersT, BatchT]]:
-        """Those of the lowest tier that is full and that can be one; nothing if there is none."""
+        """Segments of the lowest full tier that fit into one; empty if there is none."""
         tiers = [_tier(placed.alive) for placed in segments]
         for tier in sorted({tier for tier in tiers if tiers.count(tier) >= TIER_WIDTH}):
             same = [placed for placed, its_tier in zip(segments, tiers, strict=True) if its_tier == tier]
@@ -264,7 +266,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         return []
 
     def _groups(self, segments: Sequence[Placed[FiltersT, BatchT]]) -> list[list[Placed[FiltersT, BatchT]]]:
-        """Those that can be one segment: all of them, unless their filters are too different."""
+        """Groups that fit into one segment: all of them, unless their filters are too different."""
         if self._fit([placed.filters for placed in segments]):
             return [list(segments)] if segments else []
         groups: list[list[Placed[FiltersT, BatchT]]] = []
@@ -304,7 +306,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         return bool(self.holds(as_ids(np.array([id])))[0])
 
     def holds(self, ids: Ids) -> NDArray[np.bool_]:
-        """Which of these are subscribed?"""
+        """Which of these are subscribed."""
         held = np.zeros(len(ids), np.bool_)
         for placed in self._state.segments:
             held |= placed.holds(ids)
@@ -325,10 +327,11 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
             version=self._state.version,
         )
 
-    # ---- freezing and replaying -------------------------------------------------------------------------------------
+    # ---- snapshots and deltas
+    # ---------------------------------------------------------------------------------------
 
     def snapshot(self, directory: Path) -> int:
-        """Write everything below `directory`, but not again what is there; return the version it holds."""
+        """Write everything below `directory`, skipping files that exist; return the version written."""
         state = self._state
         snapshots.write(directory, scheme=self.scheme, version=state.version, parts=_parts(state))
         return state.version
@@ -339,7 +342,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         return cls._of(*snapshots.read(directory, scheme=cls.scheme))
 
     def to_bytes(self) -> bytes:
-        """Everything, its indexes too: a matcher elsewhere goes on from it at once."""
+        """The whole matcher with its indexes, ready for use elsewhere."""
         return snapshots.pack(scheme=self.scheme, version=self._state.version, parts=_parts(self._state))
 
     @classmethod
@@ -371,7 +374,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         return matcher
 
     def delta(self, since: int) -> bytes:
-        """What was added and removed after version `since`, for `apply` on a matcher of that version."""
+        """Changes after version `since`, for `apply` on a matcher of that version."""
         return self._changes.pack(self.scheme, since)
 
     def apply(self, delta: bytes) -> None:
@@ -405,10 +408,10 @@ def _parts(state: SegmentedState[Any, Any]) -> list[snapshots.SnapshotPart]:
 
 
 def as_ids(ids: Sequence[int] | NDArray[Any]) -> Ids:
-    """Subscription ids as an array, or an error that names the one which cannot be an id."""
+    """Subscription ids as an array; raises an error that names an invalid one."""
     array = np.asarray(ids)
     if array.dtype == np.uint32 and array.ndim == 1:
-        return array.copy()  # the change log keeps it, and the caller may write to its own
+        return array.copy()  # the change log keeps it, and the caller may modify its own
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise InvalidValue(f"subscription ids must be a flat array of integers, got {array.dtype} of {array.ndim} axes")
     for extreme in (array.min(initial=0), array.max(initial=0)):

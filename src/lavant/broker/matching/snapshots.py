@@ -1,4 +1,4 @@
-"""A matcher on disk: one file for each immutable segment, named by its content, and a manifest that lists them.
+"""Snapshots of a matcher: one file per immutable segment, named by its content, and a manifest that lists them.
 
 A segment's file never changes, so a second snapshot into the same directory writes only new segments. The manifest is
 replaced as a whole when all its segments are there: a reader finds either the old snapshot or the new one. Segments
@@ -23,7 +23,7 @@ MANIFEST = "manifest.lavant"
 
 
 class SnapshotPart(NamedTuple):
-    """A segment: what never changes, and the state (what was removed) that does."""
+    """A segment: its immutable content, and the state that changes (removals)."""
 
     meta: dict[str, Any]
     arrays: container.Arrays
@@ -64,7 +64,7 @@ def read(directory: Path, *, scheme: str) -> tuple[int, list[SnapshotPart]]:
 
 
 def pack(*, scheme: str, version: int, parts: Sequence[SnapshotPart]) -> bytes:
-    """The same as one string of bytes, for a copy that goes over a link."""
+    """The same as one byte string, for a copy that goes over a link."""
     metas = [part.meta for part in parts]
     arrays = {
         f"{number}.{kind}.{name}": array
@@ -92,7 +92,7 @@ def _segments_of_manifest(directory: Path) -> list[str]:
         return []
     try:
         meta, _ = container.map_file(directory / MANIFEST)
-    except CorruptSnapshot:  # nobody can read it, and a new snapshot is the remedy
+    except CorruptSnapshot:  # it is unreadable, and a new snapshot is the remedy
         return []
     segments: list[str] = meta["segments"]
     return segments

@@ -1,10 +1,10 @@
-"""Filter quota: what the filters of one namespace may be together, decided when one comes and never later.
+"""Filter quota: how many distinct features the filters of a namespace may have, decided when a filter arrives.
 
-Each filter has features: a plain one the attributes it compares and their types, an encrypted one its shape. A *lane*,
-that is one namespace and scheme, may have so many different ones. Matchers take whatever they are given, in as many
-segments as it needs, so neither the number of slices nor a later start decides what is accepted:
+The features of a plain filter are the attributes it compares, with their types; that of an encrypted one is its shape.
+They are counted by namespace and scheme. Matchers accept any filters, in as many segments as they need, so neither the
+number of slices nor a later restart changes what is accepted:
 
-    check ──► Subscribe is carried out ──► promise ──► (all of a batch) ──► count, once the engine knows of it
+    check ──► Subscribe is applied ──► promise ──► (all of a batch) ──► count, once the engine has it
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from lavant.core.errors import InvalidValue, QuotaExceeded
 Filters: TypeAlias = FilterTable | EncryptedFilters
 
 
-class Lane(NamedTuple):
+class NamespaceScheme(NamedTuple):
     namespace: str
     scheme: str
 
 
 class FilterQuota:
-    """Counts the features of what is there. With `lanes_max`, no more lanes than that get subscriptions."""
+    """Counts the features of existing filters. With `lanes_max`, only so many scopes may have subscriptions."""
 
     def __init__(self, lanes_max: int | None = None) -> None:
         self._lanes_max = lanes_max
-        self._counts: dict[Lane, Counter[Hashable]] = {}
-        self._promised: dict[Lane, set[Hashable]] = {}
+        self._counts: dict[NamespaceScheme, Counter[Hashable]] = {}
+        self._promised: dict[NamespaceScheme, set[Hashable]] = {}
 
-    def check(self, lane: Lane, filters: Filters, limits: SubscriptionLimits) -> None:
-        """Raise if these filters bring something new to a lane that has enough. What is there already may be more."""
-        known, promised = self._counts.get(lane), self._promised.get(lane, set())
-        lanes = len(self._counts.keys() | self._promised.keys())
-        if known is None and not promised and self._lanes_max is not None and lanes >= self._lanes_max:
+    def check(self, scope: NamespaceScheme, filters: Filters, limits: SubscriptionLimits) -> None:
+        """Raise if these filters add features to a scope that has enough. Existing filters may exceed the limit."""
+        known, promised = self._counts.get(scope), self._promised.get(scope, set())
+        scopes = len(self._counts.keys() | self._promised.keys())
+        if known is None and not promised and self._lanes_max is not None and scopes >= self._lanes_max:
             raise QuotaExceeded(
-                f"there are subscriptions in {lanes} namespaces and schemes, which is the Spark engine's limit; use "
+                f"there are subscriptions in {scopes} namespaces and schemes, which is the Spark engine's limit; use "
                 "fewer namespaces, or another server"
             )
         held: Mapping[Any, int] = {} if known is None else known
@@ -54,17 +54,17 @@ class FilterQuota:
         elif before + len(new) > limits.namespace_attributes_max:
             raise QuotaExceeded(
                 f"the filters of this namespace compare {before} attributes and types, with this one "
-                f"{before + len(new)}, and at most {limits.namespace_attributes_max} may be; use attribute names that "
-                "others use, or another namespace"
+                f"{before + len(new)}, at most {limits.namespace_attributes_max} are allowed; use attribute names "
+                "that others use, or another namespace"
             )
 
-    def promise(self, lane: Lane, filters: Filters) -> None:
-        """They were accepted, and are going to be counted."""
-        self._promised.setdefault(lane, set()).update(_features(filters))
+    def promise(self, scope: NamespaceScheme, filters: Filters) -> None:
+        """The filters were accepted and will be counted."""
+        self._promised.setdefault(scope, set()).update(_features(filters))
 
-    def count(self, lane: Lane, filters: Filters, *, is_removal: bool) -> None:
-        """They are there now, or gone."""
-        counts = self._counts.setdefault(lane, Counter())
+    def count(self, scope: NamespaceScheme, filters: Filters, *, is_removal: bool) -> None:
+        """The filters were added or removed."""
+        counts = self._counts.setdefault(scope, Counter())
         for feature, count in _features(filters).items():
             left = counts[feature] + (-count if is_removal else count)
             if left > 0:
@@ -72,15 +72,15 @@ class FilterQuota:
             else:
                 del counts[feature]
         if is_removal and not counts:
-            del self._counts[lane]
+            del self._counts[scope]
 
     def keep_promises(self) -> None:
-        """All that was promised is counted."""
+        """Everything promised has been counted."""
         self._promised.clear()
 
 
 def _features(filters: Filters) -> Mapping[Any, int]:
-    """Each with how many of the filters have it."""
+    """Each feature with the number of filters that have it."""
     if isinstance(filters, EncryptedFilters):
         return {(filters.tests_each, filters.dimensions): len(filters)}
     return filters.dimension_counts()
@@ -89,6 +89,6 @@ def _features(filters: Filters) -> Mapping[Any, int]:
 def _other_shape(filters: EncryptedFilters, known: object) -> InvalidValue:
     assert isinstance(known, tuple)
     return InvalidValue(
-        f"an encrypted filter has {filters.tests_each} tests of {filters.dimensions} dimensions, and those of this "
-        f"namespace have {known[0]} tests of {known[1]}; use one schema and key for all, or another namespace"
+        f"an encrypted filter has {filters.tests_each} tests of {filters.dimensions} dimensions, but those of "
+        f"this namespace have {known[0]} tests of {known[1]}; use one schema and key for all, or another namespace"
     )

@@ -1,12 +1,12 @@
-"""Idempotency keys: a request to publish that is repeated with its key is answered as before, and not done twice.
+"""Idempotency keys: a publish request repeated with its key gets the same answer and is not done twice.
 
-    namespace ──► key ──► when it was answered, a fingerprint of what was published, the answer
+    namespace ──► key ──► time of the answer, fingerprint of the publications, the answer
 
-Each namespace has its own keys and its own bound. A namespace that uses more of them than it may forgets its own oldest
-ones early, and no other namespace does. When all namespaces together hold too many, those with the most keys give way.
-Keys whose time is over go second by second, and a namespace goes with its last key.
+Each namespace has its own keys and its own bound. A namespace that exceeds it forgets its own oldest keys early and
+affects no other. When all namespaces together hold too many, those with the most keys lose some. Keys expire second by
+second, and a namespace is dropped with its last key.
 
-The same key with other publications is a mistake of the publisher. It is told from a repetition by the fingerprint.
+The same key with other publications is a publisher's error, told from a repetition by the fingerprint.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from lavant.core.publications.publication import ID, POINT
 
 REMEMBERED_MS = 5 * 60_000
 KEYS_MAX = 200_000
-"""Of one namespace. With more of them within the time, its oldest are forgotten early."""
+"""Per namespace. Beyond it, its oldest keys are forgotten early."""
 KEYS_TOTAL_MAX = 1_000_000
-"""Of all namespaces. Beyond, the namespaces with the most keys are cut to the same number, the largest that fits."""
+"""Over all namespaces. Beyond it, the namespaces with the most keys are cut to one size, the largest that fits."""
 FINGERPRINT_BYTES = 16
 
 _KEPT_OF_TOTAL = KEYS_TOTAL_MAX * 99 // 100
-"""What is left after a cut, so that the next one is not due at once."""
+"""Left after a cut, so that the next one is not due at once."""
 _POINT_NAME = b'"' + POINT.encode() + b'"'
 
 Entries = list[str | Refused]
 
 
 class RememberedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a request with a key was answered."""
+    """The answer to a request with a key."""
 
     time_ms: int
     fingerprint: bytes
-    """Empty if a version that kept none has written it: then every request matches."""
+    """Empty in data of versions that stored none: then every request matches."""
     entries: Entries
 
     def matches(self, fingerprint: bytes) -> bool:
@@ -54,31 +54,31 @@ class RememberedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class IdempotencyKeys:
-    """What requests with a key were answered, for some minutes."""
+    """Answers to requests with a key, kept for some minutes."""
 
     __slots__ = ("_counters", "_namespaces", "_seconds", "_total", "_unplaced", "evicted")
 
     def __init__(self, counters: QueueCounters) -> None:
         self.evicted = 0
-        """Keys that were forgotten before their time, since the process started."""
+        """Keys forgotten early since the process started."""
         self._counters = counters
         self._namespaces: dict[str, dict[str, RememberedRequest]] = {}
-        """Those that have keys, which are in the order of their times."""
+        """Namespaces with their keys, in the order of time."""
         self._seconds: dict[int, dict[str, None]] = {}
         """The namespaces that got keys in each second, in the order of time."""
         self._unplaced: dict[str, RememberedRequest] = {}
-        """Written by a version that did not say whose they are."""
+        """From versions that did not store the namespace."""
         self._total = 0
 
     def __len__(self) -> int:
         return self._total + len(self._unplaced)
 
     def counts(self) -> Mapping[str, int]:
-        """How many keys each namespace holds."""
+        """Number of keys by namespace."""
         return {namespace: len(keys) for namespace, keys in self._namespaces.items()}
 
     def find(self, namespace: str, key: str, now_ms: int) -> RememberedRequest | None:
-        """What the request with this key was answered, if it came lately."""
+        """The answer to a recent request with this key."""
         keys = self._namespaces.get(namespace)
         found = None if keys is None else keys.get(key)
         if found is None:
@@ -97,7 +97,7 @@ class IdempotencyKeys:
             self._cut()
 
     def remember_unplaced(self, answers: Mapping[str, Entries], now_ms: int) -> None:
-        """From a journal of a version that said neither namespace nor fingerprint."""
+        """From journals of versions that stored neither namespace nor fingerprint."""
         self.forget(now_ms)
         for key, entries in answers.items():
             self._unplaced.pop(key, None)
@@ -106,7 +106,7 @@ class IdempotencyKeys:
             del self._unplaced[next(iter(self._unplaced))]
 
     def forget(self, now_ms: int) -> None:
-        """Keys of seconds that are over for `REMEMBERED_MS`."""
+        """Forget keys of seconds that ended `REMEMBERED_MS` ago."""
         over = (now_ms - REMEMBERED_MS) // SECOND_MS
         while self._seconds and (second := next(iter(self._seconds))) < over:
             for namespace in self._seconds.pop(second):
@@ -125,14 +125,14 @@ class IdempotencyKeys:
     def restore(
         self, answers: Iterable[tuple[str, str, RememberedRequest]], unplaced: Iterable[tuple[str, int, Entries]]
     ) -> None:
-        """Into an empty one."""
+        """Restore into an empty instance."""
         for namespace, key, each in answers:
             self._put(namespace, key, each)
         self._seconds = dict(sorted(self._seconds.items()))
         self._unplaced = {key: RememberedRequest(time_ms, b"", entries) for key, time_ms, entries in unplaced}
 
     def _put(self, namespace: str, key: str, remembered: RememberedRequest) -> None:
-        """The latest of its namespace."""
+        """Add as the latest of its namespace."""
         keys = self._namespaces.get(namespace)
         if keys is None:
             keys = self._namespaces[namespace] = {}
@@ -147,7 +147,7 @@ class IdempotencyKeys:
         self._seconds.setdefault(remembered.time_ms // SECOND_MS, {})[namespace] = None
 
     def _drop(self, namespace: str, keys: dict[str, RememberedRequest], count: int) -> None:
-        """The oldest keys of a namespace, and the namespace if these are all."""
+        """Forget the oldest keys of a namespace, and the namespace if these are all."""
         if not count:
             return
         for key in list(islice(keys, count)):
@@ -158,7 +158,7 @@ class IdempotencyKeys:
             self._counters.memory -= KEYS_NAMESPACE + text_bytes(namespace)
 
     def _cut(self) -> None:
-        """A namespace with fewer keys than the others is not touched."""
+        """Cut the namespaces with the most keys; those with fewer are not touched."""
         most = _level([len(keys) for keys in self._namespaces.values()], _KEPT_OF_TOTAL)
         for namespace, keys in list(self._namespaces.items()):
             surplus = max(0, len(keys) - most)
@@ -167,13 +167,14 @@ class IdempotencyKeys:
 
 
 def _count_before(keys: Mapping[str, RememberedRequest], time_ms: int) -> int:
-    """How many are older; they are in the order of their times."""
+    """How many are older; they are in the order of time."""
     return sum(1 for _ in takewhile(lambda each: each.time_ms < time_ms, keys.values()))
 
 
 def fingerprint_of(publications: list[bytes]) -> bytes:
-    """Equal for the same publications, byte for byte. What is encrypted differs each time also if it says the same: of
-    such publications the ids are compared."""
+    """Equal for the same publications, byte for byte. Encryption differs each time, so encrypted ones are compared by
+    id.
+    """
     joined = b"".join(publications)
     if _POINT_NAME in joined:
         publications = [_comparable(each) for each in publications]
@@ -194,7 +195,7 @@ def _comparable(publication: bytes) -> bytes:
 
 
 def _level(sizes: list[int], total: int) -> int:
-    """The largest number such that sizes cut to it have at most this total.
+    """The largest size such that sizes cut to it have at most this total.
 
     >>> _level([100, 7, 50], 67), _level([100, 7, 50], 1000), _level([1, 1, 1], 2)
     (30, 100, 0)

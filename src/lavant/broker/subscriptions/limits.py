@@ -1,4 +1,4 @@
-"""The bounds of a registry of subscriptions.
+"""Limits of subscriptions, advertisements and publish requests.
 
 They decide whether a request is accepted, never what it does: a journal written under other limits replays the same.
 """
@@ -17,7 +17,7 @@ class SubscriptionLimits(msgspec.Struct, frozen=True):
 
 DEFAULT_LIMITS = SubscriptionLimits()
 UNLIMITED = SubscriptionLimits(*[1 << 62] * len(SubscriptionLimits.__struct_fields__))
-"""For a replay: what was accepted once is not refused later."""
+"""For replay: a command that was accepted once is never refused."""
 
 URL_CHARACTERS_MAX = 2048
 SECRET_CHARACTERS_MAX = 256
@@ -26,8 +26,8 @@ WEBHOOK_TIMEOUT_MS_MIN, WEBHOOK_TIMEOUT_MS_MAX = 100, 60_000
 NAMESPACE_CHARACTERS_MAX = 40
 KEY_CHARACTERS_MAX = 128
 PUBLICATIONS_MAX = 10_000
-"""Of one request."""
+"""Per request."""
 LEASE_MS_MIN, LEASE_MS_MAX = 1_000, 24 * 3_600_000
 """Of a temporary subscription."""
 LEASE_MS = 60_000
-"""Of one whose client says nothing else."""
+"""Default of a temporary subscription."""

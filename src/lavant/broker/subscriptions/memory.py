@@ -1,4 +1,4 @@
-"""What subscriptions, advertisements and idempotency keys take in memory, by the constants of the hub."""
+"""Memory of subscriptions, advertisements and idempotency keys, from the constants of `queues.accounting.memory`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lavant.broker.queues.accounting.memory import (
 
 
 def memory_of(state: SubscriptionState) -> int:
-    """A subscription, and the matchers' index of its filter; without its queue."""
+    """Memory of a subscription and of its filter in the matchers' index, without its queue."""
     texts = [state.name, state.namespace, state.queue]
     if state.webhook is not None:
         texts += [state.webhook.url, state.webhook.secret]
@@ -36,7 +36,7 @@ def memory_of_advertisement(state: AdvertisementState) -> int:
 
 
 def memory_of_key(key: str, entries: Iterable[str | Refused]) -> int:
-    """An idempotency key, and what its request was answered."""
+    """Memory of an idempotency key and its answer."""
     return KEY + text_bytes(key) + sum(map(_entry_memory, entries))
 
 

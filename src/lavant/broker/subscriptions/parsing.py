@@ -1,4 +1,4 @@
-"""From what publishers send to what is matched: each publication checked, named and timed, or refused with a reason."""
+"""Parses publications: each is validated and given an id and a time, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _decode = msgspec.json.Decoder().decode
 
 
 class ParsedPublication(msgspec.Struct, frozen=True, gc=False):
-    """A publication that can be matched."""
+    """A publication ready to be matched."""
 
     id: str
     scheme: str
     content: Any
     """Attributes by name, or the vector of an encrypted one."""
     body: bytes
-    """What subscribers get: the publication in JSON, with its id and time."""
+    """As delivered to subscribers: the publication in JSON, with its id and time."""
 
 
 def accept(publications: Iterable[bytes], ids: Iterable[str], time_ms: int) -> list[ParsedPublication | Refused]:
-    """In their order. Those without an id get one of `ids`, those without a time get `time_ms`.
+    """Parse publications, in order. Those without an id get one of `ids`, those without a time get `time_ms`.
 
     >>> [accepted] = accept([b'{"symbol": "IBM", "price": 121.5}'], ["7-1"], time_ms=5)
     >>> accepted.id, accepted.content, accepted.body
@@ -90,7 +90,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _envelope(row: dict[str, Any], id: str, time_ms: int) -> dict[str, Any]:
-    """Its own id and time if it has them; the payload stays the text that it is."""
+    """Its own id and time, if it has them; the payload is kept as text."""
     given, payload = row.get(ID), row.get(PAYLOAD)
     time = row.get(TIME)
     envelope = {ID: id if given is None or given == "" else given, TIME: time_ms if time is None else time}
@@ -114,7 +114,7 @@ def _body(row: dict[str, Any]) -> bytes:
     body = _encode(row)
     if len(body) > MESSAGE_BYTES_MAX:
         raise LimitExceeded(
-            f"a publication has {len(body)} bytes in JSON, at most {MESSAGE_BYTES_MAX} are allowed; "
-            "store the content elsewhere and publish where it is"
+            f"a publication has {len(body)} bytes in JSON, at most {MESSAGE_BYTES_MAX} are allowed; store the "
+            "content elsewhere and publish its location"
         )
     return body

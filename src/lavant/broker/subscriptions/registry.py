@@ -1,11 +1,11 @@
-"""All subscriptions and advertisements of a broker as one deterministic machine.
+"""The state machine of all subscriptions and advertisements of a broker.
 
-    Subscribe ──► a number for matchers, a queue for notifications ──► changes for whoever matches
+    Subscribe ──► a number for matchers, a queue for notifications ──► changes for matchers
     Deliver   ──► notifications in queues
 
-What it is depends only on the commands it has carried out, like the hub of queues that it works on. It knows nothing of
-matching: whoever matches takes the `changes`, and gives back what was found as `Deliver`. Whether a command did
-something that a replay must do too is said by `changed` of the hub.
+Like the queues it works on, its state depends only on the commands it has handled. It does not match: matchers read
+`changes` and return match results as `Deliver`. `Queues.changed` says whether a command did something that a replay
+must repeat.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Added(msgspec.Struct, frozen=True, gc=False):
-    """For matchers: a subscription, and the number of the queue that it goes to."""
+    """For matchers: a subscription, and the number of its queue."""
 
     subscription: SubscriptionState
     serial: int
@@ -78,12 +78,12 @@ Change: TypeAlias = Added | Removed
 
 
 class Subscriptions:
-    """Who wants what."""
+    """All subscriptions and advertisements."""
 
     def __init__(self, queues: Queues, limits: SubscriptionLimits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self.changes: list[Change] = []
-        """What matchers have not been told yet; whoever tells them empties it."""
+        """Changes not yet passed to matchers; the reader empties it."""
         self._queues = queues
         self._counters = queues.counters
         self._number = 0
@@ -93,7 +93,7 @@ class Subscriptions:
         self._by_queue: dict[str, dict[Key, None]] = {}
         self.recent = IdempotencyKeys(queues.counters)
         queues.sweeps.add(self.recent.forget, self.recent.__len__)
-        self.lanes = LogOffsets(queues.counters)
+        self.log_offsets = LogOffsets(queues.counters)
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -102,23 +102,23 @@ class Subscriptions:
         return iter(self._subscriptions.values())
 
     def __contains__(self, state: SubscriptionState) -> bool:
-        """Whether it is there still, and not another one of the same name."""
+        """Whether this very subscription exists, not another one of the same name."""
         found = self._subscriptions.get((state.namespace, state.name))
         return found is not None and found.number == state.number
 
     def count(self, namespace: str) -> int:
-        """How many subscriptions a namespace has."""
+        """Number of subscriptions in a namespace."""
         return bisect_left(self._sorted, (namespace + "\0", "")) - bisect_left(self._sorted, (namespace, ""))
 
     def plan(self, request: Request) -> Plan:
-        """Check a command, and return what is to be applied before anything else happens."""
+        """Check a command and return its plan, to be applied before anything else happens."""
         planner = self._PLANNERS.get(type(request))
         if planner is None:
-            raise InvalidValue(f"{type(request).__name__} is no request about subscriptions")
+            raise InvalidValue(f"{type(request).__name__} is not a request about subscriptions")
         return planner(self, request)
 
     def answer(self, request: Any) -> Answer:
-        """To a query, which changes nothing."""
+        """Answer a query, which changes nothing."""
         return self._ANSWERS[type(request)](self, request)
 
     def find(self, namespace: str, name: str) -> SubscriptionState:
@@ -130,11 +130,11 @@ class Subscriptions:
         return state
 
     def forget(self) -> None:
-        """Idempotency keys whose time is over."""
+        """Forget expired idempotency keys."""
         self.recent.forget(self._queues.now_ms)
 
     def queue_deleted(self, queue: str) -> None:
-        """Subscriptions that went there end: a second queue of that name is not theirs."""
+        """End the subscriptions of a deleted queue; a new queue of that name is not theirs."""
         for key in list(self._by_queue.get(queue, ())):
             self._forget(key)
 
@@ -182,12 +182,12 @@ class Subscriptions:
             check_count("subscriptions", namespace, self.count(namespace) + 1, allowed)
 
     def _queues_for(self, queue: str, request: Subscribe) -> list[CreateQueue]:
-        """Those that have to be created. One that is there is taken as it is."""
+        """Queues that must be created. An existing one is used as it is."""
         if self._queues.exists(queue):
             if not request.queue:
                 raise DuplicateSubscription(
-                    f"there is a queue {queue!r} already, which the subscription would have as its own; "
-                    "name it as the subscription's queue, or give the subscription another name"
+                    f"queue {queue!r} exists already, but the subscription needs it as its own; name it as the "
+                    "subscription's queue, or give the subscription another name"
                 )
             return []
         config = request.config
@@ -202,7 +202,7 @@ class Subscriptions:
     def _unsubscribe(self, request: Unsubscribe) -> Plan:
         state = self.find(request.namespace, request.name)
         key = (state.namespace, state.name)
-        # A queue that others have joined since stays theirs.
+        # A queue that other subscriptions share by now stays.
         is_last = list(self._by_queue[state.queue]) == [key]
         delete_queue = None
         if state.owns_queue and is_last and self._queues.exists(state.queue):
@@ -302,8 +302,8 @@ class Subscriptions:
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _deliver(self, request: Deliver) -> Plan:
-        self.lanes.check(request.accepted, request.delivered)
-        self.lanes.check_forget(request.forgotten, request.accepted, request.delivered)
+        self.log_offsets.check(request.accepted, request.delivered)
+        self.log_offsets.check_forget(request.forgotten, request.accepted, request.delivered)
         self._queues.check_memory(sum(memory_of_key(each.key, each.entries) for each in request.answered))
         spread = self._queues.plan_fan_out(request.spread, is_admitted=bool(request.delivered))
 
@@ -313,8 +313,8 @@ class Subscriptions:
                 self.recent.remember(request.answered, self._queues.now_ms)
             if request.keys:
                 self.recent.remember_unplaced(request.keys, self._queues.now_ms)
-            self.lanes.advance(request.accepted, request.delivered)
-            self.lanes.forget(request.forgotten)
+            self.log_offsets.advance(request.accepted, request.delivered)
+            self.log_offsets.forget(request.forgotten)
             if request.answered or request.keys or request.accepted or request.delivered or request.forgotten:
                 self._queues.changed = True
             return answer
@@ -327,7 +327,7 @@ class Subscriptions:
     # ── snapshots ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def contents(self) -> tuple[int, Iterable[SubscriptionState], Iterable[AdvertisementState]]:
-        """The last number given, all subscriptions in the order of their numbers, all advertisements."""
+        """The last number, all subscriptions in the order of their numbers, all advertisements."""
         return self._number, self._subscriptions.values(), self._advertisements.values()
 
     def restore(
@@ -336,7 +336,7 @@ class Subscriptions:
         subscriptions: Iterable[SubscriptionState],
         advertisements: Iterable[AdvertisementState],
     ) -> None:
-        """Into an empty registry, whose queues are there already."""
+        """Restore into an empty registry, whose queues exist already."""
         self._number = number
         for state in subscriptions:
             self._remember(state)
@@ -345,9 +345,9 @@ class Subscriptions:
 
 
 def _same(existing: SubscriptionState, request: Subscribe) -> SubscriptionState:
-    """The one that is there, if it is what is asked for."""
+    """The existing subscription, if it equals the request."""
     queue = in_namespace(existing.namespace, request.queue) if request.queue else existing.queue
-    # What is encrypted differs each time, also if it says the same.
+    # Encryption differs each time, even for the same filter.
     is_encrypted = isinstance(existing.filter, EncryptedFilter) and isinstance(request.filter, EncryptedFilter)
     if (is_encrypted or existing.filter == request.filter) and (
         (existing.queue, existing.webhook, existing.lease_ms) == (queue, request.webhook, request.lease_ms)

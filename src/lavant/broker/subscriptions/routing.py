@@ -1,4 +1,4 @@
-"""From who matches to which queue gets what: many subscriptions may share a queue, which gets a publication once."""
+"""Routes matches to queues: subscriptions may share a queue, which gets each publication once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lavant.core.kernels.kernels import frozen, kernel
 
 NOWHERE = -1
 PAGE_BITS = 10
-"""A page has the routes of 1024 subscriptions."""
+"""A page holds the routes of 1024 subscriptions."""
 PAIRS_MAX = 20_000
-"""Notifications that go into queues at once: some 50 ms of work, after which others have their turn."""
+"""Notifications enqueued at once: some 50 ms of work before other requests get their turn."""
 
 _IN_PAGE = (1 << PAGE_BITS) - 1
 
@@ -25,7 +25,7 @@ Counts = NDArray[np.int64]
 
 
 class FanOutBatch(NamedTuple):
-    """What queues get of publications number `start` to `stop` of a batch, as a `Spread` has it; places begin at 0."""
+    """The fan-out of publications `start` to `stop` of a batch, in the layout of `FanOut`; places begin at 0."""
 
     start: int
     stop: int
@@ -33,15 +33,15 @@ class FanOutBatch(NamedTuple):
     ends: bytes
     places: bytes
     wanted: NDArray[np.bool_]
-    """Which of these publications anybody gets."""
+    """Which of these publications go to any queue."""
 
     @classmethod
     def nothing(cls, publications: int) -> FanOutBatch:
-        """Nobody gets any of them."""
+        """No queue gets any of them."""
         return cls(0, publications, b"", b"", b"", np.zeros(publications, np.bool_))
 
     def only(self, number: int) -> FanOutBatch:
-        """What queues get of one of its publications; it begins at that, counted from where this piece begins."""
+        """The fan-out of a single publication, counted from the start of this batch."""
         places = np.frombuffer(self.places, INTEGERS)
         mine = np.flatnonzero(places == number)
         queue = np.searchsorted(np.frombuffer(self.ends, INTEGERS), mine, side="right")
@@ -51,26 +51,26 @@ class FanOutBatch(NamedTuple):
 
 
 class QueueRoutes:
-    """Which queue each subscription goes to. Queues are counted densely here, so that arrays over them stay small.
+    """The queue of each subscription. Queues are numbered densely here to keep arrays small.
 
-    Numbers of subscriptions are those of the whole server and never given twice: a namespace may have only few, and
-    large ones. So there is memory only for the pages of numbers that it uses.
+    Subscription numbers are unique over the whole server, so a namespace may have few but large ones. Memory is
+    allocated only for the pages of numbers in use.
     """
 
     def __init__(self) -> None:
         self._page_of: Routes32 = np.full(1, NOWHERE, np.int32)
         """By the upper bits of a subscription's number."""
         self._pages: NDArray[np.int32] = np.full((1, 1 << PAGE_BITS), NOWHERE, np.int32)
-        """The routes of subscriptions, by the lower bits."""
+        """Routes of subscriptions, by the lower bits."""
         self._used: list[int] = []
-        """How many subscriptions each page has."""
+        """Number of subscriptions on each page."""
         self._free_pages: list[int] = []
         self._serials: NDArray[np.uint32] = np.zeros(64, INTEGERS)
-        """Of queues, by route."""
+        """Serials of queues, by route."""
         self._routes: dict[int, int] = {}
-        """By serials."""
+        """Routes by serial."""
         self._users: list[int] = []
-        """How many subscriptions go each route."""
+        """Number of subscriptions on each route."""
         self._free: list[int] = []
 
     def __len__(self) -> int:
@@ -98,15 +98,15 @@ class QueueRoutes:
             del self._routes[int(self._serials[route])]
             self._free.append(route)
 
-    def spread(self, matches: Matches, pairs_max: int = PAIRS_MAX) -> Iterator[FanOutBatch]:
-        """What each queue gets, in pieces of at most so many notifications, or of one publication.
+    def fan_out(self, matches: Matches, pairs_max: int = PAIRS_MAX) -> Iterator[FanOutBatch]:
+        """Yield the fan-out in batches of at most `pairs_max` notifications, or of one publication.
 
         >>> routes = QueueRoutes()
         >>> for subscription, queue in ((1, 70), (2, 70), (3, 80)):
         ...     routes.add(subscription, queue)
         >>> matches = Matches(np.array([0, 2, 4]), np.array([1, 2, 2, 3], np.uint32))
-        >>> [piece] = routes.spread(matches)
-        >>> [np.frombuffer(data, INTEGERS).tolist() for data in piece[2:5]]
+        >>> [batch] = routes.fan_out(matches)
+        >>> [np.frombuffer(data, INTEGERS).tolist() for data in batch[2:5]]
         [[70, 80], [2, 3], [0, 1, 1]]
         """
         publications, start, routes = len(matches.offsets) - 1, 0, len(self._users)
@@ -178,10 +178,10 @@ def _count(
     pairs: Routes32,
     pair_ends: Counts,
 ) -> int:
-    """Count what each route gets, until there are enough; return the first publication that is left for later.
+    """Count the messages of each route until there are enough; return the first publication left for later.
 
-    The routes of the first publication go to `pairs` up to `pair_ends[0]`, then those of the next, and so forth. Who
-    goes all `routes` that there are is looked at no longer: thousands of subscriptions may share a few queues.
+    The routes of the first publication are in `pairs` up to `pair_ends[0]`, followed by those of the next, and so on. A
+    publication that goes to all `routes` is not examined further: thousands of subscriptions may share a few queues.
     """
     found = 0
     for publication in range(start, len(offsets) - 1):
@@ -207,7 +207,7 @@ def _count(
 def _fill(
     pairs: Routes32, pair_ends: Counts, cursor: Counts, places: NDArray[np.uint32], wanted: NDArray[np.bool_]
 ) -> None:
-    """The places of what each route gets, ascending."""
+    """Fill in the publications of each route, ascending."""
     first = 0
     for place in range(len(wanted)):
         for pair in range(first, pair_ends[place]):

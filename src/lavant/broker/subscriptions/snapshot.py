@@ -1,6 +1,6 @@
-"""A registry of subscriptions as bytes, and back.
+"""Snapshots of the registry of subscriptions.
 
-Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | AnsweredPart … | LanesPart … | End
+    Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | AnsweredPart … | LanesPart … | End
 
 Format 2 had no `AnsweredPart`: its keys have neither namespace nor fingerprint.
 """
@@ -79,13 +79,13 @@ def encode(registry: Subscriptions) -> Iterator[bytes]:
         yield _encode(KeysPart(keys))
     for answered in by_count(registry.recent.all(), CHUNK_ENTRIES):
         yield _encode(AnsweredPart(answered))
-    for lanes in by_count(registry.lanes.all(), CHUNK_ENTRIES):
+    for lanes in by_count(registry.log_offsets.all(), CHUNK_ENTRIES):
         yield _encode(LanesPart(lanes))
     yield _encode(SubscriptionsEnd(len(registry)))
 
 
 def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
-    """Fill an empty registry, whose queues are there already."""
+    """Fill an empty registry, whose queues exist already."""
     parts = _parts_in(chunks)
     head = next(parts, None)
     if not isinstance(head, SubscriptionsHead):
@@ -115,7 +115,7 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
         elif isinstance(part, SubscriptionsEnd) and part.subscriptions == len(subscriptions):
             registry.restore(head.number, subscriptions, advertisements)
             registry.recent.restore(answered, keys)
-            registry.lanes.restore(lanes)
+            registry.log_offsets.restore(lanes)
             return
         else:
             raise _corrupt(f"a part of kind {type(part).__name__} comes after {len(subscriptions)} subscriptions")

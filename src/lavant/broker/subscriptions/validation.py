@@ -1,4 +1,4 @@
-"""What a subscription may be called, and what it may ask for."""
+"""Validation of subscriptions, filters, webhooks, namespaces and publish requests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PORT_MAX = 65535
 
 
 def check_filter(filter: str | EncryptedFilter) -> None:
-    """Whether it can be matched. Costly, so it is done when a subscription comes and not again in a replay."""
+    """Check that it can be matched. Costly, so done once for a new subscription and not on replay."""
     if isinstance(filter, str):
         parse(filter)
     else:
@@ -68,7 +68,7 @@ def tests_of(filter: EncryptedFilter) -> EncryptedFilters:
 
 
 def check_subscribe(request: Subscribe) -> None:
-    """All that can be said of it without its filter, and without knowing the others."""
+    """Check all but the filter and what depends on other subscriptions."""
     check_namespace(request.namespace)
     _check_short("subscription", request.name)
     _check_short("queue", request.queue)
@@ -100,30 +100,34 @@ def check_namespace(namespace: str) -> None:
 
 
 def check_publish(request: Publish) -> None:
-    """Its size; the publications themselves are looked at one by one."""
+    """Check the size of the request; publications are checked one by one."""
     if not request.publications:
         raise InvalidValue("there is nothing to publish; give at least one publication")
     check_range("the number of publications", len(request.publications), 1, PUBLICATIONS_MAX)
     if len(request.key) > KEY_CHARACTERS_MAX:
-        raise LimitExceeded(f"a request's key has {len(request.key)} characters, at most {KEY_CHARACTERS_MAX} may be")
+        raise LimitExceeded(
+            f"a request's key has {len(request.key)} characters, at most {KEY_CHARACTERS_MAX} are allowed"
+        )
 
 
 def check_address(url: str) -> None:
-    """Whether a webhook's address can be called. Not again in a replay: what was accepted once stays."""
+    """Check that a webhook's address can be called. Skipped on replay."""
     parts = _URL_PARTS.fullmatch(url)
     if parts is None or parts["scheme"].lower() not in ("http", "https"):
         raise InvalidValue(f"a webhook's address must begin with http:// or https://, got {url[:80]!r}")
     if len(url) > URL_CHARACTERS_MAX:
-        raise LimitExceeded(f"a webhook's address has {len(url)} characters, at most {URL_CHARACTERS_MAX} may be")
+        raise LimitExceeded(f"a webhook's address has {len(url)} characters, at most {URL_CHARACTERS_MAX} are allowed")
     if "@" in parts["authority"]:
-        raise InvalidValue("a webhook's address has a user or password in it; use a secret, which signs each request")
+        raise InvalidValue("a webhook's address contains a user or password; use a secret, which signs each request")
     if parts["fragment"] is not None:
         raise InvalidValue(f"a webhook's address has a fragment, {parts['fragment'][:40]!r}; leave it out")
     if _TARGET.fullmatch(parts["target"]) is None:
         raise InvalidValue(f"the path of a webhook's address must be percent-encoded, got {parts['target'][:80]!r}")
     host = _HOST.fullmatch(parts["authority"])
     if host is None or not _is_host(host["host"]):
-        raise InvalidValue(f"the host of a webhook's address is no name or address: {parts['authority'][:80]!r}")
+        raise InvalidValue(
+            f"the host of a webhook's address is not a valid name or address: {parts['authority'][:80]!r}"
+        )
     port = host["port"]
     if port is not None and not (port.isascii() and port.isdecimal() and 1 <= int(port[:9]) <= _PORT_MAX):
         raise InvalidValue(f"the port of a webhook's address must be between 1 and {_PORT_MAX}, got {port[:20]!r}")
@@ -164,6 +168,6 @@ def _check_lease(request: Subscribe) -> None:
     check_range("a subscription's lease_ms", request.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)
     if request.webhook is not None:
         raise InvalidValue(
-            "a subscription with a webhook has no client that could renew its lease; leave out lease_ms, and "
-            "unsubscribe when it is not needed any more"
+            "a subscription with a webhook has no client that could renew its lease; omit lease_ms, and "
+            "unsubscribe when it is no longer needed"
         )

@@ -1,7 +1,7 @@
-"""The course of jobs: what becomes of a task, its message and its timer at each step.
+"""Execution of jobs: updates a task, its message and its timer at each step.
 
-Every step is all or nothing: the message of an attempt goes when the attempt is over, and the messages of the tasks
-that follow come in the same step. Reports and times are checked before; nothing here can fail.
+Each step is atomic: the message of an attempt is removed when the attempt ends, and the messages of the tasks that
+follow are added in the same step. Reports and times are checked before; nothing here can fail.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ from lavant.broker.workflows.topics import Topics
 
 TASK_BITS, JOB_BITS = 8, 56
 THE_JOB = (1 << TASK_BITS) - 1
-"""Instead of a task's place: the time of the job itself."""
+"""Instead of a task's index: the timer of the job itself."""
 STALE_MIN = 64
-"""So many entries that mean nothing any more are not worth tidying up."""
+"""Fewer stale entries than this are not worth removing."""
 
 
 class Timers:
-    """Ordered by (time, job, task). `deadline_of` tells when the time of a task, or a job, is up; None if never."""
+    """Ordered by (time, job, task). `deadline_of` returns the deadline of a task or job; None if it has none."""
 
     __slots__ = ("_deadline_of", "_heap", "_size_max")
 
     def __init__(self, deadline_of: Callable[[int, int], int | None]) -> None:
         self._deadline_of = deadline_of
-        # One integer an entry, time << 64 | job << 8 | task: smaller and faster to compare than a triple.
+        # One integer per entry, time << 64 | job << 8 | task: smaller and faster to compare than a triple.
         self._heap: list[int] = []
         self._size_max = STALE_MIN
 
     def __len__(self) -> int:
-        """Entries, those that mean nothing any more included."""
+        """Entries, including stale ones."""
         return len(self._heap)
 
     def add(self, deadline_ms: int, job: int, task: int) -> None:
         heap = self._heap
         heappush(heap, (deadline_ms << JOB_BITS | job) << TASK_BITS | task)
         if len(heap) > self._size_max:
-            # Two entries can be equal, when a task's time was changed to and fro: one is enough.
+            # Two entries can be equal if a task's time was changed back: keep one.
             self._heap = list({entry for entry in heap if self._is_meant(entry)})
             heapify(self._heap)
             self._size_max = 2 * len(self._heap) + STALE_MIN
 
     def next_ms(self) -> int | None:
-        """When the next time is up."""
+        """The next deadline."""
         heap = self._heap
         while heap:
             if self._is_meant(heap[0]):
@@ -74,7 +74,7 @@ class Timers:
         return None
 
     def pop(self) -> tuple[int, int]:
-        """Whose time that is: job and task. Call `next_ms` before."""
+        """Job and task of the next deadline. Call `next_ms` before."""
         return _whose(heappop(self._heap))
 
     def _is_meant(self, entry: int) -> bool:
@@ -90,11 +90,11 @@ _encode_letter = msgspec.json.Encoder().encode
 
 
 class JobExecution:
-    """`touched` are the queues into which something was put; whoever reads it empties it."""
+    """`touched` lists the queues that got messages; the reader empties it."""
 
-    def __init__(self, book: JobStore, types: JobTypes, topics: Topics) -> None:
+    def __init__(self, store: JobStore, types: JobTypes, topics: Topics) -> None:
         self.touched: list[str] = []
-        self._book = book
+        self._store = store
         self._types = types
         self._topics = topics
         self._timers = Timers(self._deadline_of)
@@ -102,16 +102,16 @@ class JobExecution:
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, job: Job, now_ms: int) -> None:
-        """A job was submitted."""
-        self._book.add(job)
+        """Start a submitted job."""
+        self._store.add(job)
         self._types.submitted(job.type.name)
         self._timers.add(job.deadline_ms, job.number, THE_JOB)
         for index in job.type.starts:
             self._queue(job, index, now_ms)
 
     def restore(self, job: Job) -> None:
-        """A job was under way when the snapshot was taken."""
-        self._book.add(job)
+        """Restore a job that was running when the snapshot was taken."""
+        self._store.add(job)
         self._types.began(job.type.name)
         self._timers.add(job.deadline_ms, job.number, THE_JOB)
         for index, task in enumerate(job.tasks):
@@ -119,20 +119,20 @@ class JobExecution:
                 self._timers.add(task.deadline_ms, job.number, index)
 
     def end(self, job: Job, state: str, reason: str, now_ms: int) -> None:
-        """A job is over, and takes what is left of its tasks with it."""
+        """End a job and cancel its remaining tasks."""
         for index, task in enumerate(job.tasks):
             if task.is_open:
                 self._end_attempt(job, index, CANCELLED, "", now_ms)
                 task.state = CANCELLED
         self._types.ended(job.type.name, state)
-        self._book.end(job, state, reason, now_ms)
+        self._store.end(job, state, reason, now_ms)
 
     # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(
         self, queue: QueueState, message: Message, worker: str, now_ms: int, *, lease_ms: int | None = None
     ) -> TaskAssignment | None:
-        """A worker gets the task for which a message stands; a message that stands for none is thrown out."""
+        """Assign the task of a message to a worker; a message without a task is discarded."""
         job, index = self._meant_by(message)
         if job is None:
             self._topics.discard(queue, message)
@@ -157,7 +157,7 @@ class JobExecution:
         )
 
     def release(self, job: Job, index: int) -> None:
-        """A worker got a task and was never told: the same attempt is to be made by another."""
+        """Undo an assignment that never reached its worker: the same attempt goes to another one."""
         task = job.tasks[index]
         attempt = task.attempts[-1]
         attempt.started_ms, attempt.worker = 0, ""
@@ -167,22 +167,22 @@ class JobExecution:
         self.touched.append(queue_of(topic))
 
     def extend(self, job: Job, index: int, deadline_ms: int) -> None:
-        """A worker gets more time."""
+        """Extend the deadline of an attempt."""
         task = job.tasks[index]
         task.deadline_ms = deadline_ms
         self._timers.add(deadline_ms, job.number, index)
         self._topics.extend(job.type.steps[index].definition.topic, task.message, deadline_ms)
 
     def complete(self, job: Job, index: int, result: Result, now_ms: int) -> None:
-        """A task is done."""
+        """Complete a task."""
         task = job.tasks[index]
         self._end_attempt(job, index, COMPLETED, "", now_ms)
         task.state, task.result = DONE, result
-        self._book.add_result(job, result)
+        self._store.add_result(job, result)
         self._go_on(job, index, result, now_ms)
 
     def give_up(self, job: Job, index: int, outcome: str, reason: str, now_ms: int, *, is_final: bool = False) -> None:
-        """An attempt came to nothing: there is another one, or the task is dead."""
+        """End an attempt without a result: retry, or declare the task dead."""
         definition, task = job.type.steps[index].definition, job.tasks[index]
         self._end_attempt(job, index, outcome, reason, now_ms)
         made = len(task.attempts)
@@ -190,7 +190,7 @@ class JobExecution:
             self._queue(job, index, now_ms, definition.backoff_after_ms(made))
             return
         task.state = DEAD
-        self._topics.bury(definition.topic, _letter(job, index), now_ms)
+        self._topics.dead_letter(definition.topic, _letter(job, index), now_ms)
         self.touched.append(letters_of(definition.topic))
         if definition.on_failure == "continue":
             self._go_on(job, index, NOTHING, now_ms)
@@ -201,13 +201,13 @@ class JobExecution:
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def next_ms(self) -> int | None:
-        """When the time of an attempt or a job is up next."""
+        """The next deadline of an attempt or a job."""
         return self._timers.next_ms()
 
     def time_is_up(self, now_ms: int) -> None:
-        """For the one of which `next_ms` spoke."""
+        """Handle the deadline that `next_ms` returned."""
         number, index = self._timers.pop()
-        job = self._book.under_way(number)
+        job = self._store.running_job(number)
         assert job is not None
         if index == THE_JOB:
             self.end(job, FAILED, f"it had not ended after {now_ms - job.submitted_ms} ms", now_ms)
@@ -218,20 +218,20 @@ class JobExecution:
     # ── what they have in common ──────────────────────────────────────────────────────────────────────────────────────
 
     def _go_on(self, job: Job, index: int, result: Result, now_ms: int) -> None:
-        """A task is decided: those that follow it start, or the job has ended."""
+        """A task is decided: start those that follow, or end the job."""
         for target in job.decide(index, result.attributes):
             self._queue(job, target, now_ms)
         if not job.undecided:
             self.end(job, COMPLETED, "", now_ms)
 
     def _queue(self, job: Job, index: int, now_ms: int, delay_ms: int = 0) -> None:
-        """An attempt is to be made."""
+        """Enqueue an attempt."""
         step, task = job.type.steps[index], job.tasks[index]
         topic = step.definition.topic
         task.message = self._topics.put(topic, b"%d%b" % (job.number, step.reference), now_ms, delay_ms)
         task.state = QUEUED
         task.attempts.append(RunningAttempt(now_ms))
-        self._book.hold(job, ATTEMPT)
+        self._store.hold(job, ATTEMPT)
         self.touched.append(queue_of(topic))
 
     def _end_attempt(self, job: Job, index: int, outcome: str, reason: str, now_ms: int) -> None:
@@ -239,21 +239,21 @@ class JobExecution:
         self._topics.drop(job.type.steps[index].definition.topic, task.message)
         attempt = task.attempts[-1]
         attempt.ended_ms, attempt.outcome, attempt.reason = now_ms, outcome, reason
-        self._book.hold(job, text_bytes(reason))
+        self._store.hold(job, text_bytes(reason))
 
     def _meant_by(self, message: Message) -> tuple[Job | None, int]:
-        """The task of which the message is the latest attempt. What anybody else put into the queue means nothing."""
+        """The task whose latest attempt this message is. Messages from elsewhere belong to no task."""
         number, _, name = message.body.partition(b"/")
         if not number.isdigit() or len(number) > JOB_DIGITS_MAX:
             return None, 0
-        job = self._book.under_way(int(number))
+        job = self._store.running_job(int(number))
         index = None if job is None else job.type.by_name.get(name.decode(errors="replace"))
         if job is None or index is None or job.tasks[index].message != message.number:
             return None, 0
         return job, index
 
     def _deadline_of(self, number: int, index: int) -> int | None:
-        job = self._book.under_way(number)
+        job = self._store.running_job(number)
         if job is None:
             return None
         if index == THE_JOB:
@@ -263,7 +263,7 @@ class JobExecution:
 
 
 def _letter(job: Job, index: int) -> bytes:
-    """For people and programs who look after what went wrong."""
+    """The body of a dead letter, for people and programs that handle failures."""
     attempts = job.tasks[index].attempts
     last = attempts[-1]
     return _encode_letter(

@@ -1,4 +1,4 @@
-"""A job that is under way: where each of its tasks stands, and what follows when one is decided.
+"""A running job: the state of each task, and the tasks that start when one is decided.
 
                                   ┌─────────── failed, timed out; attempts are left ───────────┐
                                   ▼                                                            │
@@ -6,9 +6,8 @@
        │                                                               │
        └──────► skipped   nothing leads here                           └──last attempt failed──► dead
 
-A job ends when all its tasks are done or skipped, or dead where its type says that it goes on without them; when a
-task is dead otherwise; when its time is up; or when somebody cancels it. Tasks that were queued or running then are
-cancelled.
+A job ends when all its tasks are done or skipped, or dead where its type allows it to continue; when another task is
+dead; when its time is up; or when it is cancelled. Tasks that are queued or running then are cancelled.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ NOTHING = Result()
 
 
 class RunningAttempt(msgspec.Struct, array_like=True, gc=False):
-    """One try at a task, from its message to its end. The layout is that of `commands.AttemptView`."""
+    """One attempt at a task, from its message to its end. The layout is that of `AttemptView`."""
 
     queued_ms: int
     started_ms: int = 0
     worker: str = ""
     ended_ms: int = 0
     outcome: str = ""
-    """`completed`, `failed`, `timed out` or `cancelled`; nothing while it is not over."""
+    """`completed`, `failed`, `timed out` or `cancelled`; empty while it lasts."""
     reason: str = ""
 
 
 class TaskState(msgspec.Struct, array_like=True, gc=False):
     state: str
     undecided: int
-    """How many arrows that lead here are neither taken nor not taken yet."""
+    """Incoming arrows not decided yet."""
     taken: int = 0
     """A bit for each task from which an arrow was taken."""
     message: int = 0
-    """The number of the message that stands for its latest attempt."""
+    """The number of its latest attempt's message."""
     deadline_ms: int = 0
-    """Of the attempt that is running."""
+    """Of the running attempt."""
     attempts: list[RunningAttempt] = []
     result: Result | None = None
 
@@ -60,7 +59,7 @@ class TaskState(msgspec.Struct, array_like=True, gc=False):
 
 
 class Job:
-    """Trusts its caller; messages and timers are the hub's."""
+    """Trusts its caller; messages and timers belong to the machine."""
 
     __slots__ = (
         "bytes",
@@ -94,14 +93,14 @@ class Job:
         self.deadline_ms = deadline_ms
         self.tasks = [TaskState(WAITING, step.needed) for step in type_.steps] if tasks is None else tasks
         self.undecided = sum(1 for task in self.tasks if task.state in (WAITING, QUEUED, RUNNING))
-        """How many tasks may still happen."""
+        """Number of tasks that may still run."""
         self.bytes = len(input_) + sum(size_of(task.result) for task in self.tasks if task.result is not None)
         """Of the input and all results."""
         self.memory = memory_of(self)
-        """What it takes, as it is counted; the book keeps it."""
+        """Its memory, as counted by `JobStore`."""
 
     def decide(self, index: int, attributes: Mapping[str, AttributeValue]) -> list[int]:
-        """A task is over, its result has these attributes: the places of the tasks that start now, ascending."""
+        """Decide a task by the attributes of its result; return the indexes of the tasks that start now, ascending."""
         starting: list[int] = []
         decided: list[tuple[int, Mapping[str, AttributeValue] | None]] = [(index, attributes)]
         while decided:
@@ -123,7 +122,7 @@ class Job:
         return starting
 
     def results_for(self, index: int) -> dict[str, Result]:
-        """What the tasks before this one made, as far as they lead to it."""
+        """Results of the tasks that lead to this one."""
         taken = self.tasks[index].taken
         results: dict[str, Result] = {}
         while taken:
@@ -134,7 +133,7 @@ class Job:
         return results
 
     def results(self) -> dict[str, Result]:
-        """What the job made: the results of the tasks behind which nothing comes."""
+        """Results of the job: of its tasks without a successor."""
         return {
             step.definition.name: task.result
             for step, task in zip(self.type.steps, self.tasks, strict=True)
@@ -143,14 +142,14 @@ class Job:
 
 
 def size_of(result: Result) -> int:
-    """Bytes of a result, attributes about."""
+    """Bytes of a result, attributes estimated."""
     return len(result.body) + sum(
         len(name) + (len(value) if isinstance(value, str) else 8) for name, value in result.attributes.items()
     )
 
 
 def memory_of(job: Job) -> int:
-    """What a job under way takes in memory, without the messages that stand for its tasks."""
+    """Memory of a running job, without its messages."""
     return memory_of_new(job.name, job.input, len(job.tasks)) + sum(
         sum(ATTEMPT + text_bytes(attempt.reason) for attempt in task.attempts) + memory_of_result(task.result)
         for task in job.tasks
@@ -158,7 +157,7 @@ def memory_of(job: Job) -> int:
 
 
 def memory_of_new(name: str, input_: bytes, tasks: int) -> int:
-    """What a job takes when it is submitted."""
+    """Memory of a job when it is submitted."""
     return JOB + text_bytes(name) + len(input_) + tasks * TASK
 
 

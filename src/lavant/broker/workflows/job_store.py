@@ -1,4 +1,4 @@
-"""The book of jobs: those under way, and those that have ended and are remembered for a while."""
+"""The job store: running jobs, and ended ones that are kept for a while."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EndedJob(NamedTuple):
 
 
 class Archive:
-    """In the order in which they ended. The jobs themselves are kept elsewhere.
+    """Ended jobs in the order in which they ended; their views are stored elsewhere.
 
     >>> archive = Archive(KeepJobs(count_max=2))
     >>> for number in (5, 3, 8):
@@ -52,7 +52,7 @@ class Archive:
         self.bytes += ended.size_bytes
 
     def surplus(self, now_ms: int) -> Iterator[EndedJob]:
-        """Those that are not remembered any longer, one after the other."""
+        """Yield the jobs to forget, one by one."""
         ended, keep = self._ended, self.keep
         while ended and (
             len(ended) > keep.count_max or self.bytes > keep.bytes_max or self._expires_ms(ended[0]) <= now_ms
@@ -61,11 +61,11 @@ class Archive:
             yield ended.popleft()
 
     def next_ms(self) -> int | None:
-        """When the next one goes by itself."""
+        """When the next one expires."""
         return self._expires_ms(self._ended[0]) if self._ended else None
 
     def _expires_ms(self, ended: EndedJob) -> int:
-        """Swept at whole seconds, so that a busy hub need not wake for each."""
+        """Whole seconds, so that a busy machine need not wake for each."""
         return -(-(ended.ended_ms + self.keep.ms_max) // SECOND_MS) * SECOND_MS
 
 
@@ -73,29 +73,29 @@ FORGOTTEN = "forgotten"
 
 
 class JobStore:
-    """Jobs by number and by name. Numbers count up, and none is given twice."""
+    """Jobs by number and by name. Numbers are never reused."""
 
     def __init__(self, counters: QueueCounters) -> None:
         self._counters = counters
         self.number = 0
-        """The last that was given."""
+        """The last number assigned."""
         self.running = 0
-        """How many are under way."""
+        """Number of running jobs."""
         self.bytes = 0
-        """Of the inputs and results of those."""
+        """Of their inputs and results."""
         self.archive = Archive(KeepJobs())
         self._jobs: dict[int, Job | bytes] = {}
-        """Of a job that has ended there is only its view."""
+        """An ended job is stored as its view."""
         self._by_name: dict[str, int] = {}
         self._numbers = SortedNumbers()
 
     def __getitem__(self, number: int) -> Job | bytes:
         job = self._jobs.get(number)
         if job is None:
-            raise UnknownJob(f"there is no job {number}, or it ended so long ago that it is forgotten")
+            raise UnknownJob(f"there is no job {number}, or it ended so long ago that it was forgotten")
         return job
 
-    def under_way(self, number: int) -> Job | None:
+    def running_job(self, number: int) -> Job | None:
         job = self._jobs.get(number)
         return job if isinstance(job, Job) else None
 
@@ -107,36 +107,38 @@ class JobStore:
         return FORGOTTEN if job is None else summary_of(job).state
 
     def check_room(self, size_bytes: int, limits: JobLimits) -> None:
-        """For one more."""
+        """Raise if there is no room for one more."""
         if self.running >= limits.running_max:
-            raise LimitExceeded(f"{self.running} jobs are under way, which is the limit; submit again when some ended")
+            raise LimitExceeded(
+                f"{self.running} jobs are running, which is the limit; submit again when some have ended"
+            )
         if self.bytes + size_bytes > limits.bytes_max:
             raise StorageFull(
-                f"the jobs under way hold {self.bytes} bytes, {size_bytes} more would be over the limit of "
-                f"{limits.bytes_max}; submit again when some ended, or raise the limit"
+                f"the running jobs hold {self.bytes} bytes, {size_bytes} more would exceed the limit of "
+                f"{limits.bytes_max}; submit again when some have ended, or raise the limit"
             )
 
     def add(self, job: Job) -> None:
-        """A job is under way."""
+        """Add a running job."""
         self._enter(job.number, job.name, job)
         self.running += 1
         self.bytes += job.bytes
         self._counters.memory += job.memory
 
     def add_result(self, job: Job, result: Result) -> None:
-        """A job has a result more."""
+        """Count a result of a job."""
         size_bytes = size_of(result)
         job.bytes += size_bytes
         self.bytes += size_bytes
         self.hold(job, memory_of_result(result))
 
     def hold(self, job: Job, size_bytes: int) -> None:
-        """A job takes more memory."""
+        """Count more memory for a job."""
         job.memory += size_bytes
         self._counters.memory += size_bytes
 
     def end(self, job: Job, state: str, reason: str, now_ms: int) -> None:
-        """A job is over: only its view is remembered."""
+        """End a job: only its view is kept."""
         self.running -= 1
         self.bytes -= job.bytes
         self._counters.memory -= job.memory
@@ -150,7 +152,7 @@ class JobStore:
         self._archive(EndedJob(number, ended_ms, name, len(view)))
 
     def forget(self, now_ms: int) -> None:
-        """Those that need not be remembered any longer."""
+        """Forget expired jobs."""
         for ended in self.archive.surplus(now_ms):
             del self._jobs[ended.number]
             self._counters.memory -= _memory_of(ended)
@@ -159,7 +161,7 @@ class JobStore:
             if len(self._numbers) > 2 * len(self._jobs):
                 self._numbers.tidy(self._jobs)
 
-    def all_under_way(self) -> Iterator[Job]:
+    def all_running(self) -> Iterator[Job]:
         """By number."""
         for number in self._numbers.above(0, self._jobs):
             job = self._jobs[number]
@@ -167,7 +169,7 @@ class JobStore:
                 yield job
 
     def all_ended(self) -> Iterator[tuple[int, int, str, bytes]]:
-        """Number, time of the end, name and view, in the order in which they ended."""
+        """Number, end time, name and view, in the order in which they ended."""
         for ended in self.archive:
             view = self._jobs[ended.number]
             assert isinstance(view, bytes)

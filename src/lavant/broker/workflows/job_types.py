@@ -1,4 +1,4 @@
-"""The job types of a hub: which there are now, and how many jobs of each there were."""
+"""The job types that are defined, with totals of their jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lavant.core.errors import LimitExceeded, UnknownJobType
 
 
 class JobTotals(msgspec.Struct, array_like=True):
-    """Of one job type, since it was first defined."""
+    """Jobs of one type since it was first defined."""
 
     submitted: int = 0
     completed: int = 0
@@ -22,19 +22,19 @@ class JobTotals(msgspec.Struct, array_like=True):
     cancelled: int = 0
 
     def count(self, state: str) -> None:
-        """A job has ended in this state."""
+        """Count a job that ended in this state."""
         setattr(self, state, getattr(self, state) + 1)
 
 
 class JobTypes:
-    """By name, in the order in which they were first defined."""
+    """By name, in the order of first definition."""
 
     def __init__(self, counters: QueueCounters) -> None:
         self._counters = counters
         self._types: dict[str, JobType] = {}
         self._totals: dict[str, JobTotals] = {}
         self._running: dict[str, int] = {}
-        """Jobs under way, also of types that are not there any more."""
+        """Running jobs by type, including types that were removed."""
 
     def __iter__(self) -> Iterator[JobType]:
         return iter(self._types.values())
@@ -51,10 +51,10 @@ class JobTypes:
     def check_room(self, definitions: Iterable[JobDefinition]) -> None:
         names = {*self._types, *(definition.name for definition in definitions)}
         if len(names) > JOB_TYPES_MAX:
-            raise LimitExceeded(f"these would be {len(names)} job types, at most {JOB_TYPES_MAX} are allowed")
+            raise LimitExceeded(f"there would be {len(names)} job types, at most {JOB_TYPES_MAX} are allowed")
 
     def has(self, definition: JobDefinition) -> bool:
-        """Whether it is there already, just so."""
+        """Whether exactly this definition exists."""
         known = self._types.get(definition.name)
         return known is not None and known.definition == definition
 
@@ -83,7 +83,7 @@ class JobTypes:
         self.began(name)
 
     def began(self, name: str) -> None:
-        """A job is under way: it was submitted, or was so before a restart."""
+        """Count a running job, submitted or restored."""
         self._running[name] = self._running.get(name, 0) + 1
 
     def ended(self, name: str, state: str) -> None:
@@ -97,7 +97,7 @@ class JobTypes:
             totals.count(state)
 
     def _forget(self, name: str) -> None:
-        """If there is such a type, it takes no memory any more."""
+        """Stop counting the memory of a type, if it exists."""
         known = self._types.get(name)
         self._counters.memory -= 0 if known is None else memory_of(known.definition)
 

@@ -1,17 +1,17 @@
-"""Jobs over queues: the job invoker and the mapping table of the control plane, as one deterministic machine.
+"""The state machine of jobs over queues: the job invoker and mapping table of the control plane.
 
     SubmitJob ──► task in queue topic.A ──LeaseTasks──► worker ──CompleteTask──► task in queue topic.B ──► … ──► ended
 
-Nguyen and Nahrstedt (see `definitions`), Section II. There a consumer asks for the next task and publishes it by
-itself; here the report of a task does both, and ends its message too. So "this task is done, its message is gone, these
-tasks follow" is one command, one record of the journal, and there is no moment at which a job is lost or exists twice.
+Nguyen and Nahrstedt (see `definition`), Section II. There a consumer looks up the next task and publishes it itself;
+here the report of a task does both and removes its message too. So "this task is done, its message is gone, these tasks
+follow" is one command and one journal record, and at no moment is a job lost or duplicated.
 
-It is a hub of queues (`Queues`) in which some queues carry tasks: it takes all requests of queues as well, lives in the
-same journal, and follows the same rules of replay. What happens by itself, attempts and jobs whose time is up, happens
-at its own time and in the order of (time, job, task), whenever the hub is told the time; so it needs no record.
+`Jobs` extends `Queues`: some queues carry tasks, it handles all queue requests too, shares the journal, and follows the
+same rules of replay. Deadlines of attempts and jobs take effect at their own time, in the order of (time, job, task),
+whenever the machine is advanced, so they need no record.
 
-Unlike a receive, a lease must be durable before it is answered: then an attempt is known to one worker only, and
-(job, task, attempt) names it for good.
+Unlike a receive, a lease must be durable before it is answered: then an attempt is known to one worker only, and (job,
+task, attempt) identifies it for good.
 """
 
 from __future__ import annotations
@@ -102,59 +102,59 @@ class Jobs(Queues):
     def __init__(self, limits: QueueLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS) -> None:
         super().__init__(limits)
         self.job_limits = job_limits
-        self._book = JobStore(self._counters)
+        self._store = JobStore(self._counters)
         self._types = JobTypes(self._counters)
         self._topics = Topics(self._directory, self._counters, self._moved)
         self._reserved = self._topics.queues
-        self._course = JobExecution(self._book, self._types, self._topics)
+        self._execution = JobExecution(self._store, self._types, self._topics)
 
     def handle(self, request: Request, now_ms: int) -> Any:
-        """Carry out a command or answer a query, with an `Answer`. Raises a `LavantError` if it can't be done."""
+        """Handle a command or query and return its `Answer`. Raises a `LavantError` if it is refused."""
         return super().handle(request, now_ms)
 
     def advance(self, now_ms: int) -> list[str]:
         advanced: list[str] = []
-        while (due_ms := self._course.next_ms()) is not None and due_ms <= now_ms:
+        while (due_ms := self._execution.next_ms()) is not None and due_ms <= now_ms:
             advanced += super().advance(due_ms)
-            self._course.time_is_up(due_ms)
+            self._execution.time_is_up(due_ms)
         advanced += super().advance(now_ms)
-        self._book.forget(self.now_ms)
+        self._store.forget(self.now_ms)
         return [*advanced, *self.touched()]
 
     def wakeup_ms(self) -> int | None:
-        return earliest(super().wakeup_ms(), self._course.next_ms(), self._book.archive.next_ms())
+        return earliest(super().wakeup_ms(), self._execution.next_ms(), self._store.archive.next_ms())
 
     def may_wake_before(self, time_ms: int) -> bool:
-        for own_ms in (self._course.next_ms(), self._book.archive.next_ms()):
+        for own_ms in (self._execution.next_ms(), self._store.archive.next_ms()):
             if own_ms is not None and own_ms < time_ms:
                 return True
         return super().may_wake_before(time_ms)
 
     def touched(self) -> list[str]:
-        """The queues into which something was put since this was last asked, and `advance` has not told."""
-        touched, self._course.touched = self._course.touched, []
+        """The queues that got messages since the last call, apart from those that `advance` returned."""
+        touched, self._execution.touched = self._execution.touched, []
         return touched
 
     @property
     def running(self) -> int:
-        """How many jobs are under way."""
-        return self._book.running
+        """Number of running jobs."""
+        return self._store.running
 
     def snapshot(self) -> Iterator[bytes]:
-        yield from snapshot.encode(self._book, self._types, self._topics)
+        yield from snapshot.encode(self._store, self._types, self._topics)
         yield from super().snapshot()
 
     @classmethod
     def restore(
         cls, chunks: Iterable[bytes], limits: QueueLimits = DEFAULT_LIMITS, job_limits: JobLimits = DEFAULT_JOB_LIMITS
     ) -> Jobs:
-        """The hub of which the chunks are a snapshot. That of a hub of queues, without jobs, will do as well."""
+        """Restore a machine from the chunks of its snapshot, or of a snapshot of queues only."""
         saved, queues = snapshot.decode(chunks)
-        hub = super().restore(queues, limits)
-        assert isinstance(hub, Jobs)
-        hub.job_limits = job_limits
-        snapshot.fill(saved, hub._book, hub._types, hub._topics, hub._course)
-        return hub
+        jobs = super().restore(queues, limits)
+        assert isinstance(jobs, Jobs)
+        jobs.job_limits = job_limits
+        snapshot.fill(saved, jobs._store, jobs._types, jobs._topics, jobs._execution)
+        return jobs
 
     def _check_reserved(self, request: Any) -> None:
         check_foreign(request, self._topics)
@@ -194,8 +194,8 @@ class Jobs(Queues):
             check_keeping(request)
 
         def apply() -> Done:
-            self._book.archive.keep = request
-            self._book.forget(self.now_ms)
+            self._store.archive.keep = request
+            self._store.forget(self.now_ms)
             self.changed = True
             return _DONE
 
@@ -222,51 +222,51 @@ class Jobs(Queues):
         if not self.is_replay:
             check_submission(request)
         type_ = self._types[request.job_type]
-        known = self._book.named(request.name)
+        known = self._store.named(request.name)
         if known is not None:
-            if not is_same(self._book[known], request.job_type, request.input):
+            if not is_same(self._store[known], request.job_type, request.input):
                 raise IdempotencyConflict(
                     f"a job {request.name!r} with another type or input is known as job {known}; nothing was "
                     "submitted: choose another name, or submit the very same again"
                 )
             return unchanged(commands.JobSubmitted(known, is_new=False))
-        self._book.check_room(len(request.input), self.job_limits)
+        self._store.check_room(len(request.input), self.job_limits)
         tasks = len(type_.starts) * (ATTEMPT + MESSAGE)
         self.check_memory(memory_of_new(request.name, request.input, len(type_.steps)) + tasks)
 
         def apply() -> commands.JobSubmitted:
-            self._book.number += 1
+            self._store.number += 1
             job = Job(
-                self._book.number,
+                self._store.number,
                 type_,
                 name=request.name,
                 input_=request.input,
                 submitted_ms=self.now_ms,
                 deadline_ms=self.now_ms + type_.definition.timeout_ms,
             )
-            self._course.begin(job, self.now_ms)
+            self._execution.begin(job, self.now_ms)
             self.changed = True
             return commands.JobSubmitted(job.number, is_new=True)
 
         return apply
 
     def _cancel_job(self, request: commands.CancelJob) -> Plan:
-        job = self._book[request.job]
+        job = self._store[request.job]
 
         def apply() -> commands.Cancelled:
             if isinstance(job, Job):
-                self._course.end(job, CANCELLED, "somebody cancelled it", self.now_ms)
+                self._execution.end(job, CANCELLED, "somebody cancelled it", self.now_ms)
                 self.changed = True
-            return commands.Cancelled(is_new=self.changed, job_state=self._book.state_of(request.job))
+            return commands.Cancelled(is_new=self.changed, job_state=self._store.state_of(request.job))
 
         return apply
 
     def _describe_job(self, request: commands.DescribeJob) -> commands.JobView:
-        return view_of(self._book[request.job])
+        return view_of(self._store[request.job])
 
     def _list_jobs(self, request: commands.ListJobs) -> commands.JobsListed:
         check_range("count", request.count, 1, LISTED_MAX)
-        return self._book.listed(request.after, request.count, request.state)
+        return self._store.listed(request.after, request.count, request.state)
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -283,7 +283,9 @@ class Jobs(Queues):
                 if message is None:
                     break
                 self.changed = True
-                assignment = self._course.start(queue, message, request.worker, self.now_ms, lease_ms=request.lease_ms)
+                assignment = self._execution.start(
+                    queue, message, request.worker, self.now_ms, lease_ms=request.lease_ms
+                )
                 if assignment is not None:
                     assignments.append(assignment)
                     bytes_left -= len(assignment.input) + sum(map(size_of, assignment.results.values()))
@@ -300,7 +302,7 @@ class Jobs(Queues):
 
         def apply() -> commands.Reported:
             if job is not None:
-                self._course.complete(job, index, request.result, self.now_ms)
+                self._execution.complete(job, index, request.result, self.now_ms)
             return self._report(job, request.job)
 
         return apply
@@ -312,7 +314,7 @@ class Jobs(Queues):
 
         def apply() -> commands.Reported:
             if job is not None:
-                self._course.give_up(job, index, FAILED, request.reason, self.now_ms, is_final=request.is_final)
+                self._execution.give_up(job, index, FAILED, request.reason, self.now_ms, is_final=request.is_final)
             return self._report(job, request.job)
 
         return apply
@@ -321,35 +323,35 @@ class Jobs(Queues):
         if not self.is_replay:
             check_range("timeout_ms", request.timeout_ms, 1, TASK_TIMEOUT_MS_MAX)
         job, index = self._reported(request, RUNNING)
-        assert job is not None, "no attempt ends like this"
+        assert job is not None, "an attempt cannot end like this"
 
         def apply() -> commands.Reported:
             deadline_ms = self.now_ms + request.timeout_ms
-            self._course.extend(job, index, deadline_ms)
+            self._execution.extend(job, index, deadline_ms)
             self.changed = True
             return commands.Reported(is_new=True, job_state=RUNNING, deadline_ms=deadline_ms)
 
         return apply
 
     def _release_tasks(self, request: commands.ReleaseTasks) -> Plan:
-        """Those that are not under way any more, because their time is up or their job has ended, are left alone."""
+        """Release tasks; those whose attempt or job has ended are ignored."""
         if not self.is_replay:
             check_range("the number of tasks", len(request.tasks), 1, LEASED_MAX)
-        leased = dict.fromkeys(place for each in request.tasks if (place := self._under_way(each)) is not None)
+        leased = dict.fromkeys(place for each in request.tasks if (place := self._running_attempt(each)) is not None)
 
         def apply() -> Done:
             for number, index in leased:
-                job = self._book.under_way(number)
+                job = self._store.running_job(number)
                 assert job is not None
-                self._course.release(job, index)
+                self._execution.release(job, index)
             self.changed = bool(leased)
             return _DONE
 
         return apply
 
-    def _under_way(self, leased: commands.TaskAttempt) -> tuple[int, int] | None:
-        """Job and place of a task of which this attempt is being made."""
-        job = self._book.under_way(leased.job)
+    def _running_attempt(self, leased: commands.TaskAttempt) -> tuple[int, int] | None:
+        """Job and index of a task, if this attempt at it is running."""
+        job = self._store.running_job(leased.job)
         index = None if job is None else job.type.by_name.get(leased.task)
         if job is None or index is None:
             return None
@@ -360,13 +362,13 @@ class Jobs(Queues):
     def _reported(
         self, report: commands.CompleteTask | commands.FailTask | commands.ExtendTask, outcome: str
     ) -> tuple[Job | None, int]:
-        """Whose attempt it is; no job if the same report had come before. What else is too late is refused."""
-        job = self._book[report.job]
+        """Job and index of the attempt; no job if the same report came before. A late report is refused."""
+        job = self._store[report.job]
         attempts, index = _attempts_at(job, report.task)
         place = report.attempt - 1
         what = f"attempt {report.attempt} at task {report.task!r} of job {report.job}"
         if not 0 <= place < len(attempts) or not attempts[place].worker:
-            raise AttemptOver(f"{what} was given to nobody; report what a lease has named")
+            raise AttemptOver(f"{what} was never assigned; report what a lease has named")
         attempt = attempts[place]
         if not attempt.outcome:
             assert isinstance(job, Job), "a job that has ended has no attempt that has not"
@@ -374,14 +376,14 @@ class Jobs(Queues):
         if attempt.outcome == outcome:
             return None, index
         why = f" ({attempt.reason})" if attempt.reason else ""
-        raise AttemptOver(f"{what} is over: it is {attempt.outcome}{why}; its result is of no use any more")
+        raise AttemptOver(f"{what} is over: it is {attempt.outcome}{why}; its result is no longer needed")
 
     def _report(self, job: Job | None, number: int) -> commands.Reported:
         self.changed = job is not None
-        return commands.Reported(is_new=self.changed, job_state=self._book.state_of(number))
+        return commands.Reported(is_new=self.changed, job_state=self._store.state_of(number))
 
     def _moved(self, queue: QueueState) -> None:
-        """After every change of a topic's messages. Whether a replay must do it too, `changed`, is said by handlers."""
+        """Call after every change of a topic's messages. Handlers set `changed`."""
         queue.tidy()
         self._timers.schedule(queue)
 
@@ -396,7 +398,7 @@ class Jobs(Queues):
 
 
 def _attempts_at(job: Job | bytes, task: str) -> tuple[list[RunningAttempt] | list[commands.AttemptView], int]:
-    """Of a job under way or ended; and the task's place."""
+    """Attempts at a task of a running or ended job, and the task's index."""
     if isinstance(job, Job):
         index = job.type.by_name.get(task)
         if index is not None:

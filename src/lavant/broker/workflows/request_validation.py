@@ -1,4 +1,4 @@
-"""What one request about jobs may ask for."""
+"""Validation of requests about jobs, and of queue requests on the queues of topics."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_submission(request: SubmitJob) -> None:
     if len(request.input) > INPUT_BYTES_MAX:
         raise LimitExceeded(
             f"the input of a job has {len(request.input)} bytes, at most {INPUT_BYTES_MAX} are allowed; store it "
-            "elsewhere, and submit where"
+            "elsewhere, and submit its location"
         )
     check_range("the length of a job's name", len(request.name), 0, JOB_NAME_CHARACTERS_MAX)
 
@@ -71,8 +71,8 @@ def check_result(result: Result) -> None:
             size_bytes += len(value)
     if size_bytes > RESULT_BYTES_MAX:
         raise LimitExceeded(
-            f"a result has {size_bytes} bytes, at most {RESULT_BYTES_MAX} are allowed; store it elsewhere, and report "
-            "where"
+            f"a result has {size_bytes} bytes, at most {RESULT_BYTES_MAX} are allowed; store it elsewhere, and "
+            "report its location"
         )
 
 
@@ -83,7 +83,7 @@ def check_keeping(request: KeepJobs) -> None:
 
 
 def check_foreign(request: Any, topics: Topics) -> None:
-    """Whoever is no job may not touch the messages of jobs, or a task would be lost, or done by nobody."""
+    """Refuse queue requests that would touch the messages of jobs: a task would be lost, or never done."""
     kind = type(request)
     if kind in _OF_TASKS:
         _refuse_tasks(kind, request.queue, topics)

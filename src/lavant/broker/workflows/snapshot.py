@@ -1,8 +1,8 @@
-"""Jobs as bytes, and back: parts in MessagePack, before those of the queues.
+"""Snapshots of jobs: parts in MessagePack, before those of the queues.
 
     JobsHead | RunningPart … | EndedPart … | JobsEnd | the queues' own
 
-Equal hubs have equal snapshots. Job types that only jobs under way still have are in there too.
+Equal states have equal snapshots. Job types used only by running jobs are included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lavant.core.errors import CorruptSnapshot
 
 FORMAT = 1
 JOB_BYTES = 256
-"""About what a job takes beside its content."""
+"""Approximate bytes of a job besides its content."""
 
 
 class _Part(msgspec.Struct, frozen=True, array_like=True):
@@ -40,13 +40,13 @@ class JobsHead(_Part, tag="jobs", frozen=True):
     keep: KeepJobs
     topics: list[str]
     types: list[tuple[JobDefinition, JobTotals | None]]
-    """All that are in use; those without totals only by jobs under way."""
+    """All in use; those without totals only by running jobs."""
 
 
 class SavedJob(msgspec.Struct, frozen=True, array_like=True):
     number: int
     type: int
-    """Its place in the head."""
+    """Its index in the head."""
     name: str
     input: bytes
     submitted_ms: int
@@ -60,7 +60,7 @@ class RunningPart(_Part, tag="running-jobs", frozen=True):
 
 class EndedPart(_Part, tag="ended-jobs", frozen=True):
     jobs: list[tuple[int, int, str, bytes]]
-    """Number, time of the end, name and view, in the order in which they ended."""
+    """Number, end time, name and view, in the order in which they ended."""
 
 
 class JobsEnd(_Part, tag="jobs-end", frozen=True):
@@ -75,28 +75,28 @@ _decode = msgspec.msgpack.Decoder(Part).decode
 _kind_of = msgspec.msgpack.Decoder(list[Any]).decode
 
 
-def encode(book: JobStore, types: JobTypes, topics: Topics) -> Iterator[bytes]:
+def encode(store: JobStore, types: JobTypes, topics: Topics) -> Iterator[bytes]:
     places: dict[int, int] = {}
     definitions: list[tuple[JobDefinition, JobTotals | None]] = []
     for type_ in types:
         places[id(type_)] = len(definitions)
         definitions.append((type_.definition, types.totals(type_.name)))
-    for job in book.all_under_way():
+    for job in store.all_running():
         if id(job.type) not in places:
             places[id(job.type)] = len(definitions)
             definitions.append((job.type.definition, None))
-    yield _encode(JobsHead(FORMAT, book.number, book.archive.keep, topics.names(), definitions))
-    running = ((_saved(job, places[id(job.type)]), job.bytes) for job in book.all_under_way())
-    ended = ((ended, len(ended[3])) for ended in book.all_ended())
+    yield _encode(JobsHead(FORMAT, store.number, store.archive.keep, topics.names(), definitions))
+    running = ((_saved(job, places[id(job.type)]), job.bytes) for job in store.all_running())
+    ended = ((ended, len(ended[3])) for ended in store.all_ended())
     for jobs in _by_size(running):
         yield _encode(RunningPart(jobs))
     for views in _by_size(ended):
         yield _encode(EndedPart(views))
-    yield _encode(JobsEnd(book.running, len(book.archive)))
+    yield _encode(JobsEnd(store.running, len(store.archive)))
 
 
 def decode(chunks: Iterable[bytes]) -> tuple[list[Part], Iterator[bytes]]:
-    """The parts about jobs, none in the snapshot of a hub of queues; and the chunks of the queues."""
+    """The parts about jobs, none in a snapshot of queues only; and the chunks of the queues."""
     remaining = iter(chunks)
     first = next(remaining, b"")
     if not _is_head(first):
@@ -112,8 +112,8 @@ def decode(chunks: Iterable[bytes]) -> tuple[list[Part], Iterator[bytes]]:
     raise _corrupt("its end is missing")
 
 
-def fill(parts: list[Part], book: JobStore, types: JobTypes, topics: Topics, course: JobExecution) -> None:
-    """A hub that has its queues already, and no jobs."""
+def fill(parts: list[Part], store: JobStore, types: JobTypes, topics: Topics, execution: JobExecution) -> None:
+    """Fill a machine that has its queues and no jobs yet."""
     if not parts:
         return
     head, *others = parts
@@ -124,7 +124,7 @@ def fill(parts: list[Part], book: JobStore, types: JobTypes, topics: Topics, cou
             "wrote it"
         )
     topics.restore(head.topics)
-    book.number, book.archive.keep = head.number, head.keep
+    store.number, store.archive.keep = head.number, head.keep
     used = [JobType(definition) for definition, _ in head.types]
     for type_, (_, totals) in zip(used, head.types, strict=True):
         if totals is not None:
@@ -132,13 +132,13 @@ def fill(parts: list[Part], book: JobStore, types: JobTypes, topics: Topics, cou
     for part in others:
         if isinstance(part, RunningPart):
             for saved in part.jobs:
-                course.restore(_restored(saved, used))
+                execution.restore(_restored(saved, used))
         elif isinstance(part, EndedPart):
             for ended in part.jobs:
-                book.restore_ended(*ended)
-        elif isinstance(part, JobsHead) or (part.running, part.ended) != (book.running, len(book.archive)):
+                store.restore_ended(*ended)
+        elif isinstance(part, JobsHead) or (part.running, part.ended) != (store.running, len(store.archive)):
             raise _corrupt(
-                f"{book.running} jobs under way and {len(book.archive)} others are there, not as many as were"
+                f"{store.running} running and {len(store.archive)} ended jobs were read, not as many as were written"
             )
 
 
@@ -148,7 +148,7 @@ def _saved(job: Job, type_: int) -> SavedJob:
 
 def _restored(saved: SavedJob, types: list[JobType]) -> Job:
     if not 0 <= saved.type < len(types) or len(saved.tasks) != len(types[saved.type].steps):
-        raise _corrupt(f"job {saved.number} does not fit to its type")
+        raise _corrupt(f"job {saved.number} does not fit its type")
     return Job(
         saved.number,
         types[saved.type],

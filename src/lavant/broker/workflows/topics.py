@@ -1,10 +1,10 @@
-"""The topics of a hub: for each a queue of tasks, `topic.A`, and a queue of dead letters, `dead.A`.
+"""Topics: for each a queue of tasks, `topic.A`, and a queue of dead letters, `dead.A`.
 
-Every attempt at a task is a message of its own in the queue of the task's topic; it says which job and which task, and
-no more. It is gone when the attempt is over. So what waits in the queue is the work that a topic has, and the queue's
-own figures tell how far behind its workers are.
+Each attempt at a task is a message in the queue of the task's topic that names only the job and the task. It is removed
+when the attempt ends. So the queue holds exactly the topic's outstanding work, and its figures show how far behind its
+workers are.
 
-Only jobs put messages into these queues and take them out; everybody may look.
+Only jobs add messages to these queues and remove them; anyone may peek.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Topics:
         return list(self._tasks)
 
     def check_new(self, topics: Iterable[str], queues_max: int, *, is_replay: bool) -> list[str]:
-        """Those that there are not yet; raises if they cannot be added."""
+        """Topics that do not exist yet; raises if they cannot be added."""
         new = [topic for topic in topics if topic not in self._tasks]
         if len(self._tasks) + len(new) > TOPICS_MAX and not is_replay:
-            raise LimitExceeded(f"there are {len(self._tasks)} topics, {len(new)} more would be over {TOPICS_MAX}")
+            raise LimitExceeded(f"there are {len(self._tasks)} topics, {len(new)} more would exceed {TOPICS_MAX}")
         if len(self._directory) + 2 * len(new) > queues_max:
             raise LimitExceeded(
-                f"there are {len(self._directory)} queues, {len(new)} topics with two each would be over the limit of "
-                f"{queues_max}; delete some"
+                f"there are {len(self._directory)} queues, {len(new)} topics with two each would exceed the limit "
+                f"of {queues_max}; delete some"
             )
         for topic in new:
             for name in (queue_of(topic), letters_of(topic)):
@@ -59,14 +59,14 @@ class Topics:
         return new
 
     def add(self, topics: Iterable[str], now_ms: int) -> None:
-        """Those that `check_new` has returned."""
+        """Add topics that `check_new` returned."""
         for topic in topics:
             for name, config in ((queue_of(topic), TASKS), (letters_of(topic), LETTERS)):
                 self._directory.create(name, config, {}, now_ms)
         self.restore(topics)
 
     def restore(self, topics: Iterable[str]) -> None:
-        """Their queues exist."""
+        """Restore topics whose queues exist."""
         for topic in topics:
             self._tasks[topic] = self._directory[queue_of(topic)]
             self._letters[topic] = self._directory[letters_of(topic)]
@@ -76,11 +76,11 @@ class Topics:
     def __getitem__(self, topic: str) -> QueueState:
         queue = self._tasks.get(topic)
         if queue is None:
-            raise UnknownTopic(f"there is no topic {topic!r}; define a job type that goes there first")
+            raise UnknownTopic(f"there is no topic {topic!r}; define a job type that uses it first")
         return queue
 
     def put(self, topic: str, reference: bytes, now_ms: int, delay_ms: int = 0) -> int:
-        """The number of a new message."""
+        """Add a message and return its number."""
         queue = self._tasks[topic]
         entry = SendEntry(reference, delay_ms=delay_ms) if delay_ms else SendEntry(reference)
         [sent] = send(queue, (entry,), (len(reference),), now_ms, self._counters)
@@ -89,7 +89,7 @@ class Topics:
         return sent.number
 
     def take(self, queue: QueueState) -> Message | None:
-        """The next message that is visible. It must be leased or dropped at once."""
+        """Take the next visible message, which must be leased or discarded at once."""
         taken = queue.order.take(1, BATCH_BYTES_MAX)
         return taken[0] if taken else None
 
@@ -98,7 +98,7 @@ class Topics:
         self._changed(queue)
 
     def release(self, topic: str, number: int) -> None:
-        """A message that was leased is visible again, as if it had not been."""
+        """Make a leased message visible again, as if it had not been leased."""
         queue = self._tasks[topic]
         queue.release((queue.messages[number],))
         self._changed(queue)
@@ -109,7 +109,7 @@ class Topics:
         self._changed(queue)
 
     def drop(self, topic: str, number: int) -> None:
-        """A message is gone, in whatever state it was."""
+        """Remove a message, in any state."""
         queue = self._tasks[topic]
         message = queue.messages.pop(number)
         queue.remove((message,))
@@ -117,12 +117,12 @@ class Topics:
         self._changed(queue)
 
     def discard(self, queue: QueueState, message: Message) -> None:
-        """One that was taken, and stands for nothing."""
+        """Remove a message that was taken and belongs to no task."""
         queue.move_out(message)
         self._changed(queue)
 
-    def bury(self, topic: str, letter: bytes, now_ms: int) -> None:
-        """A dead letter. If there are as many as may be, the oldest makes room."""
+    def dead_letter(self, topic: str, letter: bytes, now_ms: int) -> None:
+        """Add a dead letter. At the limit, the oldest is dropped."""
         queue = self._letters[topic]
         while len(queue.messages) >= queue.config.depth_max:
             oldest = queue.oldest()

@@ -1,7 +1,7 @@
-"""A job as others see it, and as it is remembered when it has ended: the bytes of a `JobView`.
+"""Encoded views of jobs, as clients see them and as ended jobs are stored: the bytes of a `JobView`.
 
-An answer may wait for the disk while its job goes on, and of the jobs that have ended there may be very many. Both are
-served by bytes: they do not change, and hold a job with its timeline in a few hundred of them.
+An answer may wait for the disk while its job goes on, and there may be very many ended jobs. Bytes serve both: they do
+not change, and hold a job with its timeline in a few hundred bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ decode_view = msgspec.msgpack.Decoder(JobView).decode
 
 
 def encode_view(job: Job, state: str = RUNNING, reason: str = "", ended_ms: int = 0) -> bytes:
-    """The layout is that of `JobView`, made at once from what the job holds."""
+    """Encode the layout of `JobView` directly from the job."""
     tasks: list[Any] = [
         (step.definition.name, step.definition.topic, task.state, task.attempts)
         for step, task in zip(job.type.steps, job.tasks, strict=True)
@@ -50,7 +50,7 @@ def input_digest(input_: bytes) -> bytes:
 
 
 def is_same(job: Job | bytes, job_type: str, input_: bytes) -> bool:
-    """Whether a job is what such a submission asks for; as far as it is known, if an older version has written it."""
+    """Whether a job equals a submission, as far as known from data of older versions."""
     if isinstance(job, Job):
         return (job.type.name, job.input) == (job_type, input_)
     view = decode_view(job)

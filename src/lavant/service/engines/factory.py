@@ -18,9 +18,9 @@ DIRECTORY = "spark"
 def engine_of(spark: SparkSettings | None, data: Path | None, lanes: LogOffsets, identity: bytes) -> Engine:
     """The local one, unless there are settings of Spark's. `identity` is that of the journal with the lanes."""
     if spark is None:
-        if lanes.owed:
+        if lanes.lag:
             raise InvalidValue(
-                f"{lanes.owed} publications were accepted by the Spark engine and are not delivered yet; start with "
+                f"{lanes.lag} publications were accepted by the Spark engine and are not delivered yet; start with "
                 "--engine spark until lavant_engine_owed at /metrics is 0, then change the engine"
             )
         return LocalEngine()

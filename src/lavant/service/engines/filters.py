@@ -13,7 +13,7 @@ from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.broker.protocol.subscriptions import EncryptedFilter, Subscribe, SubscriptionState, Unsubscribe
-from lavant.broker.subscriptions.filter_quota import FilterQuota, Filters, Lane
+from lavant.broker.subscriptions.filter_quota import FilterQuota, Filters, NamespaceScheme
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN
 from lavant.broker.subscriptions.registry import Added, Change
@@ -64,8 +64,8 @@ class FilterAdmission:
         self._quota.keep_promises()
 
 
-def _lane(subscription: Subscribe | SubscriptionState) -> Lane:
-    return Lane(subscription.namespace, scheme_of(subscription.filter))
+def _lane(subscription: Subscribe | SubscriptionState) -> NamespaceScheme:
+    return NamespaceScheme(subscription.namespace, scheme_of(subscription.filter))
 
 
 _T = TypeVar("_T")
@@ -83,9 +83,9 @@ def prepared_filter(filter: str | EncryptedFilter) -> Filters:
 def steps_of(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Iterator[Step]:
     """What is to be done, by lane. Filters that were prepared are given by number, the others are made here; no limit
     is applied to those: they were accepted once, maybe by a version with other limits."""
-    by_lane: dict[Lane, list[Change]] = defaultdict(list)
+    by_lane: dict[NamespaceScheme, list[Change]] = defaultdict(list)
     for change in changes:
-        by_lane[Lane(change.subscription.namespace, scheme_of(change.subscription.filter))].append(change)
+        by_lane[NamespaceScheme(change.subscription.namespace, scheme_of(change.subscription.filter))].append(change)
     for lane, own in by_lane.items():
         for kind, run in groupby(own, key=type):
             alike = list(run)

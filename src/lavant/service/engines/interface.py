@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from lavant.broker.subscriptions.filter_quota import Filters, Lane
+from lavant.broker.subscriptions.filter_quota import Filters, NamespaceScheme
 from lavant.broker.subscriptions.parsing import ParsedPublication
 from lavant.broker.subscriptions.routing import FanOutBatch
 
@@ -24,7 +24,7 @@ class EngineBatch(msgspec.Struct, frozen=True, kw_only=True):
 class Step(NamedTuple):
     """Subscriptions that come to a lane, or leave it, together: one by one would cost far more."""
 
-    lane: Lane
+    lane: NamespaceScheme
     numbers: list[int]
     filters: Filters
     serials: list[int] | None

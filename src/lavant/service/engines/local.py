@@ -181,7 +181,7 @@ class _Namespace:
         return self.match(batch.scheme, _points_of(content) if batch.scheme == ENCRYPTED else RowBatch(content))
 
     def match(self, scheme: str, columns: Any) -> list[FanOutBatch]:
-        return list(self.routes.spread(self._slices[scheme].match(columns)))
+        return list(self.routes.fan_out(self._slices[scheme].match(columns)))
 
     def add(self, scheme: str, numbers: Ids, filters: Any) -> None:
         self._slices[scheme].send(SliceSubscribe(scheme, numbers, filters))

@@ -69,7 +69,7 @@ class MatchDelivery:
         self.too_large = 0
         """Notifications that did not fit their queue, and were left out."""
         self._server = server
-        self._lanes = server.broker.subscriptions.lanes
+        self._lanes = server.broker.subscriptions.log_offsets
         self._source = source
         self._clock = clock
         self._perform = perform

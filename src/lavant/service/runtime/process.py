@@ -234,7 +234,7 @@ def _service(
         if not stopped.done():
             stopped.set_exception(error)
 
-    engine = engine_of(settings.spark, settings.data, broker.subscriptions.lanes, store.identity)
+    engine = engine_of(settings.spark, settings.data, broker.subscriptions.log_offsets, store.identity)
     return BrokerRuntime(
         server, engine, store, times.clock, limits=settings.limits, on_failed=fail, audit=_audit(settings)
     )

@@ -56,7 +56,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
             subscriptions=len(broker.subscriptions),
             advertisements=len(list(advertisements)),
             jobs=queues.running,
-            owed=broker.subscriptions.lanes.owed,
+            owed=broker.subscriptions.log_offsets.lag,
             time_ms=queues.now_ms,
         )
 
@@ -238,12 +238,12 @@ def _room(directory: Path, names: list[str]) -> Iterator[StorageFinding]:
 
 
 def _logs(directory: Path, broker: BrokerState, identity: bytes) -> Iterator[StorageFinding]:
-    for name, lane in broker.subscriptions.lanes.all():
+    for name, lane in broker.subscriptions.log_offsets.all():
         place = directory / SPARK / name / "log"
         log = lane_logs.look_at(lane, place, derived_identity(identity, name))
         if log.problem:
             said = f"the log of lane {name!r}, {log.lost} accepted publications of which cannot be read: {log.problem}"
             yield StorageFinding("lane-log", Level.DAMAGE, said, _RESTORE.format(directory))
-    if broker.subscriptions.lanes.owed:
-        owed = f"{broker.subscriptions.lanes.owed} publications wait for the Spark engine"
+    if broker.subscriptions.log_offsets.lag:
+        owed = f"{broker.subscriptions.log_offsets.lag} publications wait for the Spark engine"
         yield StorageFinding("owed", Level.NOTE, owed, "start with --engine spark until they are delivered")

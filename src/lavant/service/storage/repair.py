@@ -88,12 +88,12 @@ def _write(target: Path, found: Salvaged, rescued: Rescued) -> None:
 
 def _copy_logs(rescued: Rescued, directory: Path, target: Path) -> list[LeftOut]:
     """Logs of lanes as far as they can be read; the broker then says that no more was accepted."""
-    lanes = rescued.broker.subscriptions.lanes
+    lanes = rescued.broker.subscriptions.log_offsets
     lost: list[LeftOut] = []
     kept: list[tuple[str, LogOffset]] = []
     for name, lane in lanes.all():
         source = directory / SPARK / name / "log"
-        if not lane.owed:  # its log begins anew
+        if not lane.lag:  # its log begins anew
             continue
         log = lane_logs.look_at(lane, source)
         lane_logs.copy(log, source, target / SPARK / name / "log")

@@ -54,7 +54,7 @@ class JobWorkload(ABC):
         self._later: list[tuple[int, int, Request]] = []
         self._count = 0
 
-    def wishes(self, under_way: int, now_ms: int) -> Iterator[Request]:
+    def wishes(self, running_job: int, now_ms: int) -> Iterator[Request]:
         if not self._is_defined:
             if not self._is_defining:
                 self._is_defining = True
@@ -62,10 +62,10 @@ class JobWorkload(ABC):
             return
         while self._later and self._later[0][0] <= now_ms:
             self._wish(heappop(self._later)[2])
-        if self._is_draining and not self._wishes and not under_way:
+        if self._is_draining and not self._wishes and not running_job:
             self._drain()
-        while self._wishes and under_way < UNDER_WAY_MAX:
-            under_way += 1
+        while self._wishes and running_job < UNDER_WAY_MAX:
+            running_job += 1
             yield self._wishes.pop(0)
 
     def wakeup_ms(self) -> int | None:

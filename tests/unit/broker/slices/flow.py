@@ -30,7 +30,7 @@ class Flow:
         self.slices: dict[SliceId, SliceMachine] = make_slices(layout)
         self.notifications: list[SliceNotification] = []
         self.refused: list[SliceRefusal] = []
-        self.under_way: list[Packet] = []
+        self.running_job: list[Packet] = []
         self.history: list[Packet] = []
         self._random = Random(seed)
         self._sent: dict[SliceId, int] = {}
@@ -44,9 +44,9 @@ class Flow:
 
     def step(self, *, repeats: float = 0.0) -> None:
         """Deliver something that is under way, in whatever order, and sometimes keep it for a second time."""
-        packet = self.under_way.pop(self._random.randrange(len(self.under_way)))
+        packet = self.running_job.pop(self._random.randrange(len(self.running_job)))
         if self._random.random() < repeats:
-            self.under_way.append(self._random.choice(self.history))
+            self.running_job.append(self._random.choice(self.history))
         upstream, to, sequence, content = packet
         if to == SINK:
             assert isinstance(content, SliceNotification)
@@ -57,7 +57,7 @@ class Flow:
             self.perform(to, self.slices[to].handle(SliceDelivery(upstream, sequence, content), 0))
 
     def run(self, *, repeats: float = 0.0, at_each: Callable[[], None] | None = None) -> None:
-        while self.under_way:
+        while self.running_job:
             self.step(repeats=repeats)
             if at_each is not None:
                 at_each()
@@ -70,7 +70,7 @@ class Flow:
                 self.refused.append(effect)
 
     def _put(self, packet: Packet) -> None:
-        self.under_way.append(packet)
+        self.running_job.append(packet)
         self.history.append(packet)
 
     def found(self) -> dict[tuple[int, int], list[list[int]]]:

@@ -74,7 +74,7 @@ def test_each_batch_is_notified_once_with_whom_it_matches_at_its_place(
         copy = make_slice(id, layout)
         copy.restore(flow.slices[id].snapshot())
         waiting = [packet for packet in flow.history if packet[1] == id]
-        flow.under_way += [packet for packet in waiting if packet[2] > copy.vector.get(packet[0], 0)]
+        flow.running_job += [packet for packet in waiting if packet[2] > copy.vector.get(packet[0], 0)]
         flow.slices[id] = copy
 
     for kind, scheme, argument in changes:

@@ -26,9 +26,9 @@ def test_offsets_are_part_of_the_state_and_of_its_snapshot() -> None:
     assert broker.changed
     broker.handle(Deliver(NOTHING, delivered={"plain": 5}), 2)
     assert broker.changed
-    restored = BrokerState.restore(broker.snapshot()).subscriptions.lanes
+    restored = BrokerState.restore(broker.snapshot()).subscriptions.log_offsets
     assert restored.all() == [("plain", LogOffset(7, 5)), ("plain-acme", LogOffset(2, 0))]
-    assert restored.owed == 4
+    assert restored.lag == 4
     assert restored["encrypted"] == LogOffset(0, 0)
 
 
@@ -46,7 +46,7 @@ def test_offsets_never_go_back_and_nothing_is_delivered_that_was_not_accepted(de
     broker.handle(Deliver(NOTHING, accepted={"plain": 7}, delivered={"plain": 5}), 1)
     with pytest.raises(InvalidValue, match="cannot become"):
         broker.handle(deliver, 2)
-    assert broker.subscriptions.lanes["plain"] == LogOffset(7, 5)
+    assert broker.subscriptions.log_offsets["plain"] == LogOffset(7, 5)
 
 
 def test_a_delivery_that_fails_moves_no_offset() -> None:
@@ -58,25 +58,27 @@ def test_a_delivery_that_fails_moves_no_offset() -> None:
     broker.handle(Deliver(NOTHING, accepted={"plain": 2}), 2)
     with pytest.raises(QueueFull):
         broker.handle(Deliver(spread, delivered={"plain": 2}), 3)
-    assert broker.subscriptions.lanes["plain"].delivered == 0
+    assert broker.subscriptions.log_offsets["plain"].delivered == 0
 
 
 def test_a_lane_that_owes_nothing_can_be_forgotten_and_no_offset_comes_twice() -> None:
     broker = BrokerState()
     broker.handle(Deliver(NOTHING, accepted={"plain": 7, "plain-acme": 2}, delivered={"plain": 7}), 1)
-    with pytest.raises(InvalidValue, match="2 publications of lane 'plain-acme' are owed: it cannot be forgotten"):
+    with pytest.raises(
+        InvalidValue, match="2 publications of log 'plain-acme' are not delivered: it cannot be forgotten"
+    ):
         broker.handle(Deliver(NOTHING, forgotten=["plain-acme"]), 2)
-    with pytest.raises(InvalidValue, match="1 publications of lane 'plain' are owed"):
+    with pytest.raises(InvalidValue, match="1 publications of log 'plain' are not delivered"):
         broker.handle(Deliver(NOTHING, accepted={"plain": 8}, forgotten=["plain"]), 2)
     memory = broker.queues.memory_held
     broker.handle(Deliver(NOTHING, forgotten=["plain", "never heard of"]), 3)
     assert broker.changed
     assert broker.queues.memory_held < memory
     for each in (broker, BrokerState.restore(list(broker.snapshot()))):
-        lanes = each.subscriptions.lanes
+        lanes = each.subscriptions.log_offsets
         assert [name for name, _ in lanes.all()] == ["plain-acme", FORGOTTEN]
         assert lanes["plain"] == lanes["new"] == LogOffset(7, 7)
         with pytest.raises(InvalidValue):
             each.handle(Deliver(NOTHING, accepted={"new": 6}), 4)
         each.handle(Deliver(NOTHING, accepted={"new": 8}), 4)
-        assert lanes.owed == 3
+        assert lanes.lag == 3

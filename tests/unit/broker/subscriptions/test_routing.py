@@ -18,20 +18,20 @@ def matches_of(lists: list[list[int]]) -> Matches:
     return Matches(offsets, np.array([id for each in lists for id in each], np.uint32))
 
 
-def shares_of(piece: FanOutBatch) -> dict[int, list[int]]:
+def shares_of(batch: FanOutBatch) -> dict[int, list[int]]:
     """Which publications of the whole batch each queue gets."""
-    queues, ends, places = (np.frombuffer(data, INTEGERS) for data in (piece.queues, piece.ends, piece.places))
+    queues, ends, places = (np.frombuffer(data, INTEGERS) for data in (batch.queues, batch.ends, batch.places))
     starts = [0, *ends.tolist()][: len(queues)]
     return {
-        int(queue): [piece.start + int(place) for place in places[start:end]]
+        int(queue): [batch.start + int(place) for place in places[start:end]]
         for queue, start, end in zip(queues, starts, ends.tolist(), strict=True)
     }
 
 
-def joined(pieces: list[FanOutBatch]) -> dict[int, list[int]]:
+def joined(batches: list[FanOutBatch]) -> dict[int, list[int]]:
     whole: dict[int, list[int]] = {}
-    for piece in pieces:
-        for queue, own in shares_of(piece).items():
+    for batch in batches:
+        for queue, own in shares_of(batch).items():
             whole.setdefault(queue, []).extend(own)
     return whole
 
@@ -43,22 +43,22 @@ def test_every_queue_gets_what_one_of_its_subscriptions_matches_once_and_in_orde
     routes = QueueRoutes()
     for subscription, queue in queues.items():
         routes.add(subscription, queue)
-    pieces = list(routes.spread(matches_of(lists), pairs_max))
+    batches = list(routes.fan_out(matches_of(lists), pairs_max))
     expected: dict[int, list[int]] = {}
     for place, ids in enumerate(lists):
         for queue in {queues[id] for id in ids if id in queues}:
             expected.setdefault(queue, []).append(place)
-    assert joined(pieces) == expected
-    assert [piece.start for piece in pieces] == [0, *(piece.stop for piece in pieces)][: len(pieces)]
-    assert sum(piece.stop - piece.start for piece in pieces) == len(lists)
-    wanted = [bool(each) for piece in pieces for each in piece.wanted]
+    assert joined(batches) == expected
+    assert [batch.start for batch in batches] == [0, *(batch.stop for batch in batches)][: len(batches)]
+    assert sum(batch.stop - batch.start for batch in batches) == len(lists)
+    wanted = [bool(each) for batch in batches for each in batch.wanted]
     assert wanted == [any(id in queues for id in ids) for ids in lists]
-    for piece in pieces:
-        assert len(piece.places) // 4 <= pairs_max + len(queues)
-        for number in range(piece.stop - piece.start):
-            alone = shares_of(piece.only(number))
-            place = piece.start + number
-            assert alone == {queue: [number] for queue, own in shares_of(piece).items() if place in own}
+    for batch in batches:
+        assert len(batch.places) // 4 <= pairs_max + len(queues)
+        for number in range(batch.stop - batch.start):
+            alone = shares_of(batch.only(number))
+            place = batch.start + number
+            assert alone == {queue: [number] for queue, own in shares_of(batch).items() if place in own}
 
 
 @given(
@@ -78,7 +78,7 @@ def test_who_comes_and_goes_is_forgotten(steps: list[tuple[int, int]], leaving: 
             del there[subscription]
     assert len(routes) == len(set(there.values()))
     matches = matches_of([sorted({subscription for subscription, _ in steps})])
-    assert joined(list(routes.spread(matches))) == {queue: [0] for queue in there.values()}
+    assert joined(list(routes.fan_out(matches))) == {queue: [0] for queue in there.values()}
 
 
 def test_nothing_is_for_nobody() -> None:
@@ -104,7 +104,7 @@ def test_numbers_that_are_far_apart_take_little_memory_and_go_where_they_should(
     for place, (number, _) in enumerate(steps):
         if number in there:
             expected.setdefault(there[number], []).append(place)
-    assert joined(list(routes.spread(matches_of(asked)))) == expected
+    assert joined(list(routes.fan_out(matches_of(asked)))) == expected
 
 
 def test_memory_is_that_of_the_subscriptions_that_are_there() -> None:

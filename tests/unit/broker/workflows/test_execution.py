@@ -1,4 +1,4 @@
-"""The course of jobs: which task starts when, with which input, and how jobs end."""
+"""Execution of jobs: which task starts when, with which input, and how jobs end."""
 
 from __future__ import annotations
 

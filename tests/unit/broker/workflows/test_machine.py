@@ -121,7 +121,7 @@ def test_a_definition_that_is_refused_changes_nothing() -> None:
     with pytest.raises(QueueExists, match=r"topic 'B' needs queue 'dead\.B'"):
         machine.define(CHAIN)
     small = JobMachine(QueueLimits(queues_max=5))
-    with pytest.raises(LimitExceeded, match="3 topics with two each would be over the limit of 5"):
+    with pytest.raises(LimitExceeded, match="3 topics with two each would exceed the limit of 5"):
         small.define(CHAIN)
     for each in (machine, small):
         assert each.ask(ListJobTypes(), JobTypesListed) == JobTypesListed([], [])
@@ -221,7 +221,7 @@ def test_jobs_under_way_are_bounded_in_number_and_size() -> None:
     with pytest.raises(StorageFull, match="hold 60 bytes, 41 more"):
         machine.submit("chain", b"x" * 41)
     second = machine.submit("chain", b"x" * 40)
-    with pytest.raises(LimitExceeded, match="2 jobs are under way"):
+    with pytest.raises(LimitExceeded, match="2 jobs are running"):
         machine.submit("chain")
     machine.cancel(second)
     machine.complete(machine.lease("A")[0], b"y" * 39, a="z")  # results count, and are never refused for it
@@ -252,9 +252,9 @@ def known(machine: JobMachine) -> list[int]:
 def test_ended_jobs_are_forgotten_by_number() -> None:
     machine = machine_with(CHAIN)
     machine.handle(KeepJobs(count_max=2), 0)
-    under_way = machine.submit("chain")
+    running_job = machine.submit("chain")
     jobs = [ended(machine, 0, f"n{place}") for place in range(4)]
-    assert known(machine) == [under_way, *jobs[2:]]
+    assert known(machine) == [running_job, *jobs[2:]]
     with pytest.raises(UnknownJob, match="forgotten"):
         machine.job(jobs[0])
     assert machine.submit("chain", name="n3") == jobs[3]
@@ -298,7 +298,7 @@ def test_jobs_that_are_forgotten_leave_nothing_behind() -> None:
     machine.handle(KeepJobs(count_max=10), 0)
     for _ in range(2_000):
         ended(machine, 0)
-    assert len(machine._book._numbers) < 600
+    assert len(machine._store._numbers) < 600
 
 
 def test_ended_jobs_are_forgotten_by_age_at_whole_seconds() -> None:
@@ -318,7 +318,7 @@ def test_ended_jobs_are_forgotten_by_age_at_whole_seconds() -> None:
 def test_ended_jobs_are_forgotten_by_size() -> None:
     machine = machine_with(CHAIN)
     ended(machine, 0)
-    size = machine._book.archive.bytes
+    size = machine._store.archive.bytes
     machine.handle(KeepJobs(bytes_max=3 * size), 0)
     for _ in range(9):
         ended(machine, 0)
@@ -362,7 +362,7 @@ def test_timers_of_tasks_that_are_done_do_not_pile_up() -> None:
     for _ in range(1_000):
         machine.submit("chain")
         machine.complete(machine.lease("A")[0])
-    assert len(machine._course._timers) < 200
+    assert len(machine._execution._timers) < 200
 
 
 # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

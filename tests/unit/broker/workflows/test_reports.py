@@ -81,15 +81,15 @@ def test_at_its_deadline_an_attempt_is_over(machine: JobMachine) -> None:
 def test_an_attempt_that_nobody_was_given_cannot_be_reported(machine: JobMachine, attempt: int) -> None:
     machine.submit("chain")
     task = replace(leased(machine), attempt=attempt)
-    with pytest.raises(AttemptOver, match="given to nobody"):
+    with pytest.raises(AttemptOver, match="never assigned"):
         machine.complete(task)
 
 
 def test_a_task_that_only_waits_cannot_be_reported(machine: JobMachine) -> None:
     job = machine.submit("chain")
-    with pytest.raises(AttemptOver, match="given to nobody"):
+    with pytest.raises(AttemptOver, match="never assigned"):
         machine.handle(CompleteTask(job, "load", 1), 0)
-    with pytest.raises(AttemptOver, match="given to nobody"):
+    with pytest.raises(AttemptOver, match="never assigned"):
         machine.handle(CompleteTask(job, "draw", 1), 0)
 
 

@@ -271,9 +271,9 @@ def test_the_limit_of_transfers_grows_only_while_more_is_ready() -> None:
         effects = handle(publisher, Woken(), now_ms)
         while ticket < 500:
             now_ms += 100  # whatever is under way ends after 100 ms, however many there are
-            under_way = [effect.transfer for effect in effects if isinstance(effect, SendBatch)]
-            effects = [effect for transfer in under_way for effect in handle(publisher, BatchSent(transfer), now_ms)]
-            if not under_way:
+            running_job = [effect.transfer for effect in effects if isinstance(effect, SendBatch)]
+            effects = [effect for transfer in running_job for effect in handle(publisher, BatchSent(transfer), now_ms)]
+            if not running_job:
                 effects = handle(publisher, Fetched(tuple(range(ticket, ticket + fetched_at_once))), now_ms)
                 ticket += fetched_at_once
         return publisher.settings.transfers_max

@@ -129,7 +129,7 @@ class SparkTenants(Tenants):
     """Publications go to logs, and what is found in them comes from here."""
 
     def __init__(self, directory: Path, broker: BrokerState) -> None:
-        self.spark = SparkEngine(directory, broker.subscriptions.lanes, slices=2, identity=b"one")
+        self.spark = SparkEngine(directory, broker.subscriptions.log_offsets, slices=2, identity=b"one")
         super().__init__(broker, self.spark)
 
     def publish(self, namespace: str, *prices: int) -> None:
@@ -142,7 +142,9 @@ class SparkTenants(Tenants):
         """All that is owed; the bodies."""
         bodies: list[bytes] = []
         for stretch in self.spark.work(0):
-            for part in self.spark.parts(found_in(stretch), self.broker.subscriptions.lanes[stretch.lane].delivered):
+            for part in self.spark.parts(
+                found_in(stretch), self.broker.subscriptions.log_offsets[stretch.lane].delivered
+            ):
                 bodies += part.bodies
                 self.ask(Deliver(NOTHING, delivered={stretch.lane: part.delivered}))
                 self.spark.moved(stretch.lane)
@@ -170,10 +172,10 @@ def test_a_lane_goes_with_its_last_subscription_and_its_log_and_a_new_one_begins
     assert tenants.retire() == [], "it owes something"
     assert tenants.deliver() == [b"", b""], "nobody is there any more who wants it"
     assert tenants.retire() == ["plain-acme"]
-    lanes = tenants.broker.subscriptions.lanes
+    lanes = tenants.broker.subscriptions.log_offsets
     assert lanes.all() == [(FORGOTTEN, LogOffset(2, 2))]
     assert {path: size for path, size in tenants.held().items() if path not in held} == {
-        "BrokerState.subscriptions.lanes._lanes": 1,
+        "BrokerState.subscriptions.log_offsets._logs": 1,
     }
     tenants.ask(Subscribe("price > 0", name="s", namespace="acme"))
     tenants.publish("acme", 3)
@@ -209,4 +211,4 @@ def test_a_lane_that_was_over_before_a_restart_goes_then(tmp_path: Path) -> None
     broker.handle(Deliver(NOTHING, accepted={"plain-acme": 5}, delivered={"plain-acme": 5}), 1)
     tenants = SparkTenants(tmp_path, broker)
     assert tenants.retire() == ["plain-acme"]
-    assert broker.subscriptions.lanes.all() == [(FORGOTTEN, LogOffset(5, 5))]
+    assert broker.subscriptions.log_offsets.all() == [(FORGOTTEN, LogOffset(5, 5))]

@@ -359,7 +359,7 @@ async def test_what_an_engine_delivers_later_is_answered_now() -> None:
     assert isinstance(answer, Published)
     assert await hall.bodies("s") == []
     assert [each.became for each in engine.logged] == ["confirmed"]
-    lanes = hall.server.broker.subscriptions.lanes
+    lanes = hall.server.broker.subscriptions.log_offsets
     assert lanes["plain"] == (1, 0)
     assert await hall.ask(Publish(publications(1), "key")) == answer
     assert lanes["plain"] == (1, 0)

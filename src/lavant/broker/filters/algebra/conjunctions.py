@@ -1,4 +1,4 @@
-"""A conjunction: at most one constraint on each attribute, all of which must hold."""
+"""Conjunctions: at most one constraint on each attribute, all of which must hold."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Conjunction(msgspec.Struct, frozen=True, cache_hash=True):
 def conjoin(
     constraints: Iterable[tuple[str, Constraint | None]], limits: FilterLimits, budget: SearchBudget
 ) -> Conjunction | None:
-    """All of these together; None if nothing can match them."""
+    """The conjunction of all constraints; None if nothing can match it."""
     together: dict[str, Constraint] = {}
     for name, constraint in constraints:
         if constraint is None:

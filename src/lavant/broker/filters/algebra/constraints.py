@@ -1,4 +1,4 @@
-"""What a conjunction says about one attribute, in a normal form that index, covering and printing share.
+"""Constraints: what a conjunction requires of one attribute, in a normal form for index, covering and printer.
 
 Every predicate on an attribute narrows one of five kinds of constraint. Two predicates of different kinds can't both
 hold (a value has one type), so a constraint has just one kind:
@@ -7,8 +7,8 @@ hold (a value has one type), so a constraint has just one kind:
     Strings     half-open intervals of strings and       symbol = 'IBM', name like 'Ya%', name >= 'M',
                 suffix or contains patterns              name like '%hoo', name not like '%x%'
     Booleans    the truth values allowed                 listed = true
-    Present     there, of any type                       exists(date)
-    Absent      not there                                not exists(date)
+    Present     present, of any type                     exists(date)
+    Absent      not present                              not exists(date)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lavant.core.publications.attributes import AttributeValue
 
 
 class PatternKind(enum.IntEnum):
-    """The string tests that are no interval of the string order."""
+    """String tests that are not an interval of the string order."""
 
     SUFFIX = 0
     CONTAINS = 1
@@ -84,9 +84,9 @@ Constraint = Numbers | Strings | Booleans | Present | Absent
 
 
 def narrow(left: Constraint, right: Constraint) -> Constraint | None:
-    """The constraint that holds where both hold; None where their kinds exclude each other or nothing is left.
+    """The intersection of both constraints; None where their kinds exclude each other or nothing is left.
 
-    Patterns are not weighed against each other here; that is `satisfiable`'s business.
+    Patterns are not compared with each other here; `satisfiable` does that.
     """
     match left, right:
         case Present(), Absent() | Present():

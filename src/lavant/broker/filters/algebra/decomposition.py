@@ -1,4 +1,4 @@
-"""A constraint back into predicates, as few and as short as it takes.
+"""Turns a constraint back into predicates, as few and as short as possible.
 
 For expressions a set of intervals becomes alternatives, each an interval with holes: `(x = 1 or x > 5 and x != 7)`.
 Triples know no alternatives inside a conjunction, so there it becomes one interval with holes, larger ones written with
@@ -49,7 +49,7 @@ from lavant.broker.filters.language.numerals import numeral
 
 
 def predicates_of(name: str, constraint: Constraint, *, alternatives: bool) -> list[Node]:
-    """Predicates on `name` that together say what the constraint does, with `Or` among them if `alternatives`."""
+    """Predicates on `name` that together equal the constraint, with `Or` among them if `alternatives`."""
     match constraint:
         case Numbers(intervals):
             return _split(name, intervals, _Numbers(), alternatives=alternatives)
@@ -67,7 +67,7 @@ def predicates_of(name: str, constraint: Constraint, *, alternatives: bool) -> l
 
 
 class _Writer(Protocol[T]):
-    """How intervals of one kind are written."""
+    """How intervals of one type are written."""
 
     minimum: T
 
@@ -76,13 +76,13 @@ class _Writer(Protocol[T]):
     def everything(self, name: str) -> Node: ...
 
     def low(self, value: T) -> tuple[ComparisonOperator, T]:
-        """The comparison that says: at least `value`."""
+        """The comparison that means: at least `value`."""
 
     def high(self, value: T) -> tuple[ComparisonOperator, T]:
-        """The comparison that says: less than `value`."""
+        """The comparison that means: less than `value`."""
 
     def is_small(self, low: T, high: T) -> bool:
-        """Has the hole a simple predicate of its own?"""
+        """Whether the hole has a simple predicate of its own."""
 
     def hole(self, name: str, low: T, high: T) -> list[Node]: ...
 
@@ -142,7 +142,8 @@ class _Strings(_Writer[str]):
             return [Not(Like(name, LikeKind.PREFIX, low))]
         if high[-1] == "\0":
             return [Not(Between(name, low, high[:-1]))]
-        # No string comes right before `high`, but a prefix ends there; the shortest one that starts in the hole.
+        # No string is the immediate predecessor of `high`, but a prefix ends there; the shortest that starts in
+        # the hole.
         code = ord(high[-1]) - 1
         prefix = high[:-1] + chr(0xD7FF if code == 0xDFFF else code)
         while prefix < low:
@@ -166,7 +167,7 @@ def _split(name: str, intervals: Intervals[T], writer: _Writer[T], *, alternativ
 
 
 def _runs(intervals: Sequence[Interval[T]], writer: _Writer[T]) -> list[list[Interval[T]]]:
-    """Intervals grouped where only small holes are between them."""
+    """Intervals grouped where only small holes separate them."""
     runs = [[intervals[0]]]
     for interval, (low, high) in zip(intervals[1:], _holes(intervals), strict=True):
         if writer.is_small(low, high):

@@ -1,7 +1,7 @@
-"""Subset and overlap of constraints and conjunctions: the algebra under covering.
+"""Subset and overlap of constraints and conjunctions, on which covering is built.
 
-Attributes do not depend on each other, so a conjunction covers another one, which is satisfiable, exactly if it does so
-attribute by attribute; an attribute that the other one says nothing about may have any value there, or none.
+Attributes are independent, so a conjunction covers another, satisfiable one exactly if it does so attribute by
+attribute; an attribute that the other does not constrain may have any value there, or none.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from lavant.broker.filters.algebra.strings import is_within, satisfiable
 
 
 def constraint_covers(outer: Constraint, inner: Constraint, budget: SearchBudget) -> bool:
-    """Does `outer` hold wherever `inner` does?"""
-    if outer is inner:  # conjunctions that were multiplied out share their constraints
+    """Whether `outer` holds wherever `inner` does."""
+    if outer is inner:  # conjunctions from one expansion share their constraints
         return True
     match outer, inner:
         case Present(), _:
@@ -33,7 +33,7 @@ def constraint_covers(outer: Constraint, inner: Constraint, budget: SearchBudget
 
 
 def conjunction_covers(outer: Conjunction, inner: Conjunction, budget: SearchBudget) -> bool:
-    """Does `outer` match wherever `inner` does?"""
+    """Whether `outer` matches wherever `inner` does."""
     if len(outer.constraints) > len(inner.constraints):
         return False
     known = dict(inner.constraints)
@@ -44,7 +44,7 @@ def conjunction_covers(outer: Conjunction, inner: Conjunction, budget: SearchBud
 
 
 def conjunctions_intersect(left: Conjunction, right: Conjunction, budget: SearchBudget) -> bool:
-    """Is there a publication that both match?"""
+    """Whether some publication matches both."""
     known = dict(left.constraints)
     return all(
         constraints_intersect(known[name], constraint, budget)
@@ -54,6 +54,6 @@ def conjunctions_intersect(left: Conjunction, right: Conjunction, budget: Search
 
 
 def constraints_intersect(left: Constraint, right: Constraint, budget: SearchBudget) -> bool:
-    """Is there a value for which both hold?"""
+    """Whether both hold for some value."""
     both = narrow(left, right)
     return satisfiable(both, budget) if isinstance(both, Strings) else both is not None

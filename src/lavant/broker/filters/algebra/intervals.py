@@ -1,4 +1,4 @@
-"""Sets of numbers or of strings as sorted, disjoint, half-open intervals [low, high).
+"""Sets of numbers or strings as sorted, disjoint, half-open intervals [low, high).
 
 Both orders have immediate successors, so that every comparison becomes a half-open interval and set algebra is exact:
 the double after x is `nextafter(x, ∞)`; the string after s, in order of code points, is s + NUL. So
@@ -47,7 +47,7 @@ def prefix_end(prefix: str) -> str | None:
 
 
 def intersection(left: Intervals[T], right: Intervals[T]) -> Intervals[T]:
-    """What lies in both. Linear in the number of intervals."""
+    """Values in both. Linear in the number of intervals."""
     result: list[Interval[T]] = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -65,7 +65,7 @@ def intersection(left: Intervals[T], right: Intervals[T]) -> Intervals[T]:
 
 
 def complement(intervals: Intervals[T]) -> Intervals[T]:
-    """What lies in none of them."""
+    """Values in none of them."""
     result: list[Interval[T]] = []
     start: T | None = None
     for low, high in intervals:
@@ -79,7 +79,7 @@ def complement(intervals: Intervals[T]) -> Intervals[T]:
 
 
 def union_of_disjoint(intervals: Iterable[Interval[T]]) -> Intervals[T]:
-    """Sorted, with neighbours that touch joined."""
+    """Sorted, with adjacent intervals joined."""
     result: list[Interval[T]] = []
     for low, high in sorted(intervals, key=_start):
         if result and result[-1][1] == low and low is not None:
@@ -90,7 +90,7 @@ def union_of_disjoint(intervals: Iterable[Interval[T]]) -> Intervals[T]:
 
 
 def union(intervals: Iterable[Interval[T]]) -> Intervals[T]:
-    """What lies in any of them; they may overlap."""
+    """Values in any of them; they may overlap."""
     result: list[Interval[T]] = []
     for low, high in sorted(intervals, key=_start):
         if not result:
@@ -107,7 +107,7 @@ def union(intervals: Iterable[Interval[T]]) -> Intervals[T]:
 
 
 def contains(intervals: Sequence[Interval[T]], value: T) -> bool:
-    """Is `value` in one of the intervals?"""
+    """Whether `value` is in one of the intervals."""
     if len(intervals) > _LINEAR_MAX:  # an in-list may have a thousand points
         start = bisect.bisect_right(intervals, (True, value), key=_start)
         intervals = intervals[start - 1 : start] if start else ()
@@ -118,10 +118,10 @@ def contains(intervals: Sequence[Interval[T]], value: T) -> bool:
 
 
 def _start(interval: Interval[T]) -> Any:
-    """Sorts no lower bound before all others."""
+    """Sorts a missing lower bound first."""
     return interval[0] is not None, interval[0]
 
 
 def is_subset(inner: Intervals[T], outer: Intervals[T]) -> bool:
-    """Does `outer` hold all of `inner`?"""
+    """Whether `outer` contains all of `inner`."""
     return intersection(inner, outer) == inner

@@ -1,9 +1,9 @@
-"""A syntax tree as a short list of conjunctions, any of which must match.
+"""The normal form of a filter: a syntax tree as a short list of conjunctions, any of which must match.
 
 `not` is pushed down to the predicates, which is exact in three-valued logic (de Morgan's laws hold there, and see
 `predicates`), `and` is multiplied out over `or`, and the result is reduced:
 
-    dropped   conjunctions that nothing can match, and those that another one covers
+    dropped   conjunctions that cannot match, and those that another one covers
     merged    conjunctions that differ in one attribute:  symbol = 'A' or symbol = 'B'  is  symbol in ('A', 'B')
 
 Multiplying out is exponential, so its result is bounded while it grows.
@@ -31,7 +31,7 @@ def normalise(node: Node, limits: FilterLimits) -> tuple[Conjunction, ...]:
 
 
 def reduce(conjunctions: Iterable[Conjunction], budget: SearchBudget) -> tuple[Conjunction, ...]:
-    """Without those that others cover, merged where two are one, in canonical order."""
+    """Drop covered conjunctions, merge those that differ in one attribute, and sort canonically."""
     reduced = list(conjunctions)
     while len(reduced) > 1:
         count = len(reduced)
@@ -101,7 +101,7 @@ def _check_count(conjunctions: list[Conjunction], limits: FilterLimits) -> list[
 
 
 def _merge(conjunctions: list[Conjunction]) -> list[Conjunction]:
-    """Join those that differ in one attribute only, attribute by attribute in order of their names."""
+    """Join conjunctions that differ in one attribute, attribute by attribute in order of their names."""
     if len(conjunctions) < 2:
         return conjunctions
     merged = list(dict.fromkeys(conjunctions))
@@ -140,7 +140,7 @@ def _join(name: str, group: list[Conjunction]) -> list[Conjunction]:
 
 
 def _union(constraints: Sequence[Constraint]) -> Constraint | None:
-    """The union of constraints of one class; None if it is anything, including an absent attribute."""
+    """The union of constraints of one class; None if it accepts anything, including an absent attribute."""
     match constraints[0]:
         case Numbers():
             return Numbers(union(pair for each in constraints if isinstance(each, Numbers) for pair in each.intervals))
@@ -155,7 +155,7 @@ def _union(constraints: Sequence[Constraint]) -> Constraint | None:
 
 
 def _absorb(conjunctions: list[Conjunction], budget: SearchBudget) -> list[Conjunction]:
-    """Drop those that another one covers; of two that cover each other, the first in canonical order stays."""
+    """Drop those that another one covers; of two that cover each other, keep the first in canonical order."""
     ordered = sorted(set(conjunctions), key=canonical_order)
     kept: list[Conjunction] = []
     for number, conjunction in enumerate(ordered):
@@ -172,5 +172,5 @@ def _absorb(conjunctions: list[Conjunction], budget: SearchBudget) -> list[Conju
 
 
 def canonical_order(conjunction: Conjunction) -> list[tuple[str, str, str]]:
-    """By attribute names, then by what is asked of them; any total order on values would do."""
+    """By attribute names, then by constraint; any total order on values would do."""
     return [(name, type(constraint).__name__, repr(constraint)) for name, constraint in conjunction.constraints]

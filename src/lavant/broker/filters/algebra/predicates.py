@@ -1,4 +1,4 @@
-"""One predicate, or its negation, as a constraint.
+"""Turns a predicate, or its negation, into a constraint.
 
 A predicate on an absent attribute, or on one of another type, is *unknown*, and so is its negation (three-valued
 logic, as in SQL and JMS selectors). So a predicate and its negation each have a constraint of their own, of one kind,
@@ -43,7 +43,7 @@ from lavant.broker.filters.language.ast import (
 NUMBER_MIN = -sys.float_info.max
 STRING_MIN = ""
 
-# What `positive` means for an operator that is the negation of another one.
+# The meaning of `positive` for an operator that is the negation of another one.
 _BASE = {
     ComparisonOperator.EQ: (ComparisonOperator.EQ, True),
     ComparisonOperator.NE: (ComparisonOperator.EQ, False),
@@ -122,7 +122,7 @@ def _in(values: tuple[str | float | bool, ...], positive: bool) -> Constraint | 
 
 
 def _like(kind: LikeKind, literal: str, positive: bool) -> Constraint | None:
-    if not literal:  # every string starts with, ends with and contains nothing
+    if not literal:  # every string starts with, ends with and contains the empty string
         return Strings() if positive else None
     if kind is LikeKind.PREFIX:
         return _strings(((literal, prefix_end(literal)),), positive)

@@ -1,13 +1,13 @@
-"""A shortest string that lies in given intervals and fits given patterns, searched for in a product of automata.
+"""Finds a shortest string that lies in given intervals and fits given patterns, in a product of automata.
 
 Each test of a constraint is a small automaton that reads a string character by character:
 
     suffix, contains   how much of the literal the end of the string matches (Knuth, Morris, Pratt)
-    intervals          which prefix of an interval's end the string is; once it is no prefix of any, it lies, with all
-                       that may follow, on the same side of every end, so inside or outside for good
+    intervals          which prefix of an interval's end the string is; once it is a prefix of none, it and all its
+                       extensions lie on the same side of every end, so inside or outside for good
 
-Characters that no literal and no end mentions act alike as long as they lie between the same mentioned ones, so one for
-each such gap stands for all. What is left is a finite graph: breadth first, from the empty string.
+Characters that occur in no literal and no end behave alike as long as they lie between the same occurring ones, so one
+per gap represents all. The rest is a finite graph, searched breadth first from the empty string.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lavant.broker.filters.algebra.constraints import Pattern, PatternKind, Stri
 from lavant.broker.filters.algebra.intervals import Intervals, contains
 
 WORK_MAX = 200_000
-"""Moves of single automata that one question may take: some hundredths of a second. Real filters take some hundreds."""
+"""Steps of single automata per question: some hundredths of a second. Real filters take some hundreds."""
 
 _SURROGATES = range(0xD800, 0xE000)
 _DEAD = -1
@@ -28,7 +28,7 @@ _INSIDE = -2
 
 
 class SearchBudget:
-    """Work left for all searches of one question: parsing a filter, or comparing two, may need many of them."""
+    """The work left for all searches of one question: parsing a filter, or comparing two, may need many."""
 
     __slots__ = ("left",)
 
@@ -37,7 +37,7 @@ class SearchBudget:
 
 
 def search(strings: Strings, budget: SearchBudget) -> str | bool | None:
-    """A string that fits; False if there is none; None if that could not be told within the budget."""
+    """A string that fits; False if there is none; None if the budget ran out."""
     if budget.left <= 0:
         return None
     ends = {end for interval in strings.intervals for end in interval if end is not None}
@@ -84,7 +84,7 @@ def _spell(reached: dict[tuple[int, ...], tuple[tuple[int, ...], str] | None], s
 
 
 def _representatives(mentioned: Iterable[str]) -> list[str]:
-    """The mentioned characters and one of each gap between them, in order; never a surrogate."""
+    """The occurring characters and one of each gap between them, in order; never a surrogate."""
     return sorted({*mentioned, *_gaps(sorted(map(ord, mentioned)))})
 
 
@@ -99,7 +99,7 @@ def _gaps(mentioned: list[int]) -> Iterator[str]:
 
 
 class _Order:
-    """Where the string lies among the ends of the intervals. States ≥ 0 are prefixes of ends, 0 the empty one."""
+    """The position of the string among the ends of the intervals. States ≥ 0 are prefixes of ends, 0 the empty one."""
 
     def __init__(self, intervals: Intervals[str], ends: set[str]) -> None:
         prefixes = {end[:length] for end in ends for length in range(1, len(end) + 1)}
@@ -130,8 +130,9 @@ class _Scanner:
         self._literal = pattern.literal
         self._negated = pattern.negated
         self._latches = pattern.kind is PatternKind.CONTAINS
-        # What each character leads to; a missing one leads to 0. After a mismatch the scan goes on as if it had read
-        # only what still matches, which is `behind`: the state after the same characters without the first.
+        # Transitions by character; a missing one leads to 0. After a mismatch the scan continues as if it had
+        # read only what still matches, which is `behind`: the state after the same characters without the
+        # first.
         self._steps: list[dict[str, int]] = [{self._literal[0]: 1}]
         behind = 0
         for matched, character in enumerate(self._literal[1:], start=1):

@@ -1,9 +1,9 @@
-"""Which strings does a constraint leave? Decided exactly, although suffixes and contained parts are no intervals.
+"""Decides exactly which strings a constraint leaves, although suffix and contains patterns are not intervals.
 
-A constraint without patterns is a set of intervals, and all is set algebra. With patterns, simple reasons are tried
-first (points are tested one by one, one pattern may imply another, an obvious witness may fit); what is then still
-open is searched for in `string_search`. That search is bounded. Where it gives up, the constraint counts as
-satisfiable, which errs on the safe side everywhere: covering is denied, an intersection assumed.
+A constraint without patterns is a set of intervals, and set algebra suffices. With patterns, simple arguments are tried
+first (points are tested one by one, one pattern may imply another, an obvious witness may fit); `string_search` decides
+the rest. That search is bounded. Where it gives up, the constraint counts as satisfiable, which errs on the safe side:
+covering is denied, an intersection assumed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LAST = chr(sys.maxunicode)
 
 
 def satisfiable(strings: Strings, budget: SearchBudget) -> bool:
-    """Is there a string for which the constraint holds?"""
+    """Whether the constraint holds for some string."""
     if not strings.intervals:
         return False
     if not strings.patterns:
@@ -34,10 +34,10 @@ def satisfiable(strings: Strings, budget: SearchBudget) -> bool:
 
 
 def is_within(inner: Strings, outer: Strings, budget: SearchBudget) -> bool:
-    """Does `outer` hold for every string for which `inner`, which is satisfiable, does?"""
+    """Whether `outer` holds for every string for which `inner`, which is satisfiable, does."""
     if not inner.patterns and not outer.patterns:
         return is_subset(inner.intervals, outer.intervals)
-    # A string of `inner` outside of `outer` lies outside of its intervals, or fails one of its patterns.
+    # A string of `inner` outside `outer` lies outside its intervals, or fails one of its patterns.
     outside = intersection(inner.intervals, complement(outer.intervals))
     if outside and satisfiable(msgspec.structs.replace(inner, intervals=outside), budget):
         return False
@@ -51,7 +51,7 @@ def is_within(inner: Strings, outer: Strings, budget: SearchBudget) -> bool:
 
 
 def simplify(strings: Strings) -> Strings:
-    """The same strings without patterns that others imply, and without points that fail the patterns."""
+    """The same strings without redundant patterns, and without points that fail the patterns."""
     intervals = tuple(
         interval
         for interval in strings.intervals
@@ -68,13 +68,13 @@ def simplify(strings: Strings) -> Strings:
 
 
 def is_point(interval: Interval[str]) -> bool:
-    """Is there just one string in it?"""
+    """Whether it contains just one string."""
     low, high = interval
     return high is not None and high == (low or "") + "\0"
 
 
 def implies(left: Pattern, right: Pattern) -> bool:
-    """Does each string for which `left` holds have `right` hold, too? Only reasons that are plain to see."""
+    """Whether `right` holds for each string for which `left` does; considers only obvious reasons."""
     if left.negated is not right.negated:
         return False
     if left.negated:
@@ -87,7 +87,7 @@ def implies(left: Pattern, right: Pattern) -> bool:
 
 
 def _likely(strings: Strings) -> Sequence[str]:
-    """Strings that often fit: what is asked for, put together at the low end of each interval, and just above it."""
+    """Strings that often fit: the required parts joined at the low end of each interval, and just above it."""
     wanted = [pattern for pattern in strings.patterns if not pattern.negated]
     inside = "".join(pattern.literal for pattern in wanted if pattern.kind is PatternKind.CONTAINS)
     end = max((pattern.literal for pattern in wanted if pattern.kind is PatternKind.SUFFIX), key=len, default="")

@@ -1,1 +1,1 @@
-"""Covering: which filters match whatever another one matches, and the poset of subscriptions ordered by it."""
+"""Covering: which filters match everything that another one matches, and the poset of subscriptions ordered by it."""

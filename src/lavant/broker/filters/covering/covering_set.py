@@ -1,4 +1,4 @@
-"""Subscriptions ordered by covering: which of them must be forwarded, and what changes with each new or gone one.
+"""Subscriptions ordered by covering: which must be forwarded, and what changes when one is added or removed.
 
 A partially ordered set, kept as the graph of its immediate coverings. A node is a class of equivalent filters; its
 parents cover it, its children are covered by it, and no node lies in between:
@@ -69,7 +69,7 @@ class RootIndex:
             del self._filed[name]
 
     def may_cover(self, node: Node) -> Iterator[Node]:
-        """Roots that may cover it: no others do."""
+        """A superset of the roots that cover it."""
         yield from self._unfiled
         groups = [self._filed.get(name, {}).get(value, {}) for name, value in node.fixed.items()]
         groups += [roots for name in node.vague for roots in self._filed.get(name, {}).values()]
@@ -78,8 +78,8 @@ class RootIndex:
                 if root.may_cover(node):
                     yield root
 
-    def may_meet(self, node: Node) -> Iterator[Node]:
-        """Roots that may have something in common with it: no others do."""
+    def may_intersect(self, node: Node) -> Iterator[Node]:
+        """A superset of the roots that intersect it."""
         yield from self._unfiled
         for name, by_value in self._filed.items():
             value = node.fixed.get(name)
@@ -95,12 +95,12 @@ class RootIndex:
 
 
 class CoveringChange(msgspec.Struct, frozen=True, kw_only=True):
-    """How the CSS changed, besides a removed subscription's leaving it. Both are sorted."""
+    """How the CSS changed, apart from the removed subscription itself. Both are sorted."""
 
     uncovered: tuple[SubscriptionId, ...] = ()
-    """Joined it: to be forwarded now. A new subscription that nothing covers is among them."""
+    """Joined the CSS and must be forwarded now, including a new subscription that nothing covers."""
     covered: tuple[SubscriptionId, ...] = ()
-    """Left it, because the new one covers them: need not be forwarded any more."""
+    """Left the CSS because the new one covers them; no longer to be forwarded."""
 
 
 class CoveringSet:
@@ -142,11 +142,11 @@ class CoveringSet:
         return self._find(id).members[id]
 
     def children(self, id: SubscriptionId) -> tuple[SubscriptionId, ...]:
-        """The ids that this one covers with none in between, one for each class of equivalent ones; sorted."""
+        """The ids that this one covers with none in between, one per class of equivalent ones; sorted."""
         return _ids(self._find(id).children)
 
     def equivalents(self, id: SubscriptionId) -> tuple[SubscriptionId, ...]:
-        """The ids whose filters mean the same, with this one, in the order they were added."""
+        """The ids with equivalent filters, including this one, in the order they were added."""
         return tuple(self._find(id).members)
 
     def add(self, id: SubscriptionId, filter: Filter) -> CoveringChange:
@@ -183,7 +183,7 @@ class CoveringSet:
     def _find(self, id: SubscriptionId) -> Node:
         node = self._nodes.get(id)
         if node is None:
-            raise UnknownSubscription(f"no subscription {id} in the set")
+            raise UnknownSubscription(f"subscription {id} is not in the set")
         return node
 
     def _join(self, node: Node, id: SubscriptionId, filter: Filter) -> CoveringChange:
@@ -211,19 +211,19 @@ class CoveringSet:
     def _largest_covered(self, node: Node, parents: list[Node]) -> list[Node]:
         """The nodes that it covers and that have no ancestor that it covers.
 
-        Whatever it covers, its parents cover; so with a parent only what lies below that one is looked at.
+        Its parents cover whatever it covers, so with a parent only nodes below that one are examined.
         """
         if parents:
             waiting = list(min(parents, key=lambda parent: len(parent.children)).children)
         else:
-            waiting = list(self._roots.may_meet(node))
+            waiting = list(self._roots.may_intersect(node))
         above = ancestors(parents)
         above.update(parents)
         seen = set(waiting)
         covered: set[Node] = set()
         while waiting:
             candidate = waiting.pop()
-            if candidate in above or not candidate.may_meet(node):
+            if candidate in above or not candidate.may_intersect(node):
                 continue
             if covers(node.filter, candidate.filter):
                 covered.add(candidate)

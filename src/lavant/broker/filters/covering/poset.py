@@ -1,8 +1,8 @@
-"""A node of the covering graph: equivalent filters, their neighbours, and what tells them quickly from others.
+"""A node of the covering graph: equivalent filters, their neighbours, and quick tests that rule out others.
 
 `fixed` holds the attributes that must have one certain value for the filter to match: `class = 'STOCK'` is by far the
-most common predicate, and comparing two dictionaries of such rules out most pairs of filters before any algebra. Where
-patterns are involved, one value may be all that is left without this showing; such attributes are `vague`.
+most common predicate, and comparing two dictionaries rules out most pairs of filters before any algebra. With patterns,
+a single value may be left without this showing; such attributes are `vague`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from lavant.broker.filters.model import Filter
 from lavant.core.ids import SubscriptionId
 
 FixedValue = tuple[type, str | float | bool]
-"""With its kind, since 1 == True in a dictionary."""
+"""With its type, since 1 == True in a dictionary."""
 
 
 class Node:
-    """Compared and hashed by identity. Neighbours are dictionaries for their order: that of a set would leak."""
+    """Compared and hashed by identity. Neighbours are dictionaries to keep their order deterministic."""
 
     __slots__ = ("children", "filter", "fixed", "members", "parents", "vague")
 
@@ -35,7 +35,7 @@ class Node:
 
     @property
     def id(self) -> SubscriptionId:
-        """The first added of the equivalent ones stands for all."""
+        """The first added of the equivalent ones represents all."""
         return next(iter(self.members))
 
     @staticmethod
@@ -43,18 +43,18 @@ class Node:
         return node.id
 
     def may_cover(self, other: Node) -> bool:
-        """False only if it cannot: what is fixed here must be fixed there."""
+        """False only if it cannot: whatever is fixed here must be fixed there."""
         theirs, vague = other.fixed, other.vague
         return all(theirs.get(name) == value or name in vague for name, value in self.fixed.items())
 
-    def may_meet(self, other: Node) -> bool:
+    def may_intersect(self, other: Node) -> bool:
         """False only if nothing can match both: some attribute is fixed to different values."""
         theirs = other.fixed
         return all(theirs.get(name, value) == value for name, value in self.fixed.items())
 
 
 def ancestors(nodes: Iterable[Node]) -> set[Node]:
-    """All that lie above these, without themselves."""
+    """All nodes above these, without themselves."""
     found: set[Node] = set()
     waiting = [parent for node in nodes for parent in node.parents]
     while waiting:

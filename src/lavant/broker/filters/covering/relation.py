@@ -1,12 +1,12 @@
-"""Which filters match whatever another one matches, and which have something in common.
+"""Covering, equivalence and intersection of filters.
 
-A covered subscription need not be forwarded: what it wants arrives anyway. A subscription that has nothing in common
-with an advertisement need not travel towards that publisher.
+A covered subscription need not be forwarded: its publications arrive anyway. A subscription that does not intersect an
+advertisement need not travel towards that publisher.
 
-For filters of one conjunction all answers are exact (but see `string_search` for its bound). For several, `covers` asks
-that each conjunction of the inner filter be covered by one of the outer's. That is sound, what is called covered is,
-but not complete: the parts of `x < 5 and a = 1 or x >= 5` cover `a = 1 and x > 0` only together, which is not found. A
-covering that is missed costs a forwarded subscription, never a publication.
+For filters of one conjunction all answers are exact (but see `string_search` for its bound). For several, `covers`
+requires each conjunction of the inner filter to be covered by one of the outer's. This is sound but not complete: the
+parts of `x < 5 and a = 1 or x >= 5` cover `a = 1 and x > 0` only together, which is not found. A missed covering costs
+a forwarded subscription, never a publication.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lavant.broker.filters.model import Filter
 
 
 def covers(outer: Filter, inner: Filter) -> bool:
-    """Does every publication that matches `inner` match `outer`?
+    """Whether every publication that matches `inner` matches `outer`.
 
     >>> covers(Filter.parse("volume > 1000"), Filter.parse("volume > 2000 and class = 'STOCK'"))
     True
@@ -29,15 +29,15 @@ def covers(outer: Filter, inner: Filter) -> bool:
 
 
 def equivalent(left: Filter, right: Filter) -> bool:
-    """Do both match the same publications?"""
+    """Whether both match the same publications."""
     return left == right or (covers(left, right) and covers(right, left))
 
 
 def intersects(left: Filter, right: Filter) -> bool:
-    """Is there a publication that matches both?
+    """Whether some publication matches both.
 
-    An advertisement says what its publications have at least. They may carry attributes that it does not mention, so a
-    subscription to such an attribute intersects it.
+    An advertisement gives the least that its publications have. They may carry other attributes, so a subscription to
+    such an attribute intersects it.
 
     >>> intersects(Filter.parse("a > 5"), Filter.parse("a < 9 and b = 1"))
     True

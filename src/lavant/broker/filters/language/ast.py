@@ -1,4 +1,4 @@
-"""The syntax tree that both syntaxes are parsed into and printed from.
+"""The syntax tree of both syntaxes.
 
 Leaves are predicates on one attribute; `!=`, `not in`, `not like` and `not between` are `Not` around a leaf where the
 leaf has no operator of its own for it. Numbers are doubles already.
@@ -23,7 +23,7 @@ class ComparisonOperator(enum.StrEnum):
 
 
 class LikeKind(enum.IntEnum):
-    """The shapes of pattern that `like` takes; one without `%` is `=`."""
+    """The forms of pattern that `like` accepts; one without `%` is `=`."""
 
     PREFIX = 0
     SUFFIX = 1

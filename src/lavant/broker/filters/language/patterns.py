@@ -1,4 +1,4 @@
-r"""`like` patterns: the five shapes that have a meaning here, read and written.
+r"""`like` patterns: the five supported forms, read and written.
 
     'x'     equals x            'x%'    starts with x       '%'     any string
     '%x'    ends with x         '%x%'   contains x
@@ -20,7 +20,7 @@ _SUPPORTED = r"patterns are 'x', 'x%', '%x', '%x%' and '%', where \% \_ \\ stand
 
 
 class PatternProblem(ValueError):
-    """What is wrong with a pattern."""
+    """Why a pattern is refused."""
 
 
 def read_like(name: str, pattern: str) -> Compare | Like:

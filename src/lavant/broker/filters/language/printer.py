@@ -1,4 +1,4 @@
-"""The normal form as text, in both syntaxes. Reading the text again gives an equal filter."""
+"""Prints the normal form in both syntaxes. Parsing the text again gives an equal filter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def expression_text(conjunctions: Sequence[Conjunction]) -> str:
 
 
 def triples_text(conjunctions: Sequence[Conjunction]) -> str:
-    """As triples; what accepts everything or nothing has none, and is `true` or `false` here, too."""
+    """As triples; a filter that accepts everything or nothing has none and is `true` or `false` here too."""
     texts = [
         ",".join(
             _triple(predicate)

@@ -1,8 +1,8 @@
-"""Text into tokens: one compiled expression, no Python loop over characters.
+"""Splits text into tokens with one compiled regular expression.
 
-A token is just its text. Its first character tells its kind (see `is_word` and friends), and where it stood is
-found out only when an error has to point there; so the common case costs one call of `findall`. Its time is linear in
-the text: blanks are always followed by a token, and a quote that is never closed takes the rest of the text.
+A token is just its text. Its first character tells its kind (see `is_word` and friends), and its position is computed
+only when an error must point there, so the common case costs one call of `findall`. The time is linear in the text:
+blanks are always followed by a token, and an unclosed quote takes the rest of the text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_unclosed(token: str) -> bool:
 
 
 class TokenReader:
-    """Tokens one after the other, values and names out of them, and errors that point at them."""
+    """Reads tokens one by one, extracts values and names, and makes errors that point at them."""
 
     __slots__ = ("_grammar", "_index", "limits", "text", "token", "tokens")
 
@@ -174,7 +174,7 @@ KEYWORDS = frozenset(("and", "or", "not", "in", "like", "between", "exists", "tr
 
 
 def check_text(text: str, limits: FilterLimits) -> None:
-    """Raise unless the text is short enough to look at, and has no half characters."""
+    """Raise unless the text is short enough and has no lone surrogates."""
     if len(text) > limits.text_length_max:
         raise LimitExceeded(f"a filter has {len(text)} characters, at most {limits.text_length_max} are allowed")
     if not text.isascii():

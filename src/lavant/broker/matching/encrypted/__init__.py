@@ -1,1 +1,1 @@
-"""Matching of encrypted range filters (ASPE): the server compares, and never sees what it compares."""
+"""Matching of encrypted range filters (ASPE): the server compares values without seeing them."""

@@ -1,17 +1,17 @@
-"""The hot loops: which of many subscriptions do a few publications match?
+"""The kernels of encrypted matching: which of many subscriptions do a few publications match?
 
 `survey` does nearly all the work, in single precision and without branches: for a block of `LANES` subscriptions and a
 publication, the lowest of the scalar products of all tests. A block stays in the first-level cache while all
-publications of a tile pass by; for each test, lanes are neighbours in memory, so that one vector instruction serves 8
-or 16 subscriptions. Where a block's lowest product is above minus the guard band, it is a *candidate*.
+publications of a tile are tested; for each test, lanes are adjacent in memory, so one vector instruction serves 8 or 16
+subscriptions. Where a block's lowest product is above minus the guard band, it is a *candidate*.
 
     blocks[block, test, dimension, lane]   ·   points[publication, dimension]   ─►   lowest[lane]   ─►   candidates
 
-`decide` goes once over the candidates (1 % of the pairs, say): drops padding and removed rows, and decides those within
-the guard band again in double precision.
+`decide` goes once over the candidates (1 % of the pairs, say): it drops padding and removed rows, and decides those
+within the guard band again in double precision.
 
-The number of dimensions must be known when the loops are compiled, or they are not unrolled and not vectorised. It
-comes as the length of the tuple `dims`, whose values nobody reads.
+The number of dimensions must be known at compile time, or the loops are not unrolled and not vectorised. It is passed
+as the length of the tuple `dims`, whose values are not used.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from lavant.broker.matching.encrypted.precision import TOLERANCE
 from lavant.core.kernels.kernels import fast_kernel, kernel
 
 LANES = 128
-"""Subscriptions in a block: 20 KB for 4 attributes, which leaves room in 32 KB of cache for the publications. Fewer
-make the loops short for their overhead (64 are 10 % slower)."""
+"""Subscriptions in a block: 20 KB for 4 attributes, which leaves room in 32 KB of cache for the publications. Smaller
+blocks make the loops short for their overhead (64 are 10 % slower).
+"""
 
 FOUR_DIMENSIONS_MAX = 6
-"""Publications share the load of a test's vector: four of them up to so many dimensions, beyond which LLVM no longer
-unrolls (and so no longer vectorises) their loop; then two."""
+"""Publications that share the load of a test's vector: four up to so many dimensions, beyond which LLVM no longer
+unrolls (and so no longer vectorises) their loop; then two.
+"""
 
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -115,7 +117,9 @@ def survey(
     for block in range(start, blocks.shape[0]):
         if found + publications * LANES + 8 > len(row):
             return block, found
-        first = int(np.int64(0))  # 0 is a type of its own, and what is called below would be compiled twice
+        first = int(
+            np.int64(0)
+        )  # the literal 0 has a type of its own, and the functions called below would be compiled twice
         while first < publications:
             if len(dims) <= FOUR_DIMENSIONS_MAX and first + 4 <= publications:
                 together = 4
@@ -128,7 +132,9 @@ def survey(
                     flags[lane] = lowest[k, lane] >= -guard
                 for eight in range(LANES // 8):  # one comparison skips eight lanes, nine times in ten
                     if flags_by_eight[eight] != 0:
-                        for lane in range(8 * eight, 8 * eight + 8):  # written always, kept by the step: no branch
+                        for lane in range(
+                            8 * eight, 8 * eight + 8
+                        ):  # always written, kept by advancing the step: no branch
                             publication[found] = first + k
                             row[found] = block * LANES + lane
                             product[found] = lowest[k, lane]
@@ -139,7 +145,7 @@ def survey(
 
 @kernel
 def holds_in_double(tests: Doubles, point: Doubles) -> bool:
-    """Is no test's scalar product with the point below the tolerance?"""
+    """Whether no test's scalar product with the point is below the tolerance."""
     point_square = 0.0
     for i in range(len(point)):
         point_square += point[i] * point[i]
@@ -192,7 +198,7 @@ def decide(
 def place(
     publication: NDArray[np.int32], id: NDArray[np.uint32], cursor: NDArray[np.int64], out: NDArray[np.uint32]
 ) -> None:
-    """Write each id where its publication's cursor stands, and move the cursor on."""
+    """Write each id at its publication's cursor, and advance the cursor."""
     for i in range(len(publication)):
         out[cursor[publication[i]]] = id[i]
         cursor[publication[i]] += 1

@@ -1,8 +1,8 @@
-"""The matcher for encrypted filters: every publication against every subscription, as the scheme demands.
+"""The matcher for encrypted filters: every publication against every subscription, as the scheme requires.
 
 Encrypted filtering cannot use containment or an index over values that it does not see (e-StreamHub, §VI.B: "each
-publication has to be matched against each one of the stored subscriptions"), so this one is about brute force that the
-hardware likes.
+publication has to be matched against each one of the stored subscriptions"), so this is brute force that suits the
+hardware.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lavant.core.errors import CorruptSnapshot, InvalidValue
 from lavant.core.kernels.kernels import frozen
 
 PUBLICATIONS_TOGETHER = 256
-"""A tile of publications that passes by a block while that is in cache, itself small enough to stay there."""
+"""Publications tested against a block while it is in cache; small enough to stay there too."""
 
 CANDIDATES_MIN = 4096
-"""A call of the kernel goes on until it has found about this many, or a block's worth where everything matches."""
+"""A kernel call continues until it has found about this many, or one block's worth where everything matches."""
 
 Dead = NDArray[np.bool_]
 
 
 class EncryptedSearch:
-    """Who matched, in the order of the search; `fill` brings it into the order of the publications."""
+    """Matches in the order of the search; `fill` brings them into the order of the publications."""
 
     def __init__(self, publications: int) -> None:
         self.counts = np.zeros(publications, np.int64)
@@ -62,7 +62,7 @@ class EncryptedSegment:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> EncryptedSegment:
-        """On mapped arrays. The doubles are in the file once, as filters: they come by `with_filters`."""
+        """On mapped arrays. The doubles are in the file once, as filters, and come with `with_filters`."""
         ids, blocks = arrays["ids"], arrays["blocks"]
         if blocks.ndim != 4 or blocks.shape[-1] != LANES or len(blocks) != -(-len(ids) // LANES):
             raise CorruptSnapshot(f"blocks of shape {blocks.shape} for {len(ids)} encrypted filters in {LANES} lanes")
@@ -82,7 +82,7 @@ class EncryptedSegment:
         return {}, {"ids": self._ids, "blocks": self._blocks}
 
     def search(self, batch: EncryptedBatch, dead: Dead | None) -> EncryptedSearch:
-        """Find the rows that match; `dead` marks by row those to leave out."""
+        """Find the rows that match; `dead` marks rows to leave out."""
         if batch.dimensions != self._blocks.shape[2]:
             raise InvalidValue(
                 f"encrypted publications of {batch.dimensions} dimensions cannot match filters of "
@@ -120,7 +120,7 @@ class EncryptedSegment:
 
 
 class _Room:
-    """What the kernels write to: made for each search, so that several threads may search at once."""
+    """Output buffers of the kernels, one set per search, so that several threads may search at once."""
 
     def __init__(self, publications: int) -> None:
         candidates = publications * LANES + max(publications * LANES, CANDIDATES_MIN)
@@ -170,7 +170,7 @@ class EncryptedMatcher(SegmentedMatcher[EncryptedFilters, EncryptedBatch]):
         return len(batch)
 
     def _check(self, filters: EncryptedFilters) -> EncryptedFilters:
-        filters.check_vectors()  # those of a delta were not looked at before
+        filters.check_vectors()  # those of a delta have not been checked
         shape = self._shape()
         if shape is not None and shape != filters.tests.shape[1:]:
             raise InvalidValue(

@@ -1,4 +1,4 @@
-"""How exact the comparison is: the guard band of single precision and the tolerance of double precision.
+"""Precision of encrypted comparison: the guard band of single precision and the tolerance of double precision.
 
 A test holds where the scalar product q·p of its vector with the publication's point is not negative. Both are first
 scaled to unit length in double precision (which changes no sign), then rounded to single precision.
@@ -30,7 +30,7 @@ TOLERANCE = 1e-12
 
 
 def guard(dimensions: int) -> float:
-    """Above this, a scalar product of unit vectors in single precision is positive for sure; below minus this, not.
+    """Above this, a scalar product of unit vectors in single precision is certainly positive; below minus this, not.
 
     >>> f"{guard(5):.2e}"
     '4.38e-07'

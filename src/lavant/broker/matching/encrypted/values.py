@@ -1,8 +1,7 @@
-"""What the server sees: encrypted tests and encrypted points, checked at the door.
+"""Encrypted tests and points as the server sees them, validated on arrival.
 
-A subscription is T vectors (its tests), a publication one vector (its point), all of D dimensions: for d attributes,
-T = 2d and D = d + 1. Anybody can send vectors, so everything about them is
-checked that can be without the key.
+A subscription is T vectors (its tests), a publication one vector (its point), all of D dimensions: for d attributes, T
+= 2d and D = d + 1. Vectors come from clients, so everything that can be checked without the key is checked.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from lavant.core.ids import PublicationId
 ATTRIBUTES_MAX = 16
 DIMENSIONS_MIN, DIMENSIONS_MAX = 2, ATTRIBUTES_MAX + 1
 TESTS_MAX = 2 * ATTRIBUTES_MAX
-"""With more attributes the block no longer fits the second-level cache, and rounding eats into the tolerance."""
+"""With more attributes the block no longer fits the second-level cache, and rounding approaches the tolerance."""
 
 LENGTH_MIN, LENGTH_MAX = 1e-100, 1e100
-"""Of a vector: products of three lengths neither overflow nor vanish."""
+"""Of a vector, so that products of three lengths neither overflow nor vanish."""
 
 Doubles = NDArray[np.float64]
 
@@ -69,7 +68,7 @@ class EncryptedFilters:
 
     @classmethod
     def from_arrays(cls, meta: dict[str, Any], arrays: Arrays) -> Self:
-        """On mapped arrays, which are not read here; whoever does not trust them calls `check_vectors`."""
+        """On mapped arrays, which are not read here; call `check_vectors` for untrusted ones."""
         tests = arrays.get("tests")
         if tests is None:
             raise InvalidValue(f"encrypted filters need the array 'tests', got {sorted(arrays)}")
@@ -85,7 +84,7 @@ class EncryptedFilters:
 
 @dataclass(frozen=True, eq=False)
 class EncryptedBatch:
-    """Publications: one encrypted point each, and their ids where they have some."""
+    """Publications: one encrypted point each, with optional ids."""
 
     points: Doubles
     ids: tuple[PublicationId, ...] | None = None
@@ -131,7 +130,7 @@ def _check_shape(what: str, array: object, *, axes: int) -> None:
 def _check_lengths(what: str, vectors: Doubles) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.einsum("...i,...i->...", vectors, vectors)
-        bad = ~((squares >= LENGTH_MIN**2) & (squares <= LENGTH_MAX**2))  # so that NaN is bad too
+        bad = ~((squares >= LENGTH_MIN**2) & (squares <= LENGTH_MAX**2))  # also catches NaN
     if bad.any():
         first = tuple(int(i) for i in np.argwhere(bad)[0])
         raise InvalidValue(

@@ -1,1 +1,1 @@
-"""The matcher for plaintext filters: an index that never differs from trying every filter, only sooner done."""
+"""The matcher for plaintext filters: an index with the same results as trying every filter."""

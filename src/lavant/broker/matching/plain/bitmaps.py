@@ -47,8 +47,8 @@ class Cells(NamedTuple):
 
 
 class Bitmaps(NamedTuple):
-    """Bucket b of the MIXED ones has the blocks `bucket_start[b]` to `bucket_start[b + 1]`; none if it is small, or
-    if its rows have no checks.
+    """Bucket b of the MIXED ones has the blocks `bucket_start[b]` to `bucket_start[b + 1]`; none if it is small, or if
+    its rows have no checks.
 
     Column j, from `block_start[k]` to `block_start[k + 1]` for block k, is a dimension; its bitmaps are the lines
     `first_line[j]` to `first_line[j + 1]` of `maybe` and `sure`, one for each joined cell.
@@ -85,7 +85,7 @@ def build_cells(table: FilterTable, rows: NDArray[np.int64]) -> Cells:
 def pivots(
     table: FilterTable, cells: Cells, rows: NDArray[np.int64], key: tuple[int, ...]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The dimension of each row's narrowest predicate beside the key, and that predicate's lower end."""
+    """The dimension of each row's narrowest predicate besides the key, and that predicate's lower end."""
     pivot = np.full(len(rows), -1, np.int64)
     low = np.full(len(rows), -np.inf)
     in_key = np.zeros(len(table.dimensions), np.bool_)
@@ -98,7 +98,7 @@ def build_bitmaps(buckets: NDArray[np.int64], checks: Checks, cells: Cells) -> B
     """Blocks for the MIXED buckets, given as pairs of first row and end."""
     sizes = buckets[:, 1] - buckets[:, 0]
     last, first = (checks.start[buckets[:, end] - checks.first_row[0]] for end in (1, 0))
-    # Rows of which the key decides everything need no bitmaps, and a block without a column could not say its length.
+    # Rows decided entirely by the key need no bitmaps, and a block without a column could not tell its length.
     blocks = np.where((sizes > BUCKET_ROWS_MIN) & (last > first), -(-sizes // BLOCK_ROWS), 0)
     bucket_start = np.concatenate([[0], np.cumsum(blocks)]).astype(np.int64)
     number = np.arange(bucket_start[-1]) - np.repeat(bucket_start[:-1], blocks)
@@ -191,7 +191,7 @@ def _find_pivots(
 def _plan(
     first_check: NDArray[np.int64], rows: NDArray[np.int64], checks: Checks, cells: Cells, dimensions: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[np.uint8], NDArray[np.int64]]:
-    """Which dimensions each block has, the most selective first, how coarse their cells are, and where they begin."""
+    """The dimensions of each block, the most selective first, how coarse their cells are, and where they begin."""
     block_start = np.zeros(len(rows) + 1, np.int64)
     count = np.zeros(dimensions, np.int64)
     share = np.zeros(dimensions, np.float64)
@@ -275,7 +275,7 @@ def _fill(
 
 @kernel
 def _cell_range(cells: Cells, d: int, shift: int, low: float, high: float) -> tuple[int, int, int, int]:
-    """The joined cells that [low, high] meets, first and last, and those that it holds wholly."""
+    """The joined cells that [low, high] intersects, first and last, and those that it contains."""
     edges = cells.start[d + 1] - cells.start[d]
     first = _cell(cells, d, low) >> shift
     last = _cell(cells, d, high) >> shift

@@ -1,4 +1,4 @@
-"""Filters into columns."""
+"""Encodes filters as columns, and publications as numbers for the search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lavant.broker.matching.plain.table import ConstraintKind, Dimension, Filter
 
 
 class SearchBatch(NamedTuple):
-    """Numbers in place of attributes: values, cells of bitmaps, and strings where patterns need them."""
+    """Publications as numbers: values, cells of bitmaps, and strings where patterns need them."""
 
     values: NDArray[np.float64]
     """By publication and dimension: a row's check reads several values of one publication."""
@@ -38,12 +38,12 @@ Ends = tuple[float, float]
 
 
 def encode_filters(filters: Sequence[Filter | str]) -> FilterTable:
-    """A table of the filters, given as such or as texts, in their order."""
+    """A table of the filters, given as filters or texts, in their order."""
     return _Encoder([Filter.parse(filter) if isinstance(filter, str) else filter for filter in filters]).table()
 
 
 class _Encoder:
-    """Collects rows; strings get their sorted places at the end, when all are known."""
+    """Collects rows; strings get their sorted positions at the end, when all are known."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self.count = len(filters)
@@ -81,7 +81,7 @@ class _Encoder:
         if not lists:
             self._add_row(number, predicates)
             return
-        # One list is enough: the rows of two would be all pairs of their values.
+        # Expand only one list: the rows of two would be all pairs of their values.
         dimension, intervals, patterns = predicates[lists[0]]
         for interval in intervals:
             predicates[lists[0]] = (dimension, [interval], patterns)
@@ -138,7 +138,7 @@ def _strings_of(filters: Sequence[Filter]) -> set[str]:
 
 
 def _entry(end: str) -> str:
-    """The string that stands for an interval's end: s + NUL comes right after s, so s with "above" says the same."""
+    """The string that represents an interval's end: s + NUL comes right after s, so s with "above" means the same."""
     return end[:-1] if end.endswith("\0") else end
 
 

@@ -1,7 +1,7 @@
-"""What an interval cannot say: sets with holes, and the suffix and contains patterns of strings.
+"""Constraints beyond an interval: sets with holes, and the suffix and contains patterns of strings.
 
-Few predicates have extras, so they are kept beside the predicates' columns: extra number x belongs to predicate
-`predicate[x]` (ascending), and says that the value lies in one of its intervals, if it has any, and that the string
+Few predicates have extras, so they are kept apart from the predicates' columns: extra number x belongs to predicate
+`predicate[x]` (ascending) and requires that the value lies in one of its intervals, if it has any, and that the string
 passes all of its patterns.
 """
 
@@ -61,7 +61,7 @@ class ExtraConstraints(NamedTuple):
         return np.repeat(of_extra, np.diff(self.interval_start))
 
     def take(self, predicates: NDArray[np.int64]) -> ExtraConstraints:
-        """The extras of these predicates, numbered by their place in `predicates`."""
+        """The extras of these predicates, numbered by their position in `predicates`."""
         if not len(self.predicate):
             return self
         place = np.minimum(np.searchsorted(self.predicate, predicates), len(self.predicate) - 1)
@@ -85,7 +85,7 @@ class ExtraConstraints(NamedTuple):
 
     @classmethod
     def concatenate(cls, parts: Sequence[tuple[ExtraConstraints, int]]) -> ExtraConstraints:
-        """The extras of several tables, each with how many predicates the table has."""
+        """The extras of several tables, each with the number of predicates of its table."""
         shift = np.cumsum([0, *(predicates for _, predicates in parts)])
         extras = [extra for extra, _ in parts]
         return cls(
@@ -104,7 +104,7 @@ class ExtraConstraints(NamedTuple):
 def extra_holds(
     extras: ExtraConstraints, extra: int, value: float, data: NDArray[np.uint8], start: int, end: int
 ) -> bool:
-    """Does `value`, which for a string dimension stands for the string `data[start:end]`, pass extra number `extra`?"""
+    """Whether `value`, which for a string dimension stands for `data[start:end]`, passes extra number `extra`."""
     first, last = extras.interval_start[extra], extras.interval_start[extra + 1]
     if first < last:
         inside = False

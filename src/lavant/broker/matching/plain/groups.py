@@ -1,6 +1,6 @@
-"""Rows into groups: everything that equality can decide is decided by one look-up.
+"""Groups rows so that everything decided by equality takes one look-up.
 
-The equality predicates of a row are its *key*. What is left of it says of which form the row is:
+The equality predicates of a row are its *key*. The rest determines its form:
 
     AT_LEAST   one lower bound, x >= low    class = 'STOCK' and symbol = 'IBM' and volume > 300000
     AT_MOST    one upper bound, x <= high   class = 'STOCK' and symbol = 'IBM' and low < 25.5
@@ -8,8 +8,8 @@ The equality predicates of a row are its *key*. What is left of it says of which
     MIXED      anything else
 
 Rows of the same form, key dimensions and bounded dimension are a *group*. A publication is looked up once in each
-group, so groups must be few: where there are many, the rows of small ones keep one equality as their key, the one
-with the most distinct values, and become MIXED.
+group, so groups must be few: where there are many, the rows of small ones keep one equality as their key, the one with
+the most distinct values, and become MIXED.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lavant.core.kernels.kernels import kernel
 AT_LEAST, AT_MOST, ALL, MIXED = 0, 1, 2, 3
 
 GROUPS_FEW = 16
-"""Up to this many groups, each may be as small as it likes."""
+"""Up to this many groups, each may have any size."""
 GROUPS_MAX = 64
 GROUP_ROWS_MIN = 32
 
 ANY_KEY, NO_KEY = -1, -2
-"""Which equalities a row may use as its key: all, none, or (from 0 on) only that of one dimension."""
+"""The equalities that a row may use as its key: all, none, or (from 0 on) only that of one dimension."""
 
 
 class RowGroup(NamedTuple):
@@ -45,7 +45,7 @@ class RowGroup(NamedTuple):
 
 
 class _Forms(NamedTuple):
-    """What is known of each row after one pass over its predicates."""
+    """Properties of each row, found in one pass over its predicates."""
 
     form: NDArray[np.int64]
     key_hash: NDArray[np.uint64]
@@ -68,14 +68,14 @@ def group_rows(table: FilterTable) -> list[RowGroup]:
 
 
 def extra_flags(table: FilterTable) -> NDArray[np.bool_]:
-    """Which predicates have extras?"""
+    """Which predicates have extras."""
     flags = np.zeros(len(table.low), np.bool_)
     flags[table.extras.predicate] = True
     return flags
 
 
 def key_values(table: FilterTable, group: RowGroup) -> NDArray[np.float64]:
-    """The values of the group's key dimensions, one line for each of its rows."""
+    """The values of the group's key dimensions, one line per row."""
     values = np.empty((len(group.rows), len(group.key)))
     _collect_keys(group.rows, np.array(group.key, np.int64), table.row_start, table.dimension, table.low, values)
     return values

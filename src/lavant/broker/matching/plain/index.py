@@ -1,4 +1,4 @@
-"""The index's arrays: groups of buckets of rows, in the order in which a search walks through them.
+"""Builds the index: groups of buckets of rows, as arrays in the order in which a search visits them.
 
     group ──look-up of the key──► bucket ──► rows, contiguous
                                              AT_LEAST, AT_MOST: sorted by bound, so that a run of them matches
@@ -47,14 +47,14 @@ class Index(NamedTuple):
 
 
 class Checks(NamedTuple):
-    """What the key does not decide, for each MIXED row."""
+    """The predicates of each MIXED row that the key does not decide."""
 
     first_row: NDArray[np.int64]
-    """Of the index's rows, the first that is MIXED; an array of one element."""
+    """The first MIXED row of the index; an array of one element."""
     start: NDArray[np.uint32]
     dimension: NDArray[np.uint16]
     bounds: NDArray[np.float64]
-    """Low and high side by side, because they are read together."""
+    """Low and high adjacent, because they are read together."""
     extra: NDArray[np.int32]
 
 
@@ -118,7 +118,7 @@ def _mixed_buckets(index: Index) -> NDArray[np.int64]:
 
 
 def _distinct_lines(lines: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The distinct lines, and for each line the number of its like. Column by column, so that nothing is hashed."""
+    """The distinct lines, and for each line the number of its equal. Column by column, without hashing."""
     number = np.zeros(len(lines), np.int64)
     for column in lines.T:
         _, value_number = np.unique(column, return_inverse=True)

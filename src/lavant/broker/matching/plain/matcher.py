@@ -1,4 +1,4 @@
-"""The plaintext matcher: filters in, ids out."""
+"""The matcher for plaintext filters, and its immutable segments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PARTS: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class PlainSegment:
-    """Immutable; made of filters or of a file."""
+    """Immutable; built from filters or loaded from a file."""
 
     dimensions: tuple[Dimension, ...]
     strings: StringTable
@@ -46,7 +46,7 @@ class PlainSegment:
     cells: Cells
     bitmaps: Bitmaps
     twins: int
-    """How many subscriptions have several rows."""
+    """Number of subscriptions with several rows."""
 
     @classmethod
     def build(cls, ids: Ids, table: FilterTable) -> PlainSegment:
@@ -111,7 +111,7 @@ class PlainSegment:
     def _texts(
         self, batch: PublicationBatch
     ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
-        """The publications' strings themselves, which only patterns look at."""
+        """The publications' strings, which only patterns need."""
         nothing = np.empty(0, np.int64)
         if not len(self.extras.pattern_kind):
             return np.empty((0, 0), np.int32), nothing, nothing, np.empty(0, np.uint8)
@@ -136,7 +136,7 @@ def _frozen(part: Any) -> Any:
 
 
 class FoundIds:
-    """The quick way out: runs of ids are copied as they stand."""
+    """The fast path: runs of ids are copied as they are."""
 
     def __init__(self, row_ids: Ids, found: FoundRows) -> None:
         self.counts = found.counts
@@ -148,7 +148,7 @@ class FoundIds:
 
 
 class SelectedIds:
-    """The way out where rows are dead or subscriptions have several rows: ids are picked first."""
+    """Used where rows are dead or subscriptions have several rows: ids are selected first."""
 
     def __init__(self, counts: NDArray[np.int64], ids: Ids) -> None:
         self.counts = counts
@@ -161,7 +161,7 @@ class SelectedIds:
 
 
 class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
-    """Finds the subscriptions that match, without trying each.
+    """Finds the matching subscriptions without trying each.
 
     Filters are a `FilterTable` (by column, for many), or a sequence of filters or of their texts.
 
@@ -187,7 +187,7 @@ class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
 
     @property
     def dimensions(self) -> frozenset[Dimension]:
-        """Which attributes the filters that are there compare, and as what."""
+        """The attributes that the filters compare, with their types."""
         state, known = self._known_dimensions
         if state is not self._state:
             state = self._state

@@ -1,6 +1,6 @@
 """The search of MIXED buckets: row by row in small ones, by bitmaps in large ones.
 
-Arrays are copied element by element: Numba compiles that as well, and takes seconds longer for an assignment of slices.
+Arrays are copied element by element: assigning slices takes Numba seconds longer to compile.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ CHUNK = 128
 """Publications whose bitmaps are combined together: their masks stay in the first-level cache."""
 COLUMNS_BETWEEN_SWEEPS = 4
 SURE_FROM = 8
-"""For fewer publications the `sure` bitmaps are not worth fetching from memory: candidates are just checked."""
+"""With fewer publications, fetching the `sure` bitmaps from memory does not pay: candidates are simply checked."""
 
 Hits = tuple[NDArray[np.uint32], NDArray[np.uint32], int]
-"""Publications and rows that match, and how many of them there are; the arrays have room for more, and may grow."""
+"""Matching publications and rows, and their number; the arrays have room for more, and may grow."""
 
 
 @kernel
@@ -81,7 +81,7 @@ def _search_block(
     chosen: NDArray[np.int64],
     hits: Hits,
 ) -> Hits:
-    """Combine the block's bitmaps for each publication, and check the rows that these leave open."""
+    """Combine the block's bitmaps for each publication, and check the rows that they leave open."""
     hit_event, hit_row, count = hits
     maybe = np.empty((CHUNK, WORDS), np.uint64)
     sure = np.empty((CHUNK, WORDS), np.uint64)
@@ -115,7 +115,7 @@ def _search_block(
 
 @kernel
 def _row_matches(checks: Checks, extras: ExtraConstraints, events: SearchBatch, row: int, event: int) -> bool:
-    """Does the publication pass everything that the key of a MIXED row does not decide?"""
+    """Whether the publication passes everything that the key of a MIXED row does not decide."""
     r, e = np.uint64(row), np.uint64(event)
     for p in range(checks.start[r], checks.start[r + np.uint64(1)]):
         d = checks.dimension[p]
@@ -145,8 +145,8 @@ def _and_maybe(
 ) -> int:
     """The AND of each publication's `maybe` bitmaps into its line of `masks`.
 
-    Column by column, because a column's bitmaps are few lines of cache; publications of which nothing is left drop out
-    of `alive`, whose new length is returned.
+    Column by column, because a column's bitmaps are few cache lines; publications with nothing left are removed from
+    `alive`, whose new length is returned.
     """
     masks[:count] = ~np.uint64(0)
     first, last = bitmaps.block_start[block], bitmaps.block_start[block + 1]
@@ -165,9 +165,9 @@ def _and_maybe(
 def _prefetch_block(
     bitmaps: Bitmaps, block: int, cells: NDArray[np.uint8], alive: NDArray[np.int64], count: int
 ) -> None:
-    """Fetch what a block has for a few publications while another block is searched.
+    """Prefetch a block for a few publications while another block is searched.
 
-    Many publications find a block in the cache that the first of them fetched; a few would wait for every line.
+    With many publications the first one loads the block into the cache; a few would wait for every line.
     """
     if block >= len(bitmaps.rows):
         return
@@ -212,7 +212,7 @@ def _and_column(
 
 @kernel
 def _sweep(masks: NDArray[np.uint64], alive: NDArray[np.int64], count: int) -> int:
-    """Close the gaps that publications with an empty mask leave."""
+    """Remove publications with an empty mask."""
     kept = np.uint64(0)
     for i in range(np.uint64(count)):
         mask = masks[i]

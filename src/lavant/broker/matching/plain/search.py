@@ -1,6 +1,6 @@
 """The search: batch in, matching rows out, in compiled loops that release the GIL.
 
-Inner loops index with unsigned numbers: a signed index may be negative, and the code that asks keeps the compiler from
+Inner loops index with unsigned numbers: a signed index may be negative, and the check keeps the compiler from
 vectorising (copying ids is twelve times as fast without).
 """
 
@@ -23,7 +23,7 @@ NO_BUCKET = -1
 
 
 class FoundRows(NamedTuple):
-    """Rows that match: runs of rows for each publication and group, and single rows besides."""
+    """Matching rows: runs of rows for each publication and group, and single rows."""
 
     counts: NDArray[np.int64]
     run_start: NDArray[np.int64]
@@ -36,7 +36,7 @@ class FoundRows(NamedTuple):
 def find_rows(
     index: Index, checks: Checks, extras: ExtraConstraints, bitmaps: Bitmaps, events: SearchBatch
 ) -> FoundRows:
-    """All rows that each publication matches; a subscription with several rows may be found several times."""
+    """All rows that each publication matches; a subscription with several rows may occur several times."""
     groups = len(index.group_form)
     count = events.values.shape[0]
     runs = 0
@@ -52,14 +52,14 @@ def find_rows(
             run_length[e, g] = length
             counts[e] += length
     room = 64 + 16 * count if runs < groups else 0
-    hits = np.empty(room, np.uint32), np.empty(room, np.uint32), int(np.int64(0))  # 0 is a type of its own
+    hits = np.empty(room, np.uint32), np.empty(room, np.uint32), int(np.int64(0))  # the literal 0 has a type of its own
     bucket = np.empty(count, np.int64)
     for g in range(runs, groups):
         for e in range(count):
             bucket[e] = _find_bucket(index, g, events.values, e)
         order = np.argsort(bucket, kind="mergesort")
         first = 0
-        while first < count:  # publications with the same bucket go through it together
+        while first < count:  # publications with the same bucket are searched together
             b = bucket[order[first]]
             last = first
             while last < count and bucket[order[last]] == b:
@@ -75,7 +75,7 @@ def find_rows(
 
 @kernel
 def copy_ids(row_ids: NDArray[np.uint32], found: FoundRows, out: NDArray[np.uint32], cursor: NDArray[np.int64]) -> None:
-    """Write the ids of what was found, publication e's from `cursor[e]` on."""
+    """Write the ids of the matching rows, publication e's from `cursor[e]` on."""
     for e in range(found.run_start.shape[0]):
         place = np.uint64(cursor[e])
         for g in range(found.run_start.shape[1]):
@@ -95,7 +95,7 @@ def copy_ids(row_ids: NDArray[np.uint32], found: FoundRows, out: NDArray[np.uint
 def select_ids(
     index: Index, found: FoundRows, dead: NDArray[np.bool_], twins: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Counts and ids of what was found without dead rows, and each subscription once, however many rows it has."""
+    """Counts and ids of matching rows without dead ones, each subscription once."""
     count = len(found.counts)
     starts = np.zeros(count + 1, np.int64)
     for e in range(count):

@@ -1,4 +1,4 @@
-"""Strings as positions on a line, so that kernels compare numbers.
+"""Maps strings to positions, so that kernels compare numbers.
 
 A table holds, sorted and once each, all strings that its filters compare with. Entry i sits at position 2i + 1; a
 string that is not in the table falls on the even position between its neighbours:
@@ -37,7 +37,7 @@ class StringTable(NamedTuple):
 
     @classmethod
     def of(cls, texts: Sequence[bytes]) -> StringTable:
-        """A table of texts that are sorted already."""
+        """A table of texts that are already sorted."""
         offsets = np.zeros(len(texts) + 1, np.int64)
         np.cumsum([len(text) for text in texts], out=offsets[1:])
         return cls(offsets, np.frombuffer(b"".join(texts), np.uint8))
@@ -66,7 +66,7 @@ class StringTable(NamedTuple):
         return cls(ends - ends[0], blob[ends[0] : ends[-1]])
 
     def keep(self, chosen: NDArray[np.bool_]) -> StringTable:
-        """The entries that are chosen."""
+        """The chosen entries."""
         return StringTable.from_arrow(self.to_arrow().filter(pa.array(chosen)))
 
     def positions(self, column: StringColumn) -> NDArray[np.float64]:
@@ -79,23 +79,23 @@ class StringTable(NamedTuple):
 
 
 def low_entries(position: NDArray[Any]) -> NDArray[np.int64]:
-    """The entries that lower ends of intervals speak of: 2i + 1 is "at least i", 2i + 2 "above i"."""
+    """The entries at lower ends of intervals: 2i + 1 is "at least i", 2i + 2 "above i"."""
     return np.ceil(position / 2).astype(np.int64) - 1
 
 
 def high_entries(position: NDArray[Any]) -> NDArray[np.int64]:
-    """The entries that upper ends of intervals speak of: 2i is "below i", 2i + 1 "at most i"."""
+    """The entries at upper ends of intervals: 2i is "below i", 2i + 1 "at most i"."""
     return np.floor(position / 2).astype(np.int64)
 
 
 def remap_low(position: NDArray[Any], new_number: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Lower ends of intervals, carried over to another table."""
+    """Lower ends of intervals, mapped to another table."""
     entry = low_entries(position)
     return np.asarray(2.0 * new_number[entry] + (position - 2.0 * entry), np.float64)
 
 
 def remap_high(position: NDArray[Any], new_number: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Upper ends of intervals, carried over to another table."""
+    """Upper ends of intervals, mapped to another table."""
     entry = high_entries(position)
     return np.asarray(2.0 * new_number[entry] + (position - 2.0 * entry), np.float64)
 

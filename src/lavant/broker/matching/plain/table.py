@@ -1,7 +1,7 @@
-"""Filters by column: what the index is built from, merged, and written to disk.
+"""Filters by column: the input of the index, and the form that is merged and written to disk.
 
-A filter is one or more rows, a row is one or more predicates, and every predicate says that the value of one
-*dimension* lies in a closed interval [low, high] of doubles:
+A filter is one or more rows, a row is one or more predicates, and a predicate requires the value of one *dimension* to
+lie in a closed interval [low, high] of doubles:
 
     dimension            value of a publication                     example
     (volume, NUMBER)     the number                                 volume > 300000   [300000.00000000006, ∞]
@@ -9,9 +9,9 @@ A filter is one or more rows, a row is one or more predicates, and every predica
     (listed, BOOLEAN)    0 or 1                                     listed = true     [1, 1]
     (date, PRESENCE)     1 where the attribute is there, else 0     exists(date)      [1, 1]
 
-A value that is absent or of another type is NaN, which lies in no interval. What an interval cannot say (a set with
-holes, a suffix) is said by `ExtraConstraints` besides; the interval is then the hull. A short list, `symbol in ('A',
-'B')`, becomes a row for each value, so that each is found by equality.
+A value that is absent or of another type is NaN, which lies in no interval. What an interval cannot express (a set with
+holes, a suffix) is in `ExtraConstraints`; the interval is then the hull. A short list, `symbol in ('A', 'B')`, becomes
+a row for each value, so that each is found by equality.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from lavant.core.errors import LimitExceeded
 from lavant.core.kernels.kernels import frozen
 
 DIMENSIONS_MAX = 4096
-"""Of one table: a search makes a column for each. A matcher holds what compares more in several segments."""
+"""Per table: a search makes a column for each. A matcher keeps filters with more in several segments."""
 
 
 class ConstraintKind(enum.IntEnum):
-    """What of an attribute is compared."""
+    """The property of an attribute that is compared."""
 
     NUMBER = 0
     STRING = 1
@@ -78,7 +78,7 @@ class FilterTable:
         return dict(zip(self.dimensions, counts.tolist(), strict=True))
 
     def frozen(self) -> FilterTable:
-        """The same for kernels, wherever its columns come from."""
+        """Read-only for kernels, wherever its columns come from."""
         return replace(
             self,
             row_start=frozen(self.row_start),
@@ -177,7 +177,7 @@ def check_dimensions(count: int) -> None:
 
 
 def _without_unused(table: FilterTable) -> FilterTable:
-    """The same without strings and dimensions of filters that are gone: else those of all that ever were would stay."""
+    """The same without strings and dimensions of removed filters, which would otherwise accumulate."""
     used = np.zeros(len(table.dimensions), np.bool_)
     used[table.dimension] = True
     is_string = np.array([kind is ConstraintKind.STRING for _, kind in table.dimensions], np.bool_)[table.dimension]

@@ -1,4 +1,4 @@
-"""Millions of filters at once: the same predicates with other values, column by column, without an object for each."""
+"""Encodes millions of filters at once: the same predicates with different values, column by column."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def encode_template(columns: Sequence[Column]) -> FilterTable:
             points, above = below + 1, below + 2
         low[:, place], high[:, place] = _interval(column, below, above, points)
     if len(set(dimensions)) < len(dimensions):
-        raise InvalidValue("a template compares each attribute once; join the two ends of a range in a filter's text")
+        raise InvalidValue("a template compares each attribute once; join both ends of a range in a filter's text")
     return FilterTable(
         count,
         tuple(dimensions),

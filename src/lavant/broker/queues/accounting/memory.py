@@ -65,7 +65,7 @@ KEY_ENTRY = 16
 """Each publication of its answer, without the text of its id."""
 KEYS_NAMESPACE = 300
 """A namespace that has idempotency keys."""
-LANE = 300
+LOG_OFFSET = 300
 
 _TEXT = 56
 _WIDE = 4

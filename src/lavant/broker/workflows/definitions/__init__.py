@@ -1,1 +1,1 @@
-"""Job types: their definitions, how these are read and validated, and the graph of tasks made from them."""
+"""Job types: definitions, the TOML format, validation, and the graph of tasks."""

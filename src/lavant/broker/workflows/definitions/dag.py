@@ -1,13 +1,13 @@
-"""The mapping table: given a job type and a task that is done, which tasks follow.
+"""The graph of a job type: which tasks follow a task that is done.
 
-Nguyen and Nahrstedt (see `definitions`), Section II: the brokers of the control plane keep, for each job type, what
-leads from a task ("From") to the next ("To"); the job invoker asks it for the first task, consumers for the following
-ones. Here the machine itself asks, when a task is reported, so that no consumer can forget to pass a job on. Beyond the
-paper, an arrow may have a condition on the result, and a task may have several predecessors.
+Nguyen and Nahrstedt (see `definition`), Section II: the brokers of the control plane keep a mapping table for each job
+type, from a task ("From") to the next ("To"); the job invoker looks up the first task, consumers the following ones.
+Here the machine looks them up when a task is reported, so no consumer can forget to pass a job on. Beyond the paper, an
+arrow may have a condition on the result, and a task may have several predecessors.
 
-Every arrow is decided once: it is taken, or not. A task without a taken arrow (or, with a join of `all`, with one that
-is not taken) is skipped, and with it all arrows that leave it. So every task of a job is decided in the end, and
-nothing waits for a branch that nobody takes.
+Every arrow is decided once: taken or not. A task without a taken arrow (or, with a join of `all`, with one that is not
+taken) is skipped, and so are all arrows that leave it. So every task of a job is eventually decided, and nothing waits
+for a branch that is not taken.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lavant.core.publications.attributes import AttributeValue
 
 
 class DagRow(NamedTuple):
-    """One line of the table."""
+    """One row of the table."""
 
     job: str
     from_: str | None
@@ -34,7 +34,7 @@ class DagRow(NamedTuple):
 
 
 class DagStep:
-    """A task of a job type, with everything looked up that is needed when it is done."""
+    """A task of a job type, with precomputed lookups."""
 
     __slots__ = ("arrows", "definition", "index", "needed", "reference")
 
@@ -42,19 +42,19 @@ class DagStep:
         self.index = index
         self.definition = definition
         self.arrows = arrows
-        """The places of the tasks that may follow, and on what condition."""
+        """Indexes of the tasks that may follow, and their conditions."""
         self.needed = 0
-        """How many arrows lead here."""
+        """Number of arrows that lead here."""
         self.reference = b"/" + definition.name.encode()
-        """Behind the number of a job, what its message says."""
+        """The text that follows the job number in its message."""
 
     def starts(self, taken: int) -> bool:
-        """Whether it starts, when so many of the arrows to it were taken and the others were not."""
+        """Whether it starts, given the number of taken arrows once all are decided."""
         return taken > 0 if self.definition.join == "any" else taken == self.needed
 
 
 class JobType:
-    """A job type that jobs can be made of.
+    """A job type from which jobs can be started.
 
     >>> from lavant.broker.workflows.definitions.toml_file import read_workflows
     >>> [job] = read_workflows('''
@@ -89,12 +89,12 @@ class JobType:
         return self.definition.name
 
     def next_of(self, task: str, attributes: Mapping[str, AttributeValue]) -> list[str]:
-        """The arrows that a task takes when its result has these attributes."""
+        """The tasks that follow when the result has these attributes."""
         arrows = self.steps[self.by_name[task]].arrows
         return [self.steps[target].definition.name for target, when in arrows if is_taken(when, attributes)]
 
     def rows(self) -> list[DagRow]:
-        """The table of this job type."""
+        """The mapping table of this job type."""
         name = self.name
         rows = [DagRow(name, None, self.steps[index].definition.name, "") for index in self.starts]
         for task in self.definition.tasks:

@@ -1,9 +1,9 @@
-"""What a job of each type consists of: tasks, the topics they go to, and which follows which. Values only.
+"""Definitions of job types: tasks, their topics, and which follows which. Values only.
 
 Nguyen and Nahrstedt, "Resource Management for Elastic Publish Subscribe Systems: A Performance Modeling-based
-Approach", Section II: a job is a directed acyclic graph of tasks, a topic the queue of one kind of work with its
-consumers. A topic may be visited more than once in a job (A → D → D), so tasks have names of their own, and the same
-topic may occur in several of them.
+Approach", Section II: a job is a directed acyclic graph of tasks, a topic is the queue of one kind of work with its
+consumers. A job may visit a topic more than once (A → D → D), so tasks have names of their own, and several may use the
+same topic.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from lavant.broker.protocol.queue_config import DAY_MS, DELAY_MS_MAX, MINUTE_MS,
 TOPICS_MAX = 1000
 JOB_TYPES_MAX = 1000
 TASKS_MAX = 64
-"""Each is one bit of an integer that snapshots hold."""
+"""Each is one bit of an integer in snapshots."""
 NEXT_MAX = 1000
 """Arrows of one job type."""
 NAME_CHARACTERS_MAX = 64
 ATTEMPTS_MAX = 20
 TASK_TIMEOUT_MS_MAX = DAY_MS // 2
 JOB_TIMEOUT_MS_MAX = 7 * DAY_MS
-"""No message of a job may be older than the retention of its queue, which is 14 days, or a task would be lost."""
+"""No message of a job may be older than the retention of its queue, 14 days, or a task would be lost."""
 BACKOFF_MS_MAX = DELAY_MS_MAX
 
 
 def queue_of(topic: str) -> str:
-    """The queue in which the tasks of a topic wait."""
+    """The queue of a topic's tasks."""
     return f"topic.{topic}"
 
 
 def letters_of(topic: str) -> str:
-    """The queue of the tasks of a topic that were tried too often."""
+    """The queue of a topic's tasks that were tried too often."""
     return f"dead.{topic}"
 
 
 class NextTask(msgspec.Struct, frozen=True, array_like=True):
-    """An arrow to a task that follows."""
+    """An arrow to a following task."""
 
     task: str
     when: str = ""
-    """A filter on the attributes of the result; without one, it always follows."""
+    """A filter on the attributes of the result; without one, the task always follows."""
 
 
 class TaskDefinition(msgspec.Struct, frozen=True, array_like=True):
@@ -51,18 +51,18 @@ class TaskDefinition(msgspec.Struct, frozen=True, array_like=True):
     topic: str
     next: tuple[NextTask, ...] = ()
     join: Literal["all", "any"] = "all"
-    """Where several arrows end, all of them must have been taken, or any. The task starts when all are decided."""
+    """Of several incoming arrows, all must have been taken, or any. The task starts when all are decided."""
     attempts: int = 3
     timeout_ms: int = 5 * MINUTE_MS
-    """Of one attempt, from when a worker has it. The worker may ask for more."""
+    """Per attempt, from when a worker leases it. The worker may extend it."""
     backoff_ms: int = SECOND_MS
-    """Between the first attempt and the second; twice that between the second and the third, and so on."""
+    """Between the first attempt and the second; doubled for each further one."""
     backoff_ms_max: int = MINUTE_MS
     on_failure: Literal["fail", "continue"] = "fail"
-    """When the last attempt has failed, so has the job; or it goes on as if the task had a result without anything."""
+    """After the last failed attempt, the job fails, or continues as if the task had an empty result."""
 
     def backoff_after_ms(self, attempt: int) -> int:
-        """How long to wait after that attempt, counted from 1.
+        """Delay after that attempt, counted from 1.
 
         >>> [TaskDefinition("fit", "B").backoff_after_ms(attempt) for attempt in (1, 2, 3, 9)]
         [1000, 2000, 4000, 60000]
@@ -81,7 +81,7 @@ class JobDefinition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Workflows(msgspec.Struct, frozen=True, array_like=True):
-    """What one file defines."""
+    """The contents of one file."""
 
     topics: tuple[str, ...]
     jobs: tuple[JobDefinition, ...]

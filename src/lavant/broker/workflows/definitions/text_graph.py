@@ -1,4 +1,4 @@
-"""A job type as a small picture in text."""
+"""Draws a job type as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ BRANCH, LAST, BESIDE, BELOW = "├─", "└─", "│  ", "   "
 
 
 def draw(job: JobDefinition) -> list[str]:
-    """Each task with its topic, and what leads to which; a task that was drawn further up is only named.
+    """Each task with its topic, and the tasks that follow; a task drawn further up is only named.
 
     >>> from lavant.broker.workflows.definitions.toml_file import read_workflows
     >>> [job] = read_workflows('''
@@ -41,7 +41,7 @@ class _Drawing:
             self._add(self._tasks[name], "", "")
 
     def _add(self, task: TaskDefinition, before: str, indent: str) -> None:
-        """One line as far as there is one way, and below it a line for each way if there are several."""
+        """Continue the line while there is one way, and below it add a line for each of several ways."""
         line = before + self._label(task)
         while len(task.next) == 1:
             [arrow] = task.next

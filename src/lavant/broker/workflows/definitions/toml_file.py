@@ -1,4 +1,4 @@
-"""Job types from a TOML file.
+"""Reads job types from a TOML file.
 
 topics = ["scan", "fit", "draw"]
 
@@ -35,7 +35,7 @@ class _Next(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Task(msgspec.Struct, forbid_unknown_fields=True):
-    """As people write it; what is left out has the default of `TaskDefinition`."""
+    """As written in the file; omitted fields have the defaults of `TaskDefinition`."""
 
     topic: str
     next: str | list[str | _Next] = []
@@ -59,7 +59,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_workflows(text: str) -> Workflows:
-    """The job types that a TOML text defines, checked.
+    """Read and validate the job types in a TOML text.
 
     >>> read_workflows('''
     ... topics = ["C", "D"]
@@ -74,13 +74,13 @@ def read_workflows(text: str) -> Workflows:
     try:
         return convert_workflows(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise InvalidValue(f"the definitions are no TOML: {error}") from None
+        raise InvalidValue(f"the definitions are not valid TOML: {error}") from None
     except RecursionError:
-        raise InvalidValue("the definitions are nested too deeply; they need no more than four levels") from None
+        raise InvalidValue("the definitions are nested too deeply; four levels are enough") from None
 
 
 def convert_workflows(value: Mapping[str, Any]) -> Workflows:
-    """The same from what a TOML or JSON text holds."""
+    """The same from a decoded TOML or JSON value."""
     file = _convert(value, _File, "the definitions")
     workflows = Workflows(tuple(file.topics), tuple(_job(name, job) for name, job in file.jobs.items()))
     check(workflows)

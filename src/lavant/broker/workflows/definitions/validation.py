@@ -1,7 +1,7 @@
-"""Definitions that cannot work are refused, with the place and the reason.
+"""Validates definitions: one that cannot work is refused, with location and reason.
 
-Beside names and ranges: circles; tasks that nothing leads to; and joins that can never complete, because they wait for
-two branches of which a condition always chooses one.
+Besides names and ranges it finds cycles, unreachable tasks, and joins that can never complete because they wait for two
+branches whose conditions exclude each other.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _RANGES = {
 _CHOICES = {"join": ("all", "any"), "on_failure": ("fail", "continue")}
 
 Needs = dict[str, tuple[str, ...]]
-"""By task: the conditions that its result must fulfil."""
+"""By task: the conditions that its result must meet."""
 
 
 def check(workflows: Workflows) -> None:
-    """Raise unless jobs of all these types can be carried out."""
+    """Raise unless jobs of all these types can be run."""
     _check_count("topics", workflows.topics, TOPICS_MAX)
     _check_count("job types", workflows.jobs, JOB_TYPES_MAX)
     _check_distinct("topic", workflows.topics)
@@ -84,7 +84,9 @@ def check_name(what: str, name: str) -> None:
 
 @lru_cache(maxsize=1 << 12)
 def condition(text: str) -> Filter | None:
-    """What an arrow asks of a result; None if nothing. Parsed once, since types are compiled anew at each recovery."""
+    """The condition of an arrow as a filter; None if it has none. Cached, since types are compiled again at each
+    recovery.
+    """
     return Filter.parse(text) if text else None
 
 
@@ -128,7 +130,7 @@ def _check_start(job: JobDefinition, names: dict[str, TaskDefinition]) -> None:
 
 
 def _in_order(job: JobDefinition) -> list[TaskDefinition]:
-    """Each task behind all those that lead to it (depth first); a circle is an error that shows it."""
+    """Tasks in topological order (depth first); raises for a cycle and shows it."""
     names = {task.name: task for task in job.tasks}
     done: dict[str, TaskDefinition] = {}
     path: list[str] = []
@@ -139,7 +141,7 @@ def _in_order(job: JobDefinition) -> list[TaskDefinition]:
         if name in path:
             circle = " → ".join([*path[path.index(name) :], name])
             raise InvalidValue(
-                f"job type {job.name!r} goes in a circle: {circle}; a task runs once, so give each further visit of a "
+                f"job type {job.name!r} has a cycle: {circle}; a task runs once, so give each further visit of a "
                 "topic a task of its own"
             )
         path.append(name)
@@ -167,10 +169,10 @@ def _check_reachable(job: JobDefinition, order: Sequence[TaskDefinition]) -> Non
 
 
 def _check_joins(job: JobDefinition, order: Sequence[TaskDefinition]) -> None:
-    """What must hold for a task to start at all is collected along all ways to it.
+    """Collects the conditions under which each task starts, along all paths to it.
 
-    Behind a join of `any` only what all branches need is sure. So what is refused can really never start; what is
-    accepted may still be impossible in ways that depend on several results at once.
+    After a join of `any`, only the conditions common to all branches are certain. So a refused type can really never
+    complete; an accepted one may still be impossible in ways that depend on several results at once.
     """
     ways: dict[str, list[Needs]] = {task.name: [{}] if task.name in job.start else [] for task in job.tasks}
     for task in order:
@@ -205,7 +207,7 @@ def _common(ways: Sequence[Needs]) -> Needs:
 
 
 def _clash(needs: Needs) -> tuple[str, str, str] | None:
-    """The task of whose result two things are asked that exclude each other."""
+    """The task whose result must meet two conditions that exclude each other, and these."""
     for source, conditions in needs.items():
         for place, one in enumerate(conditions):
             for other in conditions[:place]:
@@ -216,7 +218,7 @@ def _clash(needs: Needs) -> tuple[str, str, str] | None:
 
 @lru_cache(maxsize=1 << 13)
 def _exclude_each_other(one: str, other: str) -> bool:
-    """Remembered, because the same two meet again at every task behind them."""
+    """Cached, because the same two meet again at every later task."""
     return not intersects(Filter.parse(one), Filter.parse(other))
 
 

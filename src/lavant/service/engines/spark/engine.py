@@ -44,7 +44,7 @@ class SparkEngine:
         """Lanes without subscriptions."""
         self._turn = 0
         for name, lane in offsets.all():
-            if lane.owed:
+            if lane.lag:
                 self._lane(name)
             elif name != FORGOTTEN:
                 self._empty.add(name)
@@ -52,7 +52,7 @@ class SparkEngine:
     @property
     def owed(self) -> int:
         """Publications that were accepted and are not in queues yet."""
-        return self._offsets.owed
+        return self._offsets.lag
 
     # ── as every engine ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -67,7 +67,7 @@ class SparkEngine:
             self._note(lane)
 
     def retire(self) -> list[Retired]:
-        over = [name for name in self._empty if not self._offsets[name].owed]
+        over = [name for name in self._empty if not self._offsets[name].lag]
         for name in over:
             self._empty.discard(name)
             lane = self._lanes.pop(name, None)
@@ -79,7 +79,7 @@ class SparkEngine:
         limits = self._limits
         for scheme in (PLAIN, ENCRYPTED):
             name = lane_name(namespace, scheme)
-            lane, owed = self._lanes.get(name), self._offsets[name].owed
+            lane, owed = self._lanes.get(name), self._offsets[name].lag
             if lane is not None and (owed >= limits.owed_max or lane.owed_bytes >= limits.owed_bytes_max):
                 raise Overloaded(
                     f"{owed} publications of {lane.owed_bytes} bytes wait to be matched and delivered in namespace "
@@ -114,7 +114,7 @@ class SparkEngine:
         for place in range(len(names)):
             name = names[(self._turn + place) % len(names)]
             lane, offsets = self._lanes[name], self._offsets[name]
-            if offsets.owed and lane.blocked_until_ms <= now_ms:
+            if offsets.lag and lane.blocked_until_ms <= now_ms:
                 stretches.append(lane.stretch(offsets))
                 if len(stretches) == self._limits.stretches_max:
                     self._turn = (self._turn + place + 1) % len(names)
@@ -124,7 +124,7 @@ class SparkEngine:
     def wakeup_ms(self) -> int | None:
         """When a lane that is blocked is tried again."""
         return min(
-            (lane.blocked_until_ms for name, lane in self._lanes.items() if self._offsets[name].owed), default=None
+            (lane.blocked_until_ms for name, lane in self._lanes.items() if self._offsets[name].lag), default=None
         )
 
     def block(self, lane: str, now_ms: int) -> None:

@@ -152,7 +152,7 @@ class NamespaceLog:
                 ],
                 delivered + piece.stop,
             )
-            for piece in self._routes.spread(matches)
+            for piece in self._routes.fan_out(matches)
         ]
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ def _opened(directory: Path, offsets: LogOffset, identity: str | None, file_byte
         return LogWriter(directory, file_bytes_max=file_bytes_max, identity=identity, start=offsets.accepted)
 
     log = open_()
-    if not offsets.owed and log.end != offsets.accepted:
+    if not offsets.lag and log.end != offsets.accepted:
         log.close()
         shutil.rmtree(directory)
         log = open_()

@@ -109,7 +109,7 @@ def test_an_id_is_taken_once() -> None:
     subscriptions = filled("x = 1")
     with pytest.raises(DuplicateSubscription, match="subscription 1 is in the set already; remove it first"):
         subscriptions.add(number(1), parse("x = 2"))
-    with pytest.raises(UnknownSubscription, match="no subscription 2 in the set"):
+    with pytest.raises(UnknownSubscription, match="subscription 2 is not in the set"):
         subscriptions.remove(number(2))
     assert number(1) in subscriptions
     assert number(2) not in subscriptions

@@ -54,7 +54,7 @@ def test_a_circle_is_shown() -> None:
     tasks.c = { topic = "T" }
     tasks.d = { topic = "T", next = "b" }
     """
-    assert "job type 'j' goes in a circle: b → d → b;" in refusal(job(tasks))
+    assert "job type 'j' has a cycle: b → d → b;" in refusal(job(tasks))
 
 
 def test_a_task_that_follows_itself_is_a_circle() -> None:
