@@ -44,8 +44,8 @@ def test_attributes_of_a_whole_batch_are_counted_when_it_comes(slices: int) -> N
         answers = await asyncio.gather(*[hall.ask(Subscribe(five(number), f"s{number}")) for number in range(30)])
         assert [isinstance(answer, Subscribed) for answer in answers] == [True] * 10 + [False] * 20
         assert set(refused(answers)) == {
-            "the filters of this namespace compare 50 attributes and types, with this one 55, and at most 52 may "
-            "be; use attribute names that others use, or another namespace"
+            "the filters of this namespace compare 50 attributes and types, with this one 55, at most 52 are "
+            "allowed; use attribute names that others use, or another namespace"
         }
         assert len(hall.broker.subscriptions) == 10
         await hall.ask(Publish([b'{"a0_0": 2, "a0_1": 2, "a0_2": 2, "a0_3": 2, "a0_4": 2}']))

@@ -65,7 +65,7 @@ def test_a_lane_that_owes_nothing_can_be_forgotten_and_no_offset_comes_twice() -
     broker = BrokerState()
     broker.handle(Deliver(NOTHING, accepted={"plain": 7, "plain-acme": 2}, delivered={"plain": 7}), 1)
     with pytest.raises(
-        InvalidValue, match="2 publications of log 'plain-acme' are not delivered: it cannot be forgotten"
+        InvalidValue, match="2 publications of log 'plain-acme' are not delivered yet: it cannot be forgotten"
     ):
         broker.handle(Deliver(NOTHING, forgotten=["plain-acme"]), 2)
     with pytest.raises(InvalidValue, match="1 publications of log 'plain' are not delivered"):

@@ -58,7 +58,7 @@ def test_a_circle_is_shown() -> None:
 
 
 def test_a_task_that_follows_itself_is_a_circle() -> None:
-    assert "circle: b → b" in refusal(job('tasks.a = { topic = "T" }\ntasks.b = { topic = "T", next = "b" }'))
+    assert "cycle: b → b" in refusal(job('tasks.a = { topic = "T" }\ntasks.b = { topic = "T", next = "b" }'))
 
 
 def test_a_topic_that_is_not_there_is_named_with_those_that_are() -> None:
@@ -140,7 +140,7 @@ def test_a_condition_that_cannot_be_read_or_fulfilled_is_shown(condition: str, s
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("topics = [", "no TOML"),
+        ("topics = [", "not valid TOML"),
         ("topics = " + "[" * 20_000, "nested too deeply"),
         ('topics = ["T"]\njobs = {}\ntasks = 1', "unknown field `tasks`"),
         (job('tasks.a = { topic = "T", nexd = "b" }'), "task 'a' of job type 'j' cannot be read"),
