@@ -1,4 +1,4 @@
-"""What can be set for a queue, and what bounds it."""
+"""The configuration of a queue as it is sent and stored, and the bounds of queues and messages."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ RECEIVES_MAX = 1000
 DEDUPLICATION_MS = 5 * MINUTE_MS
 NAME_CHARACTERS_MAX = 80
 NAMESPACE_END = "/"
-"""Between the namespace and the name of a queue."""
+"""Separates the namespace from the name of a queue."""
 DEPTH_MAX = 100_000_000
 TAGS_MAX, TAG_KEY_CHARACTERS_MAX, TAG_VALUE_CHARACTERS_MAX = 50, 128, 256
 LABELS_MAX, LABEL_CHARACTERS_MAX = 50, 64 << 10
-"""All labels of a queue together."""
+"""Of all labels of a queue together."""
 IDENTIFIER_CHARACTERS_MAX = 128
-"""Of a group's or a deduplication's name."""
+"""Of a group name or a deduplication name."""
 
 
 def namespace_of(queue: str) -> str:
-    """The namespace in the full name of a queue; empty if it is in none.
+    """Returns the namespace in the full name of a queue; empty if it has none.
 
     >>> namespace_of("acme/orders"), namespace_of("orders")
     ('acme', '')
@@ -40,7 +40,10 @@ def namespace_of(queue: str) -> str:
 
 
 class QueueConfig(msgspec.Struct, frozen=True, array_like=True):
-    """The defaults are those of a new queue."""
+    """The attributes of a queue, with the defaults of a new one; `queue_attributes` documents them.
+
+    The order of the fields is a wire and journal format: append new ones at the end.
+    """
 
     order: Literal["out-of-order", "in-order"] = "out-of-order"
     visibility_ms: int = 30 * SECOND_MS
@@ -51,11 +54,7 @@ class QueueConfig(msgspec.Struct, frozen=True, array_like=True):
     depth_max: int = 10_000_000
     in_flight_max: int = 120_000
     dead_letters: str | None = None
-    """The queue that takes the messages that were received `receives_max` times in vain."""
     receives_max: int | None = None
     deduplicate_by_content: bool = False
-    """In-order queues: a message without a deduplication name has the SHA-256 of its body."""
     deduplicate_within_group: bool = False
-    """In-order queues: the same deduplication name in two groups is two messages."""
     labels: dict[str, str] = {}
-    """Settings of other protocols, kept and given back as they came."""

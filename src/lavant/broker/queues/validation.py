@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 
+from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES
 from lavant.broker.protocol.queue_config import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
-    DELAY_MS_MAX,
-    DEPTH_MAX,
     LABEL_CHARACTERS_MAX,
     LABELS_MAX,
-    MESSAGE_BYTES_MAX,
-    MESSAGE_BYTES_MIN,
     NAME_CHARACTERS_MAX,
-    RECEIVES_MAX,
-    RETENTION_MS_MAX,
-    RETENTION_MS_MIN,
     TAG_KEY_CHARACTERS_MAX,
     TAG_VALUE_CHARACTERS_MAX,
     TAGS_MAX,
@@ -42,15 +36,6 @@ _NAME = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
 """With an optional namespace."""
 _PART = re.compile(r"[A-Za-z0-9_./-]*")
 _ORDERS = ("out-of-order", "in-order")
-_RANGES = {
-    "visibility_ms": (0, VISIBILITY_MS_MAX),
-    "delay_ms": (0, DELAY_MS_MAX),
-    "retention_ms": (RETENTION_MS_MIN, RETENTION_MS_MAX),
-    "wait_ms": (0, WAIT_MS_MAX),
-    "message_bytes_max": (MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX),
-    "depth_max": (1, DEPTH_MAX),
-    "in_flight_max": (1, DEPTH_MAX),
-}
 
 
 def check_range(what: str, value: int, lowest: int, highest: int) -> None:
@@ -99,9 +84,15 @@ def check_config(config: QueueConfig) -> None:
     """Check all that does not depend on other queues."""
     if config.order not in _ORDERS:
         raise InvalidValue(f"a queue's order must be {_ORDERS[0]} or {_ORDERS[1]}, got {config.order!r}")
-    for field, (lowest, highest) in _RANGES.items():
-        check_range(f"a queue's {field}", getattr(config, field), lowest, highest)
-    _check_dead_letters(config)
+    for attribute in QUEUE_ATTRIBUTES:
+        value = getattr(config, attribute.name)
+        if attribute.most is not None and value is not None:
+            check_range(f"a queue's {attribute.name}", value, attribute.least, attribute.most)
+    if (config.dead_letters is None) != (config.receives_max is None):
+        raise InvalidValue(
+            f"dead_letters and receives_max go together, got {config.dead_letters!r} and {config.receives_max}; "
+            "set both or none"
+        )
     if config.order != "in-order" and (config.deduplicate_by_content or config.deduplicate_within_group):
         raise InvalidValue("only in-order queues de-duplicate; set order to in-order, or omit deduplicate_…")
     characters = sum(len(key) + len(value) for key, value in config.labels.items())
@@ -130,13 +121,3 @@ def check_batch(count: int, bytes_sent: int = 0) -> None:
         raise LimitExceeded(
             f"a batch has {bytes_sent} bytes, at most {BATCH_BYTES_MAX} are allowed; send several batches"
         )
-
-
-def _check_dead_letters(config: QueueConfig) -> None:
-    if (config.dead_letters is None) != (config.receives_max is None):
-        raise InvalidValue(
-            f"dead_letters and receives_max go together, got {config.dead_letters!r} and {config.receives_max}; "
-            "set both or none"
-        )
-    if config.receives_max is not None:
-        check_range("a queue's receives_max", config.receives_max, 1, RECEIVES_MAX)

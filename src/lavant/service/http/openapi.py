@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES
 from lavant.service.http.errors import Failure
 from lavant.service.http.operation import Operation, OperationOutcome, Parameter
 from lavant.service.http.routes.operations import OPERATIONS
@@ -45,6 +46,11 @@ def _schemas(operations: tuple[Operation, ...]) -> tuple[SchemaOf, dict[str, Any
         for kind in (*(body.kind for body in operation.bodies), *(outcome.kind for outcome in operation.outcomes)):
             kinds += kind if isinstance(kind, tuple) else () if kind is None else (kind,)
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+    for attribute in QUEUE_ATTRIBUTES:
+        settings = components["QueueSettings"]["properties"][attribute.name]
+        settings["description"] = attribute.text
+        if attribute.most is not None:
+            settings |= {"minimum": attribute.least, "maximum": attribute.most}
     known = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
 
     def schema_of(kind: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -39,19 +39,11 @@ class PublishAnswer(_Out, frozen=True):
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class QueueSettings(_In, frozen=True):
-    """Of the queue that is created with a subscription."""
-
-    order: Literal["out-of-order", "in-order"] = "out-of-order"
-    visibility_ms: int = QueueConfig().visibility_ms
-    retention_ms: int = QueueConfig().retention_ms
-    depth_max: int = QueueConfig().depth_max
-    in_flight_max: int = QueueConfig().in_flight_max
-    dead_letters: str | None = None
-    receives_max: int | None = None
+class QueueSettings(QueueConfig, frozen=True, array_like=False, forbid_unknown_fields=True):
+    """Of the queue of a subscription; see `lavant.broker.protocol.queue_attributes`."""
 
     def config(self) -> QueueConfig:
-        return QueueConfig(**{name: getattr(self, name) for name in self.__struct_fields__})
+        return QueueConfig(**msgspec.structs.asdict(self))
 
 
 class WebhookBody(_In, frozen=True):
@@ -107,7 +99,8 @@ class SubscriptionView(_Out, frozen=True, omit_defaults=True):
     """When a temporary one ends unless somebody receives from it or renews it."""
     webhook: WebhookView | None = None
     messages: MessagesView | None = None
-    """Only where one subscription is asked for."""
+    settings: QueueSettings | None = None
+    """Both only where one subscription is asked for."""
 
 
 class SubscribeManyAnswer(_Out, frozen=True):

@@ -1,12 +1,16 @@
-"""`lavant queue ls | info | create | redrive | purge | delete`."""
+"""`lavant queue ls | info | create | set | redrive | purge | delete`."""
 
 from __future__ import annotations
 
+import inspect
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES, QueueAttribute
+from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, QueueName, Url, client, print_json, print_table, time_of
 from lavant.core.errors import InvalidValue, LavantError
 from lavant.core.ports import QUEUES_URL
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from lavant.client.queues import Queue
 
 POLL_S = 0.1
+_Command = TypeVar("_Command", bound=Callable[..., None])
 
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 
@@ -69,41 +74,73 @@ def info(
     print_table(("", ""), [(name.replace("_", " "), value) for name, value in rows], has_header=False)
 
 
+def _with_attributes(*, is_new: bool) -> Callable[[_Command], _Command]:
+    """Replaces the parameter `**settings` of a command by one option for each queue attribute."""
+
+    def decorate(command: _Command) -> _Command:
+        signature = inspect.signature(command, eval_str=True)
+        options = [_option(each, is_new=is_new) for each in QUEUE_ATTRIBUTES if is_new or not each.is_fixed]
+        others = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        command.__signature__ = signature.replace(parameters=[others[0], *options, *others[1:]])  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def _option(attribute: QueueAttribute, *, is_new: bool) -> inspect.Parameter:
+    flag, text, metavar, annotation = attribute.flag, attribute.text, None, attribute.type | None
+    if attribute.most is not None:
+        text = f"{text}; {attribute.least:,} to {attribute.most:,}"
+    if attribute.type is bool and not is_new:
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    if attribute.type is dict:
+        annotation, metavar, text = list[str] | None, "KEY=VALUE", f"{text}; may be repeated"
+    if attribute.name == "order":
+        annotation, text = bool | None, "deliver the messages of a group one after the other"
+    option = typer.Option(flag, metavar=metavar, help=text)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Parameter(attribute.name, kind, default=None, annotation=Annotated[annotation, option])
+
+
+def _changed(config: QueueConfig, settings: dict[str, Any]) -> QueueConfig:
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    if given.pop("order", False):
+        given["order"] = "in-order"
+    if "labels" in given:
+        labels = config.labels | dict(_pair(text, "--label") for text in given["labels"])
+        given["labels"] = {name: value for name, value in labels.items() if value}
+    if given.get("dead_letters") == "":
+        given |= {"dead_letters": None, "receives_max": None}
+    return replace(config, **given)
+
+
+@_with_attributes(is_new=True)
 def create(
     queue: QueueName,
-    in_order: Annotated[bool, typer.Option("--in-order", help="messages of a group start one after the other")] = False,
-    visibility_ms: Annotated[int | None, typer.Option(help="how long a received message is hidden")] = None,
-    delay_ms: Annotated[int | None, typer.Option(help="until a message can be received")] = None,
-    retention_ms: Annotated[int | None, typer.Option(help="how long messages are kept")] = None,
-    wait_ms: Annotated[int | None, typer.Option(help="how long a receive waits for a message")] = None,
-    message_bytes_max: Annotated[int | None, typer.Option(help="of one message")] = None,
-    dead_letters: Annotated[str | None, typer.Option(help="queue for messages received too often")] = None,
-    receives_max: Annotated[int | None, typer.Option(help="how often that is")] = None,
-    deduplicate_by_content: Annotated[bool, typer.Option("--deduplicate-by-content", help="in-order queues")] = False,
-    tag: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="may be given often")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="may be repeated")] = None,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
+    **settings: Any,
 ) -> None:
-    """Create a queue. One that exists with the same settings is left as it is."""
-    from lavant.client.queues import QueueConfig  # noqa: PLC0415
-
-    given = {
-        "visibility_ms": visibility_ms,
-        "delay_ms": delay_ms,
-        "retention_ms": retention_ms,
-        "wait_ms": wait_ms,
-        "message_bytes_max": message_bytes_max,
-        "dead_letters": dead_letters,
-        "receives_max": receives_max,
-    }
-    settings: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-    config = QueueConfig(
-        order="in-order" if in_order else "out-of-order", deduplicate_by_content=deduplicate_by_content, **settings
-    )
+    """Create a queue. One that exists with the same attributes is left as it is."""
+    tags = dict(_pair(text, "--tag") for text in tag or [])
     with client(url, key, ca_file) as server:
-        server.create_queue(queue, config, tags=dict(_tag(text) for text in tag or []))
+        server.create_queue(queue, _changed(QueueConfig(), settings), tags=tags)
     print(f"{queue} is there")
+
+
+@_with_attributes(is_new=False)
+def set_attributes(
+    queue: QueueName, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, **settings: Any
+) -> None:
+    """Set attributes of a queue; the others stay. `--dead-letters ""` and `--label KEY=` remove one."""
+    with client(url, key, ca_file) as server:
+        of = server.queue(queue)
+        of.configure(_changed(of.describe().config, settings))
+    print(f"{queue} is set")
 
 
 def redrive(
@@ -151,10 +188,10 @@ def _confirm(question: str, yes: bool) -> None:
         typer.confirm(question, abort=True)
 
 
-def _tag(text: str) -> tuple[str, str]:
+def _pair(text: str, flag: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise InvalidValue(f"--tag {text!r} is not KEY=VALUE, such as team=billing")
+        raise InvalidValue(f"{flag} {text!r} is not KEY=VALUE, such as team=billing")
     return key, value
 
 

@@ -1,6 +1,8 @@
-"""The limits of the SQS protocol, as its documentation states them."""
+"""The limits of the SQS protocol, as its documentation states them. `queue_attributes` has those of attributes."""
 
 from __future__ import annotations
+
+from lavant.broker.protocol.queue_config import DELAY_MS_MAX, SECOND_MS, VISIBILITY_MS_MAX, WAIT_MS_MAX
 
 BATCH_ENTRIES_MAX = 10
 BATCH_BYTES_MAX = 1 << 20
@@ -9,11 +11,9 @@ MESSAGE_BYTES_MAX = 1 << 20
 ENTRY_ID_CHARACTERS_MAX = 80
 
 RECEIVE_COUNT_MAX = 10
-WAIT_S_MAX = 20
-VISIBILITY_S_MAX = 43_200
-DELAY_S_MAX = 900
-RETENTION_S_MIN, RETENTION_S_MAX = 60, 1_209_600
-QUEUE_MESSAGE_BYTES_MIN = 1024
+WAIT_S_MAX = WAIT_MS_MAX // SECOND_MS
+VISIBILITY_S_MAX = VISIBILITY_MS_MAX // SECOND_MS
+DELAY_S_MAX = DELAY_MS_MAX // SECOND_MS
 
 ATTRIBUTES_MAX = 10
 ATTRIBUTE_NAME_CHARACTERS_MAX = 256
@@ -23,13 +23,11 @@ NUMBER_EXPONENT_MIN, NUMBER_EXPONENT_MAX = -128, 126
 IDENTIFIER_CHARACTERS_MAX = 128
 """Of a message group or a deduplication id."""
 
-RECEIVES_MIN, RECEIVES_MAX = 1, 1000
-"""Of a message before it goes to the dead-letter queue."""
 REDRIVE_SOURCES_MAX = 10
 """In a `byQueue` policy."""
 KEY_REUSE_S_MIN, KEY_REUSE_S_MAX = 60, 86_400
 LABEL_CHARACTERS_MAX = 8192
-"""Of an attribute that is only kept and given back, such as `Policy`."""
+"""Of an attribute that is only kept and returned, such as `Policy`."""
 
 TAGS_MAX = 50
 TAG_KEY_CHARACTERS_MAX = 128
@@ -43,5 +41,5 @@ FORM_FIELDS_MAX = 2000
 """Of a query request: ten entries with ten attributes each have fewer."""
 FORM_INDEX_MAX = 10_000
 EXPIRES_S_MAX = 604_800
-"""Of a presigned URL: a week."""
+"""Of a presigned URL: one week."""
 CLOCK_SKEW_S_MAX = 900

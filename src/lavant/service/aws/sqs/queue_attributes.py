@@ -1,16 +1,18 @@
-"""A queue's attributes: what clients may set, what they are given, and the queue's configuration between the two.
+"""Converts between the queue attributes of SQS and a queue's configuration.
 
-Attributes that say nothing to a queue of Lavant (policies, keys of encryption) are kept and given back as they came.
+`lavant.broker.protocol.queue_attributes` declares the attributes. Those that Amazon does not have begin with `Lavant.`.
+Attributes that mean nothing to Lavant (policies, encryption keys) are kept as labels and returned unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES, QueueAttribute
 from lavant.broker.protocol.queue_config import SECOND_MS, QueueConfig
 from lavant.broker.protocol.queues import Described
 from lavant.core.decoding import UNDECODABLE
@@ -28,20 +30,10 @@ from lavant.service.aws.text import is_text
 _DIGITS_MAX = 10
 
 
-class _Number(NamedTuple):
-    field: str
-    low: int
-    high: int
-    factor: int = SECOND_MS
-
-
-_NUMBERS = {
-    "DelaySeconds": _Number("delay_ms", 0, limits.DELAY_S_MAX),
-    "MaximumMessageSize": _Number("message_bytes_max", limits.QUEUE_MESSAGE_BYTES_MIN, limits.MESSAGE_BYTES_MAX, 1),
-    "MessageRetentionPeriod": _Number("retention_ms", limits.RETENTION_S_MIN, limits.RETENTION_S_MAX),
-    "ReceiveMessageWaitTimeSeconds": _Number("wait_ms", 0, limits.WAIT_S_MAX),
-    "VisibilityTimeout": _Number("visibility_ms", 0, limits.VISIBILITY_S_MAX),
-}
+_NUMBERS = {each.sqs_name: each for each in QUEUE_ATTRIBUTES if each.type is int and each.sqs_name != REDRIVE_POLICY}
+_SWITCHES = {each.sqs_name: each for each in QUEUE_ATTRIBUTES if each.type is bool}
+LABELS = "Lavant.Labels"
+"""The labels that are not attributes of SQS, as a JSON object."""
 
 
 def _check_policy(name: str, value: str) -> None:
@@ -57,7 +49,7 @@ def _check_switch(name: str, value: str) -> None:
 
 
 def _check_reuse(name: str, value: str) -> None:
-    _integer(name, value, limits.KEY_REUSE_S_MIN, limits.KEY_REUSE_S_MAX)
+    _parse_integer(name, value, limits.KEY_REUSE_S_MIN, limits.KEY_REUSE_S_MAX)
 
 
 def _check_throughput(name: str, value: str) -> None:
@@ -73,7 +65,7 @@ _KEPT: dict[str, Callable[[str, str], None]] = {
     REDRIVE_ALLOW_POLICY: lambda name, value: check_allow_policy(value),
     "FifoThroughputLimit": _check_throughput,
 }
-_FIFO_ONLY = ("ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit")
+_FIFO_ONLY = {each.sqs_name for each in QUEUE_ATTRIBUTES if each.is_in_order_only} | {"FifoThroughputLimit"}
 _READ_ONLY = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesDelayed",
@@ -82,16 +74,11 @@ _READ_ONLY = (
     "LastModifiedTimestamp",
     "QueueArn",
 )
-NAMES = frozenset(
-    {"All", "FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", REDRIVE_POLICY}
-    | _NUMBERS.keys()
-    | _KEPT.keys()
-    | set(_READ_ONLY)
-)
+NAMES = frozenset({"All", *(each.sqs_name for each in QUEUE_ATTRIBUTES), *_KEPT, *_READ_ONLY})
 
 
 def new_config(attributes: dict[str, str], *, is_fifo: bool) -> QueueConfig:
-    """The configuration of a queue that is created with these attributes."""
+    """Returns the configuration of a queue that is created with these attributes."""
     rest = dict(attributes)
     if rest.pop("FifoQueue", None) not in (("true",) if is_fifo else (None,)):
         raise unknown_attribute("FifoQueue")
@@ -99,7 +86,7 @@ def new_config(attributes: dict[str, str], *, is_fifo: bool) -> QueueConfig:
 
 
 def changed_config(config: QueueConfig, attributes: dict[str, str]) -> QueueConfig:
-    """A queue's configuration after these attributes were set; all others stay."""
+    """Returns a configuration with these attributes set, and all others as they were."""
     for name, value in attributes.items():
         config = _changed(config, name, value)
     labels = config.labels
@@ -114,10 +101,9 @@ def changed_config(config: QueueConfig, attributes: dict[str, str]) -> QueueConf
     return config
 
 
-def shown_attributes(described: Described, arn_of: Callable[[str], str], queue: str) -> dict[str, str]:
-    """All attributes of a queue."""
-    config, figures = described.config, described.figures
-    shown = {
+def all_attributes(described: Described, arn_of: Callable[[str], str], queue: str) -> dict[str, str]:
+    figures = described.figures
+    read_only = {
         "QueueArn": arn_of(queue),
         "ApproximateNumberOfMessages": str(figures.visible),
         "ApproximateNumberOfMessagesNotVisible": str(figures.in_flight),
@@ -125,20 +111,23 @@ def shown_attributes(described: Described, arn_of: Callable[[str], str], queue: 
         "CreatedTimestamp": str(described.created_ms // SECOND_MS),
         "LastModifiedTimestamp": str(described.changed_ms // SECOND_MS),
     }
-    return shown | settable_attributes(config, arn_of)
+    return read_only | settable_attributes(described.config, arn_of)
 
 
 def settable_attributes(config: QueueConfig, arn_of: Callable[[str], str]) -> dict[str, str]:
-    shown = {name: str(getattr(config, number.field) // number.factor) for name, number in _NUMBERS.items()}
-    shown["SqsManagedSseEnabled"] = "false"
+    attributes = {name: str(getattr(config, each.name) // each.sqs_unit) for name, each in _NUMBERS.items()}
+    attributes["SqsManagedSseEnabled"] = "false"
     if config.order == "in-order":
-        shown["FifoQueue"] = "true"
-        shown["ContentBasedDeduplication"] = "true" if config.deduplicate_by_content else "false"
-        shown["DeduplicationScope"] = "messageGroup" if config.deduplicate_within_group else "queue"
-        shown["FifoThroughputLimit"] = "perQueue"
+        attributes["FifoQueue"] = "true"
+        attributes |= {name: each.sqs_values[getattr(config, each.name)] for name, each in _SWITCHES.items()}
+        attributes["FifoThroughputLimit"] = "perQueue"
     if config.dead_letters is not None and config.receives_max is not None:
-        shown[REDRIVE_POLICY] = show_policy(arn_of(config.dead_letters), config.receives_max)
-    return shown | {name: value for name, value in config.labels.items() if name in _KEPT}
+        attributes[REDRIVE_POLICY] = show_policy(arn_of(config.dead_letters), config.receives_max)
+    kept = {name: value for name, value in config.labels.items() if name in _KEPT}
+    if len(kept) < len(config.labels):
+        others = {name: value for name, value in config.labels.items() if name not in _KEPT}
+        attributes[LABELS] = msgspec.json.encode(others).decode()
+    return attributes | kept
 
 
 def unknown_attribute(name: str) -> SqsError:
@@ -149,23 +138,19 @@ def _changed(config: QueueConfig, name: str, value: str) -> QueueConfig:
     is_fifo = config.order == "in-order"
     if name in _FIFO_ONLY and not is_fifo:
         raise unknown_attribute(name)
-    number = _NUMBERS.get(name)
-    if number is not None:
-        return replace(config, **{number.field: _integer(name, value, number.low, number.high) * number.factor})
+    if name in _NUMBERS or name in _SWITCHES:
+        attribute = _NUMBERS[name] if name in _NUMBERS else _SWITCHES[name]
+        return replace(config, **{attribute.name: _parse(attribute, value)})
     if name in _KEPT:
         return replace(config, labels=_relabelled(config.labels, name, value))
+    if name == LABELS:
+        kept = {label: text for label, text in config.labels.items() if label in _KEPT}
+        return replace(config, labels=_parse_labels(value) | kept)
     if name == REDRIVE_POLICY:
         if not value:
             return replace(config, dead_letters=None, receives_max=None)
         redrive = parse_policy(value)
         return replace(config, dead_letters=redrive.dead_letters, receives_max=redrive.receives_max)
-    if name == "ContentBasedDeduplication":
-        _check_switch(name, value)
-        return replace(config, deduplicate_by_content=value == "true")
-    if name == "DeduplicationScope":
-        if value not in ("queue", "messageGroup"):
-            raise _bad_value(name)
-        return replace(config, deduplicate_within_group=value == "messageGroup")
     if name == "FifoQueue" and is_fifo:
         if value == "true":
             return config
@@ -174,7 +159,7 @@ def _changed(config: QueueConfig, name: str, value: str) -> QueueConfig:
 
 
 def _relabelled(labels: dict[str, str], name: str, value: str) -> dict[str, str]:
-    """An empty value takes the attribute away."""
+    """Returns the labels with one set; an empty value removes it."""
     others = {key: kept for key, kept in labels.items() if key != name}
     if not value:
         return others
@@ -186,13 +171,33 @@ def _relabelled(labels: dict[str, str], name: str, value: str) -> dict[str, str]
     return others | {name: value}
 
 
-def _integer(name: str, value: str, low: int, high: int) -> int:
+def _parse(attribute: QueueAttribute, value: str) -> Any:
+    name = attribute.sqs_name
+    if attribute.most is not None:
+        unit = attribute.sqs_unit
+        return _parse_integer(name, value, attribute.least // unit, attribute.most // unit) * unit
+    if value not in attribute.sqs_values:
+        raise _bad_value(name)
+    return bool(attribute.sqs_values.index(value))
+
+
+def _parse_integer(name: str, value: str, low: int, high: int) -> int:
     if not value.isascii() or not value.isdecimal() or len(value) > _DIGITS_MAX or not low <= int(value) <= high:
-        raise _bad_value(name, f"It must be a whole number from {low} to {high}.")
+        raise _bad_value(name, f"It must be a whole number from {low} to {high}, not {value[:40]!r}.")
     return int(value)
 
 
+def _parse_labels(value: str) -> dict[str, str]:
+    try:
+        labels = msgspec.json.decode(value if value else "{}", type=dict[str, str])
+    except UNDECODABLE:
+        raise _bad_value(LABELS, "It must be a JSON object of strings.") from None
+    for label in labels:
+        if label in _KEPT:
+            raise _bad_value(LABELS, f"{label} is an attribute of SQS; set it by its own name.")
+    return labels
+
+
 def _bad_value(name: str, reason: str = "") -> SqsError:
-    return SqsError(
-        "InvalidAttributeValue", f"Invalid value for the parameter {name}." + (f" Reason: {reason}" if reason else "")
-    )
+    because = f" Reason: {reason}" if reason else ""
+    return SqsError("InvalidAttributeValue", f"Invalid value for the parameter {name}.{because}")

@@ -1,4 +1,4 @@
-"""Redrive policies: where messages go that were received too often, and which queues may send theirs.
+"""Redrive policies: the dead-letter queue of a queue, and the sources that a dead-letter queue accepts.
 
 RedrivePolicy         of a source: {"deadLetterTargetArn": ARN, "maxReceiveCount": 1 to 1000}
 RedriveAllowPolicy    of a dead-letter queue: {"redrivePermission": "allowAll" | "denyAll" | "byQueue",
@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from lavant.broker.protocol.queue_config import RECEIVES_MAX
 from lavant.core.decoding import UNDECODABLE
 from lavant.service.aws.sqs import limits
 from lavant.service.aws.sqs.errors import SqsError, bad_value
@@ -40,7 +41,7 @@ _decode_allow_policy = msgspec.json.Decoder(_AllowPolicy).decode
 
 
 def parse_policy(text: str) -> Redrive:
-    """The dead-letter queue's name, and after how many receives.
+    """Returns the name of the dead-letter queue, and the number of receives after which it is used.
 
     >>> parse_policy('{"deadLetterTargetArn": "arn:aws:sqs:eu-west-1:123456789012:dead", "maxReceiveCount": "3"}')
     Redrive(dead_letters='dead', receives_max=3)
@@ -60,12 +61,12 @@ def parse_policy(text: str) -> Redrive:
     except SqsError:
         raise bad_value(REDRIVE_POLICY, text, "Invalid value for deadLetterTargetArn.") from None
     count = str(policy.max_receive_count)
-    if not (count.isascii() and count.isdecimal()) or not limits.RECEIVES_MIN <= int(count[:9]) <= limits.RECEIVES_MAX:
+    if not (count.isascii() and count.isdecimal()) or not 1 <= int(count[:9]) <= RECEIVES_MAX:
         raise bad_value(
             REDRIVE_POLICY,
             text,
-            f"Invalid value for maxReceiveCount: {count[:20]}, valid values are from {limits.RECEIVES_MIN} to "
-            f"{limits.RECEIVES_MAX} both inclusive.",
+            f"Invalid value for maxReceiveCount: {count[:20]}, "
+            f"valid values are from 1 to {RECEIVES_MAX} both inclusive.",
         )
     return Redrive(dead_letters, int(count))
 
@@ -85,7 +86,7 @@ def check_allow_policy(text: str) -> None:
 
 
 def is_allowed(allow_policy: str | None, source: str) -> bool:
-    """Whether a dead-letter queue with this policy takes the messages of this source."""
+    """Whether a dead-letter queue with this policy accepts messages of this source."""
     if allow_policy is None:
         return True
     policy = _allow_policy(allow_policy)
@@ -98,7 +99,7 @@ def _allow_policy(text: str) -> _AllowPolicy:
     try:
         policy = _decode_allow_policy(text)
     except UNDECODABLE as error:
-        raise bad_value(REDRIVE_ALLOW_POLICY, text, f"It is not such a policy: {error}.") from None
+        raise bad_value(REDRIVE_ALLOW_POLICY, text, f"It is not a redrive allow policy: {error}.") from None
     for arn in policy.source_queue_arns:
         queue_of_arn(arn, REDRIVE_ALLOW_POLICY)
     return policy

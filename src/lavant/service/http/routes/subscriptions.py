@@ -29,6 +29,7 @@ from lavant.service.http.schemas import (
     EncryptedFilterBody,
     MessagesView,
     NewSubscription,
+    QueueSettings,
     RefusedEntry,
     SubscribeManyAnswer,
     SubscriptionsPage,
@@ -81,14 +82,16 @@ async def list_subscriptions(desk: ApiContext, request: Request) -> Response:
 async def describe_subscription(desk: ApiContext, request: Request) -> Response:
     principal = desk.principal(request)
     state = await find(desk, principal, request.path_params["name"])
-    figures = (await desk.ask(principal, DescribeQueue(state.queue), Described)).figures
+    described = await desk.ask(principal, DescribeQueue(state.queue), Described)
+    figures = described.figures
     messages = MessagesView(
         visible=figures.visible,
         in_flight=figures.in_flight,
         delayed=figures.delayed,
         oldest_sent_ms=figures.oldest_sent_ms,
     )
-    return json_response(msgspec.structs.replace(view(state), messages=messages))
+    settings = QueueSettings(**msgspec.structs.asdict(described.config))
+    return json_response(msgspec.structs.replace(view(state), messages=messages, settings=settings))
 
 
 async def renew(desk: ApiContext, request: Request) -> Response:

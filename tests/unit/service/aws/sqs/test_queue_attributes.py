@@ -21,8 +21,21 @@ def arn(queue: str) -> str:
     return f"arn:aws:sqs:us-east-1:000000000000:{queue}"
 
 
-def test_the_names_are_those_of_the_model() -> None:
-    assert set(service_model().shape_for("QueueAttributeName").enum) == NAMES
+def test_the_names_are_those_of_the_model_and_our_own_begin_with_ours() -> None:
+    assert set(service_model().shape_for("QueueAttributeName").enum) == {
+        name for name in NAMES if not name.startswith("Lavant.")
+    }
+
+
+def test_labels_of_other_protocols_are_an_attribute_of_their_own() -> None:
+    config = changed_config(QueueConfig(), {"Lavant.Labels": '{"team": "tea"}', "Policy": "{}"})
+    assert config.labels == {"team": "tea", "Policy": "{}"}
+    shown = settable_attributes(config, arn)
+    assert (shown["Lavant.Labels"], shown["Policy"]) == ('{"team":"tea"}', "{}")
+    assert changed_config(config, {"Lavant.Labels": ""}).labels == {"Policy": "{}"}
+    for bad in ("[]", '{"team": 1}', '{"Policy": "{}"}'):
+        with pytest.raises(SqsError, match=r"Lavant\.Labels"):
+            changed_config(config, {"Lavant.Labels": bad})
 
 
 @pytest.mark.parametrize(

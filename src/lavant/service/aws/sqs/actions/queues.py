@@ -26,10 +26,10 @@ from lavant.service.aws.sqs.errors import SqsError, bad_value, missing, refusal
 from lavant.service.aws.sqs.names import FIFO_SUFFIX, is_fifo, queue_of_url
 from lavant.service.aws.sqs.queue_attributes import (
     NAMES,
+    all_attributes,
     changed_config,
     new_config,
     settable_attributes,
-    shown_attributes,
     unknown_attribute,
 )
 from lavant.service.aws.sqs.redrive import REDRIVE_ALLOW_POLICY, REDRIVE_POLICY, is_allowed
@@ -101,7 +101,7 @@ async def get_queue_attributes(
     for name in names:
         if name not in NAMES:
             raise unknown_attribute(name)
-    shown = shown_attributes(await desk.ask(DescribeQueue(queue), Described), desk.arn, queue)
+    shown = all_attributes(await desk.ask(DescribeQueue(queue), Described), desk.arn, queue)
     if "All" not in names:
         shown = {name: shown[name] for name in names if name in shown}
     return results.GetQueueAttributesResult(shown)
