@@ -223,10 +223,6 @@ def with_companions(name: str, value: Any) -> dict[str, Any]:
     return {name: value}
 
 
-def test_every_field_of_a_configuration_is_declared_in_its_order() -> None:
-    assert tuple(BY_NAME) == QueueConfig.__struct_fields__
-
-
 @pytest.mark.parametrize("name", BY_NAME)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_one_front_end_sets_all_show(front_ends: dict[type, FrontEnd], kind: type, name: str) -> None:

@@ -431,4 +431,4 @@ def test_the_example_in_the_documentation_does_what_it_shows(endpoint: str) -> N
     example = doctest.DocTestParser().get_doctest(text, {}, "sqs.md", "sqs.md", 0)
     report: list[str] = []
     results = doctest.DocTestRunner().run(example, out=report.append)
-    assert (results.failed, results.attempted) == (0, 6), "".join(report)
+    assert (results.failed, results.attempted) == (0, 9), "".join(report)
