@@ -44,7 +44,7 @@ def test_a_server_without_mistakes_holds_whatever_happens() -> None:
         figures.update(outcome.figures)
     # And much did happen.
     wanted = ["power losses", "kills", "packets dropped", "journal compacted", "journal recovered from a snapshot"]
-    answers = ["Submitted", "Leased", "Reported", "AttemptOver", "Cancelled", "JobView"]
+    answers = ["JobSubmitted", "TasksLeased", "Reported", "AttemptOver", "Cancelled", "JobView"]
     ends = ["completed", "failed", "cancelled"]
     wanted += [*(f"answers {name}" for name in answers), *(f"jobs heard to be {state}" for state in ends)]
     assert [name for name in wanted if not figures[name]] == []
