@@ -68,15 +68,14 @@ def sub(
             _subscription(server, filter, name, count) as subscription,
         ):
             print(f"subscribed as {subscription.name}; Ctrl-C ends it", file=sys.stderr, flush=True)
-            deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-            while count is None or shown < count:
-                left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-                notification = next(subscription.notifications(count=1, timeout_s=left_s), None)
-                if notification is None:
-                    break
+            # One iterator for all: Ctrl-C is lost if it comes while Python finalizes an iterator that was dropped.
+            notifications = subscription.notifications(timeout_s=timeout_s)
+            for notification in notifications:
                 if since_ms is None or notification.time_ms >= since_ms:
                     _show(notification, as_json=as_json)
                     shown += 1
+                if shown == count:
+                    break
     except KeyboardInterrupt:
         pass
     except BrokenPipeError:  # the reader of the pipe has ended
