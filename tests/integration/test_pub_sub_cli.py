@@ -138,7 +138,7 @@ def test_a_rate_is_kept(run: Runner) -> None:
     [
         (["pub", "symbol"], "NAME=VALUE"),
         (["pub", "a=1", "--file", "x.csv"], "not both"),
-        (["pub", "--payload", "x"], "goes along with"),
+        (["pub", "--payload", "x"], "--payload needs NAME=VALUE"),
         (["pub", "--file", "none.jsonl"], "No such file"),
         (["pub", "--file", "none.parquet"], "none.parquet"),
         (["sub"], "give a filter"),
