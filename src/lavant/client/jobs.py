@@ -15,11 +15,8 @@ import msgspec
 
 from lavant.broker.protocol.jobs import (
     CancelJob,
-    Cancelled,
     DefineJobs,
     DescribeJob,
-    JobsListed,
-    JobSubmitted,
     JobSummary,
     JobView,
     ListJobs,
@@ -27,7 +24,7 @@ from lavant.broker.protocol.jobs import (
 )
 from lavant.broker.workflows.definitions.toml_file import read_workflows
 from lavant.broker.workflows.job import RUNNING
-from lavant.client.connection.calls import Call, done, expect
+from lavant.client.connection.calls import Call, done
 from lavant.client.operations import Caller, listing, operation
 from lavant.core.errors import InvalidValue
 
@@ -55,7 +52,7 @@ class JobOperations(Caller):
         """
         unique = name if name else f"~{secrets.token_hex(8)}"  # so that a retry does not submit it twice
         request = SubmitJob(job_type, _bytes(input), unique)
-        return await self._answer(Call(request, lambda answer: expect(answer, JobSubmitted).job))
+        return await self._answer(Call(request, lambda answer: answer.job))
 
     @operation
     async def job(self, number: int) -> JobView:
@@ -78,23 +75,21 @@ class JobOperations(Caller):
     @operation
     async def cancel(self, number: int) -> bool:
         """Ends a job; False if it had ended already. Its tasks are no longer leased, and their results are refused."""
-        return await self._answer(Call(CancelJob(number), lambda answer: expect(answer, Cancelled).is_new))
+        return await self._answer(Call(CancelJob(number), lambda answer: answer.is_new))
 
     @listing
     async def jobs(self, *, state: str = "") -> AsyncIterator[JobSummary]:
         """All jobs the server knows, or those in `state`, the oldest first."""
         after: int | None = 0
         while after is not None:
-            page = await self._answer(
-                Call(ListJobs(after, PAGE_SIZE, state), lambda answer: expect(answer, JobsListed))
-            )
+            page = await self._answer(Call(ListJobs(after, PAGE_SIZE, state), lambda answer: answer))
             for each in page.jobs:
                 yield each
             after = page.after
 
 
 def _describe(job: int) -> Call[JobView]:
-    return Call(DescribeJob(job), lambda answer: expect(answer, JobView))
+    return Call(DescribeJob(job), lambda answer: answer)
 
 
 def _text(source: Path | str) -> str:

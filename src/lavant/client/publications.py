@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from lavant.broker.protocol.commands import Answer
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import Publish, Published
-from lavant.client.connection.calls import Call, expect
+from lavant.client.connection.calls import Call
 from lavant.client.connection.errors import error_of
 from lavant.core.errors import InvalidValue, LavantError, PartlyRefused
 from lavant.core.publications.attributes import AttributeValue
@@ -164,6 +163,6 @@ def _add_envelope(row: dict[str, Any], publication: Publication, payload: bytes 
         row[PAYLOAD] = base64.b64encode(payload).decode()
 
 
-def _results(answer: Answer) -> list[Result]:
-    entries = expect(answer, Published).entries
+def _results(answer: Published) -> list[Result]:
+    entries = answer.entries
     return [error_of(entry) if isinstance(entry, Refused) else entry for entry in entries]

@@ -25,7 +25,7 @@ from lavant.broker.protocol import jobs as j
 from lavant.broker.protocol import namespaces as n
 from lavant.broker.protocol import queues as q
 from lavant.broker.protocol import subscriptions as s
-from lavant.broker.protocol.commands import Answer, CommandFor, QueryFor, RequestFor
+from lavant.broker.protocol.commands import A_co, Answer, CommandFor, QueryFor, RequestFor
 
 Rule: TypeAlias = Callable[[n.KeyNamespace, Any], Any]
 Strip: TypeAlias = Callable[[str, Any], Any]
@@ -238,6 +238,14 @@ QUERIES = frozenset(each.request for each in DECLARATIONS if each.is_query)
 COMMANDS = frozenset(each.request for each in DECLARATIONS if each.is_recorded)
 """Those that the journal records."""
 DATA_REQUESTS = frozenset(each.request for each in DECLARATIONS if each.is_data)
+
+
+def checked(request: RequestFor[A_co], answer: Answer) -> A_co | q.Refused:
+    """The answer, typed by the declaration of its request; raises `TypeError` if it is of another type."""
+    wanted: Any = REGISTRY[type(request)].answer
+    if isinstance(answer, wanted | q.Refused):
+        return answer
+    raise TypeError(f"{type(request).__name__} was answered by {type(answer).__name__}, not {wanted.__name__}")
 
 
 def handlers_of(machine: str, methods: Mapping[str, Any], kinds: frozenset[type]) -> dict[type, Callable[..., Any]]:

@@ -7,28 +7,35 @@ refuses becomes the error it names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.commands import A_co, Answer, RequestFor
 from lavant.broker.protocol.jobs import LeaseTasks
 from lavant.broker.protocol.queue_config import WAIT_MS_MAX
 from lavant.broker.protocol.queues import Done, Receive, Refused
+from lavant.broker.protocol.registry import checked
 from lavant.client.connection.errors import error_of
 from lavant.core.errors import PartlyRefused
 
 T = TypeVar("T")
-_Kind = TypeVar("_Kind")
 
 
 class Call(Generic[T]):
     """Something to be asked of a server."""
 
-    __slots__ = ("is_repeatable", "read", "request")
+    __slots__ = ("_read", "is_repeatable", "request")
 
-    def __init__(self, request: Request, read: Callable[[Answer], T], *, is_repeatable: bool = True) -> None:
+    def __init__(self, request: RequestFor[A_co], read: Callable[[A_co], T], *, is_repeatable: bool = True) -> None:
         self.request = request
-        self.read = read
+        self._read: Callable[[Any], T] = read
         self.is_repeatable = is_repeatable
+
+    def read(self, answer: Answer) -> T:
+        """The result; raises the error of a refusal."""
+        given = checked(self.request, answer)
+        if isinstance(given, Refused):
+            raise error_of(given)
+        return self._read(given)
 
     @property
     def wait_ms(self) -> int:
@@ -39,17 +46,8 @@ class Call(Generic[T]):
         return 0
 
 
-def expect(answer: Answer, kind: type[_Kind]) -> _Kind:
-    """The answer, if it is of the kind that belongs to the request; the error that it refuses with, if it does."""
-    if isinstance(answer, kind):
-        return answer
-    if isinstance(answer, Refused):
-        raise error_of(answer)
-    raise AssertionError(f"the server answered {type(answer).__name__} where {kind.__name__} belongs")
-
-
-def done(answer: Answer) -> None:
-    expect(answer, Done)
+def done(answer: Done) -> None:
+    """Reads an answer without content."""
 
 
 def refuse_some(refused: Mapping[int, Refused]) -> None:

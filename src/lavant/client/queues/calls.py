@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from lavant.broker.protocol.commands import Answer
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import (
     Acknowledge,
@@ -18,19 +17,13 @@ from lavant.broker.protocol.queues import (
     Delivery,
     Described,
     DescribeQueue,
-    Listed,
     ListMoves,
     ListQueues,
     ListSources,
-    Moved,
-    Moves,
-    MoveStarted,
     MoveState,
     Peek,
-    Peeked,
     PeekedMessage,
     PurgeQueue,
-    QueueCreated,
     Receipt,
     Receive,
     Received,
@@ -43,7 +36,7 @@ from lavant.broker.protocol.queues import (
     VisibilityChange,
     VisibilityChanged,
 )
-from lavant.client.connection.calls import Call, done, expect, refuse_some
+from lavant.client.connection.calls import Call, done, refuse_some
 from lavant.client.connection.errors import error_of
 
 NEW_QUEUE = QueueConfig()
@@ -54,7 +47,7 @@ Leased: TypeAlias = Delivery | Receipt
 
 def create(queue: str, config: QueueConfig, tags: dict[str, str]) -> Call[bool]:
     """Whether it is new; creating a queue that is there with the same settings is no mistake."""
-    return Call(CreateQueue(queue, config, tags), lambda answer: expect(answer, QueueCreated).is_new)
+    return Call(CreateQueue(queue, config, tags), lambda answer: answer.is_new)
 
 
 def configure(queue: str, config: QueueConfig) -> Call[None]:
@@ -74,15 +67,15 @@ def purge(queue: str) -> Call[None]:
 
 
 def list_queues(prefix: str, after: str, count: int) -> Call[list[str]]:
-    return Call(ListQueues(prefix, after, count), lambda answer: expect(answer, Listed).queues)
+    return Call(ListQueues(prefix, after, count), lambda answer: answer.queues)
 
 
 def list_sources(queue: str) -> Call[list[str]]:
-    return Call(ListSources(queue), lambda answer: expect(answer, Listed).queues)
+    return Call(ListSources(queue), lambda answer: answer.queues)
 
 
 def describe(queue: str) -> Call[Described]:
-    return Call(DescribeQueue(queue), lambda answer: expect(answer, Described))
+    return Call(DescribeQueue(queue), lambda answer: answer)
 
 
 def send(queue: str, entry: SendEntry) -> Call[int]:
@@ -111,47 +104,47 @@ def change_visibility(queue: str, messages: Iterable[Leased], visibility_ms: int
 
 
 def peek(queue: str, count: int, after: int) -> Call[list[PeekedMessage]]:
-    return Call(Peek(queue, count, after), lambda answer: expect(answer, Peeked).messages)
+    return Call(Peek(queue, count, after), lambda answer: answer.messages)
 
 
 def redrive(source: str, destination: str | None, rate_per_s: int | None) -> Call[int]:
     """The number of the move."""
     request = StartMove(source, destination, rate_per_s)
-    return Call(request, lambda answer: expect(answer, MoveStarted).task, is_repeatable=False)
+    return Call(request, lambda answer: answer.task, is_repeatable=False)
 
 
 def cancel_move(task: int) -> Call[MoveState]:
-    return Call(CancelMove(task), lambda answer: expect(answer, Moved).state, is_repeatable=False)
+    return Call(CancelMove(task), lambda answer: answer.state, is_repeatable=False)
 
 
 def list_moves(source: str) -> Call[list[MoveState]]:
-    return Call(ListMoves(source), lambda answer: expect(answer, Moves).moves)
+    return Call(ListMoves(source), lambda answer: answer.moves)
 
 
-def _sent(answer: Answer) -> list[int]:
-    entries = expect(answer, Sent).entries
+def _sent(answer: Sent) -> list[int]:
+    entries = answer.entries
     refused = {place: entry for place, entry in enumerate(entries) if isinstance(entry, Refused)}
     refuse_some(refused)
     return [entry.number for entry in entries if not isinstance(entry, Refused)]
 
 
-def _sent_one(answer: Answer) -> int:
-    entry = expect(answer, Sent).entries[0]
+def _sent_one(answer: Sent) -> int:
+    entry = answer.entries[0]
     if isinstance(entry, Refused):
         raise error_of(entry)
     return entry.number
 
 
-def _received(answer: Answer) -> list[Delivery]:
-    return expect(answer, Received).deliveries
+def _received(answer: Received) -> list[Delivery]:
+    return answer.deliveries
 
 
-def _acknowledged(answer: Answer) -> None:
-    refuse_some(expect(answer, Acknowledged).refused)
+def _acknowledged(answer: Acknowledged) -> None:
+    refuse_some(answer.refused)
 
 
-def _visibility_changed(answer: Answer) -> None:
-    refuse_some(expect(answer, VisibilityChanged).refused)
+def _visibility_changed(answer: VisibilityChanged) -> None:
+    refuse_some(answer.refused)
 
 
 def _receipt(message: Leased) -> Receipt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -18,7 +19,7 @@ from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.client.subscriptions.notification import Notification, notification_of, pause_s
 from lavant.client.subscriptions.prefetcher import PREFETCH_MAX, HeldNotification, Prefetcher
 from lavant.client.subscriptions.quota import NotificationQuota
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import InvalidValue, UnknownSubscription
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
@@ -157,7 +158,8 @@ class SubscriptionBase(Generic[HandlerT]):
             return
         if self._lease is not None:
             await self._in_loop(self._lease.stop())
-        await self._client._answer(calls.remove(self.name))
+        with suppress(UnknownSubscription):
+            await self._client._answer(calls.remove(self.name))
         self._is_removed = True
 
     @operation

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 
-from lavant.broker.protocol.commands import Answer
 from lavant.broker.protocol.queue_config import MINUTE_MS, SECOND_MS, QueueConfig
 from lavant.broker.protocol.subscriptions import (
     Advertise,
-    Advertised,
-    AdvertisementsListed,
     AdvertisementState,
     DescribeSubscription,
     EncryptedFilter,
@@ -19,15 +15,14 @@ from lavant.broker.protocol.subscriptions import (
     RenewSubscription,
     Subscribe,
     Subscribed,
-    SubscriptionsListed,
     SubscriptionState,
     Unadvertise,
     Unsubscribe,
     Webhook,
 )
 from lavant.broker.subscriptions.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
-from lavant.client.connection.calls import Call, done, expect
-from lavant.core.errors import InvalidValue, UnknownSubscription
+from lavant.client.connection.calls import Call, done
+from lavant.core.errors import InvalidValue
 
 TEMPORARY_PREFIX = "tmp-"
 TEMPORARY = QueueConfig(retention_ms=60 * MINUTE_MS)
@@ -77,7 +72,7 @@ def subscribe(request: Subscribe) -> Call[SubscriptionState]:
 
 def subscribe_again(request: Subscribe) -> Call[bool]:
     """Whether it was gone."""
-    return Call(request, lambda answer: expect(answer, Subscribed).is_new)
+    return Call(request, lambda answer: answer.is_new)
 
 
 def renew(name: str) -> Call[SubscriptionState]:
@@ -89,8 +84,8 @@ def unsubscribe(name: str) -> Call[None]:
 
 
 def remove(name: str) -> Call[None]:
-    """The same, and it is no mistake if it is gone already."""
-    return Call(Unsubscribe(name), _gone)
+    """The same for callers that ignore `UnknownSubscription`, so it may be repeated."""
+    return Call(Unsubscribe(name), done)
 
 
 def describe(name: str) -> Call[SubscriptionState]:
@@ -99,12 +94,12 @@ def describe(name: str) -> Call[SubscriptionState]:
 
 def list_subscriptions(prefix: str, after: str, count: int) -> Call[list[SubscriptionState]]:
     request = ListSubscriptions(prefix=prefix, after=after, count=count)
-    return Call(request, lambda answer: expect(answer, SubscriptionsListed).subscriptions)
+    return Call(request, lambda answer: answer.subscriptions)
 
 
 def advertise(filter: str, name: str) -> Call[AdvertisementState]:
     request = Advertise(filter, name if name else new_name())
-    return Call(request, lambda answer: expect(answer, Advertised).advertisement)
+    return Call(request, lambda answer: answer.advertisement)
 
 
 def unadvertise(name: str) -> Call[None]:
@@ -113,13 +108,8 @@ def unadvertise(name: str) -> Call[None]:
 
 def list_advertisements(after: str, count: int) -> Call[list[AdvertisementState]]:
     request = ListAdvertisements(after=after, count=count)
-    return Call(request, lambda answer: expect(answer, AdvertisementsListed).advertisements)
+    return Call(request, lambda answer: answer.advertisements)
 
 
-def _subscribed(answer: Answer) -> SubscriptionState:
-    return expect(answer, Subscribed).subscription
-
-
-def _gone(answer: Answer) -> None:
-    with contextlib.suppress(UnknownSubscription):
-        done(answer)
+def _subscribed(answer: Subscribed) -> SubscriptionState:
+    return answer.subscription

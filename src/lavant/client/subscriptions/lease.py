@@ -78,6 +78,8 @@ class Lease:
         try:
             async with asyncio.timeout(END_S_MAX), self._turn:
                 await self._connection.run(calls.remove(self._request.name), retries=Retries(within_s=END_S_MAX))
+        except UnknownSubscription:
+            pass
         except (LavantError, TimeoutError) as error:
             _logger.warning(
                 "subscription %s could not be removed; the server ends it when it has not heard of this client for "

@@ -19,9 +19,9 @@ from itertools import islice
 from typing import TypeVar
 
 from lavant.broker.protocol.queue_config import BATCH_ENTRIES_MAX, SECOND_MS, WAIT_MS_MAX
-from lavant.broker.protocol.queues import ChangeVisibility, Delivery, VisibilityChange, VisibilityChanged
+from lavant.broker.protocol.queues import ChangeVisibility, Delivery, VisibilityChange
 from lavant.client.connection.async_connection import AsyncConnection
-from lavant.client.connection.calls import Call, expect
+from lavant.client.connection.calls import Call
 from lavant.client.queues import calls
 from lavant.core.errors import LavantError, PartlyRefused, TooManyInFlight, UnknownQueue
 
@@ -252,4 +252,4 @@ class Prefetcher:
 def _hide(queue: str, changes: list[tuple[HeldNotification, int]]) -> Call[frozenset[int]]:
     """Hidden from others for so long; the places of those whose leases had run out, which is no mistake here."""
     wanted = [VisibilityChange(held.delivery.receipt, hidden_ms) for held, hidden_ms in changes]
-    return Call(ChangeVisibility(queue, wanted), lambda answer: frozenset(expect(answer, VisibilityChanged).refused))
+    return Call(ChangeVisibility(queue, wanted), lambda answer: frozenset(answer.refused))

@@ -6,14 +6,15 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.commands import A_co, Answer, Request, RequestFor
 from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.registry import checked
 from lavant.broker.queues.validation import refusal
 from lavant.core.errors import AccessDenied, LavantError, QuotaExceeded
 from lavant.service.auth.audit.records import ORIGIN
@@ -27,8 +28,6 @@ from lavant.service.runtime.broker_runtime import BrokerRuntime
 
 if TYPE_CHECKING:
     from lavant.service.autoscaling.views import Resources
-
-_T = TypeVar("_T")
 
 
 class ApiContext:
@@ -72,14 +71,12 @@ class ApiContext:
         except LavantError as error:
             raise error_of(audited(self.service.audit, principal, request, refusal(error))) from None
 
-    async def ask(self, principal: Principal, request: Request, answer: type[_T]) -> _T:
-        """The answer of the type that belongs to the request, as the principal sees it; a refusal is raised."""
-        given = await self.answer(principal, request)
-        if isinstance(given, Refused):
-            raise error_of(given)
-        if not isinstance(given, answer):
-            raise TypeError(f"{type(request).__name__} was answered by {type(given).__name__}, not {answer.__name__}")
-        return given
+    async def ask(self, principal: Principal, request: RequestFor[A_co]) -> A_co:
+        """Execute a request for the principal; raises a refusal."""
+        answer = checked(request, await self.answer(principal, request))
+        if isinstance(answer, Refused):
+            raise error_of(answer)
+        return answer
 
     async def answer(
         self, principal: Principal, request: Request, connection: RequestConnection | None = None

@@ -9,6 +9,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from lavant.broker.protocol.commands import Request as BrokerRequest
+from lavant.broker.protocol.registry import REGISTRY
 from lavant.service.http.context import ApiContext
 
 Handler: TypeAlias = Callable[[ApiContext, Request], Awaitable[Response]]
@@ -43,12 +45,17 @@ class OperationOutcome(msgspec.Struct, frozen=True):
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
+    request: type[BrokerRequest]
+    """The request that a key must be allowed to make; the registry declares its scope."""
     summary: str
     outcomes: tuple[OperationOutcome, ...]
     handler: Handler | None = None
     way: str = ""
     """`events` or `stream`, if it is no single answer."""
-    scope: str = ""
-    """Which a key must have; any will do if it is empty."""
     parameters: tuple[Parameter, ...] = ()
     bodies: tuple[Body, ...] = ()
+
+    @property
+    def scope(self) -> str:
+        """The scope that a key needs; empty if any will do."""
+        return REGISTRY[self.request].scope

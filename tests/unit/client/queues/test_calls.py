@@ -82,7 +82,7 @@ def test_a_batch_says_which_of_its_entries_were_refused(call: Call[Any], answer:
 
 
 def test_an_answer_of_another_kind_is_a_mistake_of_the_server() -> None:
-    with pytest.raises(AssertionError, match="answered Done where Received belongs"):
+    with pytest.raises(TypeError, match="Receive was answered by Done, not Received"):
         calls.receive("q", 1, None, None).read(Done())
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from lavant.broker.protocol.jobs import CompleteTask, ExtendTask, FailTask, LeaseTasks, Reported, Result, TasksLeased
+from lavant.broker.protocol.jobs import CompleteTask, ExtendTask, FailTask, LeaseTasks, Result
 from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.client.connection.async_connection import AsyncConnection
-from lavant.client.connection.calls import Call, expect
+from lavant.client.connection.calls import Call
 from lavant.client.connection.retries import Retries
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.workers.backend import LEASE_S, POLL_S
@@ -33,7 +33,7 @@ class LavantBackend:
 
     async def lease(self, topic: str) -> Task | None:
         request = LeaseTasks(topic, self._worker, 1, round(POLL_S * SECOND_MS), self._lease_ms)
-        leased = await self._connection.run(Call(request, lambda answer: expect(answer, TasksLeased)))
+        leased = await self._connection.run(Call(request, lambda answer: answer))
         if not leased.tasks:
             return None
         [given] = leased.tasks
@@ -61,4 +61,4 @@ class LavantBackend:
         await self._connection.close()
 
     async def _report(self, report: CompleteTask | FailTask | ExtendTask) -> None:
-        await self._connection.run(Call(report, lambda answer: expect(answer, Reported)))
+        await self._connection.run(Call(report, lambda answer: answer))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
 
-from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.commands import A_co, Answer, Request, RequestFor
 from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.registry import checked
 from lavant.service.auth.audit.log import AuditLog
 from lavant.service.auth.authorization import Execute, execute_as
 from lavant.service.auth.keys import Principal
@@ -14,8 +14,6 @@ from lavant.service.aws.sqs.errors import refusal
 from lavant.service.aws.sqs.handles import Handles
 from lavant.service.aws.sqs.settings import SqsSettings
 from lavant.service.net.connections import RequestConnection
-
-_T = TypeVar("_T")
 
 
 class SqsContext:
@@ -44,14 +42,12 @@ class SqsContext:
         """A command goes in, its answer comes out. If the connection of a receive is lost, `ClientGone` is raised."""
         return await execute_as(self._execute, self._principal, request, connection, audit=self._audit)
 
-    async def ask(self, request: Request, answer: type[_T], connection: RequestConnection | None = None) -> _T:
-        """The hub's answer of the type that belongs to the request; a refusal is raised in the protocol's words."""
-        given = await self.execute(request, connection)
-        if isinstance(given, answer):
-            return given
-        if isinstance(given, Refused):
-            raise refusal(given)
-        raise TypeError(f"{type(request).__name__} was answered by {type(given).__name__}, not {answer.__name__}")
+    async def ask(self, request: RequestFor[A_co], connection: RequestConnection | None = None) -> A_co:
+        """Execute a request; raises a refusal as an error of SQS."""
+        answer = checked(request, await self.execute(request, connection))
+        if isinstance(answer, Refused):
+            raise refusal(answer)
+        return answer
 
     def arn(self, queue: str) -> str:
         return self._arn_prefix + queue

@@ -12,11 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lavant.broker.filters import Filter, intersects, parse
-from lavant.broker.protocol.queues import Done
 from lavant.broker.protocol.subscriptions import (
     Advertise,
-    Advertised,
-    AdvertisementsListed,
     AdvertisementState,
     ListAdvertisements,
     Unadvertise,
@@ -32,7 +29,7 @@ from lavant.service.http.schemas import AdvertisementsPage, AdvertisementView, N
 async def advertise(desk: ApiContext, request: Request) -> Response:
     principal = desk.principal(request)
     asked = await read_json(request, desk.limits, NewAdvertisement)
-    answer = await desk.ask(principal, Advertise(asked.filter, asked.name), Advertised)
+    answer = await desk.ask(principal, Advertise(asked.filter, asked.name))
     return json_response(_view(answer.advertisement), 201 if answer.is_new else 200)
 
 
@@ -43,7 +40,7 @@ async def list_advertisements(desk: ApiContext, request: Request) -> Response:
     wanted = _parsed(query["intersects"]) if "intersects" in query else None
     limit = integer(query, "limit", default=100, lowest=1, highest=1000)
     asked = ListAdvertisements(after=query.get("after", ""), count=limit)
-    found = (await desk.ask(principal, asked, AdvertisementsListed)).advertisements
+    found = (await desk.ask(principal, asked)).advertisements
     shown = found if wanted is None else await asyncio.to_thread(_intersecting, found, wanted)
     # A page may show fewer than it looked at: `next` says whether there are more.
     page = AdvertisementsPage(
@@ -53,7 +50,7 @@ async def list_advertisements(desk: ApiContext, request: Request) -> Response:
 
 
 async def unadvertise(desk: ApiContext, request: Request) -> Response:
-    await desk.ask(desk.principal(request), Unadvertise(request.path_params["name"]), Done)
+    await desk.ask(desk.principal(request), Unadvertise(request.path_params["name"]))
     return Response(status_code=204)
 
 

@@ -10,11 +10,8 @@ from starlette.responses import Response
 
 from lavant.broker.protocol.jobs import (
     CancelJob,
-    Cancelled,
     DefineJobs,
     DescribeJob,
-    JobsListed,
-    JobSubmitted,
     JobSummary,
     JobView,
     ListJobs,
@@ -22,7 +19,6 @@ from lavant.broker.protocol.jobs import (
     Result,
     SubmitJob,
 )
-from lavant.broker.protocol.queues import Done
 from lavant.broker.queues.validation import refusal
 from lavant.broker.workflows.definitions.toml_file import convert_workflows, read_workflows
 from lavant.core.errors import InvalidValue
@@ -63,14 +59,14 @@ async def define(desk: ApiContext, request: Request) -> Response:
         raise bad_request(f"the definitions are no text in UTF-8: byte {error.start}") from None
     except InvalidValue as error:
         raise error_of(refusal(error)) from None
-    await desk.ask(principal, DefineJobs(workflows), Done)
+    await desk.ask(principal, DefineJobs(workflows))
     return json_response(DefinedAnswer(types=[job.name for job in workflows.jobs], topics=list(workflows.topics)))
 
 
 async def submit(desk: ApiContext, request: Request) -> Response:
     principal = desk.principal(request)
     asked = await read_json(request, desk.limits, NewJob)
-    answer = await desk.ask(principal, SubmitJob(asked.type, _input(asked), asked.name), JobSubmitted)
+    answer = await desk.ask(principal, SubmitJob(asked.type, _input(asked), asked.name))
     return json_response(JobAnswer(job=answer.job, is_new=answer.is_new), 201 if answer.is_new else 200)
 
 
@@ -79,17 +75,17 @@ async def list_jobs(desk: ApiContext, request: Request) -> Response:
     query = request.query_params
     after = integer(query, "after", default=0, lowest=0, highest=NUMBER_MAX)
     limit = integer(query, "limit", default=100, lowest=1, highest=1000)
-    page = await desk.ask(principal, ListJobs(after, limit, query.get("state", "")), JobsListed)
+    page = await desk.ask(principal, ListJobs(after, limit, query.get("state", "")))
     return json_response(JobPage(jobs=[_line(job) for job in page.jobs], next=page.after))
 
 
 async def describe(desk: ApiContext, request: Request) -> Response:
-    view = await desk.ask(desk.principal(request), DescribeJob(_number(request)), JobView)
+    view = await desk.ask(desk.principal(request), DescribeJob(_number(request)))
     return json_response(_description(view))
 
 
 async def cancel(desk: ApiContext, request: Request) -> Response:
-    answer = await desk.ask(desk.principal(request), CancelJob(_number(request)), Cancelled)
+    answer = await desk.ask(desk.principal(request), CancelJob(_number(request)))
     return json_response(CancelAnswer(state=answer.job_state, is_new=answer.is_new))
 
 
@@ -173,6 +169,7 @@ JOB_OPERATIONS = (
     Operation(
         method="GET",
         path="/resources",
+        request=ListJobTypes,
         summary="What the resource manager measures, and what it has decided and why",
         handler=show_resources,
         outcomes=(
@@ -183,9 +180,9 @@ JOB_OPERATIONS = (
     Operation(
         method="PUT",
         path="/workflows",
+        request=DefineJobs,
         summary="Define job types and their topics; jobs under way go on as they were",
         handler=define,
-        scope="admin",
         bodies=(Body(TOML, str, _TOML), Body(JSON, dict[str, Any], _TABLES)),
         outcomes=(
             OperationOutcome(200, "defined", DefinedAnswer, {"types": ["simple"], "topics": ["C", "D"]}),
@@ -196,9 +193,9 @@ JOB_OPERATIONS = (
     Operation(
         method="POST",
         path="/jobs",
+        request=SubmitJob,
         summary="Submit a job",
         handler=submit,
-        scope="publish",
         bodies=(Body(JSON, NewJob, {"type": "simple", "input": {"scan": 17}, "name": "scan-17"}),),
         outcomes=(
             OperationOutcome(200, "it had been submitted under that name", JobAnswer, {"job": 7, "is_new": False}),
@@ -211,6 +208,7 @@ JOB_OPERATIONS = (
     Operation(
         method="GET",
         path="/jobs",
+        request=ListJobs,
         summary="List jobs by number",
         handler=list_jobs,
         parameters=(
@@ -226,6 +224,7 @@ JOB_OPERATIONS = (
     Operation(
         method="GET",
         path="/jobs/{number}",
+        request=DescribeJob,
         summary="Describe a job: state, timeline, results",
         handler=describe,
         parameters=(_NUMBER,),
@@ -234,9 +233,9 @@ JOB_OPERATIONS = (
     Operation(
         method="DELETE",
         path="/jobs/{number}",
+        request=CancelJob,
         summary="Cancel a job; what is known of it stays",
         handler=cancel,
-        scope="publish",
         parameters=(_NUMBER,),
         outcomes=(
             OperationOutcome(200, "it has ended, now or before", CancelAnswer, {"state": "cancelled", "is_new": True}),

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from lavant.broker.protocol.queues import Acknowledge, Receive
+from lavant.broker.protocol.subscriptions import (
+    Advertise,
+    DescribeSubscription,
+    ListAdvertisements,
+    ListSubscriptions,
+    Publish,
+    RenewSubscription,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
 from lavant.service.http.bodies import JSON
 from lavant.service.http.operation import EVENTS, STREAM, Body, Operation, OperationOutcome, Parameter
 from lavant.service.http.routes import advertisements, subscriptions
@@ -55,9 +67,9 @@ OPERATIONS = (
     Operation(
         method="POST",
         path="/publish",
+        request=Publish,
         summary="Publish: one, many, lines, or CloudEvents",
         handler=publishing.publish,
-        scope="publish",
         parameters=(
             Parameter(
                 publishing.KEY_HEADER,
@@ -92,9 +104,9 @@ OPERATIONS = (
     Operation(
         method="POST",
         path="/subscriptions",
+        request=Subscribe,
         summary="Subscribe: have what matches a filter put into a queue, or posted to a webhook",
         handler=subscriptions.subscribe,
-        scope="subscribe",
         bodies=(Body(JSON, NewSubscription | list[NewSubscription], _SUBSCRIPTION),),
         outcomes=(
             OperationOutcome(200, "it was there already, just the same", _SUBSCRIBED, _SEEN),
@@ -107,6 +119,7 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="/subscriptions",
+        request=ListSubscriptions,
         summary="List subscriptions by name",
         handler=subscriptions.list_subscriptions,
         parameters=(Parameter("prefix", "query", "only names that begin with it"), *_PAGE),
@@ -115,6 +128,7 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="/subscriptions/{name}",
+        request=DescribeSubscription,
         summary="Describe a subscription, and what its queue holds",
         handler=subscriptions.describe_subscription,
         parameters=(_NAME,),
@@ -131,18 +145,18 @@ OPERATIONS = (
     Operation(
         method="DELETE",
         path="/subscriptions/{name}",
+        request=Unsubscribe,
         summary="Unsubscribe; a queue of the subscription's own goes with it",
         handler=subscriptions.unsubscribe,
-        scope="subscribe",
         parameters=(_NAME,),
         outcomes=(OperationOutcome(204, "it is gone"), _NOT_FOUND),
     ),
     Operation(
         method="POST",
         path="/subscriptions/{name}/renew",
+        request=RenewSubscription,
         summary="Renew the lease of a temporary subscription; receiving from it does so too",
         handler=subscriptions.renew,
-        scope="subscribe",
         parameters=(_NAME,),
         outcomes=(
             OperationOutcome(
@@ -155,9 +169,9 @@ OPERATIONS = (
     Operation(
         method="POST",
         path="/subscriptions/{name}/receive",
+        request=Receive,
         summary="Receive messages, waiting for the first if there is none",
         handler=pulling.receive,
-        scope="subscribe",
         parameters=(_NAME,),
         bodies=(Body(JSON, ReceiveBody, {"count": 10, "wait_ms": 5000}),),
         outcomes=(
@@ -169,9 +183,9 @@ OPERATIONS = (
     Operation(
         method="POST",
         path="/subscriptions/{name}/acknowledge",
+        request=Acknowledge,
         summary="Acknowledge messages, so that they do not come again",
         handler=pulling.acknowledge,
-        scope="subscribe",
         parameters=(_NAME,),
         bodies=(Body(JSON, AcknowledgeBody, {"receipts": ["2a-100000001"]}),),
         outcomes=(
@@ -182,9 +196,9 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="/subscriptions/{name}/events",
+        request=Receive,
         summary="Messages of a subscription as server-sent events",
         way=EVENTS,
-        scope="subscribe",
         parameters=(_NAME, _LAST, *_STREAM),
         outcomes=(
             OperationOutcome(200, "events until either side ends it"),
@@ -196,9 +210,9 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="/events",
+        request=Subscribe,
         summary="Server-sent events of a subscription that lasts as long as the connection",
         way=EVENTS,
-        scope="subscribe",
         parameters=(_FILTER, *_STREAM),
         outcomes=(
             OperationOutcome(200, "events until either side ends it"),
@@ -210,27 +224,27 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="/subscriptions/{name}/stream",
+        request=Receive,
         summary="Messages of a subscription over a WebSocket, with acknowledgements",
         way=STREAM,
-        scope="subscribe",
         parameters=(_NAME, *_STREAM),
         outcomes=(OperationOutcome(101, "a WebSocket"), _NOT_FOUND, OperationOutcome(429, "too many streams")),
     ),
     Operation(
         method="GET",
         path="/stream",
+        request=Subscribe,
         summary="A WebSocket of a subscription that lasts as long as the connection",
         way=STREAM,
-        scope="subscribe",
         parameters=(_FILTER, *_STREAM),
         outcomes=(OperationOutcome(101, "a WebSocket"), _BAD_FILTER, OperationOutcome(429, "too many streams")),
     ),
     Operation(
         method="POST",
         path="/advertisements",
+        request=Advertise,
         summary="Say what is going to be published",
         handler=advertisements.advertise,
-        scope="publish",
         bodies=(Body(JSON, NewAdvertisement, _ADVERTISEMENT),),
         outcomes=(
             OperationOutcome(
@@ -245,6 +259,7 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="/advertisements",
+        request=ListAdvertisements,
         summary="List advertisements, all or those that a filter could ever match",
         handler=advertisements.list_advertisements,
         parameters=(
@@ -264,9 +279,9 @@ OPERATIONS = (
     Operation(
         method="DELETE",
         path="/advertisements/{name}",
+        request=Unadvertise,
         summary="Take an advertisement back",
         handler=advertisements.unadvertise,
-        scope="publish",
         parameters=(Parameter("name", "path", "of the advertisement", is_required=True),),
         outcomes=(OperationOutcome(204, "it is gone"), _NOT_FOUND),
     ),

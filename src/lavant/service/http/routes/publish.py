@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lavant.broker.protocol.queues import Refused
-from lavant.broker.protocol.subscriptions import Publish, Published
+from lavant.broker.protocol.subscriptions import Publish
 from lavant.broker.subscriptions.limits import PUBLICATIONS_MAX
 from lavant.service.auth.keys import Principal
 from lavant.service.http.bodies import JSON, content_type, decode, read_body
@@ -56,7 +56,7 @@ async def _outcome(
     good = [entry for entry in entries if isinstance(entry, bytes)]
     if not good and entries:
         return [entry for entry in entries if isinstance(entry, Refused)]
-    published = iter((await desk.ask(principal, Publish(good, key), Published)).entries)
+    published = iter((await desk.ask(principal, Publish(good, key))).entries)
     return [entry if isinstance(entry, Refused) else next(published) for entry in entries]
 
 

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lavant.broker.protocol.queues import Described, DescribeQueue, Done, Refused
+from lavant.broker.protocol.queues import DescribeQueue, Refused
 from lavant.broker.protocol.subscriptions import (
     DescribeSubscription,
     EncryptedFilter,
@@ -16,7 +16,6 @@ from lavant.broker.protocol.subscriptions import (
     RenewSubscription,
     Subscribe,
     Subscribed,
-    SubscriptionsListed,
     SubscriptionState,
     Unsubscribe,
     Webhook,
@@ -47,7 +46,7 @@ async def subscribe(desk: ApiContext, request: Request) -> Response:
     body = await read_body(request, desk.limits)
     if body.lstrip()[:1] == b"[":
         return await _subscribe_many(desk, principal, decode(body, list[NewSubscription]))
-    answer = await desk.ask(principal, _command(decode(body, NewSubscription)), Subscribed)
+    answer = await desk.ask(principal, _command(decode(body, NewSubscription)))
     return json_response(view(answer.subscription), CREATED if answer.is_new else 200)
 
 
@@ -74,7 +73,7 @@ async def list_subscriptions(desk: ApiContext, request: Request) -> Response:
     query = request.query_params
     limit = integer(query, "limit", default=100, lowest=1, highest=1000)
     asked = ListSubscriptions(prefix=query.get("prefix", ""), after=query.get("after", ""), count=limit)
-    found = (await desk.ask(principal, asked, SubscriptionsListed)).subscriptions
+    found = (await desk.ask(principal, asked)).subscriptions
     page = SubscriptionsPage(subscriptions=list(map(view, found)), next=page_end([each.name for each in found], limit))
     return json_response(page)
 
@@ -82,7 +81,7 @@ async def list_subscriptions(desk: ApiContext, request: Request) -> Response:
 async def describe_subscription(desk: ApiContext, request: Request) -> Response:
     principal = desk.principal(request)
     state = await find(desk, principal, request.path_params["name"])
-    described = await desk.ask(principal, DescribeQueue(state.queue), Described)
+    described = await desk.ask(principal, DescribeQueue(state.queue))
     figures = described.figures
     messages = MessagesView(
         visible=figures.visible,
@@ -95,18 +94,18 @@ async def describe_subscription(desk: ApiContext, request: Request) -> Response:
 
 
 async def renew(desk: ApiContext, request: Request) -> Response:
-    answer = await desk.ask(desk.principal(request), RenewSubscription(request.path_params["name"]), Subscribed)
+    answer = await desk.ask(desk.principal(request), RenewSubscription(request.path_params["name"]))
     return json_response(view(answer.subscription))
 
 
 async def unsubscribe(desk: ApiContext, request: Request) -> Response:
-    await desk.ask(desk.principal(request), Unsubscribe(request.path_params["name"]), Done)
+    await desk.ask(desk.principal(request), Unsubscribe(request.path_params["name"]))
     return Response(status_code=204)
 
 
 async def find(desk: ApiContext, principal: Principal, name: str) -> SubscriptionState:
     """A subscription as the principal sees it; raises if there is none of that name."""
-    return (await desk.ask(principal, DescribeSubscription(name), Subscribed)).subscription
+    return (await desk.ask(principal, DescribeSubscription(name))).subscription
 
 
 def view(state: SubscriptionState) -> SubscriptionView:

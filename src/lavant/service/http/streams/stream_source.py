@@ -17,11 +17,10 @@ from starlette.requests import HTTPConnection
 
 from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.queue_config import SECOND_MS, VISIBILITY_MS_MAX
-from lavant.broker.protocol.queues import Acknowledge, Described, DescribeQueue
+from lavant.broker.protocol.queues import Acknowledge, DescribeQueue
 from lavant.broker.protocol.subscriptions import (
     RenewSubscription,
     Subscribe,
-    Subscribed,
     SubscriptionState,
     Unsubscribe,
 )
@@ -72,7 +71,7 @@ async def attached(
     if text is None:
         raise bad_request("say in ?filter=… what to send, or name a subscription: /subscriptions/NAME/…")
     wanted = Subscribe(text, f"{NAME_PREFIX}{secrets.token_hex(8)}", lease_ms=desk.limits.stream_lease_ms)
-    state = (await desk.ask(principal, wanted, Subscribed)).subscription
+    state = (await desk.ask(principal, wanted)).subscription
     try:
         async with _renewed(desk, principal, state):
             yield await _window(desk, principal, connection, state.queue, size)
@@ -103,7 +102,7 @@ async def _renew(desk: ApiContext, request: Request, lease_ms: int) -> None:
 async def _window(
     desk: ApiContext, principal: Principal, connection: HTTPConnection, queue: str, size: int
 ) -> PrefetchWindow:
-    config = (await desk.ask(principal, DescribeQueue(queue), Described)).config
+    config = (await desk.ask(principal, DescribeQueue(queue))).config
     visibility_ms = integer(
         connection.query_params,
         "visibility_ms",

@@ -9,11 +9,9 @@ from __future__ import annotations
 from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.broker.protocol.queues import (
     Acknowledge,
-    Acknowledged,
     ChangeVisibility,
     Refused,
     VisibilityChange,
-    VisibilityChanged,
 )
 from lavant.service.aws.sqs import limits, requests, results
 from lavant.service.aws.sqs.actions.batches import check_batch, check_exists, failed
@@ -25,7 +23,7 @@ from lavant.service.aws.sqs.names import is_fifo, queue_of_url
 async def delete_message(desk: SqsContext, call: SqsCall, request: requests.DeleteMessage) -> None:
     queue = queue_of_url(request.queue_url)
     receipt = desk.seals.receipt(queue, request.receipt_handle)
-    answer = await desk.ask(Acknowledge(queue, [receipt]), Acknowledged)
+    answer = await desk.ask(Acknowledge(queue, [receipt]))
     for refused in answer.refused.values():
         _check_deleted(queue, request.receipt_handle, refused)
 
@@ -46,7 +44,7 @@ async def delete_message_batch(
     if not receipts:
         await check_exists(desk, queue)
         return _batch_result(list(handles), errors)
-    answer = await desk.ask(Acknowledge(queue, list(receipts.values())), Acknowledged)
+    answer = await desk.ask(Acknowledge(queue, list(receipts.values())))
     for place, entry_id in enumerate(receipts):
         if place in answer.refused:
             try:
@@ -59,7 +57,7 @@ async def delete_message_batch(
 async def change_message_visibility(desk: SqsContext, call: SqsCall, request: requests.ChangeMessageVisibility) -> None:
     queue = queue_of_url(request.queue_url)
     change = _change(desk, queue, request.receipt_handle, request.visibility_timeout)
-    answer = await desk.ask(ChangeVisibility(queue, [change]), VisibilityChanged)
+    answer = await desk.ask(ChangeVisibility(queue, [change]))
     for refused in answer.refused.values():
         raise _not_changed(request.receipt_handle, refused)
 
@@ -80,7 +78,7 @@ async def change_message_visibility_batch(
     if not changes:
         await check_exists(desk, queue)
         return _batch_result(list(handles), errors)
-    answer = await desk.ask(ChangeVisibility(queue, list(changes.values())), VisibilityChanged)
+    answer = await desk.ask(ChangeVisibility(queue, list(changes.values())))
     for place, entry_id in enumerate(changes):
         if place in answer.refused:
             errors[entry_id] = _not_changed(handles[entry_id], answer.refused[place])

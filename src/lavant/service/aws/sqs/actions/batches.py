@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from lavant.broker.protocol.queues import Described, DescribeQueue
+from lavant.broker.protocol.queues import DescribeQueue
 from lavant.service.aws.sqs import limits
 from lavant.service.aws.sqs.context import SqsContext
 from lavant.service.aws.sqs.errors import SqsError
@@ -43,7 +43,7 @@ def check_batch(entries: Sequence[_HasId], entry_name: str) -> None:
 
 async def check_exists(desk: SqsContext, queue: str) -> None:
     """For a batch of which no entry is left to ask the hub about: without the queue, the whole batch fails."""
-    await desk.ask(DescribeQueue(queue), Described)
+    await desk.ask(DescribeQueue(queue))
 
 
 def failed(entry_id: str, error: SqsError) -> BatchResultErrorEntry:

@@ -11,8 +11,6 @@ from lavant.broker.protocol.queues import (
     DeleteQueue,
     Described,
     DescribeQueue,
-    Done,
-    Listed,
     ListQueues,
     ListSources,
     PurgeQueue,
@@ -76,7 +74,7 @@ async def list_queues(desk: SqsContext, call: SqsCall, request: requests.ListQue
     after = "" if request.next_token is None else desk.seals.page(request.next_token)
     # One more than is shown tells whether there are more. The largest page cannot look ahead: the next may be empty.
     asked = min(count + 1, limits.LIST_COUNT_MAX)
-    names = (await desk.ask(ListQueues(prefix, after, asked, is_outside=True), Listed)).queues
+    names = (await desk.ask(ListQueues(prefix, after, asked, is_outside=True))).queues
     is_cut = len(names) > count or len(names) == limits.LIST_COUNT_MAX
     shown = names[:count]
     return results.ListQueuesResult(
@@ -86,11 +84,11 @@ async def list_queues(desk: SqsContext, call: SqsCall, request: requests.ListQue
 
 
 async def delete_queue(desk: SqsContext, call: SqsCall, request: requests.QueueOnly) -> None:
-    await desk.ask(DeleteQueue(queue_of_url(request.queue_url)), Done)
+    await desk.ask(DeleteQueue(queue_of_url(request.queue_url)))
 
 
 async def purge_queue(desk: SqsContext, call: SqsCall, request: requests.QueueOnly) -> None:
-    await desk.ask(PurgeQueue(queue_of_url(request.queue_url)), Done)
+    await desk.ask(PurgeQueue(queue_of_url(request.queue_url)))
 
 
 async def get_queue_attributes(
@@ -101,7 +99,7 @@ async def get_queue_attributes(
     for name in names:
         if name not in NAMES:
             raise unknown_attribute(name)
-    shown = all_attributes(await desk.ask(DescribeQueue(queue), Described), desk.arn, queue)
+    shown = all_attributes(await desk.ask(DescribeQueue(queue)), desk.arn, queue)
     if "All" not in names:
         shown = {name: shown[name] for name in names if name in shown}
     return results.GetQueueAttributesResult(shown)
@@ -112,11 +110,11 @@ async def set_queue_attributes(desk: SqsContext, call: SqsCall, request: request
     if not request.attributes:
         raise missing("Attributes")
     async with desk.changing:
-        described = await desk.ask(DescribeQueue(queue), Described)
+        described = await desk.ask(DescribeQueue(queue))
         config = changed_config(described.config, request.attributes)
         if REDRIVE_POLICY in request.attributes:
             await _check_dead_letters(desk, queue, config)
-        await desk.ask(ConfigureQueue(queue, config), Done)
+        await desk.ask(ConfigureQueue(queue, config))
 
 
 async def list_dead_letter_source_queues(
@@ -124,7 +122,7 @@ async def list_dead_letter_source_queues(
 ) -> results.ListDeadLetterSourceQueuesResult:
     count = _page_size(request.max_results)
     after = "" if request.next_token is None else desk.seals.page(request.next_token)
-    listed = await desk.ask(ListSources(queue_of_url(request.queue_url)), Listed)
+    listed = await desk.ask(ListSources(queue_of_url(request.queue_url)))
     sources = sorted(queue for queue in listed.queues if queue > after)
     is_cut = request.max_results is not None and len(sources) > count
     return results.ListDeadLetterSourceQueuesResult(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hashlib import md5
 
 from lavant.broker.protocol.queue_config import SECOND_MS
-from lavant.broker.protocol.queues import Delivery, Receive, Received
+from lavant.broker.protocol.queues import Delivery, Receive
 from lavant.service.aws.sqs import limits, requests, results
 from lavant.service.aws.sqs.context import SqsCall, SqsContext
 from lavant.service.aws.sqs.errors import bad_value
@@ -40,7 +40,7 @@ async def receive_message(
     queue = queue_of_url(request.queue_url)
     count, visibility_ms, wait_ms = _checked(request)
     system_names = _system_names(request.attribute_names, request.message_system_attribute_names)
-    received = await desk.ask(Receive(queue, count, visibility_ms, wait_ms), Received, call.connection)
+    received = await desk.ask(Receive(queue, count, visibility_ms, wait_ms), call.connection)
     return results.ReceiveMessageResult(
         [
             _message(desk, queue, delivery, system_names, request.message_attribute_names)

@@ -6,12 +6,8 @@ from lavant.broker.protocol.queues import (
     CancelMove,
     Described,
     DescribeQueue,
-    Listed,
     ListMoves,
     ListSources,
-    Moved,
-    Moves,
-    MoveStarted,
     MoveState,
     StartMove,
 )
@@ -31,13 +27,13 @@ async def start_message_move_task(
         )
     source = queue_of_arn(request.source_arn, "SourceArn")
     await _check_queue(desk, source, "SourceArn")
-    if not (await desk.ask(ListSources(source), Listed)).queues:
+    if not (await desk.ask(ListSources(source))).queues:
         raise SqsError("InvalidParameterValue", "Source queue must be configured as a Dead Letter Queue.")
     destination = None
     if request.destination_arn is not None:
         destination = queue_of_arn(request.destination_arn, "DestinationArn")
         await _check_queue(desk, destination, "DestinationArn")
-    started = await desk.ask(StartMove(source, destination, rate_per_s), MoveStarted)
+    started = await desk.ask(StartMove(source, destination, rate_per_s))
     return results.StartMessageMoveTaskResult(desk.seals.task_handle(started.task))
 
 
@@ -49,7 +45,7 @@ async def list_message_move_tasks(
         raise bad_value("MaxResults", count, f"Must be between 1 and {limits.MOVES_LISTED_MAX}.")
     source = queue_of_arn(request.source_arn, "SourceArn")
     await _check_queue(desk, source, "SourceArn")
-    moves = (await desk.ask(ListMoves(source), Moves)).moves
+    moves = (await desk.ask(ListMoves(source))).moves
     newest = sorted(moves, key=lambda move: -move.task)[:count]
     return results.ListMessageMoveTasksResult([_entry(desk, move) for move in newest])
 
@@ -57,7 +53,7 @@ async def list_message_move_tasks(
 async def cancel_message_move_task(
     desk: SqsContext, call: SqsCall, request: requests.CancelMessageMoveTask
 ) -> results.CancelMessageMoveTaskResult:
-    moved = await desk.ask(CancelMove(desk.seals.task(request.task_handle)), Moved)
+    moved = await desk.ask(CancelMove(desk.seals.task(request.task_handle)))
     return results.CancelMessageMoveTaskResult(moved.state.moved)
 
 

@@ -8,7 +8,7 @@ from hashlib import md5
 from typing import NamedTuple
 
 from lavant.broker.protocol.queue_config import SECOND_MS
-from lavant.broker.protocol.queues import Described, DescribeQueue, Refused, Send, SendEntry, Sent
+from lavant.broker.protocol.queues import DescribeQueue, Refused, Send, SendEntry
 from lavant.service.aws.sqs import limits, requests, results
 from lavant.service.aws.sqs.actions.batches import check_batch, check_exists, failed
 from lavant.service.aws.sqs.context import SqsCall, SqsContext
@@ -52,7 +52,7 @@ async def send_message(desk: SqsContext, call: SqsCall, request: requests.SendMe
             f"Reason: Message must be shorter than {limits.MESSAGE_BYTES_MAX} bytes.",
         )
     await _check_deduplication(desk, queue, [draft])
-    sent = (await desk.ask(Send(queue, [draft.entry]), Sent)).entries[0]
+    sent = (await desk.ask(Send(queue, [draft.entry]))).entries[0]
     if isinstance(sent, Refused):
         raise entry_refusal(sent)
     return results.SendMessageResult(
@@ -84,7 +84,7 @@ async def send_message_batch(
     if not drafts:
         await check_exists(desk, queue)
         return results.SendMessageBatchResult([], [failed(entry_id, error) for entry_id, error in errors.items()])
-    sent = await desk.ask(Send(queue, [draft.entry for draft in drafts.values()]), Sent)
+    sent = await desk.ask(Send(queue, [draft.entry for draft in drafts.values()]))
     for (entry_id, draft), answer in zip(drafts.items(), sent.entries, strict=True):
         if isinstance(answer, Refused):
             errors[entry_id] = entry_refusal(answer)
@@ -190,7 +190,7 @@ async def _check_deduplication(desk: SqsContext, queue: str, drafts: Collection[
     """In a FIFO queue, a message has a deduplication id, or the queue takes its content for one."""
     if not is_fifo(queue) or all(draft.entry.deduplication for draft in drafts):
         return
-    described = await desk.ask(DescribeQueue(queue), Described)
+    described = await desk.ask(DescribeQueue(queue))
     if not described.config.deduplicate_by_content:
         raise SqsError(
             "InvalidParameterValue",

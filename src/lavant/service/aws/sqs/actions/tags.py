@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lavant.broker.protocol.queues import Described, DescribeQueue, Done, TagQueue
+from lavant.broker.protocol.queues import DescribeQueue, TagQueue
 from lavant.service.aws.sqs import limits, requests, results
 from lavant.service.aws.sqs.context import SqsCall, SqsContext
 from lavant.service.aws.sqs.errors import bad_value, missing
@@ -23,7 +23,7 @@ async def untag_queue(desk: SqsContext, call: SqsCall, request: requests.UntagQu
 
 
 async def list_queue_tags(desk: SqsContext, call: SqsCall, request: requests.QueueOnly) -> results.ListQueueTagsResult:
-    described = await desk.ask(DescribeQueue(queue_of_url(request.queue_url)), Described)
+    described = await desk.ask(DescribeQueue(queue_of_url(request.queue_url)))
     return results.ListQueueTagsResult(described.tags)
 
 
@@ -47,7 +47,7 @@ def check_tags(tags: dict[str, str]) -> None:
 
 async def _change(desk: SqsContext, queue: str, tags: dict[str, str], *, without: tuple[str, ...]) -> None:
     async with desk.changing:
-        described = await desk.ask(DescribeQueue(queue), Described)
+        described = await desk.ask(DescribeQueue(queue))
         after = {key: value for key, value in (described.tags | tags).items() if key not in without}
         check_tags(after)
-        await desk.ask(TagQueue(queue, after), Done)
+        await desk.ask(TagQueue(queue, after))
