@@ -14,7 +14,7 @@ from tests.integration.cluster_stand_in import TOKEN, Cluster, Deployment, Rule
 from tests.integration.zookeeper import free_port
 
 from lavant.core.errors import MissingComponent
-from lavant.service.autoscaling.allocators.interface import Staff
+from lavant.service.autoscaling.allocators.interface import ConsumerCounts
 from lavant.service.autoscaling.allocators.kubernetes import KubernetesAllocator
 from lavant.service.autoscaling.allocators.kubernetes_access import ClusterAccess, read_kubeconfig
 from lavant.service.autoscaling.allocators.kubernetes_api import FIELD_MANAGER, ApiFault, KubernetesApi
@@ -71,15 +71,15 @@ def test_what_is_wanted_is_applied_and_what_is_ready_is_told(cluster: Cluster) -
     deployment = cluster.deployments[NAME]
 
     async def scenario(allocator: KubernetesAllocator) -> None:
-        assert allocator.staff() == {"resize": Staff(wanted=0, running=1)}
+        assert allocator.counts() == {"resize": ConsumerCounts(wanted=0, running=1)}
         for wanted in (5, 2, 9):
             await allocator.scale("resize", wanted)
             await until(lambda wanted=wanted: deployment.replicas == wanted)  # type: ignore[misc]
             assert deployment.owners == {FIELD_MANAGER}
-            assert allocator.staff()["resize"].running != wanted, "pods take their time"
+            assert allocator.counts()["resize"].running != wanted, "pods take their time"
             deployment.ready, deployment.terminating = wanted, 3
-            told = Staff(wanted=wanted, running=wanted, leaving=3)
-            await until(lambda told=told: allocator.staff() == {"resize": told})  # type: ignore[misc]
+            told = ConsumerCounts(wanted=wanted, running=wanted, leaving=3)
+            await until(lambda told=told: allocator.counts() == {"resize": told})  # type: ignore[misc]
 
     allocate(api(cluster), scenario)
     assert deployment.replicas == 9, "pods live on when the server ends"
@@ -102,13 +102,13 @@ def test_who_else_sets_the_number_is_named_and_not_undone(cluster: Cluster) -> N
         await allocator.scale("resize", 4)
         await until(lambda: deployment.replicas == 4)
         deployment.update("kubectl", 7)
-        await until(lambda: "409" in allocator.staff()["resize"].fault)
-        fault = allocator.staff()["resize"].fault
+        await until(lambda: "409" in allocator.counts()["resize"].fault)
+        fault = allocator.counts()["resize"].fault
         assert 'conflict with "kubectl"' in fault
         assert "force = true" in fault
         assert (deployment.replicas, deployment.owners) == (7, {"kubectl"})
         deployment.update("kubectl", 4)  # they agree again
-        await until(lambda: allocator.staff()["resize"].fault == "")
+        await until(lambda: allocator.counts()["resize"].fault == "")
 
     allocate(api(cluster), scenario)
 
@@ -128,7 +128,7 @@ def test_force_takes_the_number_over(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("changes", "name", "said"),
     [
-        ({"token": "another"}, NAME, "401: Unauthorized; see to the token"),
+        ({"token": "another"}, NAME, "401: Unauthorized; check the token"),
         ({}, "lavant-worker-other", "403: deployments .* the role needs get on deployments, and patch on"),
         ({"namespace": "elsewhere"}, NAME, "404: .* apply its manifest"),
     ],
@@ -159,15 +159,15 @@ def test_decisions_go_on_while_the_cluster_fails_and_the_latest_is_applied(
         await allocator.scale("resize", 3)
         await until(lambda: deployment.replicas == 3)
         cluster.fault = (status, {}, "busy with an election")
-        await until(lambda: "election" in allocator.staff()["resize"].fault)
+        await until(lambda: "election" in allocator.counts()["resize"].fault)
         for wanted in (5, 8, 6):
             await allocator.scale("resize", wanted)
         seen = len(cluster.requests)
         await until(lambda: len(cluster.requests) >= seen + 2)
-        assert allocator.staff()["resize"].wanted == 6
+        assert allocator.counts()["resize"].wanted == 6
         cluster.fault = None
         await until(lambda: deployment.replicas == 6)
-        await until(lambda: allocator.staff()["resize"].fault == "")
+        await until(lambda: allocator.counts()["resize"].fault == "")
 
     with caplog.at_level(logging.WARNING):
         allocate(api(cluster), scenario)
@@ -177,7 +177,7 @@ def test_decisions_go_on_while_the_cluster_fails_and_the_latest_is_applied(
 def test_it_waits_as_long_as_the_cluster_says(cluster: Cluster) -> None:
     async def scenario(allocator: KubernetesAllocator) -> None:
         cluster.fault = (429, {"Retry-After": "30"}, "too many requests")
-        await until(lambda: "too many" in allocator.staff()["resize"].fault)
+        await until(lambda: "too many" in allocator.counts()["resize"].fault)
         seen = len(cluster.requests)
         await asyncio.sleep(10 * LOOK_S)
         assert len(cluster.requests) == seen
@@ -189,7 +189,7 @@ def test_a_cluster_that_does_not_answer_at_the_start_is_waited_for(cluster: Clus
     cluster.fault = (503, {}, "etcd has no leader")
 
     async def scenario(allocator: KubernetesAllocator) -> None:
-        assert "etcd has no leader" in allocator.staff()["resize"].fault
+        assert "etcd has no leader" in allocator.counts()["resize"].fault
         await allocator.scale("resize", 2)
         cluster.fault = None
         await until(lambda: cluster.deployments[NAME].replicas == 2)
@@ -220,7 +220,7 @@ def test_what_keeps_pods_from_running_is_told(cluster: Cluster) -> None:
     ]
 
     async def scenario(allocator: KubernetesAllocator) -> None:
-        assert allocator.staff()["resize"].fault == "exceeded quota: pods=20"
+        assert allocator.counts()["resize"].fault == "exceeded quota: pods=20"
 
     allocate(api(cluster), scenario)
 
@@ -234,9 +234,9 @@ def test_one_deployment_in_trouble_does_not_hold_up_the_others(cluster: Cluster)
         await allocator.scale("A", 3)
         await allocator.scale("B", 3)
         await until(lambda: cluster.deployments["second"].replicas == 3)
-        staff = allocator.staff()
-        assert "404" in staff["A"].fault
-        assert staff["B"].fault == ""
+        counts = allocator.counts()
+        assert "404" in counts["A"].fault
+        assert counts["B"].fault == ""
 
     allocate(api(cluster), scenario, A="first", B="second")
 

@@ -16,7 +16,7 @@ from tests.unit.service.wiring import ready
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue
 from lavant.service.auth.browser_guard import BrowserGuard, HostList
-from lavant.service.net.admission import Admission, Ticket
+from lavant.service.net.admission import ConnectionAdmission, Ticket
 from lavant.service.net.http_server import connection as http_connections
 from lavant.service.net.http_server.connection import HttpProtocols
 from lavant.service.net.listener import Listener
@@ -30,7 +30,7 @@ KEY, CREDENTIAL = "till", "clerk"
 class Served:
     """A front end, its port, and who is connected there."""
 
-    def __init__(self, front: FrontEnds, port: int, admission: Admission) -> None:
+    def __init__(self, front: FrontEnds, port: int, admission: ConnectionAdmission) -> None:
         self.front, self.port, self.admission = front, port, admission
         self.clients: list[Client] = []
 
@@ -78,7 +78,7 @@ def serving(
     directory: Path, work: Callable[[Served], Awaitable[None]], monkeypatch: pytest.MonkeyPatch, **limits: Any
 ) -> None:
     """With the queue `q`, a key and a credential for everything, and looking for who is late very often."""
-    monkeypatch.setattr(http_connections, "LOOK_S", 0.01)
+    monkeypatch.setattr(http_connections, "CHECK_S", 0.01)
     bounds = replace(LIMITS, **limits)
 
     async def run() -> None:
@@ -86,7 +86,7 @@ def serving(
         front = FrontEnds(directory, [key(KEY, *scopes)], [credential(CREDENTIAL, *scopes)], bounds)
         await front.native(KEY, CreateQueue("q", QueueConfig()))
         http = HttpProtocols(front.application, front.sqs_app, bounds, BrowserGuard(HostList([HOST])))
-        admission = Admission(connections_max=100, unauthenticated_max=100)
+        admission = ConnectionAdmission(connections_max=100, unauthenticated_max=100)
 
         def compact(ticket: Ticket) -> asyncio.Protocol:
             return NativeProtocol(front.service, front.keys, ready(), ticket)

@@ -19,7 +19,7 @@ from lavant.service.auth.audit import AuditLog
 from lavant.service.auth.keys import KeyRing
 from lavant.service.engines.interface import Engine
 from lavant.service.engines.local import LocalEngine
-from lavant.service.net.admission import Admission, Ticket
+from lavant.service.net.admission import ConnectionAdmission, Ticket
 from lavant.service.net.native import NativeProtocol
 from lavant.service.observability.openmetrics import Histogram
 from lavant.service.runtime.broker_runtime import BrokerRuntime
@@ -120,7 +120,7 @@ class FakeTransport(asyncio.Transport):
 
 def ticket() -> Ticket:
     """A place that nobody else wants."""
-    admitted = Admission(connections_max=1, unauthenticated_max=1).admit()
+    admitted = ConnectionAdmission(connections_max=1, unauthenticated_max=1).admit()
     assert admitted is not None
     return admitted
 

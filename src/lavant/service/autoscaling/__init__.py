@@ -1,4 +1,4 @@
-"""The resource manager: watches jobs, decides how many consumers each topic gets, and has them started and stopped.
+"""The resource manager: measures jobs, decides how many consumers each topic gets, starts and stops them.
 
     broker ──events──► monitor ──estimates──► scheduler ──now──► control.allocation ──plan──► allocator ──► workers
 

@@ -1,4 +1,4 @@
-"""The resource manager of a server: made from its file, beside the service, and ended before it."""
+"""Builds the resource manager of a server from its file, and starts and stops it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lavant.service.runtime.broker_runtime import BrokerRuntime
 
 
 class Autoscaler:
-    """Made before the server listens, begins when it does."""
+    """Created before the server listens, started once it does."""
 
     def __init__(self, path: Path, service: BrokerRuntime, queues: Queues) -> None:
         file = self._file = ResourcesFile(path)
@@ -40,12 +40,12 @@ class Autoscaler:
 
     @property
     def rabbitmq(self) -> RabbitMQSettings | None:
-        """If workers get their tasks there."""
+        """Settings of RabbitMQ, if workers get their tasks there."""
         workers = self._file.workers
         return RabbitMQSettings(url=workers.url, lease_s=workers.lease_s) if is_amqp(workers.url) else None
 
     async def start(self, url: str) -> None:
-        """Workers find the server at `url`, unless the file says otherwise."""
+        """Workers reach the server at `url`, unless the file says otherwise."""
         answer = await self._service.execute(DefineJobs(self._file.workflows))
         if isinstance(answer, Refused):
             raise InvalidValue(f"{self._file.name}: the workflow was refused: {answer.reason}")
@@ -69,7 +69,7 @@ class Autoscaler:
 
 
 def consumer_allocator(file: ResourcesFile, url: str) -> ConsumerAllocator:
-    """The one that the file names."""
+    """The allocator that the file names."""
     if file.allocator == ProcessAllocator.name:
         return _processes(file, url)
     if file.allocator == KubernetesAllocator.name:
@@ -82,13 +82,13 @@ def consumer_allocator(file: ResourcesFile, url: str) -> ConsumerAllocator:
 
 
 def _processes(file: ResourcesFile, url: str) -> ProcessAllocator:
-    """What may hold a password goes through their environment, where other users cannot see it."""
+    """A URL with a password goes into the environment, where other users cannot see it."""
     workers = file.workers
     for topic, table in file.topics.items():
         if not table.worker:
-            raise InvalidValue(f"{file.name}: topic {topic!r} has no worker; say where its function is")
+            raise InvalidValue(f"{file.name}: topic {topic!r} has no worker; set worker to its function")
     is_elsewhere = is_amqp(workers.url)
-    crews = {
+    pools = {
         topic: WorkerPoolSettings(
             place=table.worker,
             topic=topic,
@@ -100,4 +100,4 @@ def _processes(file: ResourcesFile, url: str) -> ProcessAllocator:
         )
         for topic, table in file.topics.items()
     }
-    return ProcessAllocator(crews, file.directory, {BACKEND_VARIABLE: workers.url} if is_elsewhere else {})
+    return ProcessAllocator(pools, file.directory, {BACKEND_VARIABLE: workers.url} if is_elsewhere else {})

@@ -1,7 +1,7 @@
-"""The file of `lavant serve --resources`: which functions do the tasks of which topic, and what is to be reached.
+"""The file of `lavant serve --resources`: the functions that do the tasks of each topic, and the goal.
 
-Fields that `lavant plan` knows too mean the same here; arrivals and routes are not in the file, since they are measured
-and defined by the workflow.
+Fields shared with `lavant plan` mean the same here. Arrivals are measured and routes come from the workflow, so neither
+is in the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lavant.service.autoscaling.monitor import MonitorConfig
 FILE_BYTES_MAX = 4 << 20
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
 UNKNOWN_RATE_PER_S = 1.0
-"""Until services were measured, if the file does not say more."""
+"""Until services are measured, if the file gives no rate."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -43,11 +43,11 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 class TopicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     worker: str = ""
-    """MODULE[:FUNCTION] or FILE.py[:FUNCTION]; of worker processes."""
+    """MODULE[:FUNCTION] or FILE.py[:FUNCTION]; for worker processes."""
     deployment: str = ""
-    """What it is called in a cluster, if not as `kubernetes.deployment` says."""
+    """Name of its Deployment, if it does not follow `kubernetes.deployment`."""
     service_rate: Positive | None = None
-    """A first guess, until enough was measured."""
+    """A first guess, until enough services are measured."""
     service_scv: NotNegative = 1.0
     value: NotNegative = 1.0
     cost: Positive = 1.0
@@ -79,7 +79,7 @@ class LoopTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""
-    """Where workers get tasks, if not where the server listens: another address of it, or RabbitMQ, amqp://…"""
+    """Where workers get tasks, if not at the server's own address: another address of it, or RabbitMQ (amqp://…)."""
     ca_file: str = ""
     lease_s: Annotated[float, msgspec.Meta(ge=0.5, le=3600)] = 30.0
     drain_s: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 25.0
@@ -88,20 +88,20 @@ class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class KubernetesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str = ""
-    """The pod's own, or the kubeconfig's, if not given."""
+    """Default: that of the pod or of the kubeconfig."""
     deployment: str = "lavant-worker-{topic}"
     kubeconfig: str = ""
     """Not needed in a pod."""
     context: str = ""
     force: bool = False
-    """Take the number of replicas over from whoever set it before."""
+    """Take over the number of replicas from another field manager."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: Annotated[list[TopicTable], msgspec.Meta(min_length=1)]
     goal: GoalTable
     workflow: str | dict[str, Any]
-    """A file, or the same in this one."""
+    """The path of a file, or a table with its contents."""
     allocator: str = "processes"
     policy: str | None = None
     rates_per: Literal["second", "minute", "hour"] = "second"
@@ -112,7 +112,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResourcesFile:
-    """A file that was read and checked."""
+    """A file, read and validated."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -219,7 +219,7 @@ class ResourcesFile:
 
 
 def _job_type(job: Any) -> ModelJobType:
-    """Every task counts as a visit, also those behind a condition: the model errs on the side of too many consumers."""
+    """Every task counts as a visit, conditional ones too: the model rather allocates too many consumers."""
     before: dict[str, list[str]] = {task.name: [] for task in job.tasks}
     for task in job.tasks:
         for arrow in task.next:

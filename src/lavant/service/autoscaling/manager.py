@@ -1,4 +1,4 @@
-"""The loop: look, decide if there is an occasion, act; and remember every decision with its reason."""
+"""The resource manager's control loop: measure, decide when due, scale; keeps every decision with its reason."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from lavant.core.decisions import Decision
 from lavant.core.estimation import WindowEstimate
 from lavant.models.evaluation import Model
 from lavant.models.prediction import predict
-from lavant.service.autoscaling.allocators.interface import ConsumerAllocator, Staff
+from lavant.service.autoscaling.allocators.interface import ConsumerAllocator, ConsumerCounts
 from lavant.service.autoscaling.config_file import ResourcesFile
 from lavant.service.autoscaling.monitor import Measurement, Monitor
 
 DECISIONS_KEPT = 100
 SERVICES_MIN, GAPS_MIN = 5, 20
-"""Services, and gaps between arrivals, from which on their figures are used: a mean is known sooner than a variance."""
+"""Services, and arrivals, needed before their figures are used: a mean converges sooner than a variance."""
 SCV_MAX = 25.0
-"""What a few outliers make of a small sample is not believed."""
+"""A larger value is taken for outliers in a small sample."""
 
-_AS_IT_IS = Caution(drain_s=None)
+_NO_CAUTION = Caution(drain_s=None)
 
 _logger = logging.getLogger(__name__)
 
 
 class ResourceManager:
-    """`requests` tells how many tasks each topic has, waiting or being done."""
+    """`requests` returns the tasks of each topic, waiting or in progress."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class ResourceManager:
         self.consumers = consumers
         self.name = file.name
         self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
-        """Those that changed something, or told for the first time that the goal is out of reach."""
+        """Those that changed the allocation, or were the first to say that the goal is out of reach."""
         self.decided = 0
-        """All of them."""
+        """The number of all decisions."""
         self.wanted = self.system.least
         self.seen: Measurement | None = None
         self.observed: ObservedLoad | None = None
@@ -62,7 +62,7 @@ class ResourceManager:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Consumers first: with the least allocation."""
+        """Start the consumers with the least allocation, then the loop."""
         await self.consumers.start()
         await self._apply(self.system.least)
         self._task = asyncio.create_task(self._run(), name="resource manager")
@@ -73,19 +73,19 @@ class ResourceManager:
             await asyncio.wait([self._task])
         await self.consumers.stop()
 
-    def staff(self) -> dict[str, Staff]:
-        return self.consumers.staff()
+    def counts(self) -> dict[str, ConsumerCounts]:
+        return self.consumers.counts()
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._look_s)
             try:
-                await self.look(round(time.time() * 1000))
-            except Exception:  # the workers go on as they are; the next look may go better
-                _logger.exception("resource manager: a look failed")
+                await self.step(round(time.time() * 1000))
+            except Exception:  # the workers go on as they are; the next round may succeed
+                _logger.exception("resource manager: a round failed")
 
-    async def look(self, now_ms: int) -> AllocationPlan | None:
-        """Once; the plan, if there was an occasion for one."""
+    async def step(self, now_ms: int) -> AllocationPlan | None:
+        """One round of the loop; returns the plan, if a decision was due."""
         seen = self.seen = self._monitor.measure()
         why = self._schedule.occasion(now_ms, change=seen.change, response_s=seen.response_s)
         if why is None:
@@ -121,7 +121,7 @@ class ResourceManager:
         )
 
     def _note(self, plan: AllocationPlan, observed: ObservedLoad, why: str) -> None:
-        under_load = expected(self.system, observed, _AS_IT_IS)
+        under_load = expected(self.system, observed, _NO_CAUTION)
         self.predicted_s = predict(Model(under_load.network, refined=under_load.refined), plan.consumers).response_s
         is_news = plan.consumers != self.wanted or plan.reached != self.is_reached
         self.is_reached = plan.reached
@@ -140,7 +140,7 @@ class ResourceManager:
 
 
 def _measured_topic(found: WindowEstimate, rate_per_s: float, scv: float) -> tuple[float, float]:
-    """Tasks done in a second of work: attempts that fail keep a consumer busy, and do nothing."""
+    """Tasks completed per second of work: failed attempts keep a consumer busy without completing one."""
     if found.services < SERVICES_MIN or found.service_rate_per_s is None or found.failure_probability == 1:
         return rate_per_s, scv
     failed = 0.0 if found.failure_probability is None else found.failure_probability

@@ -1,4 +1,4 @@
-"""What the manager shows of itself: at `/resources`, to `lavant resources`, and at `/metrics`."""
+"""The state of the resource manager, for `/resources`, `lavant resources` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class TopicResources(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     leaving: int
     died: int
-    """Consumers that ended by themselves, and were replaced."""
+    """Consumers that ended by themselves and were replaced."""
     fault: str
     requests: float
-    """Tasks that wait or are being done."""
+    """Tasks that wait or are in progress."""
     service_rate_per_s: float | None
-    """Of one consumer, as last measured; null before anything was."""
+    """Of one consumer, as last measured; null before the first measurement."""
     service_scv: float | None
     services: int
-    """That were measured."""
+    """The number that was measured."""
 
 
 class JobArrivals(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,32 +41,32 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     allocator: str
     goal: str
     is_reached: bool
-    """As far as the model can tell."""
+    """According to the model."""
     response_s: float | None
-    """Measured of late, over all jobs; null if none ended."""
+    """Recent mean over all jobs; null if none completed."""
     predicted_s: float | None
-    """With the consumers that are wanted; null where the load is too much for them."""
+    """With the wanted consumers; null where the load is too much for them."""
     window_s: float | None
-    """Over which arrivals are counted."""
+    """The window over which arrivals are counted."""
     topics: list[TopicResources]
     jobs: list[JobArrivals]
     decided: int
-    """How often it was looked whether something must change."""
+    """The number of decisions."""
     decisions: list[Decision]
-    """The latest that changed something, the latest first."""
+    """Recent decisions that changed the allocation, latest first."""
 
 
 def resources(manager: ResourceManager) -> Resources:
-    seen, staff = manager.seen, manager.staff()
+    seen, counts = manager.seen, manager.counts()
     names = manager.system.network.topic_names
     topics = [
         TopicResources(
             topic=name,
-            wanted=staff[name].wanted,
-            running=staff[name].running,
-            leaving=staff[name].leaving,
-            died=staff[name].died,
-            fault=staff[name].fault,
+            wanted=counts[name].wanted,
+            running=counts[name].running,
+            leaving=counts[name].leaving,
+            died=counts[name].died,
+            fault=counts[name].fault,
             requests=requests,
             service_rate_per_s=None if seen is None else seen.topics[name].service_rate_per_s,
             service_scv=None if seen is None else seen.topics[name].service_scv,

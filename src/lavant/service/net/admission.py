@@ -1,13 +1,14 @@
-"""Admission control: how many connections there may be, and how many of them may be unauthenticated.
+"""Admission control: bounds connections, unauthenticated ones among them, and the memory that clients occupy.
 
     accepted ──► unauthenticated ──key or signature──► authenticated ──► gone
-       │               └── one too many of these: the oldest is closed
-       └── one too many of all: it is closed at once
+       │               └── too many: the oldest of these is closed
+       └── too many in all: the new one is closed at once
 
-A connection counts from the moment it was accepted, before its TLS handshake, until it is gone. It is authenticated
-when its first request was: whoever holds connections open and never shows a key only pushes out others like itself.
+A connection counts from its accept, before the TLS handshake, until it is gone. It is authenticated with its first
+authenticated request, so a client that holds connections open without a key only pushes out others like itself.
 
-`ByteBudget` bounds what may be in memory of requests that can only be authenticated when they are whole.
+`ByteBudget` bounds requests in memory that can only be authenticated when they are complete, `SendBuffers` answers that
+clients have not read.
 """
 
 from __future__ import annotations
@@ -20,73 +21,46 @@ from typing import Protocol
 from lavant.service.auth.tenants import Tenant
 from lavant.service.observability.openmetrics import MetricFamily
 
-
-class Reader(Hashable, Protocol):
-    def abort(self) -> None:
-        """Hang up at once; `forget` is called before it returns."""
-        ...
-
-
-class UnreadAnswers:
-    """Of the clients that have more than a little. `bytes_max` is for all of them."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes = 0
-        self._bytes_max = bytes_max
-        self._bytes_of: dict[Reader, int] = {}
-
-    def note(self, reader: Reader, size_bytes: int) -> None:
-        """So much is waiting for a client."""
-        self.bytes += size_bytes - self._bytes_of.get(reader, 0)
-        self._bytes_of[reader] = size_bytes
-        while self.bytes > self._bytes_max:
-            max(self._bytes_of, key=self._bytes_of.__getitem__).abort()
-
-    def forget(self, reader: Reader) -> None:
-        """It has read its answers, or is gone."""
-        self.bytes -= self._bytes_of.pop(reader, 0)
-
-
 COMPLAINT_S = 10.0
-"""Between two lines in the log."""
+"""Between two log messages."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Ticket:
-    """The place of one connection. `hang_up` ends it at once; whoever has the connection keeps that up to date."""
+    """One admitted connection. `hang_up` closes it at once; the protocol that owns the connection sets it."""
 
     __slots__ = ("_admission", "_tenant", "hang_up")
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: ConnectionAdmission) -> None:
         self._admission = admission
         self._tenant: Tenant | None = None
         self.hang_up: Callable[[], object] = _nothing
 
     def authenticated(self, tenant: Tenant) -> None:
-        """It is known whose this is; raises if the tenant has as many connections as it may."""
+        """Assign the connection to a tenant; raises if the tenant has too many."""
         if tenant is not self._tenant:
             tenant.connect()
-            self._belongs_to_nobody()
+            self._leave_tenant()
             self._tenant = tenant
         self._admission.unauthenticated.pop(self, None)
 
     def leave(self) -> None:
-        """The connection is gone. To say it twice does no harm."""
-        self._belongs_to_nobody()
+        """The connection is gone. Idempotent."""
+        self._leave_tenant()
         self._admission.left(self)
 
-    def _belongs_to_nobody(self) -> None:
+    def _leave_tenant(self) -> None:
         if self._tenant is not None:
             self._tenant.disconnect()
             self._tenant = None
 
 
-class Admission:
-    """Of one or several ports.
+class ConnectionAdmission:
+    """Shared by one or several ports.
 
     >>> from lavant.service.auth.tenants import Tenants
-    >>> admission = Admission(connections_max=3, unauthenticated_max=2)
+    >>> admission = ConnectionAdmission(connections_max=3, unauthenticated_max=2)
     >>> first, second = admission.admit(), admission.admit()
     >>> first.authenticated(Tenants().of("shop"))
     >>> third = admission.admit()
@@ -109,14 +83,14 @@ class Admission:
         return len(self._tickets)
 
     def admit(self) -> Ticket | None:
-        """A place for a connection that was accepted; None if there is none, and it has to be closed."""
+        """Admit an accepted connection; None if there are too many and it must be closed."""
         if len(self._tickets) >= self._connections_max:
             self._refused.add()
             return None
         if len(self.unauthenticated) >= self._unauthenticated_max:
             self._evicted.add()
             oldest = next(iter(self.unauthenticated))
-            del self.unauthenticated[oldest]  # it leaves when its connection is gone
+            del self.unauthenticated[oldest]  # `leave` follows when its connection is gone
             oldest.hang_up()
         ticket = Ticket(self)
         self._tickets.add(ticket)
@@ -144,7 +118,7 @@ class Admission:
 
 
 class Reservation:
-    """Bytes that were taken out of a budget, until they are given back."""
+    """Bytes taken from a budget until they are released."""
 
     __slots__ = ("_budget", "_size_bytes")
 
@@ -153,7 +127,7 @@ class Reservation:
         self._size_bytes = size_bytes
 
     def release(self) -> None:
-        """To say it twice does no harm."""
+        """Idempotent."""
         if self._budget is not None:
             self._budget.left_bytes += self._size_bytes
             self._budget = None
@@ -169,7 +143,7 @@ NOTHING_RESERVED = Reservation(None, 0)
 
 
 class ByteBudget:
-    """Memory for what those send who are not known yet, all together.
+    """Memory for the requests of all clients that are not authenticated yet.
 
     >>> budget = ByteBudget(100)
     >>> first = budget.take(60)
@@ -181,15 +155,45 @@ class ByteBudget:
         self.left_bytes = bytes_max
 
     def take(self, size_bytes: int) -> Reservation | None:
-        """None if there is not as much left."""
+        """None if too little is left."""
         if size_bytes > self.left_bytes:
             return None
         self.left_bytes -= size_bytes
         return Reservation(self, size_bytes)
 
 
+class Reader(Hashable, Protocol):
+    def abort(self) -> None:
+        """Disconnect at once; calls `forget` before it returns."""
+        ...
+
+
+class SendBuffers:
+    """Bounds the answers that clients have not read, since they are in the server's memory.
+
+    A client with more than `unread_bytes_high` is not read from; these count here. When all of them together have more
+    than `bytes_max`, the one with the most is disconnected.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes = 0
+        self._bytes_max = bytes_max
+        self._bytes_of: dict[Reader, int] = {}
+
+    def note(self, reader: Reader, size_bytes: int) -> None:
+        """Set the bytes that wait for a client."""
+        self.bytes += size_bytes - self._bytes_of.get(reader, 0)
+        self._bytes_of[reader] = size_bytes
+        while self.bytes > self._bytes_max:
+            max(self._bytes_of, key=self._bytes_of.__getitem__).abort()
+
+    def forget(self, reader: Reader) -> None:
+        """The client has read its answers or is gone."""
+        self.bytes -= self._bytes_of.pop(reader, 0)
+
+
 class _Complaint:
-    """A line in the log about what happens often: one in a while, with how often it has happened since the last."""
+    """A rate-limited log message with the number of events since the last one."""
 
     def __init__(self, text: str) -> None:
         self.total = 0

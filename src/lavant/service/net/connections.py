@@ -1,4 +1,4 @@
-"""The connection that an HTTP request came over, as far as those who answer it have to know it."""
+"""The connection of an HTTP request, as its handler sees it."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from typing import Any, Protocol
 from lavant.service.auth.tenants import Tenant
 
 STATE = "connection"
-"""Where it is in the scope's state."""
+"""Its key in the state of an ASGI scope."""
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client is gone; its answer is no longer needed."""
 
 
 class RequestConnection(Protocol):
     @property
     def peer(self) -> str:
-        """The address of the other end."""
+        """The client's address."""
         ...
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing that is written now reaches the client."""
+        """Whether the client can no longer be reached."""
         ...
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Called once, if the connection is lost before the answer to its request was handed over; at once if it is."""
+        """Calls back once if the connection is lost before its answer was written; at once if it is lost already."""
         ...
 
     def unwatch(self, callback: Callable[[], None]) -> None: ...
 
     def authenticated(self, tenant: Tenant) -> None:
-        """It is known who asks; raises `QuotaExceeded` if that one has too many connections."""
+        """The tenant is known now; raises `QuotaExceeded` if it has too many connections."""
         ...
 
     def unsent_bytes(self) -> int:
-        """What was written, and the other machine has not confirmed."""
+        """Bytes written that the client's machine has not acknowledged."""
         ...
 
     def abort(self) -> None:
-        """Hang up without waiting for what is unsent."""
+        """Close without sending what is unsent."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""HTTP on the server's port: health, metrics, the HTTP interface, and everything else to the SQS protocol.
+"""Dispatch of HTTP requests by path: health, metrics, the HTTP interface, and everything else to SQS.
 
-Here is the one application behind all connections that speak HTTP (`http_connections`), which decides by the path alone
-who answers. SQS calls in JSON take the fast path of `http_server` instead.
+This is the one ASGI application behind all HTTP connections (`http_server`), whose fast path serves most SQS calls
+without it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ OPERATIONS_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 class Operations:
     """`/healthz`, `/readyz` and `/metrics`, for operators and their programs.
 
-    `health` says why the server had better be started again, `readiness` why it should get no requests, if it is so;
-    `remarks` what else is wrong; `may_see` says who may see the metrics.
+    `health` returns why the server should be restarted, `readiness` why it should get no requests, or None; `remarks`
+    lists other problems; `may_see` tells whether a secret gives access to the metrics.
     """
 
     def __init__(
@@ -47,28 +47,30 @@ class Operations:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] not in OPERATIONS_PATHS:
-            await _respond(scope, send, 404, PLAIN_TEXT, b"here are /metrics, /healthz and /readyz only\n")
+            await _respond(scope, send, 404, PLAIN_TEXT, b"this port serves only /metrics, /healthz and /readyz\n")
         elif scope["method"] not in {"GET", "HEAD"}:
             await _respond(scope, send, 405, PLAIN_TEXT, b"only GET and HEAD\n")
         elif scope["path"] == "/metrics":
             await self._show_metrics(scope, send)
         else:
             fault = self._faults[scope["path"]]()
-            said = "".join(f"{remark}\n" for remark in self._remarks())
-            status, text = (200, f"ok\n{said}") if fault is None else (503, f"{fault}\n{said}")
+            remarks = "".join(f"{remark}\n" for remark in self._remarks())
+            status, text = (200, f"ok\n{remarks}") if fault is None else (503, f"{fault}\n{remarks}")
             await _respond(scope, send, status, PLAIN_TEXT, text.encode())
 
     async def _show_metrics(self, scope: Scope, send: Send) -> None:
         if self._may_see(_bearer(scope)):
             await _respond(scope, send, 200, CONTENT_TYPE, await self._metrics())
         else:
-            said = b"metrics need a key: that of --metrics-key or an operator's, as `Authorization: Bearer KEY`\n"
-            await _respond(scope, send, 401, PLAIN_TEXT, said, (b"www-authenticate", b"Bearer"))
+            reason = b"metrics need a key: that of --metrics-key or an operator's, as `Authorization: Bearer KEY`\n"
+            await _respond(scope, send, 401, PLAIN_TEXT, reason, (b"www-authenticate", b"Bearer"))
 
 
 class HttpApplication:
-    """What begins with one of `api_paths` is the HTTP interface's; `paths` are those of the operators that are on this
-    port; the rest is SQS. Until a server is ready, only operators are answered."""
+    """Paths under `api_paths` go to the HTTP interface, `paths` to the operations on this port, the rest to SQS.
+
+    Until the server is ready, only operations are answered.
+    """
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class HttpApplication:
         return self._operations if path in self._paths else self._sqs
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Every client understands the status, be it one of SQS."""
+        """Clients of all protocols understand the status."""
         try:
             self._readiness.check()
         except NotReady as error:
@@ -112,7 +114,7 @@ class HttpApplication:
 
 
 def _bearer(scope: Scope) -> str:
-    """The secret that a request shows, if it shows one."""
+    """The bearer token of a request; empty without one."""
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, secret = value.decode("latin-1").partition(" ")

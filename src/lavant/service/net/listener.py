@@ -1,7 +1,7 @@
-"""A listening port: accepts connections as far as they are admitted, and speaks TLS with them if it has to.
+"""A listening port: accepts connections within the limits of admission, with TLS if configured.
 
-It accepts by itself, and not through `loop.create_server`, because a connection has to count before its TLS handshake,
-and because running out of descriptors must neither stop the server nor keep it busy.
+It does not use `loop.create_server`, because a connection must count before its TLS handshake, and because running out
+of descriptors must neither stop the server nor keep it busy.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from lavant.service.net.admission import Admission, Ticket
+from lavant.service.net.admission import ConnectionAdmission, Ticket
 from lavant.service.net.tls import HANDSHAKE_S_MAX, Tls
 
 BACKLOG = 1024
 ACCEPTS_A_TURN = 64
-"""So many connections are accepted at once; then others have their turn."""
+"""Connections accepted at once, before the event loop goes on."""
 REST_S = 1.0
-"""How long nothing is accepted when the system refuses, as it does when there are no descriptors left."""
+"""Pause after the system refused to accept, as it does without free descriptors."""
 SILENT_S, PROBE_S, PROBES = 60, 15, 4
-"""A connection without a word for so long is probed so often, so many seconds apart; then it is taken for dead."""
+"""TCP keepalive: idle seconds before the first probe, seconds between probes, and probes before it counts as dead."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Listener:
-    """Makes a protocol for each connection that is admitted; the protocol says when the connection is gone."""
+    """Creates a protocol for each admitted connection; the protocol releases the ticket when the connection is gone."""
 
     def __init__(
-        self, protocol: Callable[[Ticket], asyncio.Protocol], admission: Admission, tls: Tls | None = None
+        self, protocol: Callable[[Ticket], asyncio.Protocol], admission: ConnectionAdmission, tls: Tls | None = None
     ) -> None:
         self._protocol = protocol
         self._admission = admission
@@ -41,11 +41,11 @@ class Listener:
         self._connecting: set[asyncio.Task[None]] = set()
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
-        """Where it listens: at all addresses of the host. Raises an `OSError` if that cannot be."""
+        """Listen at all addresses of the host and return the first. Raises `OSError`."""
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, *_, address in dict.fromkeys(found):
             try:
-                # Port 0 is any for the first address, and the same for the others.
+                # Port 0 takes any free port for the first address, and the same one for the others.
                 listening = socket.create_server((address[0], port), family=family, backlog=BACKLOG)
             except OSError as error:
                 if error.errno == errno.EADDRNOTAVAIL and self._sockets:  # as ::1 is where there is no IPv6
@@ -62,7 +62,7 @@ class Listener:
         return host, number
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         for listening in self._sockets:
             self._loop.remove_reader(listening)
             listening.close()
@@ -97,7 +97,7 @@ class Listener:
                 ssl=None if self._tls is None else self._tls.context,
                 ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S_MAX,
             )
-        except OSError:  # the handshake failed, took too long, or the other side is gone already
+        except OSError:  # the handshake failed or timed out, or the client is gone already
             accepted.close()
             ticket.leave()
         except asyncio.CancelledError:
@@ -106,7 +106,7 @@ class Listener:
             raise
 
     def _rest(self, listening: socket.socket, error: OSError) -> None:
-        _logger.warning("no connection can be accepted, the next is tried in %g s: %s", REST_S, error.strerror)
+        _logger.warning("cannot accept connections, trying again in %g s: %s", REST_S, error.strerror)
         self._loop.remove_reader(listening)
         self._loop.call_later(REST_S, self._go_on, listening)
 
@@ -116,8 +116,8 @@ class Listener:
 
 
 def _probe_silent(listening: socket.socket) -> None:
-    """For all connections that it accepts: a machine that lost its power does not say that it is gone."""
+    """Turn on keepalive for all accepted connections: a machine that lost its power does not close them."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", SILENT_S), ("TCP_KEEPINTVL", PROBE_S), ("TCP_KEEPCNT", PROBES)):
-        if hasattr(socket, option):  # the system's own times do elsewhere
+        if hasattr(socket, option):  # elsewhere the system's defaults apply
             listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,12 +1,12 @@
-"""A connection that speaks the compact protocol.
+"""A connection of the native protocol.
 
-    new ──Hello──► open ──┬──► paused    its requests stay unread for a while (see `ReadPause`)
+    new ──Hello──► open ──┬──► paused    the server does not read from it (see `ReadPause`)
      │              ▲     │      │
      │              └─────┼──────┘
-     └────────────────────┴──► closed    it hung up, sent what is no request, or did not read for too long
+     └────────────────────┴──► closed    by the client, after an invalid frame, or because it does not read
 
-Requests are taken in when it is the turn of their namespace (`turns`); until then they wait in the backlog, and nothing
-more is read. Answers of one turn of the event loop are collected and leave in one piece.
+Requests are processed in the turns of their namespace (`turns`); until then they wait in the backlog, and nothing more
+is read. Answers of one turn of the event loop are collected and written at once.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 TURNS_MAX = 8
-"""So often it may have its turn, one right after the other, before the answers to the first requests leave."""
+"""Consecutive turns before the answers to the first requests are written."""
 
 
 class ReadPause(Enum):
-    """Why requests stay unread."""
+    """Why the server does not read from a connection."""
 
     OUTSTANDING = "too many requests have no answer yet"
     UNREAD = "the client does not read its answers"
@@ -54,7 +54,7 @@ class NativeProtocol(asyncio.Protocol):
     """One connection."""
 
     cost_s = 0.0
-    """A turn costs what it takes."""
+    """A turn costs the time it takes."""
 
     def __init__(self, service: BrokerRuntime, keys: KeyRing, readiness: Readiness, ticket: Ticket) -> None:
         self.ended = asyncio.Event()
@@ -64,24 +64,24 @@ class NativeProtocol(asyncio.Protocol):
         self._readiness = readiness
         self._ticket = ticket
         self._principal: Principal | None = None
-        """Whose requests are placed in a namespace; None if they are taken as they are."""
+        """The client, whose requests are authorised; None if the server is open."""
         self._frames = Frames(self._limits.hello_bytes_max)
         self._buffer = bytearray()
         self._leases: list[Reply] = []
-        """Answers in the buffer that lease something."""
+        """Answers in the buffer that hold leases."""
         self._outstanding = 0
         self._is_greeted = False
         self._is_closed = False
         self._is_reading = True
         self._pauses: set[ReadPause] = set()
         self._backlog: Iterator[tuple[int, bytes]] | None = None
-        """Frames that are not taken in yet."""
+        """Frames that are not processed yet."""
         self._audited: defaultdict[int, deque[Request]] = defaultdict(deque)
-        """Requests of which the audit log is told when they are answered, by number."""
+        """Requests to be written to the audit log when they are answered, by number."""
         self._is_entered = False
-        """Whether it waits for its turn."""
+        """Whether it waits for a turn."""
         self._turns = 0
-        """How many it had since the last answers left."""
+        """Turns since answers were last written."""
         self._clock = service.turns.clock
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -111,12 +111,12 @@ class NativeProtocol(asyncio.Protocol):
         if not self._is_closed:  # a closed one has its deadline already
             self.pause(ReadPause.UNREAD)
             self._abort_after(self._limits.unread_s_max)
-            self._service.unread.note(self, self._transport.get_write_buffer_size())
+            self._service.send_buffers.note(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         if not self._is_closed:
             self._abort_after(None)
-            self._service.unread.forget(self)
+            self._service.send_buffers.forget(self)
             self.resume(ReadPause.UNREAD)
 
     # ── called by the service ─────────────────────────────────────────────────────────────────────────────────────────
@@ -151,7 +151,7 @@ class NativeProtocol(asyncio.Protocol):
         try:
             self._transport.write(data)
             self._leases.clear()
-        except Exception:  # the others' answers are not to be lost with this one's
+        except Exception:  # answers of other connections must not be lost with this one's
             self.abort()
         if self._pauses:
             self._check_unread()
@@ -173,13 +173,13 @@ class NativeProtocol(asyncio.Protocol):
         self.resume(ReadPause.STAGED)
 
     def keys_changed(self) -> None:
-        """Whoever was let in with a key that is no more, or means something else now, has to come anew."""
+        """Disconnect a client whose key was removed or changed."""
         if self._principal is not None and not self._keys.knows(self._principal):
-            self._buffer.clear()  # answers of this turn, which have not left
+            self._buffer.clear()  # answers of this turn, not written yet
             self._hang_up(revoked(self._principal), FAULT_NUMBER)
 
     def close(self) -> None:
-        """Hang up when what was written has left."""
+        """Close when everything written has been sent."""
         if not self._is_closed:
             self._leave()
             self._transport.close()
@@ -188,7 +188,7 @@ class NativeProtocol(asyncio.Protocol):
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _go_on(self) -> None:
-        """Take in what there is when it is its turn, then read on."""
+        """Enter the backlog for a turn, then read on."""
         is_ready = self._backlog is not None and not self._pauses and not self._is_closed and not self._is_entered
         if is_ready and (self._is_greeted or self._greet()):
             self._is_entered = True
@@ -209,7 +209,7 @@ class NativeProtocol(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def take(self, until_s: float) -> bool:
-        """Take in requests; those that come after a reason to pause are taken when it is over."""
+        """Process requests; those after a reason to pause are processed when it is over."""
         has_more = False
         try:
             has_more = not self._is_closed and self._take_until(until_s)
@@ -225,7 +225,7 @@ class NativeProtocol(asyncio.Protocol):
         return has_more
 
     def _take_until(self, until_s: float) -> bool:
-        """Whether there may be more, which can be taken in at once."""
+        """Returns whether more requests can be processed at once."""
         assert self._backlog is not None
         clock = self._clock
         for number, content in self._backlog:
@@ -258,7 +258,7 @@ class NativeProtocol(asyncio.Protocol):
         self._service.request(self, number, placed, content if placed is request else None)
 
     def _tell(self, number: int, answer: Answer) -> None:
-        """The audit log is told of an answer; several requests of one number, which no client should send, too."""
+        """Write an answer to the audit log; also with several requests of one number, which no client should send."""
         requests = self._audited.get(number)
         if requests is not None:
             assert self._service.audit is not None
@@ -273,7 +273,7 @@ class NativeProtocol(asyncio.Protocol):
         return Origin("native", "" if not peer else f"{peer[0]}:{peer[1]}")
 
     def _greet(self) -> bool:
-        """Whether its first frame is there, and says who it is."""
+        """Returns whether the greeting has arrived and was accepted."""
         assert self._backlog is not None
         try:
             first = next(self._backlog, None)
@@ -306,24 +306,24 @@ class NativeProtocol(asyncio.Protocol):
         self._transport.write(frame(GREETING_NUMBER, Done()))
 
     def _check_outstanding(self) -> None:
-        """Receives that wait for a message do not count: they are bounded elsewhere, and must not block the others."""
+        """Long polls do not count: they are bounded elsewhere and must not block other requests."""
         if self._outstanding - self._service.waiting(self) > self._limits.outstanding_max:
             self.pause(ReadPause.OUTSTANDING)
         else:
             self.resume(ReadPause.OUTSTANDING)
 
     def _hang_up(self, error: Exception, number: int) -> None:
-        """Say why, and close."""
+        """Send the reason and close."""
         code = type(error).__name__ if isinstance(error, LavantError) else InvalidValue.__name__
         reason = str(error) if isinstance(error, LavantError) else f"a frame holds no request: {error}"
-        if self._buffer:  # what was cleared has not left, what is there does
+        if self._buffer:  # its answers are sent, with their leases
             self._leases.clear()
         self._transport.write(self._buffer + frame(number, Refused(code, reason)))
         self.close()
 
     def _leave(self) -> None:
-        """Nothing is read or answered any more, and no message is leased to this client."""
-        self._service.unread.forget(self)
+        """Stop reading and answering, and return the messages leased to this client."""
+        self._service.send_buffers.forget(self)
         if not self._is_closed:
             self._is_closed = True
             self._service.closed(self)
@@ -335,7 +335,7 @@ class NativeProtocol(asyncio.Protocol):
         if unread_bytes > self._limits.unread_bytes_max:
             self.abort()
         elif ReadPause.UNREAD in self._pauses and not self._is_closed:
-            self._service.unread.note(self, unread_bytes)
+            self._service.send_buffers.note(self, unread_bytes)
 
     def _abort_after(self, seconds: float | None) -> None:
         if self._timer is not None:
@@ -343,6 +343,6 @@ class NativeProtocol(asyncio.Protocol):
         self._timer = None if seconds is None else self._service.loop.call_later(seconds, self.abort)
 
     def abort(self) -> None:
-        """Hang up at once."""
+        """Disconnect at once."""
         self._leave()
         self._transport.abort()

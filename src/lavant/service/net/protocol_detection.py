@@ -1,4 +1,4 @@
-"""One port for everything: the first bytes of a connection tell which protocol it speaks."""
+"""Protocol detection: the first bytes of a connection tell the native protocol from HTTP."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TypeAlias, cast
 from lavant.broker.protocol.frames import PREFACE
 from lavant.service.net.admission import Ticket
 
-Speak: TypeAlias = Callable[[Ticket], asyncio.Protocol]
+Factory: TypeAlias = Callable[[Ticket], asyncio.Protocol]
 
 
 class DetectingProtocol(asyncio.Protocol):
-    """Reads the first bytes and hands the connection on: the preface of the compact protocol, or else HTTP."""
+    """Reads the first bytes and switches protocols: to the native one after its preface, otherwise to HTTP."""
 
-    def __init__(self, compact: Speak, http: Speak, seconds_max: float, ticket: Ticket) -> None:
+    def __init__(self, native: Factory, http: Factory, seconds_max: float, ticket: Ticket) -> None:
         self._ticket = ticket
-        self._compact = compact
+        self._native = native
         self._http = http
         self._seconds_max = seconds_max
         self._data = b""
@@ -36,11 +36,11 @@ class DetectingProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._data += data
         if self._data.startswith(PREFACE):
-            self._hand_on(self._compact(self._ticket), self._data[len(PREFACE) :])
+            self._switch(self._native(self._ticket), self._data[len(PREFACE) :])
         elif not PREFACE.startswith(self._data):
-            self._hand_on(self._http(self._ticket), self._data)
+            self._switch(self._http(self._ticket), self._data)
 
-    def _hand_on(self, protocol: asyncio.Protocol, data: bytes) -> None:
+    def _switch(self, protocol: asyncio.Protocol, data: bytes) -> None:
         self._timer.cancel()
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)

@@ -1,8 +1,8 @@
-"""What clients see of a server: one port, and everything that is spoken there.
+"""The server's port with all its protocols.
 
-connection ──┬── compact protocol
+connection ──┬── native protocol
 (TLS)        └── HTTP ──┬── /publish, /subscriptions, …    the HTTP interface
-                        ├── /healthz, /readyz, /metrics    the latter on a port of its own, if there is one
+                        ├── /healthz, /readyz, /metrics    the last one on a port of its own, if configured
                         └── everything else                SQS
 """
 
@@ -28,7 +28,7 @@ from lavant.service.delivery.webhooks import Webhooks
 from lavant.service.engines.spark.settings import LIMITS as SPARK_LIMITS
 from lavant.service.http.application import PATHS, api_application
 from lavant.service.http.context import ApiContext
-from lavant.service.net.admission import Admission, Ticket
+from lavant.service.net.admission import ConnectionAdmission, Ticket
 from lavant.service.net.descriptors import connections_allowed
 from lavant.service.net.http_dispatch import OPERATIONS_PATHS, HttpApplication, Operations
 from lavant.service.net.http_server.connection import HttpProtocols
@@ -51,7 +51,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Files(NamedTuple):
-    """Those that are read again at SIGHUP: who may come in, and the certificate."""
+    """Reloaded at SIGHUP: keys, credentials and the certificate."""
 
     keys: KeyRing
     credentials: CredentialRing
@@ -59,9 +59,9 @@ class Files(NamedTuple):
 
 
 class ServerPort:
-    """Listens while a server starts, serves clients from when it is ready, and is closed before it stops.
+    """Listens while a server starts, serves clients once it is ready, and is closed before it stops.
 
-    `health` says why the server had better be started again, if it is so.
+    `health` returns why the server should be restarted, or None.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ServerPort:
         self._keys = files.keys
         self._readiness = readiness
         meters = Meters()
-        self._desk = ApiContext(service, self._keys, meters)
+        self._context = ApiContext(service, self._keys, meters)
         to_private = settings.is_open or settings.webhooks_to_private_networks
         self._webhooks = Webhooks(service, meters, to_private=to_private)
         sqs = SqsApp(
@@ -103,7 +103,7 @@ class ServerPort:
         application = HttpApplication(
             operations=operations,
             paths=OPERATIONS_PATHS - ({"/metrics"} if settings.metrics.port is not None else set()),
-            api=api_application(self._desk),
+            api=api_application(self._context),
             api_paths=PATHS,
             sqs=sqs,
             readiness=readiness,
@@ -112,53 +112,55 @@ class ServerPort:
         self._http = HttpProtocols(application, sqs, settings.limits, guard, readiness=readiness)
         self._operations = HttpProtocols(operations, None, settings.limits, guard)
         self._listeners: list[Listener] = []
-        self._admissions: list[Admission] = []
+        self._admissions: list[ConnectionAdmission] = []
         self.metrics_at: tuple[str, int] | None = None
-        """Host and port of the metrics, if they have their own."""
+        """Host and port of the metrics, if they have a port of their own."""
 
     def show_resources(self, view: Callable[[], Resources | None] | None) -> None:
-        """At `/resources`, if there is a resource manager."""
-        self._desk.resources = view
+        """Serve `/resources`, if there is a resource manager."""
+        self._context.resources = view
 
     async def listen(self) -> tuple[str, int]:
-        """Where it listens. Clients are not served yet."""
+        """Returns host and port. Clients are not served yet."""
         settings = self._settings
-        protocol = partial(DetectingProtocol, self._compact, self._http, settings.limits.greeting_s_max)
+        protocol = partial(DetectingProtocol, self._native, self._http, settings.limits.greeting_s_max)
         listener = Listener(protocol, self._admission(), self._files.tls)
         host, number = await self._listen(listener, settings.host, settings.port, "--port")
         metrics = settings.metrics
         if metrics.port is not None:
-            # Scrapers on the same machine need no certificate for it.
+            # Scrapers on the same machine need no TLS.
             tls = None if is_loopback(metrics.host) else self._files.tls
             few = settings.limits.metrics_connections_max
-            scrapers = Listener(self._operations, Admission(connections_max=few, unauthenticated_max=few), tls)
+            scrapers = Listener(
+                self._operations, ConnectionAdmission(connections_max=few, unauthenticated_max=few), tls
+            )
             self.metrics_at = await self._listen(scrapers, metrics.host, metrics.port, "--metrics-port")
-        self._service.loop.add_signal_handler(signal.SIGHUP, self._read_again)
+        self._service.loop.add_signal_handler(signal.SIGHUP, self._reload)
         return host, number
 
     def start_webhooks(self) -> None:
         self._webhooks.start(self._broker.subscriptions)
 
     async def close(self) -> None:
-        """Whoever waits is told that nothing came, streams end, and what was asked is answered."""
+        """End long polls and streams, and answer all requests."""
         for listener in self._listeners:
             listener.close()
-        self._desk.stopping.set()
+        self._context.stopping.set()
         self._service.release()
         await self._webhooks.stop()
         await self._http.stop(self._settings.limits.stop_s_max)
         await self._operations.stop(self._settings.limits.stop_s_max)
 
-    def _admission(self) -> Admission:
+    def _admission(self) -> ConnectionAdmission:
         limits, spark = self._settings.limits, self._settings.spark
         allowed = connections_allowed(limits, lanes_max=0 if spark is None else SPARK_LIMITS.lanes_max)
         if allowed < limits.connections_max:
             _logger.warning(
-                "at most %d connections, and not %d: the system lets this process open no more files (ulimit -n)",
+                "at most %d connections instead of %d: the system limits open files (ulimit -n)",
                 allowed,
                 limits.connections_max,
             )
-        admission = Admission(
+        admission = ConnectionAdmission(
             connections_max=allowed, unauthenticated_max=min(limits.unauthenticated_max, max(1, allowed // 2))
         )
         self._admissions.append(admission)
@@ -172,46 +174,46 @@ class ServerPort:
         ]
 
     def _remarks(self) -> list[str]:
-        """What is wrong, and no reason to start the server again."""
+        """Problems that are no reason to restart the server."""
         audit = self._service.audit
         return [] if audit is None or audit.file.fault is None else [audit.file.fault]
 
     async def _listen(self, listener: Listener, host: str, port: int, option: str) -> tuple[str, int]:
         try:
-            place = await listener.open(host, port)
+            address = await listener.open(host, port)
         except OSError as error:
             raise MissingComponent(
                 f"cannot listen at {host}:{port}: {error.strerror or error}; choose another {option}"
             ) from None
         self._listeners.append(listener)
-        return place
+        return address
 
-    def _compact(self, ticket: Ticket) -> asyncio.Protocol:
+    def _native(self, ticket: Ticket) -> asyncio.Protocol:
         return NativeProtocol(self._service, self._keys, self._readiness, ticket)
 
-    def _read_again(self) -> None:
-        """SIGHUP: take what each file holds now; what one holds that is of no use changes nothing.
+    def _reload(self) -> None:
+        """SIGHUP: reload each file; an invalid one changes nothing.
 
-        When this returns, nothing is under way any more for a principal that was removed or has other rights.
+        When this returns, no request is in progress for a principal that was removed or has other rights.
         """
         for file in self._files:
             if file is not None:
-                self._read_one(file)
+                self._reload_one(file)
         if self._service.audit is not None:
             self._service.audit.file.reopen()
         for connection in list(self._service.connections):
             connection.keys_changed()
 
-    def _read_one(self, file: KeyRing | CredentialRing | Tls) -> None:
+    def _reload_one(self, file: KeyRing | CredentialRing | Tls) -> None:
         try:
             file.read()
         except LavantError as error:
-            _logger.warning("%s; what it said before stays in force", error)
+            _logger.warning("%s; its previous contents stay in force", error)
 
 
-def _may_see_metrics(wanted: str, keys: KeyRing, secret: str) -> bool:
-    """Everybody, if no key is wanted; or else whoever shows that key, and operators, who may see everything anyway."""
-    if not wanted or hmac.compare_digest(secret.encode(), wanted.encode()):
+def _may_see_metrics(metrics_key: str, keys: KeyRing, secret: str) -> bool:
+    """Without a metrics key everybody may; with one, holders of that key and operators, who may see everything."""
+    if not metrics_key or hmac.compare_digest(secret.encode(), metrics_key.encode()):
         return True
     try:
         return not keys.is_open and keys.principal(secret.encode()).is_operator

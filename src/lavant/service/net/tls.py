@@ -1,4 +1,4 @@
-"""TLS for the port: everything that is spoken there is spoken through it."""
+"""TLS for the server's port."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ HANDSHAKE_S_MAX = 10.0
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
-    """In PEM; the certificate with those of its issuers behind it."""
+    """In PEM; the certificate is followed by its chain."""
 
     certificate: Path
     key: Path
 
 
 class Tls:
-    """Certificate and key of a server, read again when it is told to: those who connect later see the new one."""
+    """Certificate and key of a server; `read` reloads them for new connections."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -30,16 +30,16 @@ class Tls:
         self.read()
 
     def read(self) -> None:
-        """Take what the files hold now. If they cannot be used that is raised, and all stays as it was."""
+        """Load the files. If they are invalid it raises and the old ones stay in use."""
         check = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         for context in (check, self.context):
             try:
-                # No password is asked for: a server starts without anybody at the keyboard.
+                # Never prompt for a password: a server starts unattended.
                 context.load_cert_chain(self._files.certificate, self._files.key, password="")
             except ssl.SSLError as error:
                 raise InvalidValue(
-                    f"{self._files.certificate} and {self._files.key} are no certificate and its key in PEM, without "
-                    f"a password: {error.reason or error}"
+                    f"{self._files.certificate} and {self._files.key} are not a certificate and its key in PEM, "
+                    f"without a password: {error.reason or error}"
                 ) from None
             except OSError as error:
                 raise InvalidValue(

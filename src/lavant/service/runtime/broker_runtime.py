@@ -21,7 +21,7 @@ from lavant.broker.protocol.queues import DeleteQueue, Receive, Refused
 from lavant.service.auth.audit.log import AuditLog
 from lavant.service.auth.keys import Principal
 from lavant.service.engines.interface import Engine
-from lavant.service.net.admission import UnreadAnswers
+from lavant.service.net.admission import SendBuffers
 from lavant.service.net.connections import ClientGone, RequestConnection
 from lavant.service.net.connections import RequestConnection as HttpConnection
 from lavant.service.observability.telemetry.events import TelemetryEvents
@@ -144,7 +144,7 @@ class BrokerRuntime:
         self.loop = asyncio.get_running_loop()
         self.turns = Turns(self.loop) if turns is None else turns
         self.connections: set[ServerConnection] = set()
-        self.unread = UnreadAnswers(limits.unread_bytes_total_max)
+        self.send_buffers = SendBuffers(limits.unread_bytes_total_max)
         self.requests = 0
         self.audit = audit
         """Told of every request that passes the door, if there is one."""

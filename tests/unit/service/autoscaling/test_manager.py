@@ -19,7 +19,7 @@ from lavant.broker.protocol.jobs import (
     TasksLeased,
 )
 from lavant.core.errors import InvalidValue
-from lavant.service.autoscaling.allocators.interface import Staff
+from lavant.service.autoscaling.allocators.interface import ConsumerCounts
 from lavant.service.autoscaling.config_file import ResourcesFile
 from lavant.service.autoscaling.manager import ResourceManager
 from lavant.service.autoscaling.monitor import Monitor
@@ -61,8 +61,8 @@ class Consumers:
     async def scale(self, topic: str, consumers: int) -> None:
         self.wanted[topic] = consumers
 
-    def staff(self) -> dict[str, Staff]:
-        return {topic: Staff(wanted=count, running=count) for topic, count in self.wanted.items()}
+    def counts(self) -> dict[str, ConsumerCounts]:
+        return {topic: ConsumerCounts(wanted=count, running=count) for topic, count in self.wanted.items()}
 
     async def stop(self) -> None:
         self.wanted.clear()
@@ -103,7 +103,7 @@ class Bench:
                 self.jobs += 1
                 self._tell(SubmitJob("one"), JobSubmitted(self.jobs, is_new=True))
                 next_s += 1 / rate_per_s
-            await self.manager.look(round(self.now_s * 1000))
+            await self.manager.step(round(self.now_s * 1000))
             self.now_s += 0.1
 
 

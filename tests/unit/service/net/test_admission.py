@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant.service.auth.tenants import ANYBODY
-from lavant.service.net.admission import Admission, Ticket
+from lavant.service.net.admission import ConnectionAdmission, Ticket
 
 STEPS = st.lists(st.tuples(st.sampled_from(["admit", "authenticated", "leave", "gone"]), st.integers(0, 20)))
 
@@ -18,7 +18,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["admit", "authenticated", "leave", "
 def test_bounds_hold_and_only_the_oldest_stranger_is_closed(
     steps: list[tuple[str, int]], connections_max: int, unauthenticated_max: int
 ) -> None:
-    admission = Admission(connections_max=connections_max, unauthenticated_max=unauthenticated_max)
+    admission = ConnectionAdmission(connections_max=connections_max, unauthenticated_max=unauthenticated_max)
     present: list[Ticket] = []
     strangers: list[Ticket] = []
     closed: list[Ticket] = []
@@ -51,7 +51,7 @@ def test_bounds_hold_and_only_the_oldest_stranger_is_closed(
 
 
 def test_what_happens_often_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    admission = Admission(connections_max=3, unauthenticated_max=2)
+    admission = ConnectionAdmission(connections_max=3, unauthenticated_max=2)
     with caplog.at_level(logging.WARNING):
         for _ in range(100):
             admission.admit()

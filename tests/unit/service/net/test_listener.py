@@ -18,7 +18,7 @@ from tests.unit.service.wiring import until
 
 from lavant.service.auth.tenants import ANYBODY
 from lavant.service.net import listener as module
-from lavant.service.net.admission import Admission, Ticket
+from lavant.service.net.admission import ConnectionAdmission, Ticket
 from lavant.service.net.listener import Listener
 from lavant.service.net.tls import Tls, TlsFiles
 
@@ -42,9 +42,11 @@ class Echo(asyncio.Protocol):
         self._transport.write(data)
 
 
-def listening(work: Callable[[int, Admission], Awaitable[None]], tls: Tls | None = None, **limits: int) -> None:
+def listening(
+    work: Callable[[int, ConnectionAdmission], Awaitable[None]], tls: Tls | None = None, **limits: int
+) -> None:
     async def run() -> None:
-        admission = Admission(**{"connections_max": 3, "unauthenticated_max": 3, **limits})
+        admission = ConnectionAdmission(**{"connections_max": 3, "unauthenticated_max": 3, **limits})
         listener = Listener(Echo, admission, tls)
         _, port = await listener.open("127.0.0.1", 0)
         try:
@@ -77,7 +79,7 @@ class Client:
 
 
 def test_one_too_many_is_closed_at_once_and_there_is_room_again_when_one_leaves() -> None:
-    async def work(port: int, admission: Admission) -> None:
+    async def work(port: int, admission: ConnectionAdmission) -> None:
         clients = [await Client.connect(port) for _ in range(5)]
         assert [await client.says(b"x") for client in clients] == [b"x", b"x", b"x", b"", b""]
         clients[0].close()
@@ -91,7 +93,7 @@ def test_one_too_many_is_closed_at_once_and_there_is_room_again_when_one_leaves(
 
 
 def test_the_oldest_stranger_makes_room_for_the_next() -> None:
-    async def work(port: int, admission: Admission) -> None:
+    async def work(port: int, admission: ConnectionAdmission) -> None:
         known = await Client.connect(port)
         assert await known.says(b"k") == b"k"
         strangers = [await Client.connect(port) for _ in range(2)]
@@ -108,7 +110,7 @@ def test_a_handshake_that_does_not_end_counts_and_has_to_go_first(tmp_path: Path
     certificate, key = write_certificate(tmp_path)
     context = ssl.create_default_context(cafile=certificate)
 
-    async def work(port: int, admission: Admission) -> None:
+    async def work(port: int, admission: ConnectionAdmission) -> None:
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
         silent[1].sendall(b"\x16\x03\x01")
         await until(lambda: len(admission) == 2)
@@ -160,7 +162,7 @@ def test_without_descriptors_nothing_is_accepted_for_a_while(
 
     monkeypatch.setattr(socket, "create_server", create_server)
 
-    async def work(port: int, admission: Admission) -> None:
+    async def work(port: int, admission: ConnectionAdmission) -> None:
         client = await Client.connect(port)
         assert await client.says(b"x") == b"x"
         client.close()
@@ -173,7 +175,7 @@ def test_without_descriptors_nothing_is_accepted_for_a_while(
 
 def test_a_host_with_several_addresses_has_one_port() -> None:
     async def run() -> None:
-        listener = Listener(Echo, Admission(connections_max=9, unauthenticated_max=9))
+        listener = Listener(Echo, ConnectionAdmission(connections_max=9, unauthenticated_max=9))
         _, port = await listener.open("localhost", 0)
         assert {each.getsockname()[1] for each in listener._sockets} == {port}
         listener.close()
@@ -186,7 +188,7 @@ def test_a_host_with_several_addresses_has_one_port() -> None:
 def test_a_port_that_is_taken_is_an_error() -> None:
     async def run() -> None:
         with socket.create_server(("127.0.0.1", 0)) as other:
-            listener = Listener(Echo, Admission(connections_max=9, unauthenticated_max=9))
+            listener = Listener(Echo, ConnectionAdmission(connections_max=9, unauthenticated_max=9))
             with pytest.raises(OSError, match="in use"):
                 await listener.open("127.0.0.1", other.getsockname()[1])
 
@@ -203,7 +205,7 @@ def test_the_kernel_asks_connections_that_are_silent_whether_anybody_is_there() 
             accepted.append(transport.get_extra_info("socket"))
 
     async def run() -> None:
-        listener = Listener(Noting, Admission(connections_max=3, unauthenticated_max=3))
+        listener = Listener(Noting, ConnectionAdmission(connections_max=3, unauthenticated_max=3))
         _, port = await listener.open("127.0.0.1", 0)
         client = await Client.connect(port)
         assert await client.says(b"x") == b"x"

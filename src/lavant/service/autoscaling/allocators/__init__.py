@@ -1,1 +1,1 @@
-"""What starts and stops consumers: one file each, one interface."""
+"""Consumer allocators: worker processes of this machine, or pods of a Kubernetes cluster, behind one interface."""

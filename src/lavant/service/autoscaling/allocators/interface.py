@@ -1,4 +1,4 @@
-"""What the manager needs of whatever starts and stops consumers."""
+"""The interface of consumer allocators, which start and stop consumers for the resource manager."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Protocol
 import msgspec
 
 
-class Staff(msgspec.Struct, frozen=True, kw_only=True):
+class ConsumerCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The consumers of a topic."""
 
     wanted: int
     running: int
     """Ready, or about to be."""
     leaving: int = 0
-    """Finishing what they have begun."""
+    """Draining: they finish the tasks they have begun."""
     died: int = 0
-    """Since the start, without being told to; each was replaced."""
+    """Consumers that ended by themselves since the start; each was replaced."""
     fault: str = ""
-    """Why there cannot be as many as are wanted, if that is so."""
+    """Why there cannot be as many as wanted; empty if there can."""
 
 
 class ConsumerAllocator(Protocol):
-    """The paper's resource allocator. Consumers that go finish what they have begun; those that die are replaced."""
+    """The paper's resource allocator. Consumers that are stopped finish their tasks; those that die are replaced."""
 
     name: str
 
     async def start(self) -> None:
-        """Raises if it can never have consumers: a module that cannot be loaded, a cluster that does not answer."""
+        """Raises if consumers can never run: a module cannot be loaded, a cluster does not answer."""
         ...
 
     async def scale(self, topic: str, consumers: int) -> None:
-        """From now on the topic has so many. Returns when that is under way, not when it is done."""
+        """Set the number of consumers of a topic. Returns when the change has begun, not when it is done."""
         ...
 
-    def staff(self) -> dict[str, Staff]:
-        """Of each topic, as far as known."""
+    def counts(self) -> dict[str, ConsumerCounts]:
+        """By topic, as far as known."""
         ...
 
     async def stop(self) -> None:
-        """All consumers go; none is left when this returns, unless they live on by themselves elsewhere."""
+        """Stop all consumers and wait for them; those of a cluster go on by themselves."""
         ...

@@ -1,12 +1,12 @@
-"""Consumers as pods: one Deployment for each topic, which is scaled. The cluster starts, drains and replaces them.
+"""Consumers as pods: scales one Deployment for each topic. The cluster starts, drains and replaces the pods.
 
-    wanted ──apply──► deployments/NAME/scale        pods ──ready──► deployments/NAME ──look──► staff
+    wanted ──apply──► deployments/NAME/scale        pods ──ready──► deployments/NAME ──poll──► counts
 
-It is what the resource allocator of the paper's implementation does with ReplicationControllers (P. Nguyen, K.
-Nahrstedt, "Resource Management for Elastic Publish Subscribe Systems"). A pod that goes gets SIGTERM, on which a worker
-finishes what it has begun, and has `terminationGracePeriodSeconds` for that.
+The resource allocator of the paper's implementation does the same with ReplicationControllers (P. Nguyen, K.
+Nahrstedt, "Resource Management for Elastic Publish Subscribe Systems"). A pod that is stopped gets SIGTERM; the worker
+then finishes its tasks within `terminationGracePeriodSeconds`.
 
-A cluster that does not answer changes nothing about decisions: what is wanted is kept, and applied when it is back.
+Decisions do not depend on the cluster: the wanted numbers are kept and applied when it answers again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 
 from lavant.core.errors import InvalidValue, LavantError
-from lavant.service.autoscaling.allocators.interface import Staff
+from lavant.service.autoscaling.allocators.interface import ConsumerCounts
 from lavant.service.autoscaling.allocators.kubernetes_api import ApiFault, Deployment, KubernetesApi
 
 LOOK_S = 2.0
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class KubernetesAllocator:
-    """`deployments` are names by topic. They have to be there; they stay when this ends, and so do their pods."""
+    """`deployments` are names by topic. They must exist; they and their pods stay when the server stops."""
 
     name = "kubernetes"
 
@@ -45,7 +45,7 @@ class KubernetesAllocator:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Raises if there is a mistake that time will not mend; a cluster that is away may come back."""
+        """Raises for permanent errors; a cluster that does not answer may come back."""
         try:
             for topic, name in self._names.items():
                 self._seen[topic] = await self._api.deployment(name)
@@ -60,21 +60,21 @@ class KubernetesAllocator:
         self._wanted[topic] = consumers
         self._changed.set()
 
-    def staff(self) -> dict[str, Staff]:
-        return {topic: self._staff(topic) for topic in self._names}
+    def counts(self) -> dict[str, ConsumerCounts]:
+        return {topic: self._counts(topic) for topic in self._names}
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def _staff(self, topic: str) -> Staff:
+    def _counts(self, topic: str) -> ConsumerCounts:
         seen = self._seen.get(topic)
         wanted, fault = self._wanted.get(topic, 0), self._faults.get(topic, "")
         if seen is None:
-            return Staff(wanted=wanted, running=0, fault=fault)
+            return ConsumerCounts(wanted=wanted, running=0, fault=fault)
         leaving = seen.status.terminating_replicas
-        return Staff(
+        return ConsumerCounts(
             wanted=wanted,
             running=seen.status.ready_replicas,
             leaving=0 if leaving is None else leaving,
@@ -89,7 +89,7 @@ class KubernetesAllocator:
             self._changed.clear()
             retry_after_s = await self._round()
             failures = 0 if retry_after_s is None else failures + 1
-            if retry_after_s is not None:  # what is wanted meanwhile is applied then
+            if retry_after_s is not None:  # changes meanwhile are applied afterwards
                 await asyncio.sleep(pause_s(failures, retry_after_s, self._look_s, random.random()))
                 continue
             try:
@@ -99,7 +99,7 @@ class KubernetesAllocator:
                 pass
 
     async def _round(self) -> float | None:
-        """Look at all Deployments, and apply what is wanted. None if all went well, else how long to wait at least."""
+        """Poll all Deployments and scale them. None on success, else how long to wait at least."""
         retry_after_s: float | None = None
         for topic, name in self._names.items():
             try:
@@ -108,7 +108,7 @@ class KubernetesAllocator:
                 self._note(topic, str(fault))
                 asked_s = fault.retry_after_s if isinstance(fault, ApiFault) else 0.0
                 retry_after_s = max(asked_s, 0.0 if retry_after_s is None else retry_after_s)
-                if isinstance(fault, ApiFault) and fault.is_passing:  # it is the cluster, not this Deployment
+                if isinstance(fault, ApiFault) and fault.is_passing:  # the cluster is at fault, not this Deployment
                     for other in self._names:
                         self._faults[other] = str(fault)
                     break
@@ -124,14 +124,14 @@ class KubernetesAllocator:
             await self._api.scale(name, wanted)
 
     def _note(self, topic: str, fault: str) -> None:
-        """A fault is told once."""
+        """Log each fault once."""
         if self._faults.get(topic) != fault:
             _logger.warning("consumers of topic %s: %s; trying again", topic, fault)
         self._faults[topic] = fault
 
 
 def pause_s(failures: int, retry_after_s: float, look_s: float, chance: float) -> float:
-    """Twice as long after each failure, between half and the whole of it by `chance`; longer if the cluster says so.
+    """Exponential backoff with jitter: between half and all of it by `chance`; longer if the cluster says so.
 
     >>> [pause_s(failures, 0.0, 2.0, 1.0) for failures in (1, 2, 3, 50)], pause_s(1, 30.0, 2.0, 0.0)
     ([2.0, 4.0, 8.0, 60.0], 30.0)
@@ -141,7 +141,7 @@ def pause_s(failures: int, retry_after_s: float, look_s: float, chance: float) -
 
 
 def deployment_names(topics: Mapping[str, str], pattern: str = PATTERN) -> dict[str, str]:
-    """By topic: as given, or made of the topic by the pattern. Names in a cluster are of small letters.
+    """Names by topic: as given, or made from the topic by the pattern, in lower case as clusters require.
 
     >>> deployment_names({"A": "", "Fit_2": "", "C": "painters"})
     {'A': 'lavant-worker-a', 'Fit_2': 'lavant-worker-fit-2', 'C': 'painters'}

@@ -1,7 +1,7 @@
-"""Where a cluster's API is, and who we are there: as a pod, or with a kubeconfig file.
+"""Address and credentials of a cluster's API: from a pod's service account, or from a kubeconfig file.
 
-A pod has a service account: its token, which is replaced now and then and so is read for each request, the cluster's
-certificate, and its namespace are files in one directory.
+A service account is a directory with the token, which rotates and so is read for each request, the cluster's
+certificate, and the namespace.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class ClusterAccess(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "default"
     token: str = ""
     token_file: Path | None = None
-    """Wins over `token`."""
+    """Takes precedence over `token`."""
     context: Any = None
-    """Of TLS; None for http."""
+    """An `ssl.SSLContext`; None for http."""
 
     def bearer(self) -> str:
-        """For one request."""
+        """The token for one request."""
         if self.token_file is None:
             return self.token
         try:
@@ -51,13 +51,13 @@ def find_access(
     environment: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
-    """A kubeconfig that is named, else the pod's service account, else `KUBECONFIG`, else `~/.kube/config`."""
+    """From the given kubeconfig, else the pod's service account, else `KUBECONFIG`, else `~/.kube/config`."""
     if not kubeconfig and "KUBERNETES_SERVICE_HOST" in environment:
         return _of_pod(environment, service_account)
     path = Path(kubeconfig or environment.get("KUBECONFIG", "~/.kube/config")).expanduser()
     if not path.is_file():
         raise MissingComponent(
-            f"this is no pod of a cluster, and there is no kubeconfig {path}; say where it is with kubeconfig = …"
+            f"this is not a pod of a cluster, and there is no kubeconfig {path}; set its path with kubeconfig = …"
         )
     return read_kubeconfig(path, context)
 
@@ -79,11 +79,11 @@ def _of_pod(environment: Mapping[str, str], directory: Path) -> ClusterAccess:
 
 
 def read_kubeconfig(path: Path, context: str = "") -> ClusterAccess:
-    """Tokens, token files and client certificates; what runs a program to log in is not for servers."""
+    """Supports tokens, token files and client certificates, but no programs that log in interactively."""
     tables = _parsed(path)
     chosen = context if context else tables.get("current-context", "")
     if not chosen:
-        raise InvalidValue(f"{path} has no current-context; say which with context = …")
+        raise InvalidValue(f"{path} has no current-context; choose one with context = …")
     use = _named(tables, "contexts", "context", chosen, path)
     cluster = _named(tables, "clusters", "cluster", use.get("cluster", ""), path)
     user = _named(tables, "users", "user", use.get("user", ""), path) if use.get("user") else {}
@@ -118,7 +118,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     except (OSError, yaml.YAMLError) as error:
         raise InvalidValue(f"the kubeconfig {path} cannot be read: {error}") from None
     if not isinstance(tables, dict):
-        raise InvalidValue(f"{path} is no kubeconfig")
+        raise InvalidValue(f"{path} is not a kubeconfig")
     return tables
 
 
@@ -138,7 +138,7 @@ def _tls(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> ssl.SSLCo
         tls = ssl.create_default_context(cadata=None if authority is None else authority.decode("ascii"))
         certificate, key = _pem(user, "client-certificate", path), _pem(user, "client-key", path)
         if certificate is not None and key is not None:
-            with tempfile.NamedTemporaryFile() as file:  # which nobody else may read; ssl takes names only
+            with tempfile.NamedTemporaryFile() as file:  # readable by this user only; ssl takes file names only
                 file.write(certificate + b"\n" + key)
                 file.flush()
                 tls.load_cert_chain(file.name)
@@ -148,7 +148,7 @@ def _tls(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> ssl.SSLCo
 
 
 def _pem(table: dict[str, Any], name: str, path: Path) -> bytes | None:
-    """Inline, or in a file beside."""
+    """Inline, or in a file next to it."""
     if f"{name}-data" in table:
         return base64.b64decode(table[f"{name}-data"], validate=True)
     return (path.parent / table[name]).read_bytes() if name in table else None

@@ -1,10 +1,10 @@
-"""Two requests to a cluster: what is with a Deployment, and how many replicas it is to have.
+"""The Kubernetes API as far as it is needed: reads a Deployment, and sets its number of replicas.
 
     GET   /apis/apps/v1/namespaces/NS/deployments/NAME
     PATCH /apis/apps/v1/namespaces/NS/deployments/NAME/scale?fieldManager=lavant
 
-The second is a server-side apply of the one field `spec.replicas`: the cluster notes that the field is ours. Who else
-sets it, a person or an autoscaler, has a conflict, or we have; nobody undoes unseen what another does.
+The second is a server-side apply of the one field `spec.replicas`, which makes Lavant its field manager. If a person or
+another autoscaler sets it too, one of the two gets a conflict: nothing is overwritten silently.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PASSING = frozenset((408, 429, 500, 502, 503, 504))
 
 
 class ApiFault(Unavailable):
-    """A request that came to nothing. One that `is_passing` may go better later; others need somebody's help."""
+    """A failed request. If it `is_passing`, a retry may succeed; other faults need an operator."""
 
     def __init__(self, reason: str, *, is_passing: bool, retry_after_s: float = 0.0) -> None:
         self.is_passing = is_passing
@@ -51,10 +51,10 @@ class Condition(msgspec.Struct, frozen=True):
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
     replicas: int = 0
-    """Pods that are not being ended."""
+    """Pods that are not terminating."""
     ready_replicas: int = 0
     terminating_replicas: int | None = None
-    """Older clusters do not tell."""
+    """Unknown in older clusters."""
     conditions: list[Condition] = []
 
 
@@ -68,7 +68,7 @@ class Deployment(msgspec.Struct, frozen=True):
 
     @property
     def fault(self) -> str:
-        """What keeps its pods from running, if something does."""
+        """Why its pods cannot run; empty if they can."""
         for condition in self.status.conditions:
             if (condition.type, condition.status) in {("ReplicaFailure", "True"), ("Progressing", "False")}:
                 return condition.message
@@ -76,13 +76,13 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 class _Reason(msgspec.Struct, frozen=True):
-    """A `Status` of the API, which says what was wrong."""
+    """A `Status` of the API with the reason of an error."""
 
     message: str = ""
 
 
 class KubernetesApi:
-    """Of one namespace. Requests block a thread, not the event loop; they are few."""
+    """The API for one namespace. Requests block a thread, not the event loop; they are few."""
 
     def __init__(
         self, access: ClusterAccess, namespace: str = "", *, force: bool = False, timeout_s: float = TIMEOUT_S
@@ -164,8 +164,8 @@ class KubernetesApi:
 
 
 _HELP = {
-    401: "; see to the token of the service account",
+    401: "; check the token of the service account",
     403: "; the role needs get on deployments, and patch on deployments/scale",
-    404: "; apply its manifest, or say what it is called with deployment = …",
-    409: "; two set the number of replicas: take it out of the other's manifest, or give force = true to win",
+    404: "; apply its manifest, or set its name with deployment = …",
+    409: "; another client sets the number of replicas too: remove it from that manifest, or set force = true to win",
 }

@@ -1,10 +1,10 @@
-"""Consumers as processes of this machine: for each topic a crew, which forks workers (`lavant.client.workers.prefork`).
+"""Consumers as processes of this machine: one pool per topic, which forks workers (`lavant.client.workers.prefork`).
 
-    here ──stdin: how many──► crew ──fork, SIGTERM──► workers
-         ◄──stdout: reports──      ◄──sign of life───
+    server ──stdin: number──► pool ──fork, SIGTERM──► workers
+           ◄─stdout: report──      ◄───heartbeat─────
 
-Nothing is left behind, however this process ends: a crew whose stdin ends has its workers leave and ends itself, and
-workers whose crew is gone leave by themselves. A crew that dies is started again.
+No process is left behind, however the server ends: a pool stops its workers and itself when its stdin ends, and workers
+stop when their pool is gone. A pool that dies is started again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 
 from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.core.worker_pool import WorkerPoolReport, WorkerPoolSettings
-from lavant.service.autoscaling.allocators.interface import Staff
+from lavant.service.autoscaling.allocators.interface import ConsumerCounts
 
 START_S_MAX = 60.0
 STOP_S_MAX = 40.0
@@ -33,38 +33,37 @@ _logger = logging.getLogger(__name__)
 
 
 class ProcessAllocator:
-    """One crew for each topic, started in a directory that relative places are meant from, with an environment beside
-    that of this process."""
+    """One pool for each topic. Relative paths count from `directory`; `environment` is added to that of the server."""
 
     name = "processes"
 
     def __init__(
         self,
-        crews: Mapping[str, WorkerPoolSettings],
+        pools: Mapping[str, WorkerPoolSettings],
         directory: Path,
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         whole = {**os.environ, **environment}
-        self._crews = {topic: _Crew(settings, directory, whole) for topic, settings in crews.items()}
+        self._pools = {topic: _WorkerPool(settings, directory, whole) for topic, settings in pools.items()}
 
     async def start(self) -> None:
         try:
-            await asyncio.gather(*(crew.start() for crew in self._crews.values()))
+            await asyncio.gather(*(pool.start() for pool in self._pools.values()))
         except BaseException:
             await self.stop()
             raise
 
     async def scale(self, topic: str, consumers: int) -> None:
-        await self._crews[topic].scale(consumers)
+        await self._pools[topic].scale(consumers)
 
-    def staff(self) -> dict[str, Staff]:
-        return {topic: crew.staff() for topic, crew in self._crews.items()}
+    def counts(self) -> dict[str, ConsumerCounts]:
+        return {topic: pool.counts() for topic, pool in self._pools.items()}
 
     async def stop(self) -> None:
-        await asyncio.gather(*(crew.stop() for crew in self._crews.values()))
+        await asyncio.gather(*(pool.stop() for pool in self._pools.values()))
 
 
-class _Crew:
+class _WorkerPool:
     def __init__(self, settings: WorkerPoolSettings, directory: Path, environment: Mapping[str, str]) -> None:
         self._settings = settings
         self._directory = directory
@@ -74,21 +73,21 @@ class _Crew:
         self._wanted = 0
         self._report = WorkerPoolReport()
         self._died_before = 0
-        """Workers of crews that are gone."""
+        """Workers that died in pools that are gone."""
         self._heard = asyncio.Event()
         self._is_stopping = False
 
     async def start(self) -> None:
-        """Returns when the functions are loaded."""
+        """Returns when the pool has loaded its functions."""
         await self._launch()
-        self._watching = asyncio.create_task(self._watch(), name=f"crew of topic {self._settings.topic}")
+        self._watching = asyncio.create_task(self._watch(), name=f"pool of topic {self._settings.topic}")
         try:
             async with asyncio.timeout(START_S_MAX):
                 await self._heard.wait()
         except TimeoutError:
             raise MissingComponent(
                 f"{self._settings.place} was not loaded within {START_S_MAX:g} s, for the workers of topic "
-                f"{self._settings.topic!r}; look what it does when it is imported"
+                f"{self._settings.topic!r}; check what it does on import"
             ) from None
         if self._report.fault:
             raise InvalidValue(f"topic {self._settings.topic!r}: {self._report.fault}")
@@ -97,9 +96,9 @@ class _Crew:
         self._wanted = consumers
         await self._order()
 
-    def staff(self) -> Staff:
+    def counts(self) -> ConsumerCounts:
         report = self._report
-        return Staff(
+        return ConsumerCounts(
             wanted=self._wanted,
             running=report.running,
             leaving=report.leaving,
@@ -117,8 +116,8 @@ class _Crew:
             async with asyncio.timeout(STOP_S_MAX):
                 await self._process.wait()
         except TimeoutError:
-            _logger.warning("the workers of topic %s did not leave in time, and are killed", self._settings.topic)
-            self._process.kill()  # the workers notice, and leave
+            _logger.warning("the workers of topic %s did not stop in time and are killed", self._settings.topic)
+            self._process.kill()  # the workers notice and stop
             await self._process.wait()
         await self._watching
 
@@ -129,18 +128,18 @@ class _Crew:
             stdout=asyncio.subprocess.PIPE,
             cwd=self._directory,
             env=self._environment,
-            start_new_session=True,  # Ctrl-C is for the server: it has them leave in good order
+            start_new_session=True,  # Ctrl-C is for the server, which stops them in order
         )
 
     async def _order(self) -> None:
         if self._process is None or self._process.stdin is None or self._process.stdin.is_closing():
             return
-        with contextlib.suppress(ConnectionError):  # it has died: it is told when there is another
+        with contextlib.suppress(ConnectionError):  # it died: the next one is told
             self._process.stdin.write(b"%d\n" % self._wanted)
             await self._process.stdin.drain()
 
     async def _watch(self) -> None:
-        """Read reports; start the crew again if it ends without being told to."""
+        """Read reports; start the pool again if it ends by itself."""
         pause_s = PAUSE_FIRST_S
         while True:
             assert self._process is not None
@@ -155,7 +154,7 @@ class _Crew:
                 return
             topic, fault = self._settings.topic, self._report.fault
             self._died_before += self._report.died + self._report.running
-            self._report = WorkerPoolReport(fault=fault if fault else f"the crew ended with exit code {code}")
+            self._report = WorkerPoolReport(fault=fault if fault else f"the worker pool ended with exit code {code}")
             _logger.warning("workers of topic %s: %s; started again in %g s", topic, self._report.fault, pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)

@@ -1,10 +1,10 @@
-"""Connections that speak HTTP/1.1: uvicorn reads and writes, and here is what it does not bound.
+"""HTTP/1.1 connections: adds to uvicorn's protocol the bounds that it lacks.
 
     idle ──first byte──► head ──empty line──► body ──its end──► idle
-              head_s_max, HEAD_BYTES_MAX   body_s_max, and as many bytes as those who read it let come
+              head_s_max, HEAD_BYTES_MAX   body_s_max, and as many bytes as the handler reads
 
-Each part of a request must arrive in its time, whoever answers it, and whether anybody reads it or not. A body that is
-late is answered by 408. What has been answered must be read by the client in `unread_s_max`.
+Each part of a request must arrive in time, whether or not a handler reads it. A late body is answered with 408. The
+client must read its answers within `unread_s_max`.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from lavant.service.runtime.limits import ServiceLimits
 from lavant.service.runtime.readiness import Readiness
 
 HEAD_BYTES_MAX = 64 << 10
-"""Of the line of a request and its headers, and of the trailers of a body in chunks."""
+"""Of the request line and headers, and of the trailers of a chunked body."""
 CHUNKED_BYTES = 2
-"""A body in chunks may take so many times as many bytes as it has."""
+"""A chunked body may take this many times its size on the wire."""
 KEEP_ALIVE_S = 75
 _HUNG_UP: int = getattr(select, "POLLRDHUP", 0)  # of Linux
-LOOK_S = 1.0
-"""How often it is looked who is late."""
+CHECK_S = 1.0
+"""Interval of the check for missed deadlines."""
 
 
 class Deadlines:
-    """Which connection has to have done something by when, in the loop's time."""
+    """Deadlines of connections, in the loop's time."""
 
     def __init__(self) -> None:
         self.arriving: dict[HttpConnection, float] = {}
-        """A request has begun, and must be whole by then."""
+        """A request has begun and must be complete by then."""
         self.unread: dict[HttpConnection, float] = {}
-        """Much was answered, and must have been read by then."""
+        """Answers are waiting and must be read by then."""
 
     def forget(self, connection: HttpConnection) -> None:
         self.arriving.pop(connection, None)
         self.unread.pop(connection, None)
 
-    def look(self, now_s: float) -> None:
-        """End those that are late."""
+    def check(self, now_s: float) -> None:
+        """End connections that missed a deadline."""
         for connection in [each for each, due_s in self.arriving.items() if due_s < now_s]:
             connection.is_late(now_s)
         for connection in [each for each, due_s in self.unread.items() if due_s < now_s]:
@@ -92,7 +92,7 @@ class QuietTransport:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection. `sqs` answers calls that take the short way, if there is one."""
+    """One connection. `sqs` answers calls on the fast path, if given."""
 
     def __init__(
         self,
@@ -112,13 +112,13 @@ class HttpConnection(HttpToolsProtocol):
         self._sqs = sqs
         self._head_bytes = 0
         self._fed_bytes = 0
-        """Of the message that is arriving, in the part that it is in; without those that came with its first bytes."""
+        """Bytes of the current part of the arriving request, without those that came with its first bytes."""
         self._is_head = self._is_body = False
         self._is_over = False
         self._arriving: FastPathExchange | None = None
-        """One whose body is not yet complete."""
+        """On the fast path, while its body is incomplete."""
         self._running: RequestResponseCycle | None = None
-        """The one that is being answered; uvicorn knows only the last that has come, and others may be before that."""
+        """The request being answered; uvicorn keeps only the latest one, behind which this may be."""
         self._watchers: dict[Callable[[], None], None] = {}
 
     # ── called by the event loop ──────────────────────────────────────────────────────────────────────────────────────
@@ -166,7 +166,7 @@ class HttpConnection(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing was asked for so long that what was answered before has been read, or never will be."""
+        """Idle for so long that earlier answers were read, or never will be."""
         self.abort()
 
     # ── called by the parser ──────────────────────────────────────────────────────────────────────────────────────────
@@ -188,7 +188,7 @@ class HttpConnection(HttpToolsProtocol):
         self._is_head, self._is_body = False, True
         self._fed_bytes = 0
         self._deadlines.arriving[self] = self.loop.time() + self._limits.body_s_max
-        self._arriving = self._short_way()
+        self._arriving = self._fast_path()
         if self._arriving is None:
             super().on_headers_complete()
         else:
@@ -211,24 +211,24 @@ class HttpConnection(HttpToolsProtocol):
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
-    # ── called by those who answer ────────────────────────────────────────────────────────────────────────────────────
+    # ── called by handlers ────────────────────────────────────────────────────────────────────────────────────────────
 
     def unsent_bytes(self) -> int:
-        """What was written, and the other machine has not confirmed."""
+        """Bytes written that the client's machine has not acknowledged."""
         waiting = self.transport.get_write_buffer_size()
         socket = self.transport.get_extra_info("socket")
         if socket is None or self.transport.is_closing():
             return waiting
-        unconfirmed = bytearray(4)
+        unacknowledged = bytearray(4)
         try:
-            fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, unconfirmed)
-        except OSError:  # a system that does not tell
+            fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, unacknowledged)
+        except OSError:  # not supported by this system
             return waiting
-        return waiting + int.from_bytes(unconfirmed, sys.byteorder)
+        return waiting + int.from_bytes(unacknowledged, sys.byteorder)
 
     @property
     def is_lost(self) -> bool:
-        """Nobody is told of an end while nothing is read, as when another request waits behind this one."""
+        """While reading is paused, as for a pipelined request behind this one, asyncio reports no lost client."""
         if self.transport.is_closing():
             return True
         return self.flow.read_paused and _has_hung_up(self.transport.get_extra_info("socket"))
@@ -253,11 +253,11 @@ class HttpConnection(HttpToolsProtocol):
         self.ticket.authenticated(tenant)
 
     def is_late(self, now_s: float) -> None:
-        """Called when the request that is arriving should have arrived. One behind another is not read meanwhile."""
+        """The arriving request missed its deadline. A pipelined one is not being read and gets more time."""
         if self.pipeline:
             self._deadlines.arriving[self] = now_s + self._limits.body_s_max
         elif self._is_body and not self._is_answered():
-            self._leave(_too_slow(self._limits.body_s_max))
+            self._close_with(_too_slow(self._limits.body_s_max))
         else:
             self.abort()
 
@@ -267,8 +267,8 @@ class HttpConnection(HttpToolsProtocol):
 
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _short_way(self) -> FastPathExchange | None:
-        """For a call of SQS like most. Whatever is special about others, uvicorn and the application see to it."""
+    def _fast_path(self) -> FastPathExchange | None:
+        """An exchange for an ordinary SQS call; None for all others, which uvicorn and the application handle."""
         if self.url != b"/" or self.parser.get_method() != b"POST" or self._sqs is None:
             return None
         headers = dict(self.headers)
@@ -290,12 +290,12 @@ class HttpConnection(HttpToolsProtocol):
             exchange.claim = self._sqs.claim(exchange.request())
             size_bytes = body_bytes(headers, self._sqs.body_bytes_max)
             exchange.reservation = self._sqs.reserve(exchange.claim, size_bytes)
-        except SqsError:  # the application finds the same, and says so
+        except SqsError:  # the application reports the same error
             return None
         return exchange
 
-    def _leave(self, last: bytes) -> None:
-        """Say something and hang up. What still comes is thrown away: to close at once could lose what was said."""
+    def _close_with(self, last: bytes) -> None:
+        """Send an answer and close. Incoming data is discarded: closing at once could lose the answer."""
         self._is_over = True
         self._deadlines.forget(self)
         self.transport.write(last)
@@ -306,7 +306,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
 
     def on_response_complete(self) -> None:
-        # A connection that is kept and closing was lost before this was written; one that is not kept was closed after.
+        # A keep-alive connection that is closing was lost before this was written; others are closed afterwards.
         if self.cycle is None or not self.cycle.keep_alive or not self.transport.is_closing():
             self._watchers.clear()
         super().on_response_complete()
@@ -314,7 +314,7 @@ class HttpConnection(HttpToolsProtocol):
     async def _answer(self, exchange: FastPathExchange) -> None:
         assert self._sqs is not None
         request = exchange.request()
-        exchange.reservation.release()  # from here on it is checked at once
+        exchange.reservation.release()  # the signature is checked at once from here on
         try:
             response = await self._sqs.answer(request, exchange.claim, cast(str, self.scheme), self)
         except ClientGone:
@@ -331,12 +331,12 @@ class HttpConnection(HttpToolsProtocol):
         self.on_response_complete()
 
     def _is_answered(self) -> bool:
-        """Whether something was said already to the request that is arriving."""
+        """Whether the answer to the arriving request has begun."""
         cycle = self.cycle
         return cycle is not None and (cycle.response_complete or getattr(cycle, "response_started", False))
 
     def _body_bytes_max(self) -> int:
-        """What may have arrived of a body that is not over."""
+        """Bytes that may have arrived of an incomplete body."""
         if self._is_answered():
             return self._limits.discarded_bytes_max
         return CHUNKED_BYTES * self._limits.body_bytes_max + HEAD_BYTES_MAX
@@ -344,11 +344,11 @@ class HttpConnection(HttpToolsProtocol):
     def _count(self, size_bytes: int) -> None:
         self._head_bytes += size_bytes
         if self._head_bytes > HEAD_BYTES_MAX:
-            raise ValueError(f"a request's head has more than {HEAD_BYTES_MAX} bytes")
+            raise ValueError(f"the head of a request has more than {HEAD_BYTES_MAX} bytes")
 
 
 def _has_hung_up(socket: Any) -> bool:
-    """Whether the other side has ended the connection, though there is something to be read before that."""
+    """Whether the client has closed the connection, even if there is unread data."""
     if socket is None or socket.fileno() < 0 or not _HUNG_UP:
         return False
     poll = select.poll()
@@ -364,8 +364,8 @@ def _too_slow(seconds: float) -> bytes:
 
 
 class HttpProtocols:
-    """Makes a protocol for each connection that speaks HTTP, and ends them all. Without `sqs`, nothing takes the short
-    way there, and neither does a connection that comes before the server is ready. Everything passes the guard."""
+    """Creates the protocol of each HTTP connection, and stops them all. All requests pass the guard. Connections made
+    before the server is ready do not use the fast path, and none do without `sqs`."""
 
     def __init__(
         self,
@@ -414,14 +414,14 @@ class HttpProtocols:
         return HttpConnection(self._config, self._state, self._limits, self._deadlines, sqs, self._guard, ticket)
 
     def _each_second(self) -> None:
-        """The date is in the head of every answer; and who is late is waited for no longer."""
+        """Update the `Date` header of answers, and check deadlines."""
         loop = asyncio.get_running_loop()
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
-        self._deadlines.look(loop.time())
-        self._timer = loop.call_later(LOOK_S, self._each_second)
+        self._deadlines.check(loop.time())
+        self._timer = loop.call_later(CHECK_S, self._each_second)
 
     async def stop(self, seconds_max: float) -> None:
-        """Close idle connections, and others after their answer or when time is up."""
+        """Close idle connections at once, others after their answer or when time is up."""
         self._timer.cancel()
         for connection in list(self._state.connections):
             connection.shutdown()

@@ -1,8 +1,8 @@
-"""One request and its answer where nothing is streamed, without ASGI in between.
+"""The fast path: one SQS request and its answer without ASGI.
 
-Calls of SQS are many and small, and uvicorn's own cycle, with its scope, its events and an answer in two writes, took a
-good part of their time. This stands in for it in the eyes of uvicorn's protocol, which tells it when the client is
-gone, asks it whether it is over, and holds back what the client sends before that.
+SQS calls are many and small, and uvicorn's request cycle, with its scope, events and two writes per answer, took a good
+part of their time. `FastPathExchange` stands in for it: uvicorn's protocol tells it when the client is gone, asks it
+whether it is complete, and holds back pipelined requests until then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lavant.service.net.admission import NOTHING_RESERVED
 
 
 class FastPathExchange:
-    """Made when the head has arrived, at the root of the server and with a body of known length."""
+    """Created when the head has arrived, for a request to `/` with a body of known length."""
 
     __slots__ = (
         "_all_headers",
@@ -38,11 +38,11 @@ class FastPathExchange:
         self.disconnected = False
         self.response_complete = False
         self.message_event = self
-        """Where uvicorn says that something has happened: see `set`."""
+        """uvicorn sets this event: see `set`."""
         self.claim: Claim | None = None
-        """Who says to have signed it."""
+        """The claimed signature, not verified yet."""
         self.reservation = NOTHING_RESERVED
-        """For the body, until that is checked."""
+        """Memory for the body, until its signature is checked."""
         self._headers = headers
         self._all_headers = all_headers
         self._parts: list[bytes] = []
@@ -51,17 +51,17 @@ class FastPathExchange:
         self._parts.append(part)
 
     def request(self) -> HttpRequest:
-        """As far as its body has arrived."""
+        """The request with the body that has arrived so far."""
         return HttpRequest("POST", "/", "/", b"", self._headers, self._all_headers, b"".join(self._parts))
 
     def set(self) -> None:
-        """Nobody waits for it: whoever has to know that the client is gone watches the connection."""
+        """Does nothing: lost clients are noticed through the connection."""
 
 
 def encode_response(
     response: HttpResponse, default_headers: Iterable[tuple[bytes, bytes]], *, keep_alive: bool
 ) -> bytes:
-    """In one piece."""
+    """The whole response as bytes."""
     lines = [STATUS_LINE[response.status]]
     lines += [b"%b: %b\r\n" % header for header in default_headers]
     lines += [b"%b: %b\r\n" % header for header in response.headers]

@@ -1,10 +1,10 @@
-"""A connection that speaks WebSocket: uvicorn's own protocol, where clients may end as they like.
+"""WebSocket connections: uvicorn's protocol, in which a client's unusual end is no error of the server.
 
-    handshake ──► open ──┬── close, from either side ──► ended
-        │                ├── what is no frame, or no text: 1002, 1007, 1009
+    handshake ──► open ──┬── close, from either end ──► ended
+        │                ├── invalid frame or text: 1002, 1007, 1009
         └── 400, 401 …   └── lost
 
-uvicorn takes some of these ends for mistakes of the server, and puts tracebacks into the log. An odd end is none.
+uvicorn takes some of these ends for errors of the server, and logs tracebacks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from websockets.protocol import State
 from lavant.service.net.connections import STATE as CONNECTION
 
 FRAME_BYTES_MAX = 1 << 20
-"""Of what clients send over a WebSocket."""
+"""For frames from clients."""
 _BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -33,18 +33,18 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if not self.handshake_initiated:  # it came as a whole, so that it is one that cannot be understood
+        if not self.handshake_initiated:  # the handshake came as a whole, so it is invalid
             self._refuse()
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if not self.handshake_complete:
-            # What comes before the answer has been given is read after it; `receive` goes on reading.
+            # Frames before the answer to the handshake are read after it; `receive` resumes reading.
             self.read_paused = True
             self.transport.pause_reading()
 
     def handle_parser_exception(self) -> None:
-        if self.conn.close_sent is None:  # the handshake itself
+        if self.conn.close_sent is None:  # an invalid handshake
             self._refuse()
         else:
             super().handle_parser_exception()
@@ -57,17 +57,17 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(self.frames):
             self.frames = []
-            if self.conn.state is State.OPEN:  # and not closing, because of what came behind this
+            if self.conn.state is State.OPEN:  # not closing because of a later frame
                 self.conn.send_close(CloseCode.INVALID_DATA)
             self.handle_parser_exception()
         else:
             super().send_receive_event_to_app()
 
     async def send(self, message: Any) -> None:
-        if self.close_sent:  # because of what the client sent: to the application it is gone
+        if self.close_sent:  # because of an invalid frame: for the application, the client is gone
             raise ClientDisconnected
         await super().send(message)
-        if self.close_sent:  # an answer in place of a WebSocket completes the handshake as well
+        if self.close_sent:  # a plain HTTP answer completes the handshake as well
             self.handshake_complete = True
 
 

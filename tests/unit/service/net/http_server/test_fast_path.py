@@ -16,7 +16,7 @@ from lavant.service.auth.browser_guard import BrowserGuard, HostList
 from lavant.service.auth.keys import Principal
 from lavant.service.aws.sqs.app import SqsApp
 from lavant.service.aws.sqs.settings import SqsSettings
-from lavant.service.net.admission import Admission
+from lavant.service.net.admission import ConnectionAdmission
 from lavant.service.net.connections import ClientGone, RequestConnection
 from lavant.service.net.http_dispatch import HttpApplication
 from lavant.service.net.http_server.connection import HttpProtocols
@@ -60,7 +60,7 @@ def serving(scenario: Callable[[Hub, Connect], Awaitable[None]]) -> None:
         app = SqsApp(hub.execute, SqsSettings(salt=b"salt", body_bytes_max=BODY_BYTES_MAX))
         application = HttpApplication(operations=app, api=app, api_paths=frozenset(), sqs=app, readiness=ready())
         protocols = HttpProtocols(application, app, LIMITS, BrowserGuard(HostList(["queues.test"])))
-        listener = Listener(protocols, Admission(connections_max=9, unauthenticated_max=9))
+        listener = Listener(protocols, ConnectionAdmission(connections_max=9, unauthenticated_max=9))
         _, port = await listener.open("127.0.0.1", 0)
         writers: list[asyncio.StreamWriter] = []
 

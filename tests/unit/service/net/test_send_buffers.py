@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.service.wiring import FakeClient, Wiring, in_loop
 
-from lavant.service.net.admission import UnreadAnswers
+from lavant.service.net.admission import SendBuffers
 from lavant.service.runtime.limits import LIMITS
 
 
 class Client:
-    def __init__(self, unread: UnreadAnswers) -> None:
+    def __init__(self, unread: SendBuffers) -> None:
         self.unread = unread
         self.is_gone = False
 
@@ -26,7 +26,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60)))
 
 @given(STEPS)
 def test_all_together_never_hold_more_than_they_may_and_only_the_largest_goes(steps: list[tuple[int, int]]) -> None:
-    unread = UnreadAnswers(100)
+    unread = SendBuffers(100)
     clients = [Client(unread) for _ in range(6)]
     held: dict[int, int] = {}
     for place, size in steps:
@@ -49,11 +49,11 @@ async def test_the_client_with_the_most_unread_answers_is_disconnected_and_the_o
     for client, size in ((slow, 40), (slower, 50)):
         client.transport.buffer_bytes = size
         client.protocol.pause_writing()
-    assert wiring.service.unread.bytes == 90
+    assert wiring.service.send_buffers.bytes == 90
     slower.transport.buffer_bytes = 70
     slower.protocol.flush()
     assert slower.transport.is_aborted
     assert not slow.transport.is_aborted
     assert not reading.transport.is_aborted
     slow.protocol.resume_writing()
-    assert wiring.service.unread.bytes == 0
+    assert wiring.service.send_buffers.bytes == 0
