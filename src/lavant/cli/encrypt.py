@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import UNDECODABLE
 
 
 def keygen(

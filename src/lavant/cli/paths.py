@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from lavant.core.paths import local_path
+from lavant.core.files import local_path
 
 
 def take_local_paths(commands: typer.Typer) -> None:

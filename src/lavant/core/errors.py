@@ -60,6 +60,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+import msgspec
+
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Everything that msgspec raises on bytes from outside: also text that is not UTF-8, and values nested too deeply."""
+
 
 class LavantError(Exception):
     """Base of everything that Lavant raises on purpose."""
@@ -81,9 +86,6 @@ def error_class(name: str) -> type[LavantError]:
     """
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, LavantError) else LavantError
-
-
-# ── kinds ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Invalid(LavantError):
@@ -135,9 +137,6 @@ class Internal(LavantError):
     http_status = 500
 
 
-# ── invalid ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 class InvalidValue(Invalid, ValueError):
     """A value that cannot be accepted."""
 
@@ -169,14 +168,8 @@ class Infeasible(Invalid):
     """No allocation of consumers within the limits reaches the goal; the message says what would be needed."""
 
 
-# ── denied ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 class AccessDenied(Denied):
     """The server requires an API key, and the given one is missing, unknown, or lacks a scope or namespace."""
-
-
-# ── missing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class UnknownSubscription(Missing):
@@ -207,9 +200,6 @@ class UnknownJobType(Missing):
 
 class UnknownJob(Missing):
     """No job has this number, or it ended so long ago that it is forgotten."""
-
-
-# ── conflict ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class DuplicateSubscription(Conflict):
@@ -254,9 +244,6 @@ class PublisherClosed(Conflict):
     """The publisher was closed and accepts no more publications."""
 
 
-# ── limit ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 class Overloaded(OverLimit):
     """More requests came than can be handled: nothing of this one was accepted; try again a little later."""
 
@@ -275,9 +262,6 @@ class TooManyInFlight(OverLimit):
     """A queue has as many messages in flight as its `in_flight_max` allows."""
 
     http_retry_after_s = 1.0
-
-
-# ── unavailable ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class ConnectionLost(Unavailable, ConnectionError):
@@ -319,9 +303,6 @@ class StorageLocked(Unavailable):
     """Another process uses the directory."""
 
 
-# ── internal ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 class InternalError(Internal):
     """The server failed to answer a query: nothing was changed, and its log says more."""
 
@@ -346,9 +327,6 @@ class WorkerStuck(Internal):
     """A task's function did not end in time and cannot be stopped, so the worker ends instead."""
 
     exit_code = 1
-
-
-# ── of no kind ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class PartlyRefused(LavantError):

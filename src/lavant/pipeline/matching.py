@@ -33,7 +33,7 @@ from lavant.broker.matching.plain.table import Dimension
 from lavant.broker.slices import SliceReader
 from lavant.broker.slices.reader import StoreVersion
 from lavant.core.errors import InvalidValue
-from lavant.core.paths import local_path
+from lavant.core.files import local_path
 from lavant.core.publications.attributes import check_name
 from lavant.core.publications.columns import ENVELOPE
 from lavant.pipeline.cluster.probes import Probe

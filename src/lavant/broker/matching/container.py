@@ -20,8 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot
 from lavant.core.files import replace_file
 
 MAGIC = b"LAVANT1\n"

@@ -17,8 +17,7 @@ from lavant.broker.protocol.jobs import CompleteTask, ExtendTask, FailTask, Repo
 from lavant.broker.protocol.queue_config import MINUTE_MS
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.workflows.definitions.definition import TASK_TIMEOUT_MS_MAX
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import AccessDenied, InvalidValue, MissingComponent
+from lavant.core.errors import UNDECODABLE, AccessDenied, InvalidValue, MissingComponent
 
 REPORTS = "lavant.reports"
 CONTENT_TYPE = "application/msgpack"

@@ -10,21 +10,9 @@ from typing import Any
 
 import msgspec
 
-from lavant.broker.protocol.queue_config import (
-    DELAY_MS_MAX,
-    DEPTH_MAX,
-    MESSAGE_BYTES_MAX,
-    MESSAGE_BYTES_MIN,
-    RECEIVES_MAX,
-    RETENTION_MS_MAX,
-    RETENTION_MS_MIN,
-    SECOND_MS,
-    VISIBILITY_MS_MAX,
-    WAIT_MS_MAX,
-    QueueConfig,
-)
+from lavant.broker.protocol import queue_config as bounds
 
-_NEW_QUEUE = QueueConfig()
+_NEW_QUEUE = bounds.QueueConfig()
 
 
 class QueueAttribute(msgspec.Struct, frozen=True):
@@ -32,10 +20,10 @@ class QueueAttribute(msgspec.Struct, frozen=True):
     """In Python, in the native protocol and over HTTP."""
     type: type
     """int, bool, str or dict (of strings)."""
-    text: str
-    """One line of documentation."""
     sqs_name: str
     """Amazon's name; `Lavant.…` if SQS does not have the attribute."""
+    text: str
+    """One line of documentation."""
     least: int = 0
     most: int | None = None
     """The range of an int; None for other types."""
@@ -54,7 +42,7 @@ class QueueAttribute(msgspec.Struct, frozen=True):
     @property
     def sqs_unit(self) -> int:
         """How many of `unit` are 1 in SQS, which counts times in seconds."""
-        return SECOND_MS if self.unit == "ms" else 1
+        return bounds.SECOND_MS if self.unit == "ms" else 1
 
     @property
     def flag(self) -> str:
@@ -66,96 +54,101 @@ QUEUE_ATTRIBUTES = (
     QueueAttribute(
         "order",
         str,
-        "out-of-order or in-order; in-order delivers the messages of a group one after the other",
         "FifoQueue",
+        "out-of-order or in-order; in-order delivers the messages of a group one after the other",
         other_flag="--in-order",
         is_fixed=True,
     ),
     QueueAttribute(
         "visibility_ms",
         int,
-        "how long a received message is hidden from other consumers",
         "VisibilityTimeout",
-        most=VISIBILITY_MS_MAX,
+        "how long a received message is hidden from other consumers",
+        most=bounds.VISIBILITY_MS_MAX,
         unit="ms",
     ),
     QueueAttribute(
-        "delay_ms", int, "how long a sent message stays hidden first", "DelaySeconds", most=DELAY_MS_MAX, unit="ms"
+        "delay_ms",
+        int,
+        "DelaySeconds",
+        "how long a sent message stays hidden first",
+        most=bounds.DELAY_MS_MAX,
+        unit="ms",
     ),
     QueueAttribute(
         "retention_ms",
         int,
-        "how long a message is kept",
         "MessageRetentionPeriod",
-        least=RETENTION_MS_MIN,
-        most=RETENTION_MS_MAX,
+        "how long a message is kept",
+        least=bounds.RETENTION_MS_MIN,
+        most=bounds.RETENTION_MS_MAX,
         unit="ms",
     ),
     QueueAttribute(
         "wait_ms",
         int,
-        "how long a receive waits for a message (long poll)",
         "ReceiveMessageWaitTimeSeconds",
-        most=WAIT_MS_MAX,
+        "how long a receive waits for a message (long poll)",
+        most=bounds.WAIT_MS_MAX,
         unit="ms",
     ),
     QueueAttribute(
         "message_bytes_max",
         int,
-        "largest message, body and attributes",
         "MaximumMessageSize",
-        least=MESSAGE_BYTES_MIN,
-        most=MESSAGE_BYTES_MAX,
+        "largest message, body and attributes",
+        least=bounds.MESSAGE_BYTES_MIN,
+        most=bounds.MESSAGE_BYTES_MAX,
         unit="bytes",
     ),
     QueueAttribute(
         "depth_max",
         int,
-        "messages in the queue; beyond, sends are refused",
         "Lavant.DepthMax",
+        "messages in the queue; beyond, sends are refused",
         least=1,
-        most=DEPTH_MAX,
+        most=bounds.DEPTH_MAX,
         unit="messages",
     ),
     QueueAttribute(
         "in_flight_max",
         int,
-        "messages received and not yet acknowledged; beyond, receives are refused",
         "Lavant.InFlightMax",
+        "messages received and not yet acknowledged; beyond, receives are refused",
         least=1,
-        most=DEPTH_MAX,
+        most=bounds.DEPTH_MAX,
         unit="messages",
     ),
-    QueueAttribute("dead_letters", str, "queue for messages that were received receives_max times", "RedrivePolicy"),
+    QueueAttribute("dead_letters", str, "RedrivePolicy", "queue for messages that were received receives_max times"),
     QueueAttribute(
         "receives_max",
         int,
-        "deliveries before a message is dead-lettered; goes with dead_letters",
         "RedrivePolicy",
+        "deliveries before a message is dead-lettered; goes with dead_letters",
         least=1,
-        most=RECEIVES_MAX,
+        most=bounds.RECEIVES_MAX,
         unit="receives",
     ),
     QueueAttribute(
         "deduplicate_by_content",
         bool,
-        "in-order queues: the SHA-256 of the body is the default deduplication name",
         "ContentBasedDeduplication",
+        "in-order queues: the SHA-256 of the body is the default deduplication name",
         is_in_order_only=True,
     ),
     QueueAttribute(
         "deduplicate_within_group",
         bool,
-        "in-order queues: deduplication names count within their group only",
         "DeduplicationScope",
+        "in-order queues: deduplication names count within their group only",
         sqs_values=("queue", "messageGroup"),
         is_in_order_only=True,
     ),
     QueueAttribute(
         "labels",
         dict,
-        "attributes of other protocols, kept and returned unchanged",
         "Lavant.Labels",
+        "attributes of other protocols, kept and returned unchanged",
         other_flag="--label",
     ),
 )

@@ -22,8 +22,7 @@ from lavant.broker.queues.message import Message
 from lavant.broker.queues.operations.redrive import Redrives
 from lavant.broker.queues.ordering.interface import Turn
 from lavant.broker.queues.queue import QueueState, size_of
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot
 
 FORMAT = 2
 CHUNK_BYTES = 1 << 20

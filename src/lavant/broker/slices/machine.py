@@ -21,8 +21,7 @@ import msgspec
 from lavant.broker.slices.layout import SliceLayout, operator_of
 from lavant.broker.slices.links import Inbox
 from lavant.broker.slices.values import Content, Effect, Emit, SliceDelivery, SliceRefusal, Stimulus
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot, InvalidValue, LavantError
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, InvalidValue, LavantError
 from lavant.core.ids import SliceId
 
 Output = tuple[SliceId, Content]

@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from lavant.broker.matching import MATCHERS
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot, IdentityMismatch, InvalidValue
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, IdentityMismatch, InvalidValue
+from lavant.core.files import local_path
 from lavant.core.identities import UNKNOWN, derived_identity, is_other
-from lavant.core.paths import local_path
 
 T = TypeVar("T")
 

@@ -36,9 +36,8 @@ from lavant.broker.slices.reader import (
     slice_path,
 )
 from lavant.core.errors import InvalidValue
-from lavant.core.files import replace_file
+from lavant.core.files import local_path, replace_file
 from lavant.core.identities import new_identity
-from lavant.core.paths import local_path
 
 HISTORY = 64
 """Versions that can still be read: more than a stream may lie behind."""

@@ -24,7 +24,7 @@ from lavant.broker.protocol.subscriptions import PublishOutcome
 from lavant.broker.queues.accounting.counters import QueueCounters
 from lavant.broker.queues.accounting.memory import KEYS_NAMESPACE, text_bytes
 from lavant.broker.subscriptions.memory import memory_of_key
-from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import UNDECODABLE
 from lavant.core.publications.publication import ID, POINT
 
 REMEMBERED_MS = 5 * 60_000

@@ -14,8 +14,7 @@ from lavant.broker.matching.encrypted.values import DIMENSIONS_MAX, EncryptedBat
 from lavant.broker.protocol.queue_config import MESSAGE_BYTES_MAX
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.queues.validation import refusal
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.errors import UNDECODABLE, InvalidValue, LimitExceeded
 from lavant.core.publications.columns import ENVELOPE
 from lavant.core.publications.publication import ID, PAYLOAD, POINT, TIME, check_attributes, check_envelope
 

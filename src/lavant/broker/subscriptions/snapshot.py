@@ -18,8 +18,7 @@ from lavant.broker.queues.snapshot import by_count
 from lavant.broker.subscriptions.idempotency import RememberedRequest
 from lavant.broker.subscriptions.log_offsets import LogOffset
 from lavant.broker.subscriptions.registry import Subscriptions
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot
 
 FORMAT = 3
 FORMATS_READ = (2, 3)

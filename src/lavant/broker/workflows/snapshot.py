@@ -22,8 +22,7 @@ from lavant.broker.workflows.job import Job, TaskState
 from lavant.broker.workflows.job_store import JobStore
 from lavant.broker.workflows.job_types import JobTotals, JobTypes
 from lavant.broker.workflows.topics import Topics
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot
 
 FORMAT = 1
 JOB_BYTES = 256

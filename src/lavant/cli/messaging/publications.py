@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.publications.attributes import AttributeValue
 from lavant.core.publications.publication import ID, PAYLOAD, TIME, Publication
 

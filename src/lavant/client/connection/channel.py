@@ -13,8 +13,7 @@ from lavant.broker.protocol.frames import FAULT_NUMBER, GREETING_NUMBER, PREFACE
 from lavant.broker.protocol.queues import Refused
 from lavant.client.connection.errors import error_of
 from lavant.client.connection.settings import ConnectionSettings
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import ConnectionLost
+from lavant.core.errors import UNDECODABLE, ConnectionLost
 from lavant.core.frames import FRAME_BYTES_MAX, HEADER, frame
 
 READ_BYTES = 64 << 10

@@ -11,8 +11,7 @@ from lavant.broker.protocol.frames import FAULT_NUMBER, GREETING_NUMBER, NUMBER_
 from lavant.broker.protocol.queues import Refused
 from lavant.client.connection.errors import error_of
 from lavant.client.connection.settings import ConnectionSettings
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import ConnectionLost, LavantError, LimitExceeded, ServerUnreachable
+from lavant.core.errors import UNDECODABLE, ConnectionLost, LavantError, LimitExceeded, ServerUnreachable
 from lavant.core.frames import Frames, append_frame
 
 CHECK_S_MAX = 5.0

@@ -30,8 +30,7 @@ from lavant.client.encryption.columns import Columns, Rows, values_of
 from lavant.client.encryption.entropy import Entropy, log_uniform, normal, permutations, uniform
 from lavant.client.encryption.ranges import Grid, ranges_of
 from lavant.client.encryption.schema import Schema
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import UNDECODABLE, InvalidValue
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher

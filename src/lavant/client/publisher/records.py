@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptJournal
+from lavant.core.errors import UNDECODABLE, CorruptJournal
 from lavant.core.publications.publication import Publication
 
 _RECEIVED = 1

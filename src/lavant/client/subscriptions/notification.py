@@ -11,8 +11,7 @@ import msgspec
 
 from lavant.broker.protocol.queue_config import SECOND_MS, VISIBILITY_MS_MAX
 from lavant.broker.protocol.queues import Delivery
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.publications.attributes import AttributeValue
 from lavant.core.publications.publication import ID, PAYLOAD, TIME
 

@@ -23,8 +23,7 @@ from lavant.control.placement.policies.registry import policy_named
 from lavant.control.placement.values import Placement, PlacementPlan, Probes
 from lavant.control.placement.view import LoadView, TotalLoad
 from lavant.control.placement.window import LoadSample, LoadWindow
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, InvalidValue
 from lavant.core.ids import HostId
 
 SNAPSHOT_VERSION = 1

@@ -17,8 +17,7 @@ import zlib
 import msgspec
 import pyarrow as pa
 
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot, LimitExceeded
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, LimitExceeded
 from lavant.core.estimation.columns import GroupKey, columns_of, groups
 from lavant.core.estimation.config import EstimationConfig
 from lavant.core.estimation.estimates import WindowEstimate, estimate

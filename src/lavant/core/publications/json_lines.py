@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.ids import PublicationId
 from lavant.core.publications.batch import PublicationBatch
 from lavant.core.publications.publication import (

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lavant.core.errors import LimitExceeded, MissingComponent
-from lavant.core.files import replace_file
-from lavant.core.paths import local_path
+from lavant.core.files import local_path, replace_file
 
 TIMEOUT_S = 20.0
 """How long an answer is waited for: longer than a server takes to come back."""

@@ -26,9 +26,9 @@ from pyspark.sql import SparkSession
 from lavant.broker.slices import SliceReader
 from lavant.control.placement import Enforcer, HostProbe, Placement, PlacementConfig, PlacementPlan, Probes, SliceProbe
 from lavant.core.decisions import Decision
+from lavant.core.files import local_path
 from lavant.core.identities import UNKNOWN
 from lavant.core.ids import HostId, SliceId
-from lavant.core.paths import local_path
 from lavant.pipeline.cluster.assignment import ANYWHERE, SliceAssignment
 from lavant.pipeline.cluster.coordination import Coordination, FileCoordination
 from lavant.pipeline.cluster.probes import Probe, take_probes

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot
 from lavant.core.identities import UNKNOWN
 
 

@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lavant.broker.slices import SliceReader
 from lavant.broker.storage.log import LogReader
 from lavant.core.errors import FailedStream, IdentityMismatch
+from lavant.core.files import local_path
 from lavant.core.identities import is_other
-from lavant.core.paths import local_path
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.internals.checkpoints import BatchOffsets, last_planned, stretch_of
 from lavant.pipeline.internals.failures import root_cause

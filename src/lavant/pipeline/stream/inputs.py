@@ -20,9 +20,8 @@ from lavant.broker.filters import Filter
 from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.slices import SliceStore
 from lavant.broker.storage.log import LogWriter
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import InvalidValue
-from lavant.core.paths import local_path
+from lavant.core.errors import UNDECODABLE, InvalidValue
+from lavant.core.files import local_path
 from lavant.core.publications.batch import PublicationBatch
 from lavant.core.publications.json_lines import from_json_lines
 from lavant.core.publications.publication import Rejected

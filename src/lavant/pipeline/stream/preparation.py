@@ -20,8 +20,7 @@ import msgspec
 from lavant.broker.slices import SliceReader
 from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.broker.storage.log.identity import log_identity
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.files import replace_file
 from lavant.core.identities import UNKNOWN, derived_identity
 from lavant.core.publications.publication import Rejected

@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lavant.core.errors import IdentityMismatch, InvalidValue
-from lavant.core.files import replace_file
+from lavant.core.files import local_path, replace_file
 from lavant.core.identities import UNKNOWN, is_other
-from lavant.core.paths import local_path
 from lavant.pipeline.stream.exchange import SCHEMA, merge_files
 
 

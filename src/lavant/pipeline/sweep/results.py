@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lavant.core.errors import InvalidValue
-from lavant.core.paths import local_path
+from lavant.core.files import local_path
 from lavant.pipeline.sweep.calls import SweepTaskResult
 from lavant.pipeline.sweep.scenario import Sweep
 

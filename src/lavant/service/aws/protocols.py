@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import UNDECODABLE
 from lavant.service.aws import xml_codec as xml
 from lavant.service.aws.http import HttpRequest
 from lavant.service.aws.query_codec import action_of, decode_form, parse_form

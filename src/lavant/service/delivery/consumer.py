@@ -16,7 +16,7 @@ from lavant.broker.protocol.queues import (
     Release,
     VisibilityChange,
 )
-from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import UNDECODABLE
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import UNDECODABLE
 from lavant.service.http.errors import ApiError, bad_request
 from lavant.service.runtime.limits import ServiceLimits
 

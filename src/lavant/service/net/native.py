@@ -24,8 +24,7 @@ from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.frames import FAULT_NUMBER, GREETING_NUMBER, decode_hello, decode_request
 from lavant.broker.protocol.queues import Done, Refused
 from lavant.broker.queues.validation import refusal
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import AccessDenied, InvalidValue, LavantError, NotReady, QuotaExceeded
+from lavant.core.errors import UNDECODABLE, AccessDenied, InvalidValue, LavantError, NotReady, QuotaExceeded
 from lavant.core.frames import Frames, append_frame, frame
 from lavant.service.auth.audit.records import Origin
 from lavant.service.auth.authorization import authorize, revoked, strip

@@ -21,8 +21,7 @@ import zlib
 import msgspec
 
 from lavant.broker.storage.journal.config import JournalConfig
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptJournal
+from lavant.core.errors import UNDECODABLE, CorruptJournal
 
 MANIFEST = "manifest"
 FORMAT = 1

@@ -15,8 +15,7 @@ from lavant.broker.storage.journal.config import DEFAULT, JournalConfig
 from lavant.broker.storage.journal.disk import SECTOR_BYTES, Disk
 from lavant.broker.storage.journal.manifest import MANIFEST, JournalManifest, decode_manifest, is_segment, is_snapshot
 from lavant.broker.storage.journal.snapshots import read_start
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptJournal
+from lavant.core.errors import UNDECODABLE, CorruptJournal
 
 
 class Place(NamedTuple):

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import CorruptSnapshot, IdentityMismatch
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, IdentityMismatch
 from lavant.core.files import replace_file
 from lavant.core.identities import UNKNOWN, is_other, new_identity
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from lavant.broker.storage.log.blocks import LogBlock, files_of, read_block, scan_blocks
 from lavant.broker.storage.log.identity import check_log
 from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.core.files import local_path
 from lavant.core.identities import UNKNOWN
-from lavant.core.paths import local_path
 
 
 class Slab(NamedTuple):

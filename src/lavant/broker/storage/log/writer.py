@@ -13,8 +13,7 @@ import pyarrow as pa
 from lavant.broker.storage.log.blocks import encode_block, file_name, files_of, read_block, scan_blocks
 from lavant.broker.storage.log.identity import keep_identity
 from lavant.core.errors import CorruptSnapshot, InvalidValue
-from lavant.core.files import sync_directory
-from lavant.core.paths import local_path
+from lavant.core.files import local_path, sync_directory
 
 FILE_BYTES_MAX = 256 << 20
 

@@ -17,8 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import Unavailable
+from lavant.core.errors import UNDECODABLE, Unavailable
 from lavant.service.autoscaling.allocators.kubernetes_access import ClusterAccess
 
 FIELD_MANAGER = "lavant"

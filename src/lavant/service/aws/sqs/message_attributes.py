@@ -14,7 +14,7 @@ from hashlib import md5
 
 import msgspec
 
-from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import UNDECODABLE
 from lavant.service.aws.sqs import limits
 from lavant.service.aws.sqs.errors import SqsError
 from lavant.service.aws.sqs.requests import MessageAttributes, MessageAttributeValue

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES, QueueAttribute
 from lavant.broker.protocol.queue_config import SECOND_MS, QueueConfig
 from lavant.broker.protocol.queues import Described
-from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import UNDECODABLE
 from lavant.service.aws.sqs import limits
 from lavant.service.aws.sqs.errors import SqsError
 from lavant.service.aws.sqs.redrive import (

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from lavant.broker.protocol.queue_config import RECEIVES_MAX
-from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import UNDECODABLE
 from lavant.service.aws.sqs import limits
 from lavant.service.aws.sqs.errors import SqsError, bad_value
 from lavant.service.aws.sqs.names import queue_of_arn

@@ -16,8 +16,7 @@ from lavant.broker.machine.effects import Reply
 from lavant.broker.protocol.frames import GREETING_NUMBER, PREFACE, decode_hello
 from lavant.broker.protocol.match_protocol import Answer, FetchWork, MatchResults, MatchWork, decode_request
 from lavant.broker.protocol.queues import Done, Refused
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import LavantError
+from lavant.core.errors import UNDECODABLE, LavantError
 from lavant.core.frames import Frames, frame
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.runtime.clock import ServerClock

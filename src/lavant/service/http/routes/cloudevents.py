@@ -25,8 +25,7 @@ import msgspec
 
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.queues.validation import refusal
-from lavant.core.decoding import UNDECODABLE
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.publications.publication import ID, PAYLOAD, TIME
 
 STRUCTURED = "application/cloudevents+json"

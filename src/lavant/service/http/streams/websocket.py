@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected, WebSocketState
 
 from lavant.broker.protocol.queues import Refused
-from lavant.core.decoding import UNDECODABLE
+from lavant.core.errors import UNDECODABLE
 from lavant.service.auth.keys import Principal
 from lavant.service.delivery.prefetch import PrefetchWindow
 from lavant.service.http.context import ApiContext

@@ -11,7 +11,7 @@ import pytest
 from lavant.broker.slices import SliceReader, SliceStore
 from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.core.errors import InvalidValue
-from lavant.core.paths import local_path
+from lavant.core.files import local_path
 from lavant.pipeline.cluster.coordination import FileCoordination
 from lavant.pipeline.stream.inputs import load_publications, load_subscriptions
 from lavant.pipeline.stream.sinks import Notifications, read_notifications
