@@ -103,7 +103,10 @@ class Subscribe(CommandFor[Subscribed], tag="subscribe", frozen=True):
 
 
 class RenewSubscription(CommandFor[Subscribed], tag="renew-subscription", frozen=True):
-    """Renew the lease of a temporary subscription. Not in the journal: `lavant.broker.machine.leases`."""
+    """Renew the lease of a temporary subscription.
+
+    The journal does not record it: `lavant.broker.machine.leases`.
+    """
 
     name: str
     namespace: str = ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.broker.protocol.protocol_reference import PAGE, page_with, tables
 
 from lavant.broker.machine.effects import composed
 from lavant.broker.machine.machine import BrokerMachine
@@ -208,3 +209,8 @@ def test_requests_are_decoded_by_their_tags() -> None:
     assert decode_answer(msgspec.msgpack.encode(queues.Done())) == queues.Done()
     with pytest.raises(msgspec.ValidationError):
         decode_request(msgspec.msgpack.encode(Unspoken()))
+
+
+def test_the_page_about_the_protocol_is_up_to_date() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page_with(text, tables()) == text, "run python -m tests.unit.broker.protocol.protocol_reference"
