@@ -30,7 +30,7 @@ from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.storage.disks import FileDisk
-from lavant.broker.storage.journal import Journal, JournalConfig, carry_out
+from lavant.broker.storage.journal import Journal, JournalConfig, apply_upkeep
 from lavant.broker.storage.journal.compaction import compact
 from lavant.broker.workflows.definitions.toml_file import read_workflows
 from lavant.core.frames import encoder
@@ -92,7 +92,7 @@ class Writer:
         size = compact(self.disk, self.journal.durable, fold, CONFIG)
         self.journal.adopt(self.journal.durable, size)
         while (upkeep := self.journal.upkeep()) is not None:
-            carry_out(self.disk, upkeep)
+            apply_upkeep(self.disk, upkeep)
             self.journal.finish_upkeep(upkeep)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from lavant import connect
 from lavant.broker.machine.effects import Effect, Record
 from lavant.broker.machine.replay import replay
 from lavant.broker.storage.disks import FileDisk
-from lavant.broker.storage.journal import JournalConfig, carry_out
+from lavant.broker.storage.journal import JournalConfig, apply_upkeep
 from lavant.broker.storage.journal.manifest import is_segment
 from lavant.broker.storage.journal.salvage import salvage
 from lavant.core.errors import LavantError
@@ -43,7 +43,7 @@ class Noting(Writer):
     def _commit(self) -> None:
         super()._commit()
         while (upkeep := self.journal.upkeep()) is not None:
-            carry_out(self.disk, upkeep)
+            apply_upkeep(self.disk, upkeep)
             self.journal.finish_upkeep(upkeep)
         if self.journal.position > self.journal.durable:
             super()._commit()
@@ -154,9 +154,9 @@ def kept_at_least(made: Made, name: str, offset: int) -> int:
     assert found is not None
     if not is_segment(name):
         return 0
-    before = [place for place in found.places if (place.file, place.offset) < (name, offset)]
+    before = [block for block in found.blocks if (block.file, block.offset) < (name, offset)]
     whole = before[:-1] if before and before[-1].file == name else before
-    return max((place.first + place.records - 1 for place in whole), default=0)
+    return max((block.first + block.records - 1 for block in whole), default=0)
 
 
 @given(damages=DAMAGES)
@@ -179,7 +179,7 @@ def test_a_damaged_directory(made: Made, damages: list[Damage], tmp_path: Path) 
     expected = replay(None, made.records[: repaired.position])
     assert list(opened(new).snapshot()) == list(expected.snapshot()), "what is kept is a beginning of what was there"
     if all(is_segment(name) for name, _ in places):
-        assert repaired.position >= min(kept_at_least(made, *place) for place in places)
+        assert repaired.position >= min(kept_at_least(made, *block) for block in places)
     assert repaired.left_out or repaired.position >= len(made.records) or report.opens
 
 
@@ -227,11 +227,11 @@ def damage_at(directory: Path, position: int) -> None:
     """Flip a byte of the block that holds this record."""
     found = salvage(FileDisk(directory, lock=False))
     assert found is not None
-    place = next(place for place in found.places if place.first <= position < place.first + place.records)
-    with (directory / place.file).open("r+b") as file:
-        file.seek(place.offset + 60)
+    block = next(block for block in found.blocks if block.first <= position < block.first + block.records)
+    with (directory / block.file).open("r+b") as file:
+        file.seek(block.offset + 60)
         byte = file.read(1)
-        file.seek(place.offset + 60)
+        file.seek(block.offset + 60)
         file.write(bytes([byte[0] ^ 1]))
 
 
@@ -271,11 +271,11 @@ def test_a_torn_end_is_said_by_the_check_and_by_the_next_start(served: Path, tmp
     directory = copied(served, tmp_path)
     found = salvage(FileDisk(directory, lock=False))
     assert found is not None
-    last = found.places[-1]
+    last = found.blocks[-1]
     with (directory / last.file).open("r+b") as file:
         file.seek(last.offset + 70)
         file.write(bytes(512 - 70))
-    remains = f"bytes at byte {last.offset:,} are what is left of a write that a crash interrupted"
+    remains = f"bytes at byte {last.offset:,} are the remains of a write that a crash interrupted"
     code, printed, _ = run("check", directory)
     assert (code, remains in printed, "are zeros" in printed) == (0, True, True), printed
     with Served(directory) as server:

@@ -57,7 +57,7 @@ def test_a_table_planned_on_a_store_that_is_gone_is_an_error(shared_spark: Spark
     frame = shared_spark.createDataFrame([(1, 50)], "event int, volume int")
     matched = match(frame, make_store(tmp_path / "subscriptions", "volume > 40"), id="event")
     make_store(tmp_path / "subscriptions", "volume < 40")
-    with pytest.raises(Exception, match="are not those that were read before"):
+    with pytest.raises(Exception, match="are not those read before"):
         matched.collect()
 
 
@@ -113,7 +113,7 @@ def test_a_log_made_anew_under_a_running_stream_stops_it(shared_spark: SparkSess
     try:
         query.processAllAvailable()
         make_log(log, EVENTS * 9)
-        with pytest.raises(FailedStream, match=r"IdentityMismatch: the log .* is not the one that was read before"):
+        with pytest.raises(FailedStream, match=r"IdentityMismatch: the log .* is not the one read before"):
             wait(query, 9)
     finally:
         query.stop()

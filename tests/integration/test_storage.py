@@ -217,7 +217,7 @@ def test_no_room_for_a_snapshot_leaves_the_journal_as_it_is(small_disk: SmallDis
     asyncio.run(store_records(directory, 1200, large))
     before = sorted(os.listdir(directory))
     small_disk.fill()
-    with pytest.raises(StorageFull, match=r"there is no room for .*snapshot-00000000000000001200"):
+    with pytest.raises(StorageFull, match=r"there is no space for .*snapshot-00000000000000001200"):
         asyncio.run(compact_directory(directory, 1200))
     assert sorted(os.listdir(directory)) == before
     small_disk.free()
@@ -228,7 +228,7 @@ def test_no_room_for_a_snapshot_leaves_the_journal_as_it_is(small_disk: SmallDis
 def test_a_new_store_on_a_full_disk_is_refused(small_disk: SmallDisk) -> None:
     small_disk.directory.mkdir()
     small_disk.fill()
-    with pytest.raises(StorageFull, match="there is no room for"):
+    with pytest.raises(StorageFull, match="there is no space for"):
         open_store(small_disk.directory)
     small_disk.free()
     FileDisk(small_disk.directory).close()

@@ -118,5 +118,5 @@ def test_what_was_not_confirmed_can_be_taken_back(counts: list[int], file_bytes_
 
 def test_a_log_that_ends_too_early_is_damaged(tmp_path: Path) -> None:
     append(tmp_path, 2)
-    with LogWriter(tmp_path) as log, pytest.raises(CorruptSnapshot, match="should go on at publication 3"):
+    with LogWriter(tmp_path) as log, pytest.raises(CorruptSnapshot, match="should continue at publication 3"):
         log.cut(3)

@@ -105,7 +105,7 @@ class Play:
             published = self._published[namespace]
             assert len(set(got)) == len(got), "something came twice"
             assert got == [n for n in published if n % 6 > bound and n in got], "out of order, or not wanted"
-            assert {n for n in published[since:] if n % 6 > bound} <= set(got), "something is missing"
+            assert {n for n in published[since:] if n % 6 > bound} <= set(got), "publications are missing"
 
     def _request(self, namespace: str, count: int) -> Publish:
         numbers = list(range(self._number, self._number + count))

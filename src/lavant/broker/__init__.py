@@ -1,1 +1,1 @@
-"""The data plane, pure: no clock, no random source, no sockets, no logging. Time and chance come in as arguments."""
+"""The data plane, pure: no clock, no randomness, no sockets, no logging. Time and randomness come in as arguments."""

@@ -1,7 +1,7 @@
-"""Calls every kernel of matching and routing, with each kind of arguments that it is used with.
+"""Calls every kernel of matching and routing with each combination of argument types in use, so that all get compiled.
 
-What a kernel only reads is `frozen`, so the kinds are few: encrypted vectors are of 2 to 17 dimensions, and there is a
-kernel for each of these; everything else there is once.
+Arrays that a kernel only reads are `frozen`, so there are few combinations: encrypted vectors have 2 to 17 dimensions,
+with a kernel for each of these; every other kernel exists once.
 """
 
 from __future__ import annotations

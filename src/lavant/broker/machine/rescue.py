@@ -21,7 +21,7 @@ from lavant.broker.queues.accounting.quotas import UNLIMITED
 from lavant.broker.storage.journal.config import JournalConfig
 from lavant.broker.storage.journal.disk import Disk
 from lavant.broker.storage.journal.manifest import MANIFEST, JournalManifest, segment_name, snapshot_name
-from lavant.broker.storage.journal.salvage import Place, Salvaged, records_at
+from lavant.broker.storage.journal.salvage import Salvaged, SalvagedBlock, records_at
 from lavant.broker.storage.journal.snapshots import read_snapshot
 
 
@@ -74,14 +74,14 @@ def left_out(disk: Disk, found: Salvaged, rescued: Rescued) -> Iterator[LeftOut]
     for gap in found.gaps:
         yield LeftOut("these bytes are no whole block of this journal", gap.file, gap.offset, gap.length)
     expected = rescued.position + 1
-    for place in found.places:
-        if place.first > expected:
-            yield LeftOut("these records are not there", first=expected, last=place.first - 1)
-        for position, record in enumerate(records_at(disk, place, found.journal_id), place.first):
+    for block in found.blocks:
+        if block.first > expected:
+            yield LeftOut("these records are not there", first=expected, last=block.first - 1)
+        for position, record in enumerate(records_at(disk, block, found.journal_id), block.first):
             if position > rescued.position:
                 why = rescued.problem if position == rescued.position + 1 else "it comes after what is lost"
-                yield _described(record, position, place, why)
-        expected = max(expected, place.first + place.records)
+                yield _described(record, position, block, why)
+        expected = max(expected, block.first + block.records)
     confirmed = 0 if found.manifest is None else max(found.manifest.durable, found.manifest.snapshot_position())
     if expected <= confirmed:
         yield LeftOut("these records were confirmed, and are not there", first=expected, last=confirmed)
@@ -115,14 +115,14 @@ def _replayed(
     broker = replay(None if snapshot is None else read_snapshot(disk, snapshot, config), ())
     broker.queues.is_replay = True
     position = start
-    for place in found.places:
-        if place.first + place.records - 1 <= position:
+    for block in found.blocks:
+        if block.first + block.records - 1 <= position:
             continue
-        if place.first > position + 1:
-            lost = _positions(position + 1, place.first - 1)
+        if block.first > position + 1:
+            lost = _positions(position + 1, block.first - 1)
             return Rescued(broker, position, f"{lost} cannot be read, and later ones are there")
-        records = records_at(disk, place, found.journal_id)
-        for record in records[position + 1 - place.first :]:
+        records = records_at(disk, block, found.journal_id)
+        for record in records[position + 1 - block.first :]:
             if position == upto:
                 return Rescued(broker, position, "")
             try:
@@ -138,15 +138,15 @@ def _positions(first: int, last: int) -> str:
     return f"record {first}" if first == last else f"records {first} to {last}"
 
 
-def _described(record: bytes, position: int, place: Place, why: str) -> LeftOut:
+def _described(record: bytes, position: int, block: SalvagedBlock, why: str) -> LeftOut:
     request: Any = None
     with suppress(Exception):  # whatever is in it
         request = decode_request(memoryview(record)[TIME_BYTES:])
     about = next((value for name in _SUBJECTS if (value := getattr(request, name, None))), "")
     return LeftOut(
         why,
-        place.file,
-        place.offset,
+        block.file,
+        block.offset,
         len(record),
         position,
         position,

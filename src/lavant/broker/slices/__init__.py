@@ -1,7 +1,7 @@
-"""Slices: subscriptions in parts that are matched, moved and kept independently of each other.
+"""Slices: parts of the subscriptions that are matched, moved and stored independently.
 
-`SliceStore` has them in files, for Spark; `AccessSlice`, `MatchSlice` and `ExitSlice` are e-StreamHub's operators as
-machines, for everything else. A publication's way through them:
+`SliceStore` keeps them in files, for Spark; `AccessSlice`, `MatchSlice` and `ExitSlice` are e-StreamHub's operators as
+state machines, for everything else. The path of a publication:
 
 >>> from lavant.core.publications.batch import PublicationBatch
 >>> layout = SliceLayout(match=2)

@@ -1,12 +1,11 @@
-"""The access point (AP): where subscriptions and publications come in.
+"""The access operator (AP): where subscriptions and publications enter.
 
-e-StreamHub, Section III: a subscription goes to the one match slice that a hash of its id names, a publication to all.
+e-StreamHub, Section III: a subscription goes to the one match slice given by a hash of its id, a publication to all.
 
-What holds, since each link keeps its order: when an access slice has accepted a change of subscriptions, every
-publication that it accepts later is matched with that change, and every one that it accepted before without it. Between
-two access slices nothing is promised: a publication at one may overtake a subscription at the other. So whoever needs
-that order sends both to the same access slice, and changes of one subscription go through one access slice always
-(`Layout.access_of_subscription`).
+Each link keeps its order, so once an access slice has accepted a change of subscriptions, every publication it accepts
+later is matched with that change, and every earlier one without it. Across access slices there is no guarantee: a
+publication at one may overtake a subscription at the other. If you need that order, send both to the same access slice;
+changes of one subscription must always go through one access slice (`SliceLayout.access_of_subscription`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ BATCHES = {"plain": PublicationBatch, "encrypted": EncryptedBatch}
 
 
 class AccessSlice(SliceMachine):
-    """Checks, gives batches their ids, and spreads. Its state is a counter."""
+    """Validates input, assigns batch ids, and distributes. Its state is a counter."""
 
     operator = ACCESS
 
@@ -53,7 +52,7 @@ class AccessSlice(SliceMachine):
             case SliceUnsubscribe(scheme=scheme, ids=ids):
                 return list(self._unsubscribe(scheme, as_ids(ids)))
             case _:
-                raise InvalidValue(f"an access slice takes no {type(content).__name__}")
+                raise InvalidValue(f"an access slice does not take {type(content).__name__}")
 
     def _publish(self, scheme: str, batch: Any) -> list[Output]:
         self._require(scheme, batch, BATCHES)

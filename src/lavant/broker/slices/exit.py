@@ -1,9 +1,8 @@
-"""The exit point (EP): collects the lists that all match slices found for a batch, and notifies once, when all are
-there.
+"""The exit operator (EP): collects the match results of all match slices for a batch, and notifies once all are there.
 
-e-StreamHub, Section III. The lists of one match slice come once and in order, so a batch is complete exactly once. How
-many batches can be incomplete follows from the windows of the links: an access slice has at most `WINDOW` batches that
-its slowest match slice has not acknowledged, and each match slice at most `WINDOW` lists on the way here.
+e-StreamHub, Section III. The results of one match slice come once and in order, so a batch is complete exactly once.
+The number of incomplete batches is bounded by the windows of the links: an access slice has at most `WINDOW` batches
+that its slowest match slice has not acknowledged, and each match slice at most `WINDOW` results on the way here.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from lavant.core.ids import SliceId
 
 
 class _Incomplete(msgspec.Struct):
-    """A batch of which some lists have come."""
+    """A batch with some of its results."""
 
     lists: list[Matches]
     publications: Publications | None = None
 
 
 class ExitSlice(SliceMachine):
-    """Incomplete batches, by their ids."""
+    """Incomplete batches, by id."""
 
     operator = EXIT
 
@@ -42,15 +41,15 @@ class ExitSlice(SliceMachine):
 
     @property
     def incomplete(self) -> int:
-        """Batches that wait for lists."""
+        """Batches that wait for results."""
         return len(self._incomplete)
 
     def _process(self, content: Content) -> Iterable[Output]:
         if not isinstance(content, Matched):
-            raise InvalidValue(f"an exit slice takes no {type(content).__name__}")
+            raise InvalidValue(f"an exit slice does not take {type(content).__name__}")
         batch = self._incomplete.get(content.id)
         if batch is None:
-            assert len(self._incomplete) < self._incomplete_max, "no sender has more under way than its window"
+            assert len(self._incomplete) < self._incomplete_max, "no sender has more in flight than its window"
             batch = self._incomplete[content.id] = _Incomplete([])
         batch.lists.append(content.matches)
         if content.publications is not None:

@@ -1,4 +1,4 @@
-"""Empty slices of a layout."""
+"""Creates the empty slices of a layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ OPERATORS: dict[str, type[SliceMachine]] = {ACCESS: AccessSlice, MATCH: MatchSli
 
 
 def make_slice(id: SliceId, layout: SliceLayout) -> SliceMachine:
-    """An empty slice."""
     operator = OPERATORS.get(operator_of(id))
     if operator is None:
         raise InvalidValue(f"slice {id!r} is of no known operator; there are {', '.join(OPERATORS)}")
@@ -22,5 +21,5 @@ def make_slice(id: SliceId, layout: SliceLayout) -> SliceMachine:
 
 
 def make_slices(layout: SliceLayout) -> dict[SliceId, SliceMachine]:
-    """All of them, in the direction in which publications flow."""
+    """All slices, in the direction in which publications flow."""
     return {id: make_slice(id, layout) for id in layout.slices}

@@ -1,7 +1,8 @@
-"""How many slices each operator has, what they are called, and which of them something belongs to.
+"""The layout: how many slices each operator has, their names, and which of them a subscription or batch belongs to.
 
-The numbers are static (e-StreamHub, Section IV: the state is partitioned once, and slices move between hosts as they
-are), so every slice can know them: an exit slice, how many lists to wait for; an access slice, where subscriptions are.
+The numbers are static (e-StreamHub, Section IV: the state is partitioned once, and slices move between hosts
+unchanged), so every slice knows them: an exit slice, how many results to wait for; an access slice, where subscriptions
+are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from lavant.core.ids import SliceId
 
 ACCESS, MATCH, EXIT = "AP", "M", "EP"
 SINK = SliceId("sink")
-"""Where exit slices send notifications: what connects subscribers. It is no slice, but its links are links like all."""
+"""Where exit slices send notifications: the connection to subscribers. Not a slice, but its links are links like all.
+"""
 _ACCESS_BITS = 40
 """Batches of one access slice that can be told apart: a million a second for twelve days and more."""
 
@@ -60,26 +62,26 @@ class SliceLayout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slices(self) -> tuple[SliceId, ...]:
-        """All of them, in the direction in which publications flow."""
+        """All slices, in the direction in which publications flow."""
         return self.access_slices + self.match_slices + self.exit_slices
 
     def downstreams(self, slice: SliceId) -> tuple[SliceId, ...]:
-        """Where a slice sends to."""
+        """The slices that this one sends to."""
         operator = operator_of(slice)
         return {ACCESS: self.match_slices, MATCH: self.exit_slices, EXIT: (SINK,)}[operator]
 
     def upstreams(self, slice: SliceId) -> tuple[SliceId, ...]:
-        """The slices that send to this one, or to the sink; an access slice hears from sources, which are no slices."""
+        """The slices that send to this one, or to the sink; an access slice has none, only sources."""
         if slice == SINK:
             return self.exit_slices
         return {ACCESS: (), MATCH: self.access_slices, EXIT: self.match_slices}[operator_of(slice)]
 
     def access_of_subscription(self, id: int) -> SliceId:
-        """The access slice that all changes of one subscription should go through, so that they stay in order."""
+        """The access slice for all changes of one subscription, which keeps them in order."""
         return self.access_slices[int(slice_of(np.array([id], np.uint32), self.access)[0])]
 
     def exit_of(self, batch: BatchId) -> SliceId:
-        """The exit slice that collects the lists of a batch: a hash of its id, so that all match slices agree."""
+        """The exit slice that collects the results of a batch: a hash of its id, so that all match slices agree."""
         mixed = ((batch.access << _ACCESS_BITS) + batch.number) * 0x9E3779B97F4A7C15
         return self.exit_slices[(mixed >> 32 & 0xFFFFFFFF) % self.exit]
 

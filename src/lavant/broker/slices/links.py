@@ -1,7 +1,8 @@
-"""What a slice has sent and nobody has acknowledged: kept to be sent again, and bounded.
+"""Links between slices: the inbox of what arrives in any order, and the outlet of what is not yet acknowledged.
 
-It is part of the slice's state: it moves with it, and a host that keeps its state over crashes keeps it too. So what a
-slice has processed reaches every downstream slice some time, however often hosts and links fail in between.
+Unacknowledged items are bounded and kept to be sent again. They are part of the slice's state: they move with it, and a
+host that keeps its state over crashes keeps them too. So everything a slice has processed eventually reaches every
+downstream slice, however often hosts and links fail.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from lavant.core.ids import SliceId
 
 WINDOW = 1024
-"""Items that may be under way on one link."""
+"""Items that may be in flight on one link."""
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Inbox(Generic[T]):
         self._waiting: dict[SliceId, dict[int, T]] = {}
 
     def put(self, upstream: SliceId, sequence: int, item: T) -> bool:
-        """Keep an item until it is taken; false if it is known already."""
+        """Keep an item until it is taken; false if it is a repetition."""
         waiting = self._waiting.setdefault(upstream, {})
         if sequence <= self.vector.get(upstream, 0) or sequence in waiting:
             return False
@@ -46,7 +47,7 @@ class Inbox(Generic[T]):
         return True
 
     def take(self, upstream: SliceId) -> tuple[int, T] | None:
-        """The next item of this upstream with its number, if it has come; from now on it is in the vector."""
+        """The next item of this upstream with its number, if it has arrived; from now on it is in the vector."""
         sequence = self.vector.get(upstream, 0) + 1
         waiting = self._waiting.get(upstream)
         if waiting is None or sequence not in waiting:
@@ -55,18 +56,18 @@ class Inbox(Generic[T]):
         return sequence, waiting.pop(sequence)
 
     def upstreams(self) -> list[SliceId]:
-        """Those that something waits of, in a fixed order."""
+        """Upstreams with waiting items, in a fixed order."""
         return sorted(upstream for upstream, waiting in self._waiting.items() if waiting)
 
     def advance(self, vector: Mapping[SliceId, int]) -> None:
-        """Have this vector, and forget what it contains: the state that came with it knows of it."""
+        """Adopt this vector, and drop the items it contains: the state that came with it includes them."""
         self.vector = dict(vector)
         for upstream, waiting in self._waiting.items():
             seen = self.vector.get(upstream, 0)
             self._waiting[upstream] = {number: item for number, item in waiting.items() if number > seen}
 
     def items(self) -> Iterator[tuple[SliceId, int, T]]:
-        """All that waits, with its upstream and number, in a fixed order."""
+        """All waiting items with upstream and number, in a fixed order."""
         for upstream in sorted(self._waiting):
             for sequence, item in sorted(self._waiting[upstream].items()):
                 yield upstream, sequence, item
@@ -78,7 +79,7 @@ class Inbox(Generic[T]):
 RESEND_MS = 200
 RESEND_MS_MAX = 3_000
 BURST = 32
-"""Items that are sent again at once; those behind them have probably arrived."""
+"""Items that are resent at once; later ones have probably arrived."""
 
 
 class Item(NamedTuple):
@@ -90,7 +91,7 @@ class Item(NamedTuple):
 class _Link(msgspec.Struct):
     items: deque[Item]
     resend_ms: int = 0
-    """When the first is sent again; times are not saved, so at once after a move."""
+    """When the first is resent; not saved, so at once after a move."""
     wait_ms: int = RESEND_MS
 
 
@@ -101,15 +102,15 @@ class Outlet:
         self._links: dict[SliceId, _Link] = {}
 
     def keep(self, item: Item, now_ms: int) -> None:
-        """Until it is acknowledged."""
+        """Keep an item until it is acknowledged."""
         link = self._links.setdefault(item.to, _Link(deque()))
-        assert len(link.items) < WINDOW, "who sends asks for room before"
+        assert len(link.items) < WINDOW, "a sender checks for room before"
         if not link.items:
             link.resend_ms, link.wait_ms = now_ms + RESEND_MS, RESEND_MS
         link.items.append(item)
 
     def acknowledge(self, to: SliceId, sequence: int, now_ms: int) -> None:
-        """Forget everything up to this number."""
+        """Drop everything up to this number."""
         link = self._links.get(to)
         if link is None or not link.items or link.items[0].sequence > sequence:
             return
@@ -119,11 +120,11 @@ class Outlet:
 
     @property
     def room(self) -> int:
-        """How many more fit on every link."""
+        """How many more items fit on every link."""
         return WINDOW - max((len(link.items) for link in self._links.values()), default=0)
 
     def resend(self, now_ms: int) -> Iterator[Item]:
-        """The oldest of each link that has waited long enough, ever more rarely."""
+        """The oldest items of each link that is due, with back-off."""
         for link in self._links.values():
             if link.items and link.resend_ms <= now_ms:
                 link.resend_ms = now_ms + link.wait_ms
@@ -131,7 +132,7 @@ class Outlet:
                 yield from list(link.items)[:BURST]
 
     def restart(self) -> None:
-        """Send everything again at once, whatever the clock shows now."""
+        """Resend everything at once, whatever the clock shows now."""
         for link in self._links.values():
             link.resend_ms, link.wait_ms = 0, RESEND_MS
 
@@ -139,7 +140,7 @@ class Outlet:
         return min((link.resend_ms for link in self._links.values() if link.items), default=None)
 
     def save(self) -> list[Item]:
-        """In a fixed order, so that the same state has the same bytes."""
+        """In a fixed order, so that equal states have equal bytes."""
         return [item for to in sorted(self._links) for item in self._links[to].items]
 
     @classmethod

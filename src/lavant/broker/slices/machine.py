@@ -1,13 +1,13 @@
-"""What the slices of all operators have in common: inputs once and in order, outputs numbered, state that can move.
+"""The state machine that all operators' slices share: inputs once and in order, numbered outputs, movable state.
 
     Delivery ──► Inbox ── each upstream's items, in order, once ──► _process ──► Emit, numbered by link
                   ▲                                                    │
                   Allow(n): how many may be processed                  Refused
 
-A machine is deterministic: the same inputs in the same order give the same outputs with the same numbers. So a host
-that keeps the order of its inputs can repeat them after a crash, and downstream slices drop what they had already.
+The machine is deterministic: the same inputs in the same order give the same outputs with the same numbers. So a host
+that keeps the order of its inputs can repeat them after a crash, and downstream slices drop the duplicates.
 
-Machines share nothing: those of different slices may be used in different threads at the same time.
+Machines share nothing: those of different slices may run in different threads at the same time.
 """
 
 from __future__ import annotations
@@ -35,25 +35,27 @@ class _Saved(msgspec.Struct, frozen=True):
 
 
 class SliceMachine(ABC):
-    """One slice. A new one is empty and may process what comes; `Allow(0)` makes it keep it instead."""
+    """One slice. A new one is empty and processes what arrives; `Allow(0)` makes it keep inputs instead."""
 
     operator: ClassVar[str]
 
     def __init__(self, id: SliceId, layout: SliceLayout) -> None:
         if operator_of(id) != self.operator or id not in layout.slices:
-            raise InvalidValue(f"{id!r} is no {self.operator} slice of {layout}")
+            raise InvalidValue(f"{id!r} is not a {self.operator} slice of {layout}")
         self.id = id
         self.layout = layout
         self._inbox: Inbox[Content] = Inbox()
         self._sent: dict[SliceId, int] = {}
         self._allowed: int | None = None
 
-    # ── what an operator supplies ─────────────────────────────────────────────────────────────────────────────────────
+    # ── supplied by operators
+    # ─────────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     def _process(self, content: Content) -> Iterable[Output]:
-        """Process one input, and return at most one output for each link: hosts count on that for their bounds.
-        An error of Lavant's own refuses the input and must leave the state as it was."""
+        """Process one input and return at most one output per link; hosts rely on that for their bounds. A
+        `LavantError` refuses the input and must leave the state as it was.
+        """
 
     @abstractmethod
     def _save(self) -> bytes:
@@ -61,12 +63,12 @@ class SliceMachine(ABC):
 
     @abstractmethod
     def _load(self, state: bytes) -> None:
-        """Have the state that `_save` returned."""
+        """Restore the state that `_save` returned."""
 
     # ── the machine ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
-        """Take an input, or the leave to process some."""
+        """Take an input, or the permission to process some."""
         if isinstance(stimulus, SliceDelivery):
             if not self._inbox.put(stimulus.upstream, stimulus.sequence, stimulus.content):
                 return []
@@ -75,17 +77,17 @@ class SliceMachine(ABC):
         return self._drain(self._inbox.upstreams())
 
     def wakeup_ms(self) -> int | None:
-        """Never: a slice acts only on what comes."""
+        """Never: a slice acts only on inputs."""
         return None
 
     @property
     def vector(self) -> Mapping[SliceId, int]:
-        """The number of the last input processed of each upstream."""
+        """The number of the last input processed from each upstream."""
         return self._inbox.vector
 
     @property
     def waiting(self) -> int:
-        """How many inputs have come and are not processed."""
+        """Number of inputs that have arrived and are not processed."""
         return len(self._inbox)
 
     def inputs_waiting(self) -> list[SliceDelivery]:
@@ -96,11 +98,11 @@ class SliceMachine(ABC):
         return self._sent.get(to, 0)
 
     def snapshot(self) -> bytes:
-        """The state with its vector, but not what waits: it is not acknowledged, so it comes again."""
+        """The state with its vector, without waiting inputs: they are not acknowledged, so they come again."""
         return msgspec.msgpack.encode(_Saved(self.id, self._inbox.vector, self._sent, self._save()))
 
     def restore(self, snapshot: bytes) -> None:
-        """Have that state, and drop what waits and is in it already (step 4 of a migration)."""
+        """Restore that state, and drop waiting inputs that it includes (step 4 of a migration)."""
         try:
             saved = msgspec.msgpack.decode(snapshot, type=_Saved)
         except UNDECODABLE as error:

@@ -1,8 +1,8 @@
-"""The match operator (M): each slice holds its part of the subscriptions and finds what they want of every batch.
+"""The match operator (M): each slice holds a part of the subscriptions and matches every batch against them.
 
-e-StreamHub, Section III. Filtering schemes live side by side: a slice has a matcher for each, and a batch meets the one
-of its own. The lists go to the exit slice that a hash of the batch's id names. The paper hashes ids of publications; a
-batch stays together here, or each would become as many messages as there are exit slices.
+e-StreamHub, Section III. Filtering schemes coexist: a slice has a matcher for each, and a batch is matched by that of
+its own scheme. The results go to the exit slice given by a hash of the batch's id. The paper hashes ids of
+publications; here a batch stays together, or each would become as many messages as there are exit slices.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class MatchSlice(SliceMachine):
         self._matchers: dict[str, Any] = {scheme: MATCHERS[scheme]() for scheme in layout.schemes}
 
     def match(self, publications: Publications) -> Matches:
-        """What a batch matches now. It reads state that never changes and is replaced as a whole by changes, so it may
-        run in several threads, and beside `handle`. A batch that is encrypted otherwise than the subscriptions matches
-        none of them."""
+        """Match a batch. Reads immutable state that changes replace as a whole, so it may run in several threads, and
+        concurrently with `handle`. A batch encrypted with another key than the subscriptions matches none of them.
+        """
         try:
             matches: Matches = self._matchers[publications.scheme].match(publications.batch)
         except InvalidValue:
@@ -43,15 +43,15 @@ class MatchSlice(SliceMachine):
         return matches
 
     def check(self, scheme: str, filters: Any) -> None:
-        """Raise if these filters could not live beside those that are there."""
+        """Raise if these filters do not fit the existing ones."""
         self._matchers[scheme]._check(filters)
 
     def joining(self) -> list[Callable[[], None]]:
-        """Make matching cheaper, beside whatever else is done; each takes effect when it is called between changes."""
+        """Merge index segments in the background; each result takes effect when it is called between changes."""
         return [take_effect for each in self._matchers.values() if (take_effect := each.joining()) is not None]
 
     def statistics(self) -> dict[str, MatcherStatistics]:
-        """How large each scheme's matcher is."""
+        """The size of each scheme's matcher."""
         return {scheme: matcher.statistics() for scheme, matcher in self._matchers.items()}
 
     def _process(self, content: Content) -> Iterable[Output]:
@@ -65,7 +65,7 @@ class MatchSlice(SliceMachine):
                 matcher = self._matchers[scheme]
                 matcher.remove(ids[matcher.holds(ids)])
             case _:
-                raise InvalidValue(f"a match slice takes no {type(content).__name__}")
+                raise InvalidValue(f"a match slice does not take {type(content).__name__}")
         return []
 
     def _subscribe(self, change: SliceSubscribe) -> None:

@@ -1,4 +1,4 @@
-"""Reading subscriptions from slices on disk, at the version that one is told; `store.py` says how the files lie."""
+"""Reads slices of subscriptions from disk at a given version; `store.py` describes the files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StoreSettings(msgspec.Struct, frozen=True):
     slices: int
     format: int = 1
     identity: str = UNKNOWN
-    """Of this store, wherever it lies, and of no other one that lies there later."""
+    """Identifies this store, as opposed to another one in the same place."""
 
 
 class StoreVersion(msgspec.Struct, frozen=True):
@@ -37,10 +37,10 @@ class StoreHead(msgspec.Struct, frozen=True):
 
 
 class SliceReader:
-    """A reader: opens slices at the version that it is told, from files that others share.
+    """Opens slices at a given version, from shared files.
 
-    It reads *one* store: that of the identity which is given, or else which is found. Another one that is put in its
-    place is an error, because its versions have the same numbers.
+    It reads *one* store: that with the given identity, or else the one found. Another store in its place is an error,
+    because its versions have the same numbers.
     """
 
     def __init__(self, directory: Path, identity: str = UNKNOWN) -> None:
@@ -65,12 +65,11 @@ class SliceReader:
             if version.number == number:
                 return version
         raise InvalidValue(
-            f"version {number} is not kept any more; {self.directory} holds "
-            f"{versions[0].number} to {versions[-1].number}"
+            f"version {number} is no longer kept; {self.directory} holds {versions[0].number} to {versions[-1].number}"
         )
 
     def matcher(self, number: int, version: StoreVersion, known: Any = None) -> Any:
-        """Slice `number` at a version: `known` brought forward if that is possible, else opened from files."""
+        """Slice `number` at a version: `known` brought forward if possible, else opened from files."""
         wanted, base = version.slices[number], version.bases[number]
         if known is not None and known.version == wanted:
             return known
@@ -83,7 +82,7 @@ class SliceReader:
             except FileNotFoundError:
                 raise CorruptSnapshot(f"{path} is missing; restore it, or read a version that is kept") from None
             known.apply(delta)
-        self._check(self.identity, self._settings().identity)  # these files may have been another's already
+        self._check(self.identity, self._settings().identity)  # these files may already belong to another store
         return known
 
     def _settings(self) -> StoreSettings:
@@ -91,15 +90,15 @@ class SliceReader:
         self.is_of_old = settings.identity == UNKNOWN
         if not self.is_of_old:
             return settings
-        # Such a file is written once, with the store, and is the only thing that tells it from another of its kind.
+        # This file is written once, with the store, and alone distinguishes it from others.
         written_ns = (self.directory / "store.json").stat().st_mtime_ns
         return msgspec.structs.replace(settings, identity=derived_identity(written_ns))
 
     def _check(self, expected: str, found: str) -> None:
         if is_other(expected, found):
             raise IdentityMismatch(
-                f"the subscriptions in {self.directory} are not those that were read before: their identity was "
-                f"{expected} and is {found}. If they were made anew, start anew as well, with another output directory"
+                f"the subscriptions in {self.directory} are not those read before: their identity was {expected} "
+                f"and is {found}. If the store was recreated, start afresh with another output directory"
             )
 
 

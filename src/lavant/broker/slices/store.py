@@ -1,14 +1,14 @@
-"""Subscriptions on disk in slices, with versions: one process changes them, many read the version they are told to.
+"""The slice store: subscriptions on disk in slices, with versions. One process writes, many read.
 
     store/
       store.json                       identity, scheme and number of slices, which never change
       head.json                        the latest version, and for it and some before: each slice's version
       slice-0003/base-0000000012/      a snapshot of slice 3 at its version 12
-      slice-0003/delta-0000000012      what leads from 12 on …
+      slice-0003/delta-0000000012      the change from 12 to the next version …
 
-A change writes the deltas of the slices that it touches, then the head, which is replaced as a whole: a version is
-there with all its slices or not at all. Subscription i lives in slice `slice_of(i)` (e-StreamHub, section III:
-"modulo hashing on subscription identifiers").
+A change writes the deltas of the slices it affects, then atomically replaces the head: a version exists with all its
+slices or not at all. Subscription i is in slice `slice_of(i)` (e-StreamHub, section III: "modulo hashing on
+subscription identifiers").
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from lavant.core.files import local_path, replace_file
 from lavant.core.identities import new_identity
 
 HISTORY = 64
-"""Versions that can still be read: more than a stream may lie behind."""
+"""Versions kept for readers: more than a stream may lag behind."""
 DELTAS_MAX = 32
-"""A slice with more deltas than this is written anew as a whole."""
+"""A slice with more deltas than this gets a new snapshot."""
 DELTA_BYTES_MAX = 1 << 20
 SLICES_MAX = 4096
 SCHEMES = ("plain", "encrypted")
 
 
 def slice_of(ids: Ids, slices: int) -> NDArray[np.int64]:
-    """The slice of each subscription: a hash, so that neighbouring ids spread evenly, modulo the number of slices."""
+    """The slice of each subscription: a hash, which spreads adjacent ids evenly, modulo the number of slices."""
     mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return ((mixed >> np.uint64(32)) % np.uint64(slices)).astype(np.int64)
 
@@ -63,11 +63,11 @@ class SliceStore:
         self._head = head
         self._matchers = matchers
         self._is_of_old = False
-        """Made before there were identities: its own, which readers derive, is written with the first change."""
+        """A store from before identities: the one that readers derive is written with the first change."""
 
     @classmethod
     def create(cls, directory: Path, *, scheme: str = "plain", slices: int = 16) -> SliceStore:
-        """A new, empty store."""
+        """Create an empty store."""
         directory = local_path(directory)
         if scheme not in SCHEMES:
             raise InvalidValue(f"scheme {scheme!r} is none of {', '.join(SCHEMES)}")
@@ -87,7 +87,6 @@ class SliceStore:
 
     @classmethod
     def open(cls, directory: Path) -> SliceStore:
-        """The store as it was left."""
         reader = SliceReader(directory)
         head = reader.head()
         version = head.versions[-1]
@@ -104,14 +103,14 @@ class SliceStore:
         return sum(len(matcher) for matcher in self._matchers)
 
     def check(self, filters: Any) -> None:
-        """Raise unless filters can be matched together with those that are there."""
+        """Raise unless these filters can be matched together with the existing ones."""
         for matcher in self._matchers:
-            if len(matcher):  # what one slice could not take beside its own, an empty one must not take either
+            if len(matcher):  # filters that do not fit a filled slice must not go into an empty one either
                 matcher._check(filters)
                 break
 
     def add(self, ids: Sequence[int] | NDArray[Any], filters: Any) -> int:
-        """Subscribe, all or nothing, and return the version from which on it holds."""
+        """Subscribe, all or nothing, and return the version that includes it."""
         taken = as_ids(ids)
         if self.settings.scheme == "plain" and not isinstance(filters, FilterTable):
             filters = encode_filters(filters)
@@ -130,7 +129,7 @@ class SliceStore:
         return self._commit(done)
 
     def remove(self, ids: Sequence[int] | NDArray[Any]) -> int:
-        """Unsubscribe, all or nothing, and return the version from which on it holds."""
+        """Unsubscribe, all or nothing, and return the version that includes it."""
         gone = np.unique(as_ids(ids))
         parts = self._parts(gone)
         done: list[int] = []
@@ -148,7 +147,7 @@ class SliceStore:
         return [(int(number), np.flatnonzero(slices == number)) for number in np.unique(slices)]
 
     def _reopen(self, changed: list[int]) -> None:
-        """Forget changes that failed: what is on disk holds."""
+        """Drop failed changes: the state on disk holds."""
         reader = SliceReader(self.directory)
         self._head = reader.head()
         for number in changed:
@@ -169,8 +168,7 @@ class SliceStore:
         return version.number
 
     def _next_version(self, changed: list[int]) -> StoreVersion:
-        """Write what leads to it. Files that a failed change left under the same names are written over: no version
-        that readers know of needs them."""
+        """Write its files. Files of a failed change are overwritten: no published version needs them."""
         latest = self._head.versions[-1]
         versions, bases = list(latest.slices), list(latest.bases)
         for number in changed:
@@ -209,7 +207,7 @@ class SliceStore:
 
 
 def _small_delta(matcher: Any, before: int) -> bytes | None:
-    """The change since a version, unless opening the slice anew costs a reader less than applying it."""
+    """The change since a version, unless a new snapshot costs a reader less than applying it."""
     try:
         delta: bytes = matcher.delta(since=before)
     except InvalidValue:  # more than the change log keeps

@@ -1,10 +1,10 @@
-"""What flows between slices, what goes into them, and what comes out.
+"""Messages between slices, and the stimuli and effects of slice machines.
 
     source ── Subscribe, Unsubscribe, Publish ──► AP ── Subscribe, Unsubscribe, Publications ──► M
                                         sink ◄── Notification ── EP ◄── Matched ─────────────────┘
 
-Publications travel in the batches in which publishers sent them, so what a slice does costs something for a batch, not
-for a publication. A batch of one is a batch.
+Publications travel in the batches in which publishers sent them, so costs arise per batch, not per publication. A batch
+may have one publication.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from lavant.core.publications.batch import PublicationBatch
 
 Batch: TypeAlias = PublicationBatch | EncryptedBatch
 
-# ── what flows ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class BatchId(msgspec.Struct, frozen=True, order=True, gc=False):
-    """The id of a batch, and with a row's number that of a publication: the access slice that accepted it, and how many
-    it had accepted then."""
+    """The id of a batch, and with a row number that of a publication: the access slice, and its count of batches."""
 
     access: int
     number: int
 
 
 class SliceSubscribe(msgspec.Struct, frozen=True, eq=False):
-    """The i-th id gets the i-th filter; an id that is subscribed already gets it instead of its old one."""
+    """The i-th id gets the i-th filter, which replaces an existing one."""
 
     scheme: str
     ids: Ids
@@ -41,7 +40,7 @@ class SliceSubscribe(msgspec.Struct, frozen=True, eq=False):
 
 
 class SliceUnsubscribe(msgspec.Struct, frozen=True, eq=False):
-    """Ids that nobody has are passed over, so that it can be said twice."""
+    """Unknown ids are ignored, so it can be repeated."""
 
     scheme: str
     ids: Ids
@@ -53,7 +52,7 @@ class SlicePublish(msgspec.Struct, frozen=True, eq=False):
 
 
 class Publications(msgspec.Struct, frozen=True, eq=False):
-    """A batch that was accepted."""
+    """An accepted batch."""
 
     id: BatchId
     scheme: str
@@ -61,7 +60,7 @@ class Publications(msgspec.Struct, frozen=True, eq=False):
 
 
 class Matched(msgspec.Struct, frozen=True, eq=False):
-    """What one match slice found for a batch. Exactly one of them sends the publications along."""
+    """Match results of one match slice for a batch. Exactly one of them carries the publications."""
 
     id: BatchId
     matches: Matches
@@ -69,7 +68,7 @@ class Matched(msgspec.Struct, frozen=True, eq=False):
 
 
 class SliceNotification(msgspec.Struct, frozen=True, eq=False):
-    """All that a batch matches, in all match slices."""
+    """All matches of a batch, of all match slices."""
 
     publications: Publications
     matches: Matches
@@ -81,7 +80,7 @@ Content: TypeAlias = SliceSubscribe | SliceUnsubscribe | SlicePublish | Publicat
 
 
 class SliceDelivery(msgspec.Struct, frozen=True, eq=False):
-    """Something on the link from `upstream`, which counts what it sends on each link: 1, 2, 3 …"""
+    """An input on the link from `upstream`, which numbers what it sends on each link: 1, 2, 3 …"""
 
     upstream: SliceId
     sequence: int
@@ -89,9 +88,9 @@ class SliceDelivery(msgspec.Struct, frozen=True, eq=False):
 
 
 class Allow(msgspec.Struct, frozen=True, gc=False):
-    """Process so many inputs from now on, at once as far as they wait; without a number, as many as come.
+    """Process so many inputs from now on, waiting ones at once; None means without limit.
 
-    A slice that is allowed 0 keeps what comes: one that is not active yet, or is to stop, or has nowhere to send to.
+    A slice that is allowed 0 keeps its inputs: one that is not active yet, is to stop, or has no room downstream.
     """
 
     inputs: int | None = None
@@ -103,7 +102,7 @@ Stimulus: TypeAlias = SliceDelivery | Allow
 
 
 class Emit(msgspec.Struct, frozen=True, eq=False):
-    """Send this on the link to `to`, where it has this number."""
+    """Send this on the link to `to`, with this number."""
 
     to: SliceId
     sequence: int

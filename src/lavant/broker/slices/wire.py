@@ -1,7 +1,7 @@
-"""What flows between slices, as bytes: for links between processes, for logs, and for the state of slices.
+"""The binary encoding of messages between slices: for links between processes, for logs, and for saved state.
 
-The format is that of `lavant.broker.matching.container`: a header that says what it is, then arrays as they are in
-memory, so that decoding copies nothing. Publications in the plain scheme are an Arrow stream.
+The format is that of `lavant.broker.matching.container`: a header that names the type, then arrays as they are in
+memory, so that decoding copies nothing. Publications of the plain scheme are an Arrow stream.
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ _KINDS: dict[type, str] = {
     Matched: "Matched",
     SliceNotification: "Notification",
 }
-"""What bytes call each type; part of the format, whatever the types are called."""
+"""Names of types in the format; independent of class names."""
 
 
 def encode(content: Content) -> bytes:
-    """Bytes that `decode` takes."""
     meta: Meta = {"kind": _KINDS[type(content)]}
     arrays: Arrays = {}
     match content:
@@ -95,7 +94,7 @@ def decode(data: bytes | memoryview) -> Content:
         case "Notification":
             return SliceNotification(_publications(meta, arrays), _matches(arrays))
         case kind:
-            raise CorruptSnapshot(f"a message between slices is of the unknown kind {kind!r}: another version sent it")
+            raise CorruptSnapshot(f"a message between slices has the unknown kind {kind!r}: another version sent it")
 
 
 def _put_publications(publications: Publications, meta: Meta, arrays: Arrays) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 
-from lavant.broker.storage.journal import Disk, Journal, JournalConfig, carry_out, write_snapshot
+from lavant.broker.storage.journal import Disk, Journal, JournalConfig, apply_upkeep, write_snapshot
 from lavant.client.publisher.records import HEAD_BYTES, encode_publication, encode_received, encode_settled, replay
 from lavant.core.errors import StorageFull
 from lavant.core.publications.publication import Publication
@@ -73,7 +73,7 @@ class PublicationStore:
     def close(self) -> None:
         """Leave a mark where the journal ends; without it, the end is found as it is after a crash."""
         with suppress(StorageFull):
-            carry_out(self._disk, self._journal.closing())
+            apply_upkeep(self._disk, self._journal.closing())
 
     def _look_after_files(self) -> bool:
         """Fold the journal, or make a spare segment; whether something was done."""
@@ -84,7 +84,7 @@ class PublicationStore:
         if upkeep is None:
             return False
         try:
-            carry_out(self._disk, upkeep)
+            apply_upkeep(self._disk, upkeep)
         except StorageFull:
             self._journal.refuse_upkeep(upkeep)
             return False

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
-from lavant.broker.storage.journal import Disk, Journal, SegmentUpkeep, carry_out
+from lavant.broker.storage.journal import Disk, Journal, SegmentUpkeep, apply_upkeep
 from lavant.core.errors import LavantError, StorageFailed, StorageFull
 
 RETRY_S = 1.0
@@ -76,7 +76,7 @@ class Housekeeper:
     async def _carry_out(self, upkeep: SegmentUpkeep) -> None:
         was_full = self._journal.is_full
         try:
-            await self._loop.run_in_executor(None, carry_out, self._disk, upkeep)
+            await self._loop.run_in_executor(None, apply_upkeep, self._disk, upkeep)
         except StorageFull as error:
             self._journal.refuse_upkeep(upkeep)
             if not was_full and self._journal.is_full:

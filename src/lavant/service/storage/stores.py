@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from lavant.broker.storage.disks import FileDisk
-from lavant.broker.storage.journal import Disk, Journal, JournalConfig, RecoveredJournal, carry_out
+from lavant.broker.storage.journal import Disk, Journal, JournalConfig, RecoveredJournal, apply_upkeep
 from lavant.broker.storage.journal.config import DEFAULT
 from lavant.core.errors import StorageFailed, StorageFull
 from lavant.service.observability.openmetrics import Histogram
@@ -174,7 +174,7 @@ class JournalStore:
 
     def _mark_end(self) -> None:
         with suppress(StorageFull, OSError):  # without the mark, the end is found as it is after a crash
-            carry_out(self._disk, self.journal.closing())
+            apply_upkeep(self._disk, self.journal.closing())
 
 
 class VolatileStore:

@@ -22,7 +22,7 @@ from lavant.broker.machine.replay import fold, replay
 from lavant.broker.machine.start_time import MARK_FILE, Mark, Reading, decode_mark, encode_mark, start_time
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.queues.accounting.quotas import QueueLimits
-from lavant.broker.storage.journal import Journal, JournalConfig, SegmentUpkeep, Write, carry_out, compact
+from lavant.broker.storage.journal import Journal, JournalConfig, SegmentUpkeep, Write, apply_upkeep, compact
 from lavant.broker.workflows.limits import JobLimits
 from lavant.core.errors import LavantError, StorageFull
 from lavant.simulation.kernel import (
@@ -228,7 +228,7 @@ class ServerMachine:
             self._upkeep = self._journal.upkeep()
             if self._upkeep is not None:
                 upkeep = self._upkeep
-                effects.append(Background(lambda: carry_out(self._disk, upkeep), UPKEEP))
+                effects.append(Background(lambda: apply_upkeep(self._disk, upkeep), UPKEEP))
         if self._may_fold(now_ms):
             upto = self._fold_upto = self._journal.durable
             self._is_fold_wanted = False

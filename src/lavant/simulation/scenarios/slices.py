@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from lavant.broker.slices.edges import Offer, SliceSource
+from lavant.broker.slices.endpoints import Offer, SliceSource
 from lavant.broker.slices.layout import SINK, SliceLayout
 from lavant.broker.slices.migration.host import SliceHost
 from lavant.broker.slices.migration.manager import ManagerConfig, MigrationManager, Relocate, Relocated

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from lavant.broker.storage.journal import Journal, JournalConfig, Write, carry_out, compact
+from lavant.broker.storage.journal import Journal, JournalConfig, Write, apply_upkeep, compact
 from lavant.simulation.kernel import Commit, Effect, SimulatedDisk
 
 CONFIG = JournalConfig(segment_bytes=128 << 10, block_bytes_max=64 << 10, compaction_bytes_min=0)
@@ -86,7 +86,7 @@ class Durable(Generic[T]):
             effects += self._held.popleft()[1]
         upkeep = self._journal.upkeep()
         if upkeep is not None:
-            carry_out(self._disk, upkeep)
+            apply_upkeep(self._disk, upkeep)
             self._journal.finish_upkeep(upkeep)
         if self._write is None:
             self._write = self._journal.begin()

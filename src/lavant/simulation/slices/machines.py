@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lavant.broker.slices.edges import Offer, Sink, SliceSource
+from lavant.broker.slices.endpoints import Offer, Sink, SliceSource
 from lavant.broker.slices.migration.host import SliceHost
 from lavant.broker.slices.migration.manager import ManagerStimulus, MigrationManager
 from lavant.broker.slices.migration.messages import AnyMessage, DataReceived, Transmit

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from lavant.broker.slices import SINK, SliceLayout, SliceNotification
-from lavant.broker.slices.edges import NotifiedOnce, Offer, Sink, SliceSource
+from lavant.broker.slices.endpoints import NotifiedOnce, Offer, Sink, SliceSource
 from lavant.broker.slices.migration.host import SliceHost
 from lavant.broker.slices.migration.manager import ManagerConfig, MigrationManager, Relocate, Relocated
 from lavant.broker.slices.migration.messages import DataReceived, LinkTimerDue, Transmit

@@ -57,7 +57,7 @@ def test_files_of_a_store_made_anew_are_not_read_as_the_old_ones(tmp_path: Path)
     later = SliceReader(tmp_path).version()
     assert reader.matcher(0, version, known) is known
     for old in (None, known):
-        with pytest.raises(IdentityMismatch, match="are not those that were read before"):
+        with pytest.raises(IdentityMismatch, match="are not those read before"):
             reader.matcher(0, later, old)
     with pytest.raises(IdentityMismatch):
         SliceReader(tmp_path, reader.identity)

@@ -111,7 +111,7 @@ def test_a_version_beyond_the_history_is_refused_and_the_oldest_kept_can_be_read
     monkeypatch.setattr(module, "HISTORY", 3)
     for step in range(5):
         add(plain, {step: 0})
-    with pytest.raises(InvalidValue, match=r"version 2 is not kept any more; .* holds 3 to 5"):
+    with pytest.raises(InvalidValue, match=r"version 2 is no longer kept; .* holds 3 to 5"):
         SliceReader(plain.directory).version(2)
     assert read(plain.directory, 3) == expected({0: 0, 1: 0, 2: 0})
 

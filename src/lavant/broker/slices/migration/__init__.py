@@ -1,1 +1,1 @@
-"""Slices on several hosts: the manager, the hosts, and the protocol by which a slice moves between them."""
+"""Slices on several hosts: the manager, the hosts, and the protocol by which a slice migrates between them."""

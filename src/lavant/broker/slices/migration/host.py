@@ -1,10 +1,10 @@
 """A host that runs slices: the links between them, and its part in migrations.
 
-It is a machine over messages. Its state has to outlive a crash: a world that lets hosts crash records what a host
-received before it sends what follows from it, and repeats the record when it starts again; machines are deterministic,
-so everything is as it was, and what was sent meanwhile has the same numbers. Durable are therefore the slices with
-their vectors, what waits for them, what they sent until it is acknowledged, their roles, the routes, and which
-migrations are settled. Not durable are timers, and who was told what is acknowledged.
+It is a state machine over messages, and its state must survive crashes: the world records each received message before
+it sends what follows from it, and replays the record on restart; the machine is deterministic, so the state is the
+same, and repeated sends have the same numbers. Durable are therefore the slices with their vectors, their waiting
+inputs, their unacknowledged outputs, their roles, the routes, and which migrations are settled. Timers and sent
+acknowledgements are not durable.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class _Saved(msgspec.Struct, frozen=True):
 
 
 class SliceHost:
-    """The slices of one host. `manager` is who gets the answers about migrations, from whomever the command came."""
+    """The slices of one host. `manager` gets all answers about migrations, whoever sent the command."""
 
     def __init__(self, id: HostId, layout: SliceLayout, manager: HostId, placement: Mapping[SliceId, HostId]) -> None:
-        """A host as it is when the system starts; `placement` says where everything is, sources and sink too."""
+        """A host at system start; `placement` locates everything, including sources and sink."""
         self.id = id
         self.layout = layout
         self.routes = SliceRoutes(placement)
@@ -63,13 +63,13 @@ class SliceHost:
         self._settled: dict[SliceId, int] = {}
         """The last migration of each slice that is over, as far as this host knows."""
         self._senders: dict[tuple[SliceId, SliceId], HostId] = {}
-        """Where the last data of each link came from: that is who waits for its acknowledgement."""
+        """The origin of the last data on each link, which waits for its acknowledgement."""
         self._acknowledged: dict[tuple[SliceId, SliceId], int] = {}
         self._wakeup_ms: int | None = 0
-        """Not later than something is to be sent again."""
+        """A lower bound of the next resend."""
 
     def handle(self, stimulus: DataReceived | LinkTimerDue, now_ms: int) -> list[HostEffect]:
-        """Take a message, or send again what nobody acknowledged."""
+        """Take a message, or resend unacknowledged items."""
         if isinstance(stimulus, LinkTimerDue):
             return self._resend(now_ms)
         message = stimulus.message
@@ -90,7 +90,7 @@ class SliceHost:
             case Settle():
                 return self._settle(message, now_ms)
             case _:
-                raise InvalidValue(f"host {self.id} takes no {type(message).__name__}")
+                raise InvalidValue(f"host {self.id} does not take {type(message).__name__}")
 
     def wakeup_ms(self) -> int | None:
         return self._wakeup_ms
@@ -100,7 +100,7 @@ class SliceHost:
     def _data(self, source: HostId, data: Data, now_ms: int) -> list[HostEffect]:
         hosted = self.slices.get(data.to)
         if hosted is None:
-            return []  # it was here, and whoever sent this does not know yet
+            return []  # it was here, and the sender does not know yet that it moved
         link = data.upstream, data.to
         self._senders[link] = source
         if hosted.machine.vector.get(data.upstream, 0) >= data.sequence:
@@ -108,7 +108,7 @@ class SliceHost:
         return self._sent(hosted, hosted.deliver(data.upstream, data.sequence, data.content, now_ms), now_ms)
 
     def _sent(self, hosted: Hosted, items: list[Item | SliceRefusal], now_ms: int) -> list[HostEffect]:
-        """What a slice sends goes out, what it has processed is acknowledged, and perhaps it stops."""
+        """Send the slice's outputs, acknowledge its processed inputs, and perhaps stop it."""
         effects: list[HostEffect] = []
         for item in items:
             if isinstance(item, Item):
@@ -233,7 +233,7 @@ class SliceHost:
     # ── state ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def restart(self) -> None:
-        """To be told after a crash: the clock may be another, so timers begin anew."""
+        """Call after a crash: the clock may differ, so timers restart."""
         for hosted in self.slices.values():
             hosted.outlet.restart()
         self._wakeup_ms = 0

@@ -1,20 +1,20 @@
-"""A slice on a host: the machine, what it has sent, and where it is in a migration.
+"""A slice on a host: the machine, its outlet, and its role in a migration.
 
     role      message                               then
     ────────  ────────────────────────────────────  ──────────────────────────────────────────────────────────
-    (none)    Create                                WAITING    the new one: keeps what comes
-    WAITING   State                                 COPIED     has the state, past whose vector it will go on
+    (none)    Create                                WAITING    the new one: keeps its inputs
+    WAITING   State                                 COPIED     has the state, and will continue after its vector
     COPIED    Settle, moved                         ACTIVE
     WAITING,  Settle, not moved                     (none)
     COPIED
-    ACTIVE    Stop                                  STOPPING   the old one: goes on up to the vector of `Stop`
+    ACTIVE    Stop                                  STOPPING   the old one: continues up to the vector of `Stop`
     STOPPING  has processed up to it                STOPPED    sends its state, and does nothing more
     STOPPED   Settle, moved                         (none)
-    STOPPING, Settle, not moved                     ACTIVE     goes on as if nothing had been
+    STOPPING, Settle, not moved                     ACTIVE     continues as before
     STOPPED
 
-At most one instance of a slice is ACTIVE or STOPPING: one becomes so only by `Settle`, of which there is one answer for
-each migration, decided by the manager; and it says "moved" only when the old one has stopped for good.
+At most one instance of a slice is ACTIVE or STOPPING: it becomes so only by `Settle`, whose content the manager decides
+once for each migration; and it says "moved" only when the old one has stopped for good.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Role(enum.Enum):
 
 
 class MovedSlice(msgspec.Struct, frozen=True):
-    """What goes over to another host: not what waits, since it is not acknowledged, so it comes again."""
+    """A slice in transit to another host, without waiting inputs: they are not acknowledged, so they come again."""
 
     machine: bytes
     items: list[Item]
 
 
 class SavedSlice(msgspec.Struct, frozen=True):
-    """All of a slice. A host that starts from it and is told what it was told then does what it did then."""
+    """The complete state of a slice. A host restored from it behaves exactly as before."""
 
     state: MovedSlice
     role: Role
@@ -75,18 +75,18 @@ class Hosted:
         return self.role in (Role.ACTIVE, Role.STOPPING)
 
     def deliver(self, upstream: SliceId, sequence: int, content: bytes, now_ms: int) -> list[Item | SliceRefusal]:
-        """What the slice sends because of an input; a known one is not even decoded."""
+        """Process an input and return the slice's outputs; a repeated one is not even decoded."""
         if sequence <= self.machine.vector.get(upstream, 0):
             return []
         return self._proceed(SliceDelivery(upstream, sequence, wire.decode(content)), now_ms)
 
     def acknowledge(self, to: SliceId, sequence: int, now_ms: int) -> list[Item | SliceRefusal]:
-        """There may be room again for what waits."""
+        """Acknowledge outputs, which may make room for waiting inputs."""
         self.outlet.acknowledge(to, sequence, now_ms)
         return self._proceed(self._room(), now_ms)
 
     def become(self, role: Role, migration: int, now_ms: int) -> list[Item | SliceRefusal]:
-        """Change role, and process what waits if that is what it is there for now."""
+        """Change role, and process waiting inputs if the new role allows it."""
         self.role, self.migration = role, migration
         if role is not Role.STOPPING:
             self.stop = None
@@ -99,7 +99,7 @@ class Hosted:
         return MovedSlice(self.machine.snapshot(), self.outlet.save())
 
     def take(self, state: MovedSlice) -> None:
-        """Have this state, past whose vector it will go on."""
+        """Adopt this state, to continue after its vector."""
         self.machine.restore(state.machine)
         self.outlet = Outlet.load(state.items)
 
@@ -115,15 +115,15 @@ class Hosted:
         for upstream, sequence, content in saved.waiting:
             hosted.machine.handle(SliceDelivery(upstream, sequence, wire.decode(content)), 0)
         hosted.role, hosted.stop = saved.role, saved.stop
-        assert not hosted.machine.handle(hosted._room(), 0), "what waited had a reason to wait"
+        assert not hosted.machine.handle(hosted._room(), 0), "waiting inputs had a reason to wait"
         return hosted
 
     def _room(self) -> Allow:
-        """An input makes at most one item for each link, so there is room for what as many inputs make."""
+        """An input makes at most one item per link, so as many inputs fit as items."""
         return Allow(self.outlet.room if self.is_running else 0)
 
     def _proceed(self, stimulus: SliceDelivery | Allow, now_ms: int) -> list[Item | SliceRefusal]:
-        """Process what can be processed. Many inputs make no item, so there may be more room than was allowed for."""
+        """Process as many inputs as possible. Many make no item, so there may be more room than was allowed for."""
         items = list(self._kept(self.machine.handle(stimulus, now_ms), now_ms))
         while True:
             waiting = self.machine.waiting
@@ -132,7 +132,7 @@ class Hosted:
                 return items
 
     def _kept(self, effects: list[Effect], now_ms: int) -> Iterator[Item | SliceRefusal]:
-        known: tuple[Content, bytes] | None = None  # what goes to all match slices is encoded once
+        known: tuple[Content, bytes] | None = None  # items for all match slices are encoded once
         for effect in effects:
             if isinstance(effect, Emit):
                 if known is None or known[0] is not effect.content:

@@ -1,8 +1,7 @@
-"""The manager (e-StreamHub, Section IV-B): knows where every slice is, and conducts their migrations.
+"""The manager (e-StreamHub, Section IV-B): knows where every slice is, and conducts migrations.
 
-What is to be moved is decided elsewhere (the enforcer, `lavant.control.placement`). Like a host, it is a machine whose
-state has to outlive crashes, by whatever the world uses for that: a record of its stimuli, or, as in the paper,
-ZooKeeper.
+The enforcer (`lavant.control.placement`) decides what to move. Like a host, the manager is a state machine whose state
+must survive crashes, by any means of the world: a record of its stimuli or, as in the paper, ZooKeeper.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from lavant.broker.slices.migration.migration import (
     MigrationStep,
     SavedMigration,
 )
-from lavant.broker.slices.migration.route_announcements import Announced, Announcing, SavedAnnouncing
+from lavant.broker.slices.migration.route_announcements import Announced, RouteAnnouncements, SavedAnnouncements
 from lavant.core.errors import InvalidValue, LimitExceeded
 from lavant.core.ids import HostId, SliceId
 
@@ -32,7 +31,7 @@ WAITING_MAX = 100_000
 
 
 class Relocate(msgspec.Struct, frozen=True, tag="Relocate"):
-    """Move a slice; where it is then counts, should it be moving already. Nothing happens if it is there."""
+    """Move a slice; if it is migrating, from its next location. No effect if it is already there."""
 
     slice: SliceId
     destination: HostId
@@ -45,13 +44,13 @@ class Join(msgspec.Struct, frozen=True, tag="Join"):
 
 
 class Leave(msgspec.Struct, frozen=True, tag="Leave"):
-    """A host that has no slices and gets none is gone for good."""
+    """A host without slices, present or planned, is gone for good."""
 
     host: HostId
 
 
 class Relocated(msgspec.Struct, frozen=True, kw_only=True):
-    """A migration is over, one way or the other."""
+    """A migration has ended, successfully or not."""
 
     slice: SliceId
     source: HostId
@@ -63,7 +62,7 @@ class Relocated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigrationDecided(msgspec.Struct, frozen=True):
-    """From now on the slice is here for good, though not all may know."""
+    """The slice's location is final from now on, though not all hosts may know."""
 
     slice: SliceId
     host: HostId
@@ -76,7 +75,7 @@ ManagerEffect: TypeAlias = Transmit | Relocated | MigrationDecided
 class ManagerConfig(msgspec.Struct, frozen=True, kw_only=True):
     migration: MigrationConfig = MigrationConfig()
     at_once_max: int = 4
-    """Migrations side by side. Each is a pause of one slice, so few of them add up to little."""
+    """Concurrent migrations. Each pauses one slice, so keep them few."""
 
     def __post_init__(self) -> None:
         if self.at_once_max < 1:
@@ -88,16 +87,16 @@ class _Saved(msgspec.Struct, frozen=True):
     number: int
     migrations: list[tuple[SavedMigration, int]]
     waiting: list[Relocate]
-    announcing: SavedAnnouncing
+    announcing: SavedAnnouncements
 
 
 class MigrationManager:
-    """Migrations under way by slice, and moves that wait."""
+    """Running migrations by slice, and moves that wait."""
 
     def __init__(
         self, placement: Mapping[SliceId, HostId], edges: Iterable[HostId] = (), config: ManagerConfig | None = None
     ) -> None:
-        """`placement` is where slices are at the start; `edges` are hosts without slices that send to some."""
+        """`placement` is the initial location of slices; `edges` are hosts without slices that send to some."""
         self.config = ManagerConfig() if config is None else config
         self.placement = dict(placement)
         self.migrations: dict[SliceId, Migration] = {}
@@ -105,7 +104,7 @@ class MigrationManager:
         self._number = 0
         self.waiting: deque[Relocate] = deque()
         """Moves that wait for others."""
-        self._announcing = Announcing({*placement.values(), *edges}, placement)
+        self._announcing = RouteAnnouncements({*placement.values(), *edges}, placement)
 
     @property
     def hosts(self) -> set[HostId]:
@@ -166,12 +165,13 @@ class MigrationManager:
         users += [slice for slice, m in self.migrations.items() if host in (m.order.source, m.order.destination)]
         users += [move.slice for move in self.waiting if move.destination == host]
         if users:
-            raise InvalidValue(f"host {host} cannot go, it has slice {users[0]} or is to get it; move it first")
+            raise InvalidValue(f"host {host} cannot leave, it has slice {users[0]} or is to get it; move it first")
         return [effect for done in self._announcing.leave(host) for effect in self._announced(done, now_ms)]
 
     def _begin_waiting(self, now_ms: int) -> list[ManagerEffect]:
-        """Begin what can be begun, in the order in which it was asked for. A slice makes one move at a time, and a host
-        gives away one slice at a time: two copies would share its network, and both slices would pause for longer."""
+        """Start moves in the order of the requests. A slice makes one move at a time, and a host gives away one slice
+        at a time: two copies would share its network, and both slices would pause longer.
+        """
         effects: list[ManagerEffect] = []
         blocked: list[Relocate] = []
         giving = {migration.order.source for migration in self.migrations.values()}
@@ -232,7 +232,7 @@ class MigrationManager:
         return performed
 
     def restart(self) -> None:
-        """To be told after a crash, and recorded: the clock may be another, so timers begin anew."""
+        """Call after a crash, and record it: the clock may differ, so timers restart."""
         for migration in self.migrations.values():
             migration.restart()
         self._announcing.restart()

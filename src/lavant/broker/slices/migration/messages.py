@@ -1,12 +1,12 @@
-"""What hosts say to each other, and the manager to them.
+"""Messages between hosts, and between the manager and hosts.
 
     host ◄── Data, Ack ──► host          the links between slices
     host ◄── State ── host               a slice's state, from its old host to its new one
     manager ── Create, Route, Stop, Settle ──► host
     manager ◄── Created, Routed, Stopped, Copied, Settled ── host
 
-All of it may be lost, late or twice. Data is numbered; commands carry the number of their migration, can be repeated,
-and are answered each time.
+Any message may be lost, late or repeated. Data is numbered; commands carry the number of their migration, can be
+repeated, and are answered each time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lavant.core.ids import HostId, SliceId
 
 
 class HostMessage(msgspec.Struct, frozen=True, gc=False):
-    """Encoded with its tag, so that bytes say what they are. Tags are the wire's and stay when a class is renamed."""
+    """Encoded with its tag, which is part of the wire format and stays when a class is renamed."""
 
 
 # ── links ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -46,7 +46,7 @@ class Ack(HostMessage, frozen=True, tag="Ack"):
 
 
 class Create(HostMessage, frozen=True, tag="Create"):
-    """Make an empty slice that processes nothing and keeps what comes."""
+    """Make an empty slice that processes nothing and keeps its inputs."""
 
     migration: int
     slice: SliceId
@@ -58,7 +58,7 @@ class SliceCreated(HostMessage, frozen=True, tag="Created"):
 
 
 class Route(HostMessage, frozen=True, tag="Route"):
-    """Send what is for this slice to these hosts, unless a higher version has said otherwise."""
+    """Send this slice's inputs to these hosts, unless a higher version says otherwise."""
 
     version: int
     slice: SliceId
@@ -66,7 +66,7 @@ class Route(HostMessage, frozen=True, tag="Route"):
 
 
 class Routed(HostMessage, frozen=True, tag="Routed"):
-    """From now on it is so. `sent` has the last number on the links from slices of this host: later ones go there."""
+    """The route is in effect. `sent` has the last numbers on the links from this host's slices: later ones go there."""
 
     version: int
     slice: SliceId
@@ -74,8 +74,7 @@ class Routed(HostMessage, frozen=True, tag="Routed"):
 
 
 class Stop(HostMessage, frozen=True, tag="Stop"):
-    """Process up to this vector, so that what follows waits at the destination already; then stop, and send the state
-    there."""
+    """Process up to this vector, after which inputs also reach the destination; then stop, and send the state there."""
 
     migration: int
     slice: SliceId
@@ -89,7 +88,7 @@ class Stopped(HostMessage, frozen=True, tag="Stopped"):
 
 
 class SliceState(HostMessage, frozen=True, tag="State"):
-    """A stopped slice with its timestamp vector, and what it sent and nobody acknowledged."""
+    """A stopped slice with its timestamp vector and unacknowledged outputs."""
 
     migration: int
     slice: SliceId
@@ -97,7 +96,7 @@ class SliceState(HostMessage, frozen=True, tag="State"):
 
 
 class Copied(HostMessage, frozen=True, tag="Copied"):
-    """The destination has the state for good."""
+    """The destination has the state durably."""
 
     migration: int
     slice: SliceId
@@ -125,18 +124,18 @@ AnyMessage: TypeAlias = Data | Ack | SliceState | Command | Answer
 
 
 class DataReceived(msgspec.Struct, frozen=True, gc=False, tag="Received"):
-    """A message came."""
+    """A message arrived."""
 
     source: HostId
     message: AnyMessage
 
 
 class LinkTimerDue(msgspec.Struct, frozen=True, gc=False, tag="Due"):
-    """It is the time that `wakeup_ms` said, or later."""
+    """The time of `wakeup_ms` has come."""
 
 
 class Transmit(msgspec.Struct, frozen=True, gc=False):
-    """Send a message; nobody needs to know whether it arrives."""
+    """Send a message, without a delivery guarantee."""
 
     to: HostId
     message: AnyMessage

@@ -1,6 +1,6 @@
 """The migration of one slice, as the manager conducts it (e-StreamHub, Section IV-A, Figure 3).
 
-    step         says                       to               until                      then
+    step         sends                      to               until                      then
     ───────────  ─────────────────────────  ───────────────  ─────────────────────────  ─────────────────────
     CREATING     Create                     destination      Created                    DUPLICATING
     DUPLICATING  Route to both              all hosts        all have it                STOPPING
@@ -15,18 +15,19 @@
     CREATING, DUPLICATING, STOPPING and COPYING have a deadline; when it passes, ABANDONING is next.
 
 The paper's five steps are these: the new slice is created, inactive (1); upstream slices send to both, and the new one
-queues (2); the old one stops when it has processed everything that went to it alone, so that the queues overlap (3);
-its state goes over with its timestamp vector, and the new one goes on past it (4); the old one is removed (5).
+queues its inputs (2); the old one stops when it has processed everything that was sent to it alone, so that the queues
+overlap (3); its state is copied with its timestamp vector, and the new one continues after it (4); the old one is
+removed (5).
 
-Why nothing is lost or doubled. What decides is the entry into SWITCHING or ABANDONING; the manager keeps its step over
-crashes, and never decides twice. "Moved" is decided when the destination has the state for good, which it has only of
-a slice that stopped for good. So there is one running instance at any time, or for a while none. Whichever goes on has
-the vector of all that was processed, and drops it if it comes again; and all that was not processed is not
-acknowledged, so upstream slices still have it and send it again. Duplicating the input is not needed for that: it is
-there so that the new slice need not wait for it.
+Why nothing is lost or duplicated. The migration is decided on entry into SWITCHING or ABANDONING; the manager keeps its
+step over crashes, and never decides twice. "Moved" is decided when the destination has the state durably, which it can
+have only of a slice that stopped for good. So there is at most one running instance at any time. Whichever continues
+has the vector of everything processed, and drops repetitions; unprocessed inputs are not acknowledged, so upstream
+slices still have them and send them again. Duplicating the input is not needed for that: it only spares the new slice
+from waiting for it.
 
-A deadline never decides against a slice that may have moved: after SWITCHING the manager goes on saying so for ever.
-While a host is down that holds up only the end of the migration, not the slice.
+A deadline never decides against a slice that may have moved: after SWITCHING the manager repeats its messages forever.
+While a host is down, this delays only the end of the migration, not the slice.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ from lavant.core.ids import HostId, SliceId
 
 
 class MigrationConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`deadline_ms` is for everything before the decision; it has to be long enough for the largest state."""
+    """`deadline_ms` covers everything before the decision; it must suffice for the largest state."""
 
     deadline_ms: int = 30_000
     retry_ms: int = 300
     copy_retry_ms: int = 5_000
-    """After this the state is asked for again; it may be large."""
+    """After this the state is requested again; it may be large."""
 
     def __post_init__(self) -> None:
         for name in ("deadline_ms", "retry_ms", "copy_retry_ms"):
@@ -69,7 +70,7 @@ class MigrationConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigrationOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be moved. Numbers grow with each migration of a slice."""
+    """The move to make. Numbers grow with each migration of a slice."""
 
     number: int
     slice: SliceId
@@ -95,7 +96,7 @@ OVER = frozenset({MigrationStep.MOVED, MigrationStep.ABANDONED})
 
 
 class Announce(msgspec.Struct, frozen=True):
-    """Tell all hosts, and say when they have it."""
+    """Tell all hosts, and report when they have it."""
 
     route: Route
 
@@ -121,10 +122,10 @@ class Migration:
         self.order = order
         self.step = MigrationStep.CREATING
         self.size_bytes = 0
-        """Of the state that was copied."""
+        """Size of the copied state."""
         self._config = config
         self._deadline_ms: int | None = None
-        """Not known after a restart: the clock may be another, so the time begins anew."""
+        """Unknown after a restart: the clock may differ, so the deadline restarts."""
         self._retry_ms = 0
         self._after: dict[SliceId, int] = {}
         self._unsettled: set[HostId] = set()
@@ -147,7 +148,7 @@ class Migration:
             case DataReceived(message=SliceCreated()) if step is MigrationStep.CREATING:
                 return self._enter(MigrationStep.DUPLICATING, now_ms)
             case DataReceived(message=Stopped()) if step is MigrationStep.STOPPING:
-                self.step = MigrationStep.COPYING  # nothing to say: the state is on its way
+                self.step = MigrationStep.COPYING  # nothing to send: the state is on its way
                 self._retry_ms = now_ms + self._config.copy_retry_ms
             case DataReceived(message=Copied(size_bytes=size_bytes)) if step in (
                 MigrationStep.STOPPING,
@@ -203,11 +204,11 @@ class Migration:
 
     @property
     def _version(self) -> int:
-        """Of the route that belongs to this step: two for each migration, the second when it is decided."""
+        """Version of this step's route: two for each migration, the second when it is decided."""
         return 2 * self.order.number + (0 if self.step in UNDECIDED else 1)
 
     def _say(self, now_ms: int) -> list[MigrationEffect]:
-        """What this step says to hosts, the first time and again."""
+        """The messages of this step to hosts, first or repeated."""
         order, step = self.order, self.step
         self._retry_ms = now_ms + (
             self._config.copy_retry_ms if step is MigrationStep.COPYING else self._config.retry_ms
@@ -230,7 +231,7 @@ class Migration:
             self.step = MigrationStep.MOVED if self.step is MigrationStep.SWITCHING else MigrationStep.ABANDONED
 
     def restart(self) -> None:
-        """Say again at once what was said last, and give it time anew."""
+        """Repeat the last messages at once, and restart the deadline."""
         self._deadline_ms, self._retry_ms = None, 0
 
     def save(self) -> SavedMigration:
@@ -247,7 +248,7 @@ class Migration:
 
     @classmethod
     def load(cls, saved: SavedMigration, config: MigrationConfig) -> Migration:
-        """A migration that goes on where it was."""
+        """Continue a saved migration."""
         migration = cls(saved.order, config)
         migration.step = saved.step
         migration.size_bytes = saved.size_bytes

@@ -1,7 +1,7 @@
-"""Routes told to all hosts, again and again until each has the newest one of every slice.
+"""Announces routes to all hosts, repeatedly until each has the newest one of every slice.
 
-This is the shared configuration of e-StreamHub, Section IV-B, which the paper keeps in ZooKeeper: the manager has it,
-hosts have copies, and the manager knows who has which.
+This is the shared configuration of e-StreamHub, Section IV-B, which the paper keeps in ZooKeeper: the manager owns it,
+hosts have copies, and the manager knows which host has which version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lavant.core.ids import HostId, SliceId
 
 
 class SliceRoutes:
-    """The newest route to each slice. Versions grow, so that what comes late changes nothing."""
+    """The newest route to each slice. Versions grow, so late messages have no effect."""
 
     def __init__(self, placement: Mapping[SliceId, HostId]) -> None:
         self._routes = {slice: Route(0, slice, (host,)) for slice, host in placement.items()}
@@ -24,7 +24,7 @@ class SliceRoutes:
     def hosts(self, slice: SliceId) -> tuple[HostId, ...]:
         route = self._routes.get(slice)
         if route is None:
-            raise InvalidValue(f"nobody has said where {slice!r} is; give its host in the placement")
+            raise InvalidValue(f"the location of {slice!r} is unknown; give its host in the placement")
         return route.hosts
 
     def take(self, route: Route) -> None:
@@ -43,13 +43,13 @@ RETRY_MS = 300
 
 
 class Announced(msgspec.Struct, frozen=True):
-    """All hosts have this route. `sent` has for each upstream slice the last number that went by an older one."""
+    """All hosts have this route. `sent` has for each upstream slice the last number sent by an older one."""
 
     route: Route
     sent: dict[SliceId, int]
 
 
-class SavedAnnouncing(msgspec.Struct, frozen=True):
+class SavedAnnouncements(msgspec.Struct, frozen=True):
     hosts: list[HostId]
     newest: list[Route]
     retry_ms: int
@@ -57,11 +57,11 @@ class SavedAnnouncing(msgspec.Struct, frozen=True):
     sent: dict[SliceId, dict[SliceId, int]]
 
 
-class Announcing:
+class RouteAnnouncements:
     """The routes, and for each slice the hosts that do not have its newest."""
 
     def __init__(self, hosts: Iterable[HostId], placement: Mapping[SliceId, HostId]) -> None:
-        """Routes and hosts as the system starts with them, which all know."""
+        """Routes and hosts at system start, which all know."""
         self.hosts: set[HostId] = set(hosts)
         self.newest = {slice: Route(0, slice, (host,)) for slice, host in placement.items()}
         self._missing: dict[SliceId, set[HostId]] = {}
@@ -69,11 +69,11 @@ class Announcing:
         self._retry_ms = 0
 
     def restart(self) -> None:
-        """Say again at once what was said last."""
+        """Repeat the last announcements at once."""
         self._retry_ms = 0
 
     def join(self, host: HostId, now_ms: int) -> list[Transmit]:
-        """A new host is told everything; what is on its way to all waits for it too."""
+        """Tell a new host everything; pending announcements wait for it too."""
         self.hosts.add(host)
         for slice in self.newest:
             self._missing.setdefault(slice, set()).add(host)
@@ -81,12 +81,12 @@ class Announcing:
         return self._tell(now_ms)
 
     def leave(self, host: HostId) -> list[Announced]:
-        """A host without slices sends nothing, so nobody waits for it any more."""
+        """Stop waiting for a host without slices, which sends nothing."""
         self.hosts.discard(host)
         return [done for slice in sorted(self._missing) if (done := self._heard(slice, host)) is not None]
 
     def announce(self, route: Route, now_ms: int) -> list[Transmit]:
-        """Tell all hosts, instead of what they may not have heard yet of this slice."""
+        """Tell all hosts, instead of an older pending route of this slice."""
         assert route.version > self.newest[route.slice].version, "routes get newer"
         self.newest[route.slice] = route
         self._missing[route.slice] = set(self.hosts)
@@ -122,8 +122,8 @@ class Announcing:
         told = sorted(self._missing) if slices is None else slices
         return [Transmit(host, self.newest[slice]) for slice in told for host in sorted(self._missing[slice])]
 
-    def save(self) -> SavedAnnouncing:
-        return SavedAnnouncing(
+    def save(self) -> SavedAnnouncements:
+        return SavedAnnouncements(
             sorted(self.hosts),
             list(self.newest.values()),
             self._retry_ms,
@@ -131,7 +131,7 @@ class Announcing:
             self._sent,
         )
 
-    def load(self, saved: SavedAnnouncing) -> None:
+    def load(self, saved: SavedAnnouncements) -> None:
         self.hosts = set(saved.hosts)
         self.newest = {route.slice: route for route in saved.newest}
         self._missing = {slice: set(hosts) for slice, hosts in saved.missing.items()}

@@ -1,4 +1,4 @@
-"""Disks of a journal: the files of a directory, memory, one over another. The simulation has its own, which tears."""
+"""Disks of a journal: a directory of files, memory, and an overlay. The simulation has its own, with torn writes."""
 
 from lavant.broker.storage.disks.files import FileDisk
 from lavant.broker.storage.disks.memory import MemoryDisk

@@ -1,7 +1,7 @@
 """A real disk: the files of one directory.
 
-Segments are filled with zeros when they are created, down to the disk. A write into one then changes no metadata, and
-its `fdatasync` has only the data to wait for, which takes about two thirds of the time.
+Segments are filled with zeros on creation, down to the disk. A write then changes no metadata, and its `fdatasync`
+waits for the data only, which takes about two thirds of the time.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PARTIAL = ".partial"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ZEROS = bytes(1 << 20)
 _SYNC_BYTES = 8 << 20
-"""Large files are synced after each so many bytes: all at once, they would hold up the syncs of others for long."""
+"""Large files are synced each time after this many bytes: all at once would delay the syncs of other files."""
 
 
 class FileDisk:
-    """The files of a directory, which is made if it is not there; locked unless another object holds the lock."""
+    """The files of a directory, created if necessary; locked unless another object holds the lock."""
 
     def __init__(self, directory: Path, *, lock: bool = True) -> None:
         self.directory = directory
@@ -54,7 +54,7 @@ class FileDisk:
 
     def create(self, name: str, size: int) -> None:
         if (self.directory / name).exists():
-            raise FileExistsError(errno.EEXIST, "a file of this name is there already", str(self.directory / name))
+            raise FileExistsError(errno.EEXIST, "a file of this name exists already", str(self.directory / name))
         self._put(name, lambda descriptor: _write_zeros(descriptor, size))
 
     def write(self, name: str, position: int, data: bytes) -> None:
@@ -73,7 +73,7 @@ class FileDisk:
         (self.directory / name).unlink()
 
     def close(self) -> None:
-        """Close all files and give back the lock."""
+        """Close all files and release the lock."""
         while self._descriptors:
             os.close(self._descriptors.popitem()[1])
         if self._lock is not None:
@@ -87,14 +87,14 @@ class FileDisk:
         self.close()
 
     def _descriptor(self, name: str) -> int:
-        """Of a file that is written to; kept open, since the next write comes soon."""
+        """Descriptor of a file that is written to; kept open for the next write."""
         descriptor = self._descriptors.get(name)
         if descriptor is None:
             descriptor = self._descriptors[name] = os.open(self.directory / name, os.O_RDWR)
         return descriptor
 
     def _put(self, name: str, fill: Callable[[int], None]) -> None:
-        """Write a file beside its name, sync it, and rename it: under its name it is always whole."""
+        """Write a file under a temporary name, sync it, and rename it, so that it is always complete."""
         path = self.directory / name
         partial = self.directory / (name + _PARTIAL)
         try:
@@ -107,7 +107,7 @@ class FileDisk:
         except BaseException as error:
             partial.unlink(missing_ok=True)
             if isinstance(error, OSError) and error.errno in _FULL:
-                raise StorageFull(f"there is no room for {path} ({error.strerror}); make room") from error
+                raise StorageFull(f"there is no space for {path} ({error.strerror}); free some") from error
             raise
         partial.replace(path)
         sync_directory(self.directory)
@@ -130,6 +130,6 @@ def _write_parts(descriptor: int, parts: Iterable[bytes]) -> None:
 
 
 def _write_zeros(descriptor: int, size: int) -> None:
-    # Asked for at once, so that a disk without room says so before it has taken half of the zeros.
+    # Allocated first, so that a disk without space says so before it has taken half of the zeros.
     os.posix_fallocate(descriptor, 0, size)
     _write_parts(descriptor, (_ZEROS[: size - position] for position in range(0, size, len(_ZEROS))))

@@ -1,4 +1,4 @@
-"""One directory, one process: a lock that goes with its process, however that ends."""
+"""Locks a directory for one process; the lock ends with the process, however that ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOCK = "lock"
 
 
 def lock_directory(directory: Path) -> int:
-    """Lock the directory and return what holds the lock: closing it gives it back. Raises `StorageLocked`."""
+    """Lock the directory and return the lock's descriptor; closing it releases the lock. Raises `StorageLocked`."""
     descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -20,8 +20,8 @@ def lock_directory(directory: Path) -> int:
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         os.close(descriptor)
         raise StorageLocked(
-            f"{directory} is in use already, by process {holder or 'unknown'}; stop that one, "
-            "or give this one a directory of its own"
+            f"{directory} is in use already, by process {holder or 'unknown'}; stop that one, or give this one a "
+            "directory of its own"
         ) from None
     except BaseException:
         os.close(descriptor)
@@ -31,7 +31,7 @@ def lock_directory(directory: Path) -> int:
 
 
 def _sign(descriptor: int) -> None:
-    """Only for the message to the next one: a full disk must not keep anybody from starting."""
+    """Only for the message to the next process: a full disk must not prevent a start."""
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)

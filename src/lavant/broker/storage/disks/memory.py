@@ -1,4 +1,4 @@
-"""A disk in memory: as fast as it gets, and gone with the process."""
+"""A disk in memory, gone with the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lavant.core.errors import StorageFull
 
 
 class MemoryDisk:
-    """Files as byte arrays. With `capacity_bytes` it fills up as a disk does.
+    """Files as byte arrays. With `capacity_bytes` it can be full.
 
     >>> disk = MemoryDisk()
     >>> disk.create("a", 4)
@@ -31,7 +31,7 @@ class MemoryDisk:
 
     def create(self, name: str, size: int) -> None:
         if name in self._files:
-            raise FileExistsError(errno.EEXIST, "a file of this name is there already", name)
+            raise FileExistsError(errno.EEXIST, "a file of this name exists already", name)
         self._require_room(name, size)
         self._files[name] = bytearray(size)
 
@@ -64,5 +64,5 @@ class MemoryDisk:
         free = self.capacity_bytes - sum(map(len, self._files.values()))
         if size > free:
             raise StorageFull(
-                f"{name} needs {size} bytes, and of {self.capacity_bytes} only {free} are free; make room"
+                f"{name} needs {size} bytes, and of {self.capacity_bytes} only {free} are free; free some"
             )

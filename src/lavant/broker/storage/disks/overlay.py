@@ -1,4 +1,4 @@
-"""A disk over another: what is written stays in memory, and the one below is only read."""
+"""A disk over another one: writes stay in memory, and the disk below is only read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lavant.broker.storage.journal.disk import Disk
 
 
 class OverlayDisk:
-    """Whoever opens a journal on it sees what opening does, and leaves no trace.
+    """Lets you open a journal without changing it.
 
     >>> from lavant.broker.storage.disks.memory import MemoryDisk
     >>> below = MemoryDisk()
@@ -37,7 +37,7 @@ class OverlayDisk:
 
     def create(self, name: str, size: int) -> None:
         if name in self.names():
-            raise FileExistsError(errno.EEXIST, "a file of this name is there already", name)
+            raise FileExistsError(errno.EEXIST, "a file of this name exists already", name)
         self._put(name, bytearray(size))
 
     def write(self, name: str, position: int, data: bytes) -> None:

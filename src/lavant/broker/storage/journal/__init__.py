@@ -1,13 +1,12 @@
-"""The journal: records that are confirmed when they are durable, and are there again after a crash.
+"""The journal: records that are confirmed when they are durable, and recovered after a crash.
 
-Pure: what it reads and writes it reads and writes through the `Disk` protocol, which real files, memory, and the
-simulation's disk fulfil.
+Pure: it reads and writes through the `Disk` protocol, which real files, memory and the simulation's disk implement.
 """
 
 from lavant.broker.storage.journal.compaction import Fold, compact, write_snapshot
 from lavant.broker.storage.journal.config import JournalConfig
 from lavant.broker.storage.journal.disk import SECTOR_BYTES, Disk
-from lavant.broker.storage.journal.files import carry_out
+from lavant.broker.storage.journal.files import apply_upkeep
 from lavant.broker.storage.journal.journal import Journal, RecoveredJournal, Write
 from lavant.broker.storage.journal.segments import SegmentUpkeep
 
@@ -20,7 +19,7 @@ __all__ = [
     "RecoveredJournal",
     "SegmentUpkeep",
     "Write",
-    "carry_out",
+    "apply_upkeep",
     "compact",
     "write_snapshot",
 ]

@@ -1,17 +1,17 @@
-"""Blocks: what one group commit writes, all its records behind a header with checksums.
+"""Blocks: the unit of a group commit, records behind a header with checksums.
 
     header = magic | header checksum | body checksum | journal id | first position | records | body length | mask | mark
     body   = length of each record | the records
     filler = 255, at least once, up to the end of the sector
 
-Blocks start at sectors, so a sector belongs to one block only, and what is not written yet is zeros. The next block is
-written when this one is durable, hence only the last can be torn by a crash. Torn and damaged are told apart:
+Blocks start at sectors, so a sector belongs to one block only, and unwritten space is zeros. The next block is written
+when this one is durable, so a crash can tear only the last. Torn and damaged blocks are distinguished:
 
     torn      a sector is missing, that is, zeros: a crash before the block was confirmed; it may be cut off
     damaged   no sector is missing, and still the checksum differs: the block may have been confirmed
 
-A single flipped bit never makes a whole block look torn: no sector has less than two bits set (see `masks`), and
-neither the header's mark nor the filler, by which a block that is cut off at any byte is known, turn into zeros.
+A single flipped bit never makes a whole block look torn: no sector has fewer than two bits set (see `hide`), and
+neither the header's mark nor the filler, which reveal a block cut off at any byte, turn into zeros.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from numpy.typing import NDArray
 from lavant.broker.storage.journal.disk import SECTOR_BYTES
 
 _HOLLOW = bytes(SECTOR_BYTES // 2)
-"""A sector with at most one bit set has at least so many zeros in a row."""
+"""A sector with at most one bit set has at least this many zeros in a row."""
 _MASKS_MAX = 255
 
 
 def is_hollow(body: bytes) -> bool:
-    """Whether a sector of this body may have less than two bits set."""
+    """Whether a sector of this body may have fewer than two bits set."""
     return _HOLLOW in body
 
 
 def hide(body: bytes, journal_id: int) -> tuple[int, bytes]:
-    """A mask under which no sector is hollow, and the body under it."""
+    """A mask under which no sector is hollow, and the masked body."""
     for mask in range(1, _MASKS_MAX + 1):
         hidden = apply_mask(body, mask, journal_id)
         if not is_hollow(hidden):
@@ -48,7 +48,7 @@ def hide(body: bytes, journal_id: int) -> tuple[int, bytes]:
 
 
 def apply_mask(body: bytes, mask: int, journal_id: int) -> bytes:
-    """Hide, or show again: applied twice, a mask is gone."""
+    """Mask or unmask: applied twice, it restores the body."""
     pattern = np.resize(_pattern(mask, journal_id), len(body))
     return (np.frombuffer(body, np.uint8) ^ pattern).tobytes()
 
@@ -83,7 +83,7 @@ class Header(NamedTuple):
 
 
 class JournalBlock(NamedTuple):
-    """A whole block, by where its parts are."""
+    """A complete block, by the offsets of its parts."""
 
     start: int
     """Of the body."""
@@ -94,7 +94,7 @@ class JournalBlock(NamedTuple):
 
 
 def block_bytes(records: int, content_bytes: int) -> int:
-    """The size of a block with so many records of so many bytes together."""
+    """The size of a block with so many records of so many bytes in total."""
     filled = HEADER_BYTES + _LENGTH_BYTES * records + content_bytes
     return (filled + SECTOR_BYTES) // SECTOR_BYTES * SECTOR_BYTES
 
@@ -111,7 +111,7 @@ def encode_block(records: list[bytes], first: int, journal_id: int) -> bytes:
 
 
 def read_header(data: bytes, offset: int) -> Header | None:
-    """The header at this place, or none if there is no whole one."""
+    """The header at this offset, or None if there is no complete one."""
     if not data.startswith(MAGIC, offset) or offset + HEADER_BYTES > len(data):
         return None
     _, header_checksum, *fields, _ = _HEADER.unpack_from(data, offset)
@@ -121,7 +121,7 @@ def read_header(data: bytes, offset: int) -> Header | None:
 
 
 def read_block(data: bytes, offset: int, *, first: int, journal_id: int) -> JournalBlock | None:
-    """The block at this place if it is whole, and the one that is wanted."""
+    """The block at this offset if it is complete and the expected one."""
     start = offset + HEADER_BYTES
     if start > len(data):
         return None
@@ -157,7 +157,7 @@ def decode_block(data: bytes, block: JournalBlock, journal_id: int) -> list[byte
 
 
 def is_torn(data: bytes, offset: int, header: Header | None) -> bool:
-    """Whether a crash explains why there is no whole block here: something of it never came to the disk."""
+    """Whether a crash explains the incomplete block here: a part never reached the disk."""
     if offset + HEADER_BYTES > len(data):  # a crash does not shorten files
         return False
     if header is None:
@@ -177,7 +177,7 @@ def is_empty(data: bytes, offset: int) -> bool:
 
 
 def find_header(data: bytes, offset: int, journal_id: int, first_min: int) -> int | None:
-    """Where, from this place on, a block of this journal with such a position or a later one begins."""
+    """The offset from here on of a block of this journal with this position or a later one."""
     while (offset := data.find(MAGIC, offset)) >= 0:
         header = read_header(data, offset) if offset % SECTOR_BYTES == 0 else None
         if header is not None and header.journal_id == journal_id and header.first >= first_min:

@@ -1,7 +1,7 @@
-"""Compaction: recovery beside the running journal. Snapshot and records are folded into a new snapshot.
+"""Compaction: folds the snapshot and the records after it into a new snapshot, while the journal keeps running.
 
-The journal goes on meanwhile: only records that were durable before are read, and those never change. Then the journal
-adopts the new snapshot, and drops the segments that it includes.
+Only records that were durable before are read, and those never change. Then the journal adopts the new snapshot and
+drops the segments that it includes.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from lavant.broker.storage.journal.snapshots import read_snapshot, snapshot_part
 from lavant.core.errors import CorruptJournal, InvalidValue
 
 Fold: TypeAlias = Callable[[Iterator[bytes] | None, Iterator[bytes]], Iterable[bytes]]
-"""From the chunks of a snapshot, if there is one, and the records behind it to the chunks of the next snapshot."""
+"""From the chunks of a snapshot, if any, and the records after it to the chunks of the next snapshot."""
 
 
 def compact(disk: Disk, upto: int, fold: Fold, config: JournalConfig = DEFAULT) -> int:
     """Write a snapshot that includes everything up to record `upto`, and return its size in bytes, for `adopt`.
 
-    Raises `StorageFull` if there is no room for it; the journal is as it was then.
+    Raises `StorageFull` if there is no space for it; the journal is then unchanged.
     """
     manifest = read_manifest(disk, config)
     if manifest is None:
         raise InvalidValue(f"there is no journal{config.directory and ' in ' + config.directory} to compact")
     if upto <= manifest.snapshot_position():
-        raise InvalidValue(f"the snapshot includes record {manifest.snapshot_position()} already, asked was {upto}")
+        raise InvalidValue(f"the snapshot already includes record {manifest.snapshot_position()}, requested was {upto}")
     chunks = None if manifest.snapshot is None else read_snapshot(disk, manifest, config)
     folded = fold(chunks, _records(disk, manifest, upto, config))
     return write_snapshot(disk, folded, journal_id=manifest.journal_id, position=upto)
 
 
 def write_snapshot(disk: Disk, chunks: Iterable[bytes], *, journal_id: int, position: int) -> int:
-    """Write a snapshot of these chunks, and return its size in bytes. For those who know the state without reading.
+    """Write a snapshot of these chunks, and return its size in bytes. For callers that have the state in memory.
 
-    Raises `StorageFull` if there is no room for it; the journal is as it was then.
+    Raises `StorageFull` if there is no space for it; the journal is then unchanged.
     """
     size = 0
 

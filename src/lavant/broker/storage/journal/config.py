@@ -1,4 +1,4 @@
-"""What can be set for a journal."""
+"""Settings of a journal."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ SEGMENT_BYTES_MIN = 8 * SECTOR_BYTES
 
 
 class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The defaults are those of a server; what exists already keeps the size it has."""
+    """The defaults are those of a server; existing files keep their size."""
 
     segment_bytes: int = 64 * MB
-    """Of one file. A record has to fit into it, and one such file is always kept in reserve."""
+    """Per file. A record must fit into it, and one such file is always kept as a spare."""
     block_bytes_max: int = 8 * MB
-    """Of what is written and synced at once, unless a single record is larger."""
+    """Written and synced at once, unless a single record is larger."""
     compaction_bytes_min: int = 256 * MB
-    """Compaction starts when there is more than this, and more than the last snapshot, that it could fold."""
+    """Compaction starts when it could fold more than this, and more than the last snapshot."""
     directory: str = ""
-    """Only for messages: where the files are."""
+    """Location of the files, only for messages."""
 
     def __post_init__(self) -> None:
         if self.segment_bytes < SEGMENT_BYTES_MIN or self.segment_bytes % SECTOR_BYTES:
@@ -39,8 +39,8 @@ class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
     def record_bytes_max(self) -> int:
         return self.segment_bytes - block_bytes(1, 0)
 
-    def place(self, name: str) -> str:
-        """A file as messages call it."""
+    def path(self, name: str) -> str:
+        """The name of a file in messages."""
         return f"{self.directory}/{name}" if self.directory else name
 
 

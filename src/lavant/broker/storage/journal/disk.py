@@ -1,7 +1,7 @@
-"""What a journal needs of a disk: a flat directory of named files.
+"""The `Disk` protocol of a journal: a flat directory of named files.
 
-A sector (512 bytes, at multiples of 512 of a file) is written whole. What was written and not synced yet may be lost in
-any way: of the sectors written, any may be there after a crash and any not. What was synced stays.
+A sector (512 bytes, at multiples of 512 of a file) is written atomically. Data written and not yet synced may be lost
+in any combination: after a crash, each written sector may be there or not. Synced data stays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SECTOR_BYTES = 512
 
 class Disk(Protocol):
     def names(self) -> list[str]:
-        """The files that are there, sorted."""
+        """The existing files, sorted."""
         ...
 
     def read(self, name: str, position: int = 0, length: int | None = None) -> bytes:
@@ -22,9 +22,9 @@ class Disk(Protocol):
         ...
 
     def create(self, name: str, size: int) -> None:
-        """A new file of so many zeros, on the disk in full and durable with its name: writing into it needs no room.
+        """Create a file of so many zeros, fully allocated and durable with its name: writing into it needs no space.
 
-        Raises `StorageFull`, and then the file is not there. A crash meanwhile may leave a part of it.
+        Raises `StorageFull`, and then the file does not exist. A crash meanwhile may leave a part of it.
         """
         ...
 
@@ -33,16 +33,16 @@ class Disk(Protocol):
         ...
 
     def sync(self, name: str) -> None:
-        """Return when all that was written into the file is durable."""
+        """Return when all writes to the file are durable."""
         ...
 
     def replace(self, name: str, parts: Iterable[bytes]) -> None:
-        """Put a file in the place of the one of that name, if any: whole and durable, or not at all.
+        """Atomically and durably replace the file of that name, if any.
 
-        Raises `StorageFull`, and then the old one is as it was.
+        Raises `StorageFull`, and then the old one is unchanged.
         """
         ...
 
     def remove(self, name: str) -> None:
-        """Durable at some later time: a file that was removed may be there again after a crash."""
+        """Durable at some later time: a removed file may reappear after a crash."""
         ...

@@ -1,4 +1,4 @@
-"""A journal's files: those it needs have to be there, those it does not need go, and changes survive any crash."""
+"""The files of a journal: checks that they are complete, removes leftovers, and applies changes crash-safely."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lavant.core.errors import CorruptJournal, StorageFull
 
 
 def read_manifest(disk: Disk, config: JournalConfig) -> JournalManifest | None:
-    """The manifest of the journal on this disk, or none if there is no journal. Raises `CorruptJournal`."""
+    """The manifest of the journal on this disk, or None if there is no journal. Raises `CorruptJournal`."""
     names = disk.names()
     if MANIFEST not in names:
         ours = [name for name in names if is_segment(name) or is_snapshot(name)]
         if ours:
             raise CorruptJournal(
-                f"{config.place(MANIFEST)} is missing, and {ours[0]} is there; restore the manifest from a copy, "
+                f"{config.path(MANIFEST)} is missing, and {ours[0]} is there; restore the manifest from a copy, "
                 "or start in an empty directory"
             )
         return None
@@ -33,13 +33,13 @@ def read_manifest(disk: Disk, config: JournalConfig) -> JournalManifest | None:
     missing = sorted({*_needed(manifest)} - {*names})
     if missing:
         raise CorruptJournal(
-            f"{config.place(missing[0])} is missing, and {len(missing) - 1} more; restore the files from a copy"
+            f"{config.path(missing[0])} is missing, and {len(missing) - 1} more; restore the files from a copy"
         )
     return manifest
 
 
 def clean_up(disk: Disk, manifest: JournalManifest, config: JournalConfig) -> None:
-    """Remove what a crash left: segments and snapshots that the manifest does not name (any more, or not yet)."""
+    """Remove the leftovers of a crash: segments and snapshots that the manifest does not name (any more, or yet)."""
     needed = _needed(manifest)
     left = [name for name in disk.names() if name not in needed and (is_segment(name) or is_snapshot(name))]
     for name in left:
@@ -49,7 +49,7 @@ def clean_up(disk: Disk, manifest: JournalManifest, config: JournalConfig) -> No
         disk.remove(name)
 
 
-def carry_out(disk: Disk, upkeep: SegmentUpkeep) -> None:
+def apply_upkeep(disk: Disk, upkeep: SegmentUpkeep) -> None:
     """Change the files. A crash between any two steps leaves a journal with all its records."""
     if upkeep.create is not None:
         disk.create(upkeep.create, upkeep.size_bytes)
@@ -69,9 +69,9 @@ def _needed(manifest: JournalManifest) -> list[str]:
 
 
 def _require_unused(disk: Disk, name: str, manifest: JournalManifest, config: JournalConfig) -> None:
-    """A segment is named by the manifest before it is used; if it was used, the manifest is an old one."""
+    """A segment is named by the manifest before it is used; if it was used, the manifest is outdated."""
     if find_header(disk.read(name), 0, manifest.journal_id, 0) is not None:
         raise CorruptJournal(
-            f"{config.place(name)} has records, and {MANIFEST} does not name it: the manifest is older than the "
+            f"{config.path(name)} has records, and {MANIFEST} does not name it: the manifest is older than the "
             "segments; restore all files from one copy"
         )

@@ -1,13 +1,13 @@
-"""The journal: records appended to segments, each confirmed when it is durable.
+"""The journal: appends records to segments, and confirms each when it is durable.
 
     stage() ─► staged ─ begin() ─► Write ─ the caller writes and syncs ─► finish() ─► durable
-    upkeep() ─► Upkeep ─ the caller carries it out ─► finish_upkeep(), or refuse_upkeep() if the disk is full
+    upkeep() ─► Upkeep ─ the caller applies it ─► finish_upkeep(), or refuse_upkeep() if the disk is full
 
-Once it is open, the journal does nothing to the disk itself: it says what to do, and is told when that is done. At most
-one write and one upkeep are on their way; they may be carried out side by side.
+Once open, the journal does nothing to the disk itself: it returns what to do, and is told when that is done. At most
+one write and one upkeep are outstanding; they may run concurrently.
 
-One spare segment is kept ready. While there is none and the disk has no room for it, the journal `is_full`: what is
-left of the active segment is kept for records that are needed to make room (receives and acknowledgements).
+One spare segment is kept ready. While there is none and the disk has no space for it, the journal `is_full`: the rest
+of the active segment is reserved for records that free space (receives and acknowledgements).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from lavant.broker.storage.journal.blocks import block_bytes, encode_block
 from lavant.broker.storage.journal.config import DEFAULT, JournalConfig
 from lavant.broker.storage.journal.disk import Disk
-from lavant.broker.storage.journal.files import carry_out, clean_up, read_manifest
+from lavant.broker.storage.journal.files import apply_upkeep, clean_up, read_manifest
 from lavant.broker.storage.journal.manifest import MANIFEST, JournalManifest, segment_name
 from lavant.broker.storage.journal.segment_reader import JournalEnd, SegmentReader, TornEnd
 from lavant.broker.storage.journal.segments import Segments, SegmentUpkeep, create_segment
@@ -28,7 +28,7 @@ from lavant.broker.storage.journal.snapshots import read_snapshot
 from lavant.core.errors import InvalidValue, LimitExceeded
 
 EXHAUSTED_FRACTION = 16
-"""A full journal is exhausted when less than this part of a segment is left; what is on its way still fits then."""
+"""A full journal is exhausted when less than this part of a segment is left; outstanding records still fit then."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -42,18 +42,18 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class RecoveredJournal(msgspec.Struct, frozen=True):
-    """What an opened journal holds. `records` has to be read to its end before anything can be staged."""
+    """The contents of an opened journal. Read `records` to the end before you stage anything."""
 
     position: int
     """Of the last record in the snapshot; 0 without one."""
     chunks: Iterator[bytes] | None
     """The snapshot, if there is one."""
     records: Iterator[bytes]
-    """Those behind the snapshot, in order. Raises `CorruptJournal` where they are damaged."""
+    """Records after the snapshot, in order. Raises `CorruptJournal` where they are damaged."""
 
 
 class Journal:
-    """One journal on one disk; `open` makes it."""
+    """One journal on one disk; create it with `open`."""
 
     def __init__(self, manifest: JournalManifest, config: JournalConfig) -> None:
         self.durable = 0
@@ -61,16 +61,16 @@ class Journal:
         self.position = 0
         """Of the last record that was staged."""
         self.staged_bytes = 0
-        """Of the records that are not on their way yet."""
+        """Of the records staged and not yet being written."""
         self.is_full = False
-        """No room for new content: there is no spare segment, and the disk has no room for one."""
+        """No space for new content: there is no spare segment, and the disk has no space for one."""
         self.torn: list[TornEnd] = []
-        """What was cut off when the journal was opened."""
+        """The torn end that was cut off when the journal was opened."""
         self._config = config
         self._record_bytes_max = config.record_bytes_max
         self._block_bytes_max = min(config.block_bytes_max, config.segment_bytes)
         self.identity = manifest.journal_id
-        """By which it knows its own blocks, and no other's."""
+        """Identifies its own blocks."""
         self._segments = Segments(manifest, [])
         self._staged: list[bytes] = []
         self._is_open = False
@@ -83,10 +83,10 @@ class Journal:
 
     @classmethod
     def open(cls, disk: Disk, config: JournalConfig = DEFAULT, *, new_id: int = 0) -> tuple[Journal, RecoveredJournal]:
-        """Open the journal on this disk, or make one. Nobody else may use the disk.
+        """Open the journal on this disk, or create one. The disk must not be shared.
 
-        A new journal gets the id `new_id`, of 64 bits: random, except in tests. By it the journal knows its own blocks.
-        Raises `CorruptJournal`, and `StorageFull` if there is no room for a new one.
+        A new journal gets the 64-bit id `new_id`, random except in tests, which marks its blocks. Raises
+        `CorruptJournal`, and `StorageFull` if there is no space for a new one.
         """
         manifest = read_manifest(disk, config)
         if manifest is None:
@@ -95,7 +95,7 @@ class Journal:
         if not manifest.segments():
             clean_up(disk, manifest, config)
             upkeep = create_segment(manifest, config.segment_bytes)
-            carry_out(disk, upkeep)
+            apply_upkeep(disk, upkeep)
             manifest = upkeep.manifest
         journal = cls(manifest, config)
         chunks = None if manifest.snapshot is None else read_snapshot(disk, manifest, config)
@@ -104,9 +104,10 @@ class Journal:
 
     def _recover(self, disk: Disk, manifest: JournalManifest) -> Generator[list[bytes], None, None]:
         end: JournalEnd = yield from SegmentReader(disk, manifest, self._config).read(manifest.snapshot_position())
-        clean_up(disk, manifest, self._config)  # not before: whatever is left may help to mend a damaged journal
+        clean_up(disk, manifest, self._config)  # not before: leftovers may help to repair a damaged journal
         for torn in end.torn:
-            # What comes next must not stand before the remains of what was torn, nor be mixed with them if torn itself.
+            # The next block must not precede the remains of a torn one, nor be mixed with them if torn
+            # itself.
             name = segment_name(torn.segment)
             disk.write(name, torn.offset, bytes(torn.length))
             disk.sync(name)
@@ -133,7 +134,7 @@ class Journal:
         return self.position
 
     def begin(self) -> Write | None:
-        """What is staged, as one block; none if there is nothing, a write is on its way, or there is no room."""
+        """The staged records as one block; None if there are none, a write is outstanding, or there is no room."""
         if self._writing is not None or not self._staged:
             return None
         records = self._take()
@@ -145,8 +146,8 @@ class Journal:
         return self._writing
 
     def finish(self, write: Write) -> int:
-        """The write is durable: the position up to which everything is."""
-        assert write is self._writing, "this is not the write that is on its way"
+        """The write is durable; return the position up to which everything is."""
+        assert write is self._writing, "this is not the outstanding write"
         self._segments.fill(write.offset + len(write.data))
         self._writing = None
         self.durable = write.last
@@ -154,7 +155,7 @@ class Journal:
 
     @property
     def is_exhausted(self) -> bool:
-        """It is full, and even the reserve is used up: nothing more should be staged."""
+        """Full, and even the reserve is used up: stage nothing more."""
         return self.is_full and self._segments.room_bytes < self._config.segment_bytes // EXHAUSTED_FRACTION
 
     def _take(self) -> list[bytes]:
@@ -174,7 +175,7 @@ class Journal:
         return records
 
     def _fitting(self, size_max: int) -> tuple[int, int]:
-        """How many of the first records fit into a block of this size, and the size they take."""
+        """How many of the first records fit into a block of this size, and their size."""
         count = content = size = 0
         for record in self._staged:
             content += len(record)
@@ -187,7 +188,7 @@ class Journal:
     # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def upkeep(self) -> SegmentUpkeep | None:
-        """What is to be done to the files, if anything: put a new snapshot to use, or create a spare segment."""
+        """The next change of files, if any: put a new snapshot to use, or create a spare segment."""
         if self._upkeep is not None or self._is_waiting or not self._is_open:
             return None
         if self._snapshot is not None:
@@ -197,8 +198,8 @@ class Journal:
         return self._upkeep
 
     def finish_upkeep(self, upkeep: SegmentUpkeep) -> None:
-        """It is carried out."""
-        assert upkeep is self._upkeep, "this is not the upkeep that is on its way"
+        """The upkeep was applied."""
+        assert upkeep is self._upkeep, "this is not the outstanding upkeep"
         self._upkeep = None
         self._segments.update(upkeep)
         if upkeep.create is None:
@@ -206,14 +207,14 @@ class Journal:
         self.is_full = self.is_full and not self._segments.has_spare
 
     def refuse_upkeep(self, upkeep: SegmentUpkeep) -> None:
-        """It was not carried out, since the disk is full. The next one is due after `retry`."""
-        assert upkeep is self._upkeep, "this is not the upkeep that is on its way"
+        """The upkeep was not applied, since the disk is full. The next one is due after `retry`."""
+        assert upkeep is self._upkeep, "this is not the outstanding upkeep"
         self._upkeep = None
         self._is_waiting = True
         self.is_full = not self._segments.has_spare
 
     def retry(self) -> None:
-        """There may be room again: to be called from time to time after a refusal."""
+        """There may be space again: call from time to time after a refusal."""
         self._is_waiting = False
 
     def adopt(self, position: int, size_bytes: int) -> None:
@@ -221,28 +222,28 @@ class Journal:
         in_use = self._segments.manifest.snapshot_position()
         if not in_use < position <= self.durable:
             raise InvalidValue(
-                f"a snapshot up to record {position} is of no use: the one in use includes record {in_use}, "
-                f"and record {self.durable} is the last that is durable"
+                f"a snapshot up to record {position} cannot be used: the one in use includes record {in_use}, and "
+                f"record {self.durable} is the last durable one"
             )
         self._snapshot = (position, size_bytes)
         self._is_waiting = False
 
     def closing(self) -> SegmentUpkeep:
-        """To be carried out when the journal is closed, after all else: the manifest then knows where it ends."""
+        """The last upkeep, applied when the journal is closed: the manifest then records where it ends."""
         return SegmentUpkeep(manifest=msgspec.structs.replace(self._segments.manifest, durable=self.durable))
 
     @property
     def sealed_bytes(self) -> int:
-        """What compaction could fold and drop: all that is in filled segments."""
+        """Bytes in filled segments, which compaction could fold and drop."""
         return self._segments.sealed_bytes
 
     @property
     def wants_compaction(self) -> bool:
-        """There is enough to fold, or the disk is full and folding may make room."""
+        """There is enough to fold, or the disk is full and compaction may free space."""
         manifest = self._segments.manifest
         if self._snapshot is not None or self.durable <= manifest.snapshot_position():
-            return False  # a segment may be full whose records are all in the snapshot: there is nothing to fold yet
+            return False  # a full segment's records may all be in the snapshot: there is nothing to fold yet
         if self.is_exhausted:
-            return True  # no segment would go, but the next snapshot may be smaller than the last
+            return True  # no segment would be dropped, but the next snapshot may be smaller than the last
         enough = max(self._config.compaction_bytes_min, manifest.snapshot_bytes)
         return self.sealed_bytes > (0 if self.is_full else enough)

@@ -1,4 +1,4 @@
-"""The manifest: which files belong to a journal. It is replaced as a whole, so it changes from one moment to the next.
+"""The manifest: the files that belong to a journal, replaced atomically.
 
     manifest                         journal id, segments, snapshot, and how far the records are known to reach
     segment-0000000004               blocks, then zeros
@@ -9,8 +9,8 @@
     lavant-journal 1 1f0c32ab        format, checksum of the next line
     {"journal_id":…,…}
 
-A segment that the manifest names and that is not there is missing. One that it does not name is left from a crash: made
-and not yet in use, or already folded into the snapshot.
+A segment that the manifest names must exist. One that it does not name is left from a crash: created and not yet in
+use, or already folded into the snapshot.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class JournalManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     first_position: int = 1
     """Of the first record in the first segment."""
     durable: int = 0
-    """At least up to here there are records: a journal that ends before has lost some."""
+    """Records exist at least up to here: a journal that ends before has lost some."""
     snapshot: int | None = None
-    """The last record that the snapshot includes; none without a snapshot."""
+    """The last record that the snapshot includes; None without a snapshot."""
     snapshot_bytes: int = 0
 
     def segments(self) -> range:
@@ -56,32 +56,32 @@ class JournalManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def decode_manifest(data: bytes, config: JournalConfig) -> JournalManifest:
-    place = config.place(MANIFEST)
+    path = config.path(MANIFEST)
     match = _FIRST_LINE.match(data)
     if match is None:
-        raise CorruptJournal(f"{place} is damaged at byte 0: no manifest begins there; restore the file from a copy")
+        raise CorruptJournal(f"{path} is damaged at byte 0: no manifest begins there; restore the file from a copy")
     version = int(match[1])
     if version != FORMAT:
         raise CorruptJournal(
-            f"{place} has format {version}, this version of Lavant reads format {FORMAT}; "
+            f"{path} has format {version}, this version of Lavant reads format {FORMAT}; "
             "use the version that wrote it, or a later one"
         )
     text = data[match.end() :].removesuffix(b"\n")
     if zlib.crc32(text) != int(match[2], 16):
         raise CorruptJournal(
-            f"{place} is damaged at byte {match.end()}: the checksum differs; restore the file from a copy"
+            f"{path} is damaged at byte {match.end()}: the checksum differs; restore the file from a copy"
         )
     try:
         return msgspec.json.decode(text, type=JournalManifest)
     except UNDECODABLE as error:
         raise CorruptJournal(
-            f"{place} says what this version of Lavant does not know ({error}); use the version that wrote it, or a "
-            "later one"
+            f"{path} has content that this version of Lavant does not know ({error}); use the version that wrote "
+            "it, or a later one"
         ) from None
 
 
 def format_of(data: bytes) -> int | None:
-    """The format that a manifest says it has, if it is one."""
+    """The format number of a manifest; None if it is not one."""
     match = _FIRST_LINE.match(data)
     return None if match is None else int(match[1])
 

@@ -1,7 +1,7 @@
 """Salvage: every record of a journal that can still be read, whatever is damaged, missing or misplaced.
 
-The manifest is not needed: each block knows its journal and the position of its first record. So blocks are looked for
-in all segments, and put in the order of their positions; bytes that belong to no whole block are gaps.
+The manifest is not needed: each block has the id of its journal and the position of its first record. So all segments
+are scanned for blocks, which are sorted by position; bytes outside complete blocks are gaps.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from lavant.broker.storage.journal.snapshots import read_start
 from lavant.core.errors import UNDECODABLE, CorruptJournal
 
 
-class Place(NamedTuple):
-    """A whole block."""
+class SalvagedBlock(NamedTuple):
+    """A complete block."""
 
     first: int
     """The position of its first record."""
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes of a segment that are no whole block of the journal."""
+    """Bytes of a segment that belong to no complete block of the journal."""
 
     file: str
     offset: int
@@ -42,52 +42,52 @@ class Unreadable(NamedTuple):
 
 
 class Salvaged(NamedTuple):
-    """What there is of a journal."""
+    """What is left of a journal."""
 
     journal_id: int
     manifest: JournalManifest | None
     """If it can be read."""
     snapshots: list[int]
-    """The positions of those that begin as one of this journal, the latest first."""
-    places: list[Place]
-    """Of all whole blocks, by position; what is there twice is here once."""
+    """Positions of the files that begin as snapshots of this journal, the latest first."""
+    blocks: list[SalvagedBlock]
+    """All complete blocks, by position; duplicates once."""
     gaps: list[Gap]
     unreadable: list[Unreadable]
 
 
 def salvage(disk: Disk, config: JournalConfig = DEFAULT) -> Salvaged | None:
-    """What can be read; none if nothing says that there was ever a journal. One segment at a time is in memory."""
+    """What can be read; None if there is no sign of a journal. Holds one segment at a time in memory."""
     names = disk.names()
     manifest = _manifest(disk, names, config)
     snapshots = [start for name in names if is_snapshot(name) and (start := _start(disk, name)) is not None]
     journal_id = _journal_id(disk, names, snapshots) if manifest is None else manifest.journal_id
     if journal_id is None:
         return None
-    found: dict[int, Place] = {}
+    found: dict[int, SalvagedBlock] = {}
     gaps: list[Gap] = []
     unreadable: list[Unreadable] = []
     for name, data in _segments(disk, names):
         if isinstance(data, Unreadable):
             unreadable.append(data)
             continue
-        for piece in _pieces(name, data, journal_id):
-            if isinstance(piece, Gap):
-                gaps.append(piece)
+        for part in _parts(name, data, journal_id):
+            if isinstance(part, Gap):
+                gaps.append(part)
             else:
-                found.setdefault(piece.first, piece)
+                found.setdefault(part.first, part)
     positions = sorted((position for its_id, position in snapshots if its_id == journal_id), reverse=True)
     return Salvaged(journal_id, manifest, positions, [found[first] for first in sorted(found)], gaps, unreadable)
 
 
-def records_at(disk: Disk, place: Place, journal_id: int) -> list[bytes]:
+def records_at(disk: Disk, block: SalvagedBlock, journal_id: int) -> list[bytes]:
     """The records of a block that `salvage` found."""
-    header = disk.read(place.file, place.offset, SECTOR_BYTES)
+    header = disk.read(block.file, block.offset, SECTOR_BYTES)
     known = read_header(header, 0)
     assert known is not None
-    data = disk.read(place.file, place.offset, known.length + 2 * SECTOR_BYTES)
-    block = read_block(data, 0, first=place.first, journal_id=journal_id)
-    assert block is not None
-    return decode_block(data, block, journal_id)
+    data = disk.read(block.file, block.offset, known.length + 2 * SECTOR_BYTES)
+    found = read_block(data, 0, first=block.first, journal_id=journal_id)
+    assert found is not None
+    return decode_block(data, found, journal_id)
 
 
 def _manifest(disk: Disk, names: list[str], config: JournalConfig) -> JournalManifest | None:
@@ -113,7 +113,7 @@ def _start(disk: Disk, name: str) -> tuple[int, int] | None:
 
 
 def _journal_id(disk: Disk, names: list[str], snapshots: list[tuple[int, int]]) -> int | None:
-    """Without a manifest, most of what is there decides whose journal it is."""
+    """Without a manifest, the most frequent id decides."""
     ids = Counter(journal_id for journal_id, _ in snapshots)
     for _, data in _segments(disk, names):
         if isinstance(data, bytes):
@@ -122,13 +122,13 @@ def _journal_id(disk: Disk, names: list[str], snapshots: list[tuple[int, int]]) 
     return ids.most_common(1)[0][0] if ids else None
 
 
-def _pieces(name: str, data: bytes, journal_id: int) -> Iterator[Place | Gap]:
+def _parts(name: str, data: bytes, journal_id: int) -> Iterator[SalvagedBlock | Gap]:
     offset = 0
     while offset < len(data) and not is_empty(data, offset):
         header = read_header(data, offset)
         block = None if header is None else read_block(data, offset, first=header.first, journal_id=journal_id)
         if header is not None and block is not None:
-            yield Place(header.first, header.records, name, offset)
+            yield SalvagedBlock(header.first, header.records, name, offset)
             offset = block.block_end
             continue
         after = find_header(data, offset + SECTOR_BYTES, journal_id, 0)

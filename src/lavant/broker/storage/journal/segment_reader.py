@@ -1,12 +1,12 @@
-"""Reading a journal's segments: every record in order, and at the end the question whether that is the end.
+"""Reads a journal's segments: every record in order, and whether the end found is the true end.
 
-what is found where the next block should begin            what it means
-───────────────────────────────────────────────            ──────────────────────────────────────────────────────
-a whole block with the next position                       read it, go on behind it
-zeros up to the segment's end                              go on in the next segment; behind the last one: the end
-anything else, and blocks of this journal behind it        damaged in the middle: refuse
-anything else that a crash explains                        a torn end, never confirmed: cut it off
-anything else                                              damaged: refuse
+found where the next block should begin              meaning
+───────────────────────────────────────────────      ──────────────────────────────────────────────────────
+a complete block with the next position              read it, continue after it
+zeros up to the segment's end                        continue in the next segment; after the last one: the end
+anything else, with blocks of this journal after it  damaged in the middle: refuse
+anything else that a crash explains                  a torn end, never confirmed: cut it off
+anything else                                        damaged: refuse
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from lavant.core.errors import CorruptJournal
 
 
 class TornEnd(NamedTuple):
-    """What a crash left of a block that was never confirmed."""
+    """The remains of a block that was never confirmed, after a crash."""
 
     segment: int
     offset: int
     length: int
-    """Of what is there; behind it, only zeros follow."""
+    """Of the remains; only zeros follow."""
     expected: int
-    """How many bytes its header says; 0 if that is torn, too."""
+    """The block's size according to its header; 0 if that is torn too."""
 
     def described(self, config: JournalConfig) -> str:
-        """For the log: what is cut off, and how much of it never came to the disk."""
+        """For the log: what is cut off, and how much of it never reached the disk."""
         missing = self.expected - self.length
         zeros = f"; of its {self.expected:,} bytes the last {missing:,} are zeros" if missing > 0 else ""
         return (
-            f"{config.place(segment_name(self.segment))}: {self.length:,} bytes at byte {self.offset:,} are what is "
-            f"left of a write that a crash interrupted, and that nobody was told of{zeros}"
+            f"{config.path(segment_name(self.segment))}: {self.length:,} bytes at byte {self.offset:,} are the "
+            f"remains of a write that a crash interrupted before it was confirmed{zeros}"
         )
 
 
@@ -69,7 +69,7 @@ class SegmentReader:
         self._config = config
 
     def read(self, after: int) -> Generator[list[bytes], None, JournalEnd]:
-        """The records behind position `after`, block by block. Raises `CorruptJournal` where they are damaged."""
+        """The records after position `after`, block by block. Raises `CorruptJournal` where they are damaged."""
         journal_id = self._manifest.journal_id
         expected = self._manifest.first_position
         extents: list[Extent] = []
@@ -89,13 +89,13 @@ class SegmentReader:
                 torn.append(self._examine(number, data, offset, expected))
         if expected <= self._manifest.durable:
             raise CorruptJournal(
-                f"{self._config.place(segment_name(extents[-1].number))} is the last segment, and records {expected} "
+                f"{self._config.path(segment_name(extents[-1].number))} is the last segment, and records {expected} "
                 f"to {self._manifest.durable}, which were confirmed, are in none; restore the segments from a copy"
             )
         return JournalEnd(expected - 1, extents, torn)
 
     def _examine(self, number: int, data: bytes, offset: int, expected: int) -> TornEnd:
-        """Something is here that is not the next block: a torn end, or else an error."""
+        """Decide what is here instead of the next block: a torn end, or else an error."""
         header = read_header(data, offset)
         if header is not None and header.journal_id != self._manifest.journal_id:
             raise self._damaged(number, offset, "a block of another journal begins there; put back this journal's file")
@@ -109,14 +109,14 @@ class SegmentReader:
         if expected <= self._manifest.durable:
             raise self._damaged(number, offset, f"{problem}, and was confirmed; restore the file from a copy")
         if not is_torn(data, offset, header):
-            give_up = f"truncate -s {offset} {self._config.place(segment_name(number))}"
+            give_up = f"truncate -s {offset} {self._config.path(segment_name(number))}"
             problem += ", and may have been confirmed; restore the file from a copy, or give up the journal's end:"
             raise self._damaged(number, offset, f"{problem} {give_up}")
         expected = 0 if header is None else end_of(offset, header) - offset
         return TornEnd(number, offset, len(data.rstrip(b"\0")) - offset, expected)
 
     def _later(self, number: int, data: bytes, offset: int, expected: int) -> str | None:
-        """In words, where behind this place a later block of this journal begins, if one does."""
+        """Where after this offset a later block of this journal begins, as text; None if there is none."""
         journal_id = self._manifest.journal_id
         found = find_header(data, offset, journal_id, expected)
         if found is not None:
@@ -128,4 +128,4 @@ class SegmentReader:
         return None
 
     def _damaged(self, number: int, offset: int, problem: str) -> CorruptJournal:
-        return CorruptJournal(f"{self._config.place(segment_name(number))} is damaged at byte {offset}: {problem}")
+        return CorruptJournal(f"{self._config.path(segment_name(number))} is damaged at byte {offset}: {problem}")

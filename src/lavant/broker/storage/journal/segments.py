@@ -1,4 +1,4 @@
-"""The segments of an open journal: which one is being filled, which are behind it, and whether there is a spare.
+"""The segments of an open journal: sealed ones, the active one, and the spare.
 
 sealed   sealed   active   spare
 ▓▓▓▓▓▓   ▓▓▓▓▓▓   ▓▓▓░░░   ░░░░░░
@@ -18,13 +18,13 @@ class Extent(NamedTuple):
 
     number: int
     first: int
-    """The position of its first record, or of the one that would be it."""
+    """The position of its first record, present or future."""
     filled_bytes: int
     size_bytes: int
 
 
 class SegmentUpkeep(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the journal's files; `carry_out` makes it."""
+    """A change of the journal's files; `apply_upkeep` makes it."""
 
     manifest: JournalManifest
     """As it is afterwards."""
@@ -34,7 +34,7 @@ class SegmentUpkeep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Segments:
-    """What the manifest says, and how far the segments that it names are filled."""
+    """The manifest, and how far its segments are filled."""
 
     def __init__(self, manifest: JournalManifest, extents: list[Extent]) -> None:
         self.manifest = manifest
@@ -63,7 +63,7 @@ class Segments:
         self._extents[self._active] = self.active._replace(filled_bytes=filled_bytes)
 
     def roll(self, first: int) -> None:
-        """The spare becomes the active segment, and this its first record."""
+        """The spare becomes the active segment; `first` is its first record."""
         self._active += 1
         self._extents[self._active] = self.active._replace(first=first)
 
@@ -71,7 +71,7 @@ class Segments:
         return create_segment(msgspec.structs.replace(self.manifest, durable=durable), size_bytes)
 
     def use_snapshot(self, durable: int, position: int, size_bytes: int) -> SegmentUpkeep:
-        """Segments go whose records are all in the snapshot; the active one stays."""
+        """Drop segments whose records are all in the snapshot; the active one stays."""
         dropped = sum(following.first <= position + 1 for following in self._extents[1 : self._active + 1])
         kept = self._extents[dropped]
         manifest = msgspec.structs.replace(
@@ -88,7 +88,7 @@ class Segments:
         return SegmentUpkeep(manifest=manifest, remove=tuple(remove))
 
     def update(self, upkeep: SegmentUpkeep) -> None:
-        """The upkeep is carried out."""
+        """The upkeep was applied."""
         dropped = upkeep.manifest.first_segment - self.manifest.first_segment
         self.manifest = upkeep.manifest
         self._extents = self._extents[dropped:]
@@ -98,7 +98,7 @@ class Segments:
 
 
 def create_segment(manifest: JournalManifest, size_bytes: int) -> SegmentUpkeep:
-    """A segment behind the last one of this manifest."""
+    """A segment after the last one of this manifest."""
     number = manifest.last_segment + 1
     return SegmentUpkeep(
         manifest=msgspec.structs.replace(manifest, last_segment=number),

@@ -1,10 +1,10 @@
-"""Snapshot files: chunks of whatever the fold makes, each with a checksum that covers all before it too.
+"""Snapshot files: chunks of state, each with a checksum that also covers all chunks before it.
 
     magic | checksum | journal id | position
     length | checksum | chunk          as often as there are chunks
     0 | checksum                       the end
 
-A snapshot is put in place as a whole, so unlike a segment it has no torn end: whatever is wrong with it is damage.
+A snapshot is put in place atomically, so unlike a segment it has no torn end: any fault is damage.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def read_snapshot(disk: Disk, manifest: JournalManifest, config: JournalConfig) 
 
 
 def read_start(disk: Disk, name: str) -> tuple[int, int] | None:
-    """The journal's id and the position of the snapshot in a file, if one begins there."""
+    """The journal's id and the position of a snapshot file, if it begins as one."""
     start = disk.read(name, 0, _START_BYTES)
     fields = start[_START.size :]
     if len(start) < _START_BYTES or start[: _START.size] != _START.pack(_MAGIC, zlib.crc32(fields)):
@@ -84,6 +84,4 @@ def _next_checksum(checksum: int, chunk: bytes) -> int:
 
 
 def _damaged(config: JournalConfig, name: str, position: int, problem: str) -> CorruptJournal:
-    return CorruptJournal(
-        f"{config.place(name)} is damaged at byte {position}: {problem}; restore the file from a copy"
-    )
+    return CorruptJournal(f"{config.path(name)} is damaged at byte {position}: {problem}; restore the file from a copy")

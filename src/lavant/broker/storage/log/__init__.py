@@ -1,4 +1,4 @@
-"""The publication log: everything that was accepted, in order, to be read again from any offset."""
+"""The publication log: all accepted publications, in order, readable from any offset."""
 
 from lavant.broker.storage.log.reader import LogReader
 from lavant.broker.storage.log.writer import LogWriter

@@ -1,13 +1,13 @@
-"""A log's files: blocks of publications, each an Arrow record batch behind a header with its checksum.
+"""The files of a log: blocks of publications, each an Arrow record batch behind a header with its checksum.
 
     00000000000000000000.log      the file whose first publication has offset 0
     00000000000000120000.log      the next one …
 
     block = magic | header checksum | body checksum | body length | first offset | publications | body (Arrow IPC)
 
-A block is written whole or it does not count: the last one may be torn by a crash, and is cut off when the log is next
-opened for writing. A block that is damaged with others behind it is an error, because something confirmed is lost. The
-header has a checksum of its own, so that a damaged length is not taken for a torn end.
+An incomplete block does not count: a crash may tear the last one, which is cut off when the log is next opened for
+writing. A damaged block with others after it is an error, because confirmed publications are lost. The header has a
+checksum of its own, so that a damaged length is not taken for a torn end.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lavant.core.errors import CorruptSnapshot, LimitExceeded
 MAGIC = 0x4C564C31
 HEADER = struct.Struct("<IIIIQI")
 _CHECKED = struct.Struct("<IIQI")
-"""The part of the header that its checksum covers: what follows it."""
+"""The part of the header that its checksum covers: all after it."""
 BODY_BYTES_MAX = 1 << 30
 
 
 class LogBlock(NamedTuple):
-    """Where a block's body lies, and which publications it holds."""
+    """The location of a block's body, and its publications."""
 
     path: Path
     position: int
@@ -55,7 +55,7 @@ def encode_block(records: pa.RecordBatch, first_offset: int) -> bytes:
 
 
 def read_block(block: LogBlock) -> pa.RecordBatch:
-    """The publications of a block, after a check of its checksum."""
+    """The publications of a block; verifies its checksum."""
     with block.path.open("rb") as file:
         file.seek(block.position)
         body = file.read(block.length)
@@ -69,7 +69,7 @@ def read_block(block: LogBlock) -> pa.RecordBatch:
 
 
 def scan_blocks(path: Path, position: int = 0) -> Iterator[LogBlock]:
-    """The blocks of a file from a position on, by their headers; ends at the file's end or at a torn block."""
+    """The blocks of a file from a position on, by their headers, up to the file's end or a torn block."""
     size = path.stat().st_size
     with path.open("rb") as file:
         while position + HEADER.size <= size:

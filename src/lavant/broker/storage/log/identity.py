@@ -1,6 +1,6 @@
-"""A log's identity: `log.json` beside its files, written by the first writer that opens it, and never changed.
+"""The identity of a log: `log.json` beside its files, written by the first writer that opens it, and never changed.
 
-A log that no writer has opened since there are identities has none yet.
+A log that was written only by versions without identities has none yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class _Settings(msgspec.Struct, frozen=True):
 
 
 def log_identity(directory: Path) -> str:
-    """`UNKNOWN` if there is no log, or one from before there were identities."""
+    """`UNKNOWN` if there is no log, or one from before identities."""
     path = directory / "log.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Settings).identity
@@ -35,14 +35,14 @@ def check_log(directory: Path, expected: str) -> str:
     found = log_identity(directory)
     if is_other(expected, found):
         raise IdentityMismatch(
-            f"the log {directory} is not the one that was read before: its identity was {expected} and is {found}. "
-            "If it was made anew, start anew as well, with another output directory; if not, put the right log there"
+            f"the log {directory} is not the one read before: its identity was {expected} and is {found}. If it "
+            "was recreated, start afresh with another output directory; if not, put the right log there"
         )
     return found
 
 
 def keep_identity(directory: Path, given: str | None) -> str:
-    """For a writer: the log's identity, which from now on it has. One that is given must be the one that it has."""
+    """For a writer: the log's identity, written if it had none. One that is given must be the one it has."""
     found = log_identity(directory)
     if found == UNKNOWN:
         found = given if given is not None else new_identity()

@@ -1,4 +1,4 @@
-"""Reading the publication log from any offset, while it grows."""
+"""Reads the publication log from any offset, while it grows."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from lavant.core.files import local_path
 from lavant.core.identities import UNKNOWN
 
 
-class Slab(NamedTuple):
-    """Publications that follow each other, and the offset of the first."""
+class LogBatch(NamedTuple):
+    """Consecutive publications, and the offset of the first."""
 
     first_offset: int
     records: pa.RecordBatch
 
 
 class LogReader:
-    """A view of a log that some other process may be writing. Only headers are kept in memory.
+    """A view of a log that another process may be writing. Only headers are kept in memory.
 
-    It is a view of *one* log: that of the identity which is given, or else which is found first. Another log at the
-    same path is an error, because its offsets name other publications.
+    It is a view of *one* log: that with the given identity, or else the one found first. Another log at the same path
+    is an error, because its offsets name other publications.
     """
 
     def __init__(self, directory: Path, identity: str = UNKNOWN) -> None:
@@ -43,11 +43,11 @@ class LogReader:
         return self._identity
 
     def end(self) -> int:
-        """The offset behind the last publication that is wholly there."""
+        """The offset after the last complete publication."""
         self._refresh()
         return self._known_end()
 
-    def read(self, start: int, end: int) -> Iterator[Slab]:
+    def read(self, start: int, end: int) -> Iterator[LogBatch]:
         """The publications from `start` up to `end`."""
         self._check_identity()
         if end > self._known_end() and end > self.end():
@@ -60,7 +60,7 @@ class LogReader:
             records = read_block(block)
             first = start - block.first_offset
             count = min(end, block.first_offset + block.publications) - start
-            yield Slab(start, records.slice(first, count))
+            yield LogBatch(start, records.slice(first, count))
             start += count
             number += 1
 
@@ -68,7 +68,7 @@ class LogReader:
         return self._blocks[-1].first_offset + self._blocks[-1].publications if self._blocks else 0
 
     def _refresh(self) -> None:
-        """Look at what has come since: new blocks of the last file, and new files."""
+        """Find new blocks of the last file, and new files."""
         self._check_identity()
         files = files_of(self._directory)
         self._forget_trimmed(files)
@@ -80,8 +80,9 @@ class LogReader:
             for block in _blocks_of(path, position):
                 if self._blocks and block.first_offset != self._known_end():
                     raise CorruptSnapshot(
-                        f"the log {self._directory} goes from publication {self._known_end()} to {block.first_offset} "
-                        f"in {path.name}: something is missing between; restore its files from a copy"
+                        f"the log {self._directory} jumps from publication {self._known_end()} to "
+                        f"{block.first_offset} in {path.name}: publications are missing; restore its files from a "
+                        "copy"
                     )
                 self._blocks.append(block)
                 self._starts.append(block.first_offset)
@@ -92,7 +93,7 @@ class LogReader:
             self._identity = found
 
     def _forget_trimmed(self, files: list[Path]) -> None:
-        """Of a file that is gone, everything; of a last one that is gone, it is not even known where it ended."""
+        """Forget removed files; if the last one is removed, even its end is unknown."""
         if self._blocks and self._blocks[-1].path not in files:
             self._blocks, self._starts = [], []
         elif self._blocks and self._blocks[0].path < files[0]:

@@ -1,4 +1,4 @@
-"""Appending to the publication log."""
+"""Appends to the publication log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE_BYTES_MAX = 256 << 20
 
 
 class LogWriter:
-    """The one writer of a log. `append` returns when the publications are on disk, if `durable`.
+    """The only writer of a log. `append` returns when the publications are on disk, if `durable`.
 
     >>> import tempfile
     >>> from lavant.core.publications.batch import PublicationBatch
@@ -27,7 +27,7 @@ class LogWriter:
     ...     log.append(PublicationBatch.from_dicts([{"a": 1}, {"a": 2}]).records), log.end
     (0, 2)
 
-    A new log gets an identity: `identity`, or one that nothing else has. A log that is there must have the one given.
+    A new log gets the given identity or a unique one. An existing log must have the one given.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class LogWriter:
         identity: str | None = None,
         start: int = 0,
     ) -> None:
-        """A log that is new begins at offset `start`."""
+        """A new log begins at offset `start`."""
         directory = local_path(directory)
         self._directory = directory
         self._durable = durable
@@ -47,7 +47,7 @@ class LogWriter:
         directory.mkdir(parents=True, exist_ok=True)
         self.identity = keep_identity(directory, identity)
         self.end = start
-        """The offset that the next publication gets."""
+        """The offset of the next publication."""
         files = files_of(directory)
         if files:
             self._file = self._recover(files[-1])
@@ -68,7 +68,7 @@ class LogWriter:
         return first
 
     def trim(self, offset: int) -> None:
-        """Delete the files that hold only publications before an offset: nobody needs those any more."""
+        """Delete the files that hold only publications before an offset, which are no longer needed."""
         if offset == self.end and self._file.tell() > self._file_bytes_max // 16:  # all of it, and worth a new file
             self.close()
             self._file = self._new_file()
@@ -79,7 +79,7 @@ class LogWriter:
             path.unlink()
 
     def cut(self, offset: int) -> None:
-        """Take back all from an offset on, which is where an `append` began. It was confirmed to nobody."""
+        """Truncate the log at an offset where an `append` began; the rest was never confirmed."""
         while self.end > offset:
             path = files_of(self._directory)[-1]
             kept = [block for block in scan_blocks(path) if block.first_offset < offset]
@@ -94,8 +94,8 @@ class LogWriter:
             break
         if self.end != offset:
             raise CorruptSnapshot(
-                f"the log {self._directory} should go on at publication {offset}, but what can be kept of it ends at "
-                f"{self.end}; restore its files from a copy"
+                f"the log {self._directory} should continue at publication {offset}, but its readable part ends "
+                f"at {self.end}; restore its files from a copy"
             )
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class LogWriter:
         self.close()
 
     def _write(self, block: bytes) -> None:
-        """The whole block or, where the disk is full, nothing of it: the next one must not follow half of it."""
+        """Write the whole block or, if the disk is full, nothing of it: the next one must not follow half of it."""
         position = self._file.tell()
         rest = memoryview(block)
         try:
@@ -128,7 +128,7 @@ class LogWriter:
         return file
 
     def _recover(self, path: Path) -> FileIO:
-        """Open the last file behind its last whole block; what a crash left of a torn one is cut off."""
+        """Open the last file after its last complete block; a torn one is cut off."""
         self.end = int(path.stem)
         whole = 0
         for block in scan_blocks(path):

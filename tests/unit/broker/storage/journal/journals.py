@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lavant.broker.storage.journal import Disk, Journal, JournalConfig, carry_out, compact
+from lavant.broker.storage.journal import Disk, Journal, JournalConfig, apply_upkeep, compact
 from lavant.core.errors import StorageFull
 
 SMALL = JournalConfig(segment_bytes=4096, compaction_bytes_min=0)
@@ -46,7 +46,7 @@ def keep_up(journal: Journal, disk: Disk) -> bool:
     has_done = False
     while (upkeep := journal.upkeep()) is not None:
         try:
-            carry_out(disk, upkeep)
+            apply_upkeep(disk, upkeep)
         except StorageFull:
             journal.refuse_upkeep(upkeep)
         else:

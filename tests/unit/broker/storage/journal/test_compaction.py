@@ -19,7 +19,7 @@ from tests.unit.broker.storage.journal.journals import (
 from tests.unit.broker.storage.journal.torn_disk import TornDisk
 
 from lavant.broker.storage.disks import MemoryDisk
-from lavant.broker.storage.journal import Journal, JournalConfig, carry_out, compact
+from lavant.broker.storage.journal import Journal, JournalConfig, apply_upkeep, compact
 from lavant.broker.storage.journal.manifest import JournalManifest, snapshot_name
 from lavant.broker.storage.journal.snapshots import read_snapshot, snapshot_parts
 from lavant.core.errors import CorruptJournal, InvalidValue, LimitExceeded, StorageFull
@@ -208,7 +208,7 @@ def test_an_exhausted_journal_wants_compaction_although_no_segment_would_go() ->
     journal.adopt(17, compact(disk, 17, fold, config))
     upkeep = journal.upkeep()
     assert upkeep is not None
-    carry_out(disk, upkeep)
+    apply_upkeep(disk, upkeep)
     journal.finish_upkeep(upkeep)
     disk.remove("segment-0000000004")  # as if there had been no room for the spare
     disk.replace("manifest", [msgspec.structs.replace(upkeep.manifest, last_segment=3).encode()])
@@ -280,10 +280,10 @@ def test_compaction_without_a_use_is_refused() -> None:
         compact(disk, 1, fold, JournalConfig(directory="/d"))
     journal = journal_of(disk, RECORDS)
     for position in (0, 21):
-        with pytest.raises(InvalidValue, match=f"a snapshot up to record {position} is of no use"):
+        with pytest.raises(InvalidValue, match=f"a snapshot up to record {position} cannot be used"):
             journal.adopt(position, 1)
     compacted(journal, disk)
-    with pytest.raises(InvalidValue, match="the snapshot includes record 20 already, asked was 20"):
+    with pytest.raises(InvalidValue, match="the snapshot already includes record 20, requested was 20"):
         compact(disk, 20, fold, SMALL)
 
 

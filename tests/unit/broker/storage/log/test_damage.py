@@ -105,7 +105,7 @@ def test_a_missing_file_is_noticed(tmp_path: Path) -> None:
     append(tmp_path, 2, 3, 1, file_bytes_max=1)
     blocks.files_of(tmp_path)[1].unlink()
     with pytest.raises(
-        CorruptSnapshot, match=f"from publication 2 to 5 in {blocks.file_name(5)}: something is missing"
+        CorruptSnapshot, match=f"from publication 2 to 5 in {blocks.file_name(5)}: publications are missing"
     ):
         LogReader(tmp_path).end()
 

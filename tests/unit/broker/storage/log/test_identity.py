@@ -42,9 +42,9 @@ def test_a_reader_does_not_go_on_in_another_log(tmp_path: Path, count: int) -> N
     assert len(list(read.read(0, 3))) == 3
     rebuild(tmp_path / "log", count)
     for reader in (opened, ended, read):
-        with pytest.raises(IdentityMismatch, match="is not the one that was read before"):
+        with pytest.raises(IdentityMismatch, match="is not the one read before"):
             reader.end()
-        with pytest.raises(IdentityMismatch, match="start anew as well"):
+        with pytest.raises(IdentityMismatch, match="start afresh"):
             list(reader.read(0, 1))
 
 

@@ -1,7 +1,7 @@
-"""Where the flow of slices begins and ends: a source that numbers what clients want, a sink that takes each
+"""Source and sink, where the flow of slices begins and ends: the source numbers client requests, the sink takes each
 notification once.
 
-They are no slices and do not move, but their links are links like all others.
+They are not slices and do not move, but their links work like all others.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from lavant.core.ids import HostId, SliceId
 
 
 class Offer(msgspec.Struct, frozen=True, eq=False):
-    """Something for an access slice. Ask for `room` before."""
+    """Input for an access slice. Check `room` first."""
 
     to: SliceId
     content: SliceSubscribe | SliceUnsubscribe | SlicePublish
 
 
 class NotifiedOnce(msgspec.Struct, frozen=True, eq=False):
-    """A notification that was not there before."""
+    """A notification that is not a repetition."""
 
     notification: SliceNotification
 
 
 class SliceSource:
-    """What clients send goes out in order, and again until it is acknowledged."""
+    """Sends client requests in order, and repeats them until they are acknowledged."""
 
     def __init__(self, id: SliceId, manager: HostId, placement: Mapping[SliceId, HostId]) -> None:
         self.id = id
@@ -46,7 +46,7 @@ class SliceSource:
 
     @property
     def room(self) -> int:
-        """How much may be offered now; with none, clients have to wait."""
+        """How many more may be offered now; at 0, clients must wait."""
         return self._outlet.room
 
     def handle(self, stimulus: DataReceived | Offer | LinkTimerDue, now_ms: int) -> list[Transmit]:
@@ -71,7 +71,7 @@ class SliceSource:
                 transmits = [transmit for item in self._outlet.resend(now_ms) for transmit in self._transmit(item)]
                 self._wakeup_ms = self._outlet.wakeup_ms()
                 return transmits
-        raise InvalidValue(f"a source takes no {type(stimulus).__name__}")
+        raise InvalidValue(f"a source does not take {type(stimulus).__name__}")
 
     def wakeup_ms(self) -> int | None:
         return self._wakeup_ms
@@ -82,7 +82,7 @@ class SliceSource:
 
 
 class Sink:
-    """Takes what exit slices send, each notification once and those of one exit slice in order."""
+    """Takes the output of exit slices: each notification once, those of one exit slice in order."""
 
     def __init__(self) -> None:
         self._inbox: Inbox[bytes] = Inbox()
@@ -90,7 +90,7 @@ class Sink:
     def handle(self, stimulus: DataReceived, now_ms: int) -> list[Transmit | NotifiedOnce]:
         data = stimulus.message
         if not isinstance(data, Data):
-            raise InvalidValue(f"a sink takes no {type(data).__name__}")
+            raise InvalidValue(f"a sink does not take {type(data).__name__}")
         self._inbox.put(data.upstream, data.sequence, data.content)
         effects: list[Transmit | NotifiedOnce] = []
         while (item := self._inbox.take(data.upstream)) is not None:
