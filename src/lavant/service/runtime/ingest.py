@@ -181,7 +181,8 @@ class Ingest:
         if isinstance(repetition, Published):  # durable before it leaves, like the first answer
             self._perform(self._server.deliver(Deliver(NOTHING), [(context, repetition)], now_ms))
             return None
-        self._engine.check_room(request.namespace)
+        if self._engine.waits:
+            self._engine.check_room(request.namespace)
         admitted = self._admission.admit(context, request, fingerprint, now_ms, is_delivered_later=self._engine.waits)
         if not admitted.accepted:
             self.refused += len(admitted.entries)
