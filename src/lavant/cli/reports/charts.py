@@ -1,12 +1,12 @@
 """Line charts as SVG text, which any browser shows and a test can read.
 
-Infinite points break a line. Points above `y_max` are clipped, and the chart says so.
+Infinite points break a line.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +16,9 @@ from lavant.core.errors import InvalidValue
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 150, 36, 44
-COLOURS = ("#1f5fa8", "#c8502c", "#2f8f4e", "#7a4fa3", "#8a6d1c", "#555555")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a3527f", "#56b4e9", "#e69f00")
+"""Okabe and Ito's, which people with any kind of colour blindness can tell apart; their purple a little darker."""
+LABEL_GAP = 15.0
 FONT = "font-family='system-ui, sans-serif'"
 
 
@@ -30,7 +32,11 @@ class ChartLine(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """One chart. `limit` is a dashed line across, with its label."""
+    """One chart. Axis labels name the quantity and its unit.
+
+    `limit` is a dashed line across, with its label. `y_max` fixes the scale, so that charts can be compared; a triangle
+    with the highest value marks a line that is clipped there.
+    """
 
     title: str
     x_label: str
@@ -91,9 +97,8 @@ def _chart(chart: Chart) -> str:
     xs = [x for line in chart.lines for x in line.xs] or [0.0]
     ys = [y for line in chart.lines for y in line.ys if math.isfinite(y)]
     ys = [*ys, chart.limit[1]] if chart.limit else ys or [0.0]
-    highest = max(ys) if chart.y_max is None else min(chart.y_max, max(ys))
     x = _Scale(min(xs), max(*xs, min(xs) + 1e-9), LEFT, WIDTH - RIGHT)
-    y = _Scale(0.0, max(highest * 1.05, 1e-9), HEIGHT - BOTTOM, TOP)
+    y = _Scale(0.0, max(max(ys) * 1.05, 1e-9) if chart.y_max is None else chart.y_max, HEIGHT - BOTTOM, TOP)
     parts = [_text(LEFT, TOP - 16, chart.title, size=15, weight=600)]
     for value in ticks(0.0, y.high):
         parts.append(f"<path d='M{LEFT} {y(value)}H{WIDTH - RIGHT}' stroke='#ddd'/>")
@@ -104,26 +109,53 @@ def _chart(chart: Chart) -> str:
     parts.append(
         f"<g transform='rotate(-90 14 {HEIGHT / 2})'>{_text(14, HEIGHT / 2, chart.y_label, anchor='middle')}</g>"
     )
+    ends: list[_LineEnd] = []
     if chart.limit is not None:
         name, value = chart.limit
         parts.append(f"<path d='M{LEFT} {y(value)}H{WIDTH - RIGHT}' stroke='#333' stroke-dasharray='5 4'/>")
-        parts.append(_text(WIDTH - RIGHT + 8, y(value) + 4, name))
+        ends.append(_LineEnd(name, "#333", WIDTH - RIGHT, y(value)))
     for number, line in enumerate(chart.lines):
         colour = COLOURS[number % len(COLOURS)]
         path = _path(line, x, y)
         parts.append(f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='1.8' stroke-linejoin='round'/>")
-        parts.append(_text(WIDTH - RIGHT + 8, TOP + 12 + 18 * number, line.name, colour=colour, weight=600))
-    return "".join(parts)
+        points = [(px, py) for px, py in zip(line.xs, line.ys, strict=True) if math.isfinite(py)]
+        if points:
+            ends.append(_LineEnd(line.name, colour, x(points[-1][0]), max(y(points[-1][1]), float(TOP))))
+            peak_x, peak = max(points, key=lambda point: point[1])
+            if peak > y.high * 1.001:
+                parts.append(_text(x(peak_x), TOP - 2, f"▲ {peak:.3g}", anchor="middle", size=11, colour=colour))
+    return "".join([*parts, *_labels(ends)])
+
+
+class _LineEnd(NamedTuple):
+    name: str
+    colour: str
+    x: float
+    y: float
+
+
+def _labels(ends: Sequence[_LineEnd]) -> Iterator[str]:
+    """The names of lines at their right ends, moved apart, with leaders to the ends."""
+    ends = sorted(ends, key=lambda end: end.y)
+    lowest = HEIGHT - BOTTOM - LABEL_GAP * (len(ends) - 1)
+    places: list[float] = []
+    for number, end in enumerate(ends):
+        least = places[-1] + LABEL_GAP if places else 0.0
+        places.append(max(least, min(end.y, lowest + LABEL_GAP * number)))
+    for end, place in zip(ends, places, strict=True):
+        leader = f"M{end.x + 2:g} {end.y:g}L{WIDTH - RIGHT + 16} {place:g}"
+        yield f"<path d='{leader}' stroke='{end.colour}' stroke-opacity='.5' fill='none'/>"
+        yield _text(WIDTH - RIGHT + 20, place + 4, end.name, colour=end.colour, weight=600)
 
 
 def _path(line: ChartLine, x: _Scale, y: _Scale) -> str:
     """One stroke per run of finite points."""
     pairs = list(zip(line.xs, line.ys, strict=True))
     strokes = []
-    for shown, stretch in groupby(pairs, key=lambda pair: math.isfinite(pair[1])):
-        if not shown:
+    for is_finite, run in groupby(pairs, key=lambda pair: math.isfinite(pair[1])):
+        if not is_finite:
             continue
-        points = [(x(px), max(y(py), float(TOP))) for px, py in stretch]
+        points = [(x(px), max(y(py), float(TOP))) for px, py in run]
         stroke = f"M{points[0][0]:g} {points[0][1]:g}"
         for px, py in points[1:]:
             stroke += f"H{px:g}V{py:g}" if line.steps else f"L{px:g} {py:g}"

@@ -180,8 +180,8 @@ def as_picture(found: PlanOutlook) -> str:
     ]
     return picture(
         [
-            Chart("Predicted response", "cost", "seconds", [overall, *jobs], limit),
-            Chart("Consumers of each topic", "cost", "consumers", consumers),
+            Chart("Predicted response time", "cost of the allocation", "response time (s)", [overall, *jobs], limit),
+            Chart("Consumers by topic", "cost of the allocation", "consumers", consumers),
         ]
     )
 

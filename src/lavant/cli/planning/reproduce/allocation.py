@@ -141,8 +141,8 @@ def _charts(found: AllocationReproduction) -> list[Chart]:
     ]
     target = ("target", 50.0)
     return [
-        Chart("Response on the path of MinTime", "additional consumers", "seconds", by_step, target),
-        Chart("Response under the burst", "minute of arrival", "seconds", over_time, target, y_max=150.0),
+        Chart("Response time on the path of MinTime", "additional consumers", "response time (s)", by_step, target),
+        Chart("Response time under the burst", "time of arrival (min)", "response time (s)", over_time, target),
     ]
 
 

@@ -130,11 +130,11 @@ def _charts(courses: list[LoadCourse]) -> list[Chart]:
         return [line(name, policy, field, summary, 100.0) for name, field, summary in fields]
 
     return [
-        Chart(courses[0].load, "seconds", "publications a second", [line("load", "static", "rate_per_s", fmean)]),
-        Chart("Hosts", "seconds", "hosts", [line._replace(steps=True) for line in lines("hosts", max)]),
-        Chart("CPU of single hosts: threshold", "seconds", "%", envelope("threshold")),
-        Chart("CPU of single hosts: forecast", "seconds", "%", envelope("forecast")),
-        Chart("Mean delay", "seconds", "ms", lines("delay_ms", fmean)),
+        Chart(courses[0].load, "time (s)", "publications per second", [line("load", "static", "rate_per_s", fmean)]),
+        Chart("Hosts by policy", "time (s)", "hosts", [line._replace(steps=True) for line in lines("hosts", max)]),
+        Chart("CPU of single hosts: threshold", "time (s)", "CPU (%)", envelope("threshold"), y_max=100.0),
+        Chart("CPU of single hosts: forecast", "time (s)", "CPU (%)", envelope("forecast"), y_max=100.0),
+        Chart("Mean delay by policy", "time (s)", "delay (ms)", lines("delay_ms", fmean)),
     ]
 
 

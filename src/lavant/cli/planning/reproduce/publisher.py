@@ -128,9 +128,11 @@ def _charts(found: PublisherReproduction) -> list[Chart]:
         ]
 
     return [
-        Chart("Latency at constant loads", "requests a second", "mean latency, ms", by_load),
-        Chart("Latency under the load of Table II, shortened", "seconds", "mean latency, ms", over_time("latency_ms")),
-        Chart("Publications in a batch", "seconds", "mean size", over_time("batch_size")),
+        Chart("Latency at constant loads", "requests per second", "mean latency (ms)", by_load),
+        Chart(
+            "Latency under the load of Table II, shortened", "time (s)", "mean latency (ms)", over_time("latency_ms")
+        ),
+        Chart("Batch size", "time (s)", "publications per batch (mean)", over_time("batch_size")),
     ]
 
 
