@@ -13,7 +13,7 @@ import typer
 from lavant.cli.common import AsJson, Key, print_json, print_table
 
 if TYPE_CHECKING:
-    from lavant.cli.reports.benchmarks.results import BenchmarkResult
+    from lavant.cli.reports.benchmarks import BenchmarkResult
 
 bench = typer.Typer(help="Quick benchmarks; `make bench` in the sources runs the thorough ones.", no_args_is_help=True)
 
@@ -43,7 +43,7 @@ def pub(
     as_json: AsJson = False,
 ) -> None:
     """Measure throughput and latency from publisher to subscribers."""
-    from lavant.cli.reports.benchmarks.publishing import publish  # noqa: PLC0415
+    from lavant.cli.reports.benchmarks import publish  # noqa: PLC0415
 
     with _server(url) as address, _progress("publishing", seconds) as tick:
         work = publish(address, key, seconds=seconds, rate=rate, subscribers=subscribers, tick=tick)
@@ -62,7 +62,7 @@ def queue(
     as_json: AsJson = False,
 ) -> None:
     """Measure throughput and latency of send, receive and acknowledge."""
-    from lavant.cli.reports.benchmarks.queues import cycle  # noqa: PLC0415
+    from lavant.cli.reports.benchmarks import cycle  # noqa: PLC0415
 
     with _server(url) as address, _progress("queueing", seconds) as tick:
         work = cycle(address, key, seconds=seconds, clients=clients, batch=batch, size_bytes=size, tick=tick)
@@ -81,7 +81,7 @@ def match(
     as_json: AsJson = False,
 ) -> None:
     """Measure matching in this process, on one thread."""
-    from lavant.cli.reports.benchmarks.matching import match as run  # noqa: PLC0415
+    from lavant.cli.reports.benchmarks import match as run  # noqa: PLC0415
 
     with _progress("matching", seconds) as tick:
         results = run(workload, seconds=seconds, subscriptions=subscriptions, batch=batch, tick=tick)

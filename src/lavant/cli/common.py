@@ -7,7 +7,8 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,6 +93,18 @@ def print_table(
     for row in rows:
         table.add_row(*map(printable, row))
     Console(markup=False, highlight=False).print(table)
+
+
+@contextmanager
+def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar of `total` steps; call the result with the name of each finished step."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        shown = bar.add_task(name, total=total)
+        yield lambda done: bar.update(shown, advance=1, description=done)
 
 
 def body_of(body: bytes) -> dict[str, str]:

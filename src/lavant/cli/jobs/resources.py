@@ -49,7 +49,7 @@ def _fetch(url: str, key: str, ca_file: Path | None) -> dict[str, Any]:
     import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
-    from lavant.cli.reports.doctor.server import http_address  # noqa: PLC0415
+    from lavant.cli.reports.doctor import http_address  # noqa: PLC0415
 
     address = http_address(url)
     headers = {"authorization": f"Bearer {key}"} if key else {}

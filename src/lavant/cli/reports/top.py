@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from lavant.cli.reports.doctor.server import http_address
+from lavant.cli.reports.doctor import http_address
 from lavant.core.errors import AccessDenied, MissingComponent
 
 QUEUES_SHOWN = 20

@@ -24,19 +24,18 @@ def doctor(
     from rich.console import Console  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from lavant.cli.reports.doctor import machine  # noqa: PLC0415
-    from lavant.cli.reports.doctor.server import server  # noqa: PLC0415
+    from lavant.cli.reports import doctor as checks  # noqa: PLC0415
 
     console = Console(highlight=False)
     with Console(stderr=True).status("checking"):
         findings = [
-            machine.python(),
-            machine.memory(),
-            machine.kernels(),
-            machine.disk(data),
-            machine.open_files(),
-            machine.java(),
-            *server(url),
+            checks.python(),
+            checks.memory(),
+            checks.kernels(),
+            checks.disk(data),
+            checks.open_files(),
+            checks.java(),
+            *checks.server(url),
         ]
     if as_json:
         print(msgspec.json.encode(findings).decode())

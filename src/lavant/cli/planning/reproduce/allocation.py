@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lavant.cli.common import AsJson, print_table
+from lavant.cli.common import AsJson, print_table, progress
 
 if TYPE_CHECKING:
     from lavant.cli.reports.charts import Chart
     from lavant.simulation.queueing import Estimate
     from lavant.simulation.queueing.reproduction import AllocationReproduction, Comparison
-
-
-@contextlib.contextmanager
-def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar of `total` steps; call the result with the name of each finished step."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        shown = bar.add_task(name, total=total)
-        yield lambda done: bar.update(shown, advance=1, description=done)
 
 
 PICTURE = "allocation.svg"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lavant.cli.common import AsJson, print_table
+from lavant.cli.common import AsJson, print_table, progress
 
 if TYPE_CHECKING:
     from lavant.cli.reports.charts import Chart
@@ -33,7 +32,7 @@ def publisher(
 
     from lavant.simulation.publisher.reproduction import reproduce, tasks  # noqa: PLC0415
 
-    with _bar(tasks()) as report:
+    with progress("publisher", tasks()) as report:
         found = reproduce(seeds=range(1, seeds + 1), report=report)
     if output is not None:
         _write(found, output)
@@ -134,15 +133,3 @@ def _charts(found: PublisherReproduction) -> list[Chart]:
         ),
         Chart("Batch size", "time (s)", "publications per batch (mean)", over_time("batch_size")),
     ]
-
-
-@contextlib.contextmanager
-def _bar(total: int) -> Iterator[Callable[[str], None]]:
-    """Progress on the terminal; standard output stays for the result."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        shown = bar.add_task("publisher", total=total)
-        yield lambda done: bar.update(shown, advance=1, description=done)

@@ -1,1 +1,0 @@
-"""The quick benchmarks of `lavant bench`."""
