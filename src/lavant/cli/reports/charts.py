@@ -100,11 +100,11 @@ def _chart(chart: Chart) -> str:
     x = _Scale(min(xs), max(*xs, min(xs) + 1e-9), LEFT, WIDTH - RIGHT)
     y = _Scale(0.0, max(max(ys) * 1.05, 1e-9) if chart.y_max is None else chart.y_max, HEIGHT - BOTTOM, TOP)
     parts = [_text(LEFT, TOP - 16, chart.title, size=15, weight=600)]
-    for value in ticks(0.0, y.high):
+    for value in _ticks_for(ys, y):
         parts.append(f"<path d='M{LEFT} {y(value)}H{WIDTH - RIGHT}' stroke='#ddd'/>")
         parts.append(_text(LEFT - 8, y(value) + 4, f"{value:g}", anchor="end"))
     below = HEIGHT - BOTTOM + 18
-    parts += [_text(x(value), below, f"{value:g}", anchor="middle") for value in ticks(x.low, x.high, count=8)]
+    parts += [_text(x(value), below, f"{value:g}", anchor="middle") for value in _ticks_for(xs, x, count=8)]
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, chart.x_label, anchor="middle"))
     parts.append(
         f"<g transform='rotate(-90 14 {HEIGHT / 2})'>{_text(14, HEIGHT / 2, chart.y_label, anchor='middle')}</g>"
@@ -123,8 +123,14 @@ def _chart(chart: Chart) -> str:
             ends.append(_LineEnd(line.name, colour, x(points[-1][0]), max(y(points[-1][1]), float(TOP))))
             peak_x, peak = max(points, key=lambda point: point[1])
             if peak > y.high * 1.001:
-                parts.append(_text(x(peak_x), TOP - 2, f"▲ {peak:.3g}", anchor="middle", size=11, colour=colour))
+                parts.append(_text(x(peak_x), TOP - 5, f"▲ {peak:.3g}", anchor="middle", size=11, colour=colour))
     return "".join([*parts, *_labels(ends)])
+
+
+def _ticks_for(values: Sequence[float], scale: _Scale, *, count: int = 5) -> list[float]:
+    """Ticks of an axis; whole numbers if all values are."""
+    are_whole = all(float(value).is_integer() for value in values)
+    return [tick for tick in ticks(scale.low, scale.high, count=count) if tick.is_integer() or not are_whole]
 
 
 class _LineEnd(NamedTuple):

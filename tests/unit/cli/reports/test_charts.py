@@ -48,6 +48,22 @@ def test_steps_go_sideways_before_they_go_up() -> None:
     assert re.fullmatch(r"M\S+ \S+H[\d.]+V[\d.]+", stroke)
 
 
+def test_a_fixed_scale_clips_and_marks_the_highest_value() -> None:
+    chart = Chart("t", "x", "y", [ChartLine("a", [0, 1, 2], [1, 30, 2])], y_max=10.0)
+    texts = [text.text for text in ElementTree.fromstring(picture([chart])).iter(f"{SVG}text")]
+    assert "▲ 30" in texts
+    assert "▲ 30" not in picture([chart._replace(y_max=40.0)])
+
+
+def test_names_are_at_the_ends_of_their_lines_and_do_not_overlap() -> None:
+    lines = [ChartLine(f"line {n}", [0, 1], [0, 5 + n / 100]) for n in range(4)]
+    svg = ElementTree.fromstring(picture([Chart("t", "x", "y", [*lines, ChartLine("line low", [0, 1], [0, 0])])]))
+    places = {str(t.text): float(t.get("y", "")) for t in svg.iter(f"{SVG}text") if str(t.text).startswith("line")}
+    assert max(places, key=places.__getitem__) == "line low"
+    ordered = sorted(places.values())
+    assert all(after - before >= 15 for before, after in zip(ordered, ordered[1:], strict=False))
+
+
 def test_charts_without_points_and_with_a_single_one_can_be_drawn() -> None:
     svg = picture([Chart("t", "x", "y", []), Chart("t", "x", "y", [ChartLine("a", [3], [5])], ("limit", 5.0))])
     assert len(strokes(svg)) == 1
