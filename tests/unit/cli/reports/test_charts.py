@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_names_are_at_the_ends_of_their_lines_and_do_not_overlap() -> None:
     places = {str(t.text): float(t.get("y", "")) for t in svg.iter(f"{SVG}text") if str(t.text).startswith("line")}
     assert max(places, key=places.__getitem__) == "line low"
     ordered = sorted(places.values())
-    assert all(after - before >= 15 for before, after in zip(ordered, ordered[1:], strict=False))
+    assert all(after - before >= 15 for before, after in itertools.pairwise(ordered))
 
 
 def test_charts_without_points_and_with_a_single_one_can_be_drawn() -> None:
