@@ -101,7 +101,7 @@ def test_a_fair_queue_keeps_its_promises_whatever_happens(steps: list[tuple[str,
         checked.queue.release(tenant)
     while checked.serve(1) is not None:
         checked.check()
-    assert not checked.queue._lines, "nothing is remembered of tenants that want nothing"
+    assert not checked.queue._backlogs, "nothing is remembered of tenants that want nothing"
     assert not checked.queue._heap
 
 

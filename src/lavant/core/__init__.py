@@ -1,1 +1,1 @@
-"""The vocabulary: values, ids, limits, errors and decisions that every other package speaks in."""
+"""Values, ids, errors, codecs and estimators that every other package uses. Pure; imports no other package."""

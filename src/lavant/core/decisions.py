@@ -1,4 +1,4 @@
-"""A decision explains itself: dashboard, log and test read the same object."""
+"""Decisions of control loops, with their reasons and figures; dashboard, log and tests read the same object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What a control loop decided at `time_ms`, why in words, and the figures it was taken from.
+    """The action that a control loop decided on at `time_ms`, the reason in words, and the figures behind it.
 
     >>> print(Decision(loop="placement", action="add host", reason="average CPU above 70 %", figures={"cpu": 0.74}))
     placement: add host, because average CPU above 70 % (cpu=0.74)

@@ -1,7 +1,7 @@
-"""Identities of stores and logs: two that lie at one path, one after the other, are told apart by theirs.
+"""Identities of stores and logs: they tell a store from an earlier one at the same path.
 
-This is the one module of the pure packages that throws dice. An identity decides nothing but whether two things are the
-same, and whoever makes a directory anew must not be able to forget that it is a new one.
+This is the only module of the pure packages that uses randomness. An identity decides only whether two stores are the
+same, and code that creates a directory must not be able to forget that it is a new one.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import hashlib
 import uuid
 
 UNKNOWN = ""
-"""Of what was made before there were identities; it passes for any."""
+"""The identity of stores written before identities existed; it equals any other."""
 
 
 def new_identity() -> str:
-    """One that nothing else has."""
+    """Returns a unique identity."""
     return uuid.uuid4().hex
 
 
 def derived_identity(*parts: bytes | str | int) -> str:
-    """The same for the same parts, in any process.
+    """Returns an identity that is the same for the same parts, in any process.
 
     >>> derived_identity("a", 1) == derived_identity("a", 1) != derived_identity("a1")
     True
@@ -32,5 +32,5 @@ def derived_identity(*parts: bytes | str | int) -> str:
 
 
 def is_other(known: str, found: str) -> bool:
-    """Whether two identities are of two things for certain."""
+    """Whether two identities certainly belong to different stores."""
     return UNKNOWN not in (known, found) and known != found

@@ -1,12 +1,12 @@
-"""Ids. Distinct ids are distinct types, so that one cannot stand in for another."""
+"""Ids. Each is a type of its own, so that the type checker finds one used for another."""
 
 from __future__ import annotations
 
 from typing import NewType
 
 SubscriptionId = NewType("SubscriptionId", int)
-"""A handle between 0 and 2³² - 1, given by the access point: matchers return millions of them a second, so they are
-small; names that people give are mapped to it at the edge."""
+"""A handle from 0 to 2³² - 1, assigned by the access point. It is small because matchers return millions of them a
+second; names that users choose are mapped to it at the edge."""
 
 PublicationId = NewType("PublicationId", str)
 SubscriberId = NewType("SubscriberId", str)
@@ -15,6 +15,6 @@ AdvertisementId = NewType("AdvertisementId", str)
 
 HostId = NewType("HostId", str)
 SliceId = NewType("SliceId", str)
-"""A part of an operator that moves between hosts as a whole, such as M:3."""
+"""A slice of an operator, such as M:3; it moves between hosts as a whole."""
 
 SUBSCRIPTION_ID_MAX = 2**32 - 1

@@ -1,4 +1,4 @@
-"""Where a server listens, and its clients look for it, unless told otherwise."""
+"""The default port of a server, and the default address for its clients."""
 
 from __future__ import annotations
 

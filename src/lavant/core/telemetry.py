@@ -1,7 +1,7 @@
-"""Telemetry: one row for each thing the service observed, by column.
+"""Telemetry: one row for each observation of the service, by column.
 
 The service writes these rows as Parquet files; the embedded estimator (`lavant.core.estimation`) and the Spark job
-(`lavant.pipeline.jobs.telemetry`) read them. Four kinds of row, and what each carries:
+(`lavant.pipeline.jobs.telemetry`) read them. There are four kinds of row:
 
 | kind     | `time_us` is when …                       | carries                                             |
 | -------- | ----------------------------------------- | --------------------------------------------------- |
@@ -12,13 +12,13 @@ The service writes these rows as Parquet files; the embedded estimator (`lavant.
 
 A topic of "" stands for a job as a whole: its arrival at the system, its response from end to end. A job type of ""
 stands for publications that belong to no job. A topic that begins with @ is a stage of the server itself (@access,
-@match): what happens there before messages are in queues.
+@match), before messages are in queues.
 
 Times and durations are integer microseconds. Milliseconds would not do: at 10,000 arrivals a second nine gaps in ten
-would be 0, and the variability of arrivals would come out ten times too large. Integers, because sums of them do not
-depend on the order of the rows, so every implementation gives the same figures.
+would be 0, and the variability of arrivals would be estimated ten times too large. Sums of integers do not depend on
+the order of the rows, so every implementation gives the same figures.
 
-Each row carries the version of this schema, so that files of two versions may lie in one directory and are told apart.
+Each row carries the version of this schema, so that files of two versions in one directory can be told apart.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ STAGE_PREFIX = "@"
 
 
 def is_stage(topic: str) -> bool:
-    """Whether a topic is a stage of the server, not one that consumers work for."""
+    """Whether a topic is a stage of the server, not a topic of consumers."""
     return topic.startswith(STAGE_PREFIX)
 
 
 class ObservationKind(StrEnum):
-    """What was observed."""
+    """The kind of an observation."""
 
     ARRIVAL = "arrival"
     SERVICE = "service"
@@ -73,7 +73,7 @@ class Outcome(StrEnum):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. `duration_us` is there for services and responses only, counts where the table above says so."""
+    """One row. Only services and responses have `duration_us`; the table above says which kinds have counts."""
 
     time_us: int
     kind: ObservationKind
@@ -110,7 +110,7 @@ COUNTED = (ObservationKind.ARRIVAL, ObservationKind.MATCH)
 
 
 def telemetry_batch(observations: Sequence[Observation]) -> pa.RecordBatch:
-    """Rows as a record batch, checked, ready for a Parquet file.
+    """Returns observations as a checked record batch, ready for a Parquet file.
 
     >>> batch = telemetry_batch([Observation(time_us=5, kind=ObservationKind.ARRIVAL, topic="A", publications=1)])
     >>> batch.num_rows, batch.column("kind").to_pylist()
@@ -126,16 +126,16 @@ def telemetry_batch(observations: Sequence[Observation]) -> pa.RecordBatch:
 
 
 def checked_telemetry(records: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with exactly the columns of the schema, or an error that names the column, the row and the value.
+    """Returns the rows with exactly the columns of the schema, or raises with the column, the row and the value.
 
-    Columns may come in another order and with others among them, as from a file that somebody else wrote.
+    Columns may be in another order, with others among them, as in a file of another program.
     """
     if records.num_rows > ROWS_OF_A_BATCH_MAX:
         raise LimitExceeded(
             f"a telemetry batch has {records.num_rows} rows, at most {ROWS_OF_A_BATCH_MAX} are allowed; split it"
         )
     names = records.schema.names
-    if "version" in names:  # before the columns: another version may well have others
+    if "version" in names:  # checked first: another version may have other columns
         _check_version(records.column("version"))
     if missing := [name for name in TELEMETRY_SCHEMA.names if name not in names]:
         raise InvalidValue(f"telemetry lacks the columns {', '.join(missing)}; it has {', '.join(names)}")
@@ -179,12 +179,12 @@ def _check_rows(rows: pa.RecordBatch) -> None:
     for problem, wrong in _problems(rows):
         if pc.any(wrong).as_py():
             row = pc.index(wrong, True).as_py()
-            shown = {name: value for name, value in rows.slice(row, 1).to_pylist()[0].items() if name != "version"}
-            raise InvalidValue(f"telemetry row {row}: {problem}; the row is {shown}")
+            values = {name: value for name, value in rows.slice(row, 1).to_pylist()[0].items() if name != "version"}
+            raise InvalidValue(f"telemetry row {row}: {problem}; the row is {values}")
 
 
 def _problems(rows: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
-    """What a row may not be, with the rows that are. `pipeline.jobs.telemetry` has the same table in SQL."""
+    """Each rule as text, with a mask of the rows that break it. `pipeline.jobs.telemetry` has the same rules in SQL."""
     kind, duration_us = rows.column("kind"), rows.column("duration_us")
     publications, subscriptions, matches = (rows.column(name) for name in ("publications", "subscriptions", "matches"))
     timed, counted = _is_in(kind, TIMED), _is_in(kind, COUNTED)

@@ -1,22 +1,22 @@
-"""What a crew, a process that starts and watches workers of one topic, is told, and what it tells.
+"""The protocol of a worker pool, a process that starts and supervises the workers of one topic.
 
-    service ──CrewSettings, once; then the number of workers wanted, a line each time──► crew
-            ◄──CrewReport, a line for each change──
+    service ──WorkerPoolSettings, once; then the desired number of workers, one line each time──► worker pool
+            ◄──WorkerPoolReport, one line for each change──
 
-A worker gives the crew a sign of life: a byte a second into a pipe. Its reader takes one who is silent for dead; its
-writer, when nobody reads any more, knows that it is alone.
+Each worker writes a heartbeat of one byte a second into a pipe. The pool kills a worker that is silent for too long; a
+worker whose pipe has no reader any more knows that its pool is gone.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-PULSE_VARIABLE = "LAVANT_PULSE_FD"
-"""Of a worker's environment: the number of the pipe's end to write to."""
+HEARTBEAT_VARIABLE = "LAVANT_PULSE_FD"
+"""Environment variable of a worker: the file descriptor of the pipe for heartbeats."""
 BACKEND_VARIABLE = "LAVANT_BACKEND"
-"""Of a worker's environment: where tasks come from, if not from the server. It may hold a password."""
-PULSE_S = 1.0
-BEAT = b"."
+"""Environment variable of a worker: the queue backend, if it is not the server. It may hold a password."""
+HEARTBEAT_S = 1.0
+HEARTBEAT = b"."
 
 
 class WorkerPoolSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,17 +29,17 @@ class WorkerPoolSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 30.0
     drain_s: float = 25.0
     silence_s: float = 30.0
-    """A worker without a sign of life for so long is killed."""
+    """A worker without a heartbeat for this long is killed."""
 
 
 class WorkerPoolReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     running: int = 0
-    """Workers that are to stay."""
+    """Workers that stay."""
     leaving: int = 0
-    """Workers that finish what they have begun."""
+    """Workers that finish their tasks and then exit."""
     died: int = 0
-    """That were not told to, since the crew began."""
+    """Workers that exited unasked since the pool started."""
     killed: int = 0
-    """For their silence, since the crew began."""
+    """Workers killed for missing heartbeats since the pool started."""
     fault: str = ""
-    """Why there cannot be any, ever."""
+    """Why no worker can ever run."""

@@ -33,7 +33,13 @@ from lavant.client.workers.functions import Handler, load
 from lavant.client.workers.process import default_name, work
 from lavant.client.workers.worker import Worker
 from lavant.core.errors import LavantError
-from lavant.core.worker_pool import BACKEND_VARIABLE, PULSE_S, PULSE_VARIABLE, WorkerPoolReport, WorkerPoolSettings
+from lavant.core.worker_pool import (
+    BACKEND_VARIABLE,
+    HEARTBEAT_S,
+    HEARTBEAT_VARIABLE,
+    WorkerPoolReport,
+    WorkerPoolSettings,
+)
 
 KEY_VARIABLE = "LAVANT_KEY"
 _logger = logging.getLogger(__name__)
@@ -41,7 +47,7 @@ _logger = logging.getLogger(__name__)
 
 async def be_worker(settings: WorkerPoolSettings, handler: Handler, pulse: int) -> int:
     """Work until it is told to leave; the exit code of the process."""
-    os.environ[PULSE_VARIABLE] = str(pulse)
+    os.environ[HEARTBEAT_VARIABLE] = str(pulse)
 
     async def open_it() -> Backend:
         return await open_backend(
@@ -114,7 +120,7 @@ class Prefork:
     def _wait(self, now_s: float) -> None:
         """For orders, or a sign of life, or an end; not for long, since silence makes no sound."""
         listened = [*self._members, *([] if self._is_ending else [_STDIN])]
-        pause_s = min(PULSE_S, max(0.0, self._not_before_s - now_s)) if self._lacking() else PULSE_S
+        pause_s = min(HEARTBEAT_S, max(0.0, self._not_before_s - now_s)) if self._lacking() else HEARTBEAT_S
         readable, _, _ = select.select(listened, [], [], pause_s)
         now_s = time.monotonic()
         for pipe in readable:

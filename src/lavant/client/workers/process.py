@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from lavant.broker.workflows.limits import WORKER_CHARACTERS_MAX
 from lavant.client.workers.backend import Backend
 from lavant.client.workers.worker import DRAIN_S, Worker
-from lavant.core.worker_pool import BEAT, PULSE_S, PULSE_VARIABLE
+from lavant.core.worker_pool import HEARTBEAT, HEARTBEAT_S, HEARTBEAT_VARIABLE
 
 
 async def beat(environment: Mapping[str, str], on_orphaned: Callable[[], None]) -> None:
     """Until it is cancelled. Does nothing if nobody listens: the worker was started by hand, or in a container."""
-    number = environment.get(PULSE_VARIABLE, "")
+    number = environment.get(HEARTBEAT_VARIABLE, "")
     if not number.isdecimal():
         return
     pipe = int(number)
@@ -25,11 +25,11 @@ async def beat(environment: Mapping[str, str], on_orphaned: Callable[[], None]) 
     while True:
         try:
             with contextlib.suppress(BlockingIOError):  # the supervisor is busy; it sees enough when it looks
-                os.write(pipe, BEAT)
+                os.write(pipe, HEARTBEAT)
         except OSError:
             on_orphaned()
             return
-        await asyncio.sleep(PULSE_S)
+        await asyncio.sleep(HEARTBEAT_S)
 
 
 def default_name() -> str:

@@ -1,8 +1,8 @@
-"""From telemetry to the parameters of models: rates, variabilities, failures, percentiles, a window at a time.
+"""Estimates the parameters of models from telemetry: rates, variabilities, failures and percentiles, window by window.
 
-`Estimator` is the embedded implementation, a machine; `lavant.pipeline.jobs.telemetry` is the one on Spark. Both
-reduce the rows of a window to the same integers (`WindowSums`), and both call `estimate` on them, so they give the same
-figures to the last bit, in whatever order rows come. `SlidingWindow` keeps the same sums for a control loop.
+`Estimator` is the embedded implementation; `lavant.pipeline.jobs.telemetry` is the one on Spark. Both reduce the rows
+of a window to the same integers (`WindowSums`) and call `estimate` on them, so they give the same figures to the last
+bit, in any order of the rows. `SlidingWindow` keeps the same sums for a control loop.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Buckets for percentiles: as fine as a float with seven bits, computed with integers only.
 
-A duration of b > 7 bits loses all but its first seven; shorter ones stay as they are. So there are 64 buckets between a
+A duration of more than 7 bits keeps its first seven; shorter ones stay exact. So there are 64 buckets between a
 number and its double, durations below 128 µs are exact, and the middle of a bucket is at most 1/128 (0.78 %) away from
-any duration in it. Counts of buckets add up exactly, and integers give the same bucket in NumPy as in SQL, which
-logarithms, rounded differently by each library, would not. The layout is that of HdrHistogram (Gil Tene).
+any duration in it. Counts of buckets add up exactly, and integers give the same bucket in NumPy and in SQL; logarithms
+would not, since libraries round them differently. The layout is that of HdrHistogram (Gil Tene).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RELATIVE_ERROR_MAX = 1 / 2**SIGNIFICANT_BITS
 
 
 def bucket_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The lowest value of the bucket of each value; values lie between 0 and 2^53.
+    """Returns the lowest value of the bucket of each value; values lie between 0 and 2^53.
 
     >>> bucket_of(np.array([5, 127, 128, 129, 1000])).tolist()
     [5, 127, 128, 128, 1000]
@@ -30,7 +30,7 @@ def bucket_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def middle_of(bucket: int) -> float:
-    """The middle of the values of a bucket, which stands for all of them.
+    """Returns the middle of a bucket, which represents all its values.
 
     >>> middle_of(5), middle_of(128), middle_of(1024)
     (5.0, 128.5, 1031.5)
@@ -40,7 +40,7 @@ def middle_of(bucket: int) -> float:
 
 
 def percentile_bucket(counts: Mapping[int, int], fraction: float) -> int | None:
-    """The bucket of the value of rank ⌈n · fraction⌉ (nearest rank); None if there are no values.
+    """Returns the bucket of the value of rank ⌈n · fraction⌉ (nearest rank); None if there are no values.
 
     The rank is computed in doubles, as Spark's `percentile_disc` does.
     """

@@ -16,7 +16,7 @@ _CODE = {kind: code for code, kind in enumerate(ObservationKind)}
 
 
 class TelemetryColumns(NamedTuple):
-    """What estimates need of telemetry rows; a duration is 0 where there is none."""
+    """The columns of telemetry that estimates need; a missing duration is 0."""
 
     time_us: NDArray[np.int64]
     kind: NDArray[np.int64]
@@ -37,7 +37,7 @@ class TelemetryColumns(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """What an estimate is for, in the order in which estimates are given out."""
+    """Identifies an estimate; estimates are sorted by it."""
 
     window_start_us: int
     job_type: str
@@ -45,14 +45,14 @@ class GroupKey(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Texts by code."""
+    """Dictionary-encoded texts."""
 
     codes: NDArray[np.int64]
     texts: list[str]
 
 
 def columns_of(records: pa.RecordBatch) -> TelemetryColumns:
-    """The columns of checked telemetry."""
+    """Returns the columns of checked telemetry."""
     kinds = pa.array([str(kind) for kind in ObservationKind], pa.string())
     return TelemetryColumns(
         time_us=_integers(records.column("time_us")),
@@ -68,7 +68,7 @@ def columns_of(records: pa.RecordBatch) -> TelemetryColumns:
 def groups(
     records: pa.RecordBatch, *, window_us: int, topics_overall: bool
 ) -> Iterator[tuple[GroupKey, NDArray[np.int64]]]:
-    """Each window, job type and topic that occurs, with the numbers of its rows."""
+    """Yields each window, job type and topic that occurs, with the indices of its rows."""
     starts = _integers(records.column("time_us")) // window_us * window_us
     job_types, topics = _names(records.column("job_type")), _names(records.column("topic"))
     yield from _grouped(starts, job_types, topics)

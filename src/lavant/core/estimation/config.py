@@ -1,4 +1,4 @@
-"""How telemetry is cut into windows, and how long a window waits for late rows."""
+"""Configuration of estimation: the length of windows, and how long they wait for late rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ LATENESS_MS_MAX = 24 * 3600 * 1000
 class EstimationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Windows are [k · window_ms, (k + 1) · window_ms), counted from 1970.
 
-    A window is closed when rows have been seen that are `lateness_ms` younger than its end. With `topics_overall`
-    there is, beside each pair of job type and topic, an estimate for each topic over all job types: the variability
-    of merged arrivals cannot be computed from that of the parts. `rows_open_max` bounds what the embedded estimator
-    keeps; it concerns rows of windows that are still open.
+    A window closes when a row arrives that is `lateness_ms` younger than its end. With `topics_overall` there is also
+    an estimate for each topic over all job types, because the variability of merged arrivals cannot be computed from
+    that of the parts. `rows_open_max` bounds the rows of open windows in the embedded estimator.
     """
 
     window_ms: int = 10_000

@@ -1,4 +1,4 @@
-"""The figures of one window, made of its sums: rates, variabilities, failures, percentiles.
+"""The figures of one window, computed from its sums: rates, variabilities, failures, percentiles.
 
 For n values with sum S and sum of squares Q the squared coefficient of variation, variance over squared mean, is
 n (nQ − S²) / ((n − 1) S²), with the sample variance (n − 1). Numerator and denominator are integers, and Python divides
@@ -17,10 +17,10 @@ from lavant.core.estimation.sums import WindowSums
 
 
 class WindowEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured in [window_start_ms, window_end_ms) for a job type at a topic.
+    """The measurements in [window_start_ms, window_end_ms) for a job type at a topic.
 
-    None is "not enough rows to say": no service, fewer than two gaps between arrivals. A job type of "*" is all of
-    them. A window without any row has no estimate: its arrival rate is 0.
+    None means too few rows: no service, or fewer than two gaps between arrivals. The job type "*" stands for all of
+    them. A window without rows has no estimate: its arrival rate is 0.
     """
 
     window_start_ms: int
@@ -36,7 +36,7 @@ class WindowEstimate(msgspec.Struct, frozen=True, kw_only=True):
     services: int
     services_failed: int
     service_rate_per_s: float | None
-    """Services that one server does in a second, failed ones included: they keep it busy as well."""
+    """Services that one server completes in a second, including failed ones, which also keep it busy."""
     service_scv: float | None
     failure_probability: float | None
     responses: int
@@ -68,7 +68,7 @@ ESTIMATE_SCHEMA = pa.schema(
 
 
 def estimate(sums: WindowSums, *, window_ms: int) -> WindowEstimate:
-    """The figures of a window's sums.
+    """Computes the figures of a window from its sums.
 
     >>> sums = WindowSums(window_start_us=0, job_type="", topic="A", rows=3, arrivals=3, arrival_span_us=30,
     ...                   gap_us2_sum=500)
@@ -102,7 +102,7 @@ def estimate(sums: WindowSums, *, window_ms: int) -> WindowEstimate:
 
 
 def estimate_batch(estimates: Sequence[WindowEstimate]) -> pa.RecordBatch:
-    """Estimates by column, ready for a Parquet file."""
+    """Returns estimates by column, ready for a Parquet file."""
     columns = [
         pa.array([getattr(estimate, field.name) for estimate in estimates], field.type) for field in ESTIMATE_SCHEMA
     ]

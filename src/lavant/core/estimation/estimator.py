@@ -4,8 +4,8 @@
                        rows of closed windows are late:                         watermark are closed for good, and
                        counted and dropped                                      their estimates returned
 
-A row is late when its window has been closed before its batch came; being older than the watermark alone does not make
-it late. That is also Spark's rule: a micro-batch first drops rows of windows that the batches before it have closed,
+A row is late if its window was closed before its batch came; a row that is only older than the watermark is not late.
+This is also Spark's rule: a micro-batch first drops rows of windows that the batches before it have closed,
 then closes windows by the watermark that those batches have set. Calling `close(estimator.watermark_ms)` after each
 `observe` is what Spark does when it has time for an empty micro-batch after each one with rows.
 """
@@ -28,9 +28,9 @@ _SNAPSHOT_VERSION = 1
 
 
 class ObservedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch, or of all of them: rows taken or late, and how many windows × keys the late ones had.
+    """The result of one batch, or of all: rows added, late rows, and the number of windows × keys of the late rows.
 
-    `late_groups` is the figure that Spark counts as `numRowsDroppedByWatermark`: it drops groups, not rows.
+    `late_groups` corresponds to Spark's `numRowsDroppedByWatermark`: Spark drops groups, not rows.
     """
 
     rows: int = 0
@@ -60,16 +60,16 @@ class Estimator:
 
     @property
     def watermark_ms(self) -> int:
-        """The newest row's time less the lateness, in whole milliseconds, as Spark has it."""
+        """The time of the newest row minus the lateness, in whole milliseconds, as in Spark."""
         return max(self._newest_us // 1000 - self.config.lateness_ms, 0)
 
     @property
     def rows_open(self) -> int:
-        """Rows of open windows; with `topics_overall` each is there twice."""
+        """Rows of open windows; with `topics_overall` each counts twice."""
         return sum(window.rows for window in self._open.values())
 
     def observe(self, batch: pa.RecordBatch) -> ObservedRows:
-        """Take a batch of telemetry; says how much of it came too late. A batch is taken whole or refused whole."""
+        """Adds a batch of telemetry, as a whole or not at all, and returns how much of it was late."""
         records = checked_telemetry(batch)
         if records.num_rows == 0:
             return ObservedRows()
@@ -87,9 +87,9 @@ class Estimator:
         return self._count(ObservedRows(rows=records.num_rows, late_rows=int(late.sum()), late_groups=late_groups))
 
     def close(self, watermark_ms: int) -> list[WindowEstimate]:
-        """Close all windows that end at or before the watermark; an older watermark than the last one closes nothing.
+        """Closes all windows that end at or before the watermark; a watermark older than the last closes nothing.
 
-        Estimates come by window, then job type, then topic.
+        Estimates are sorted by window, job type and topic.
         """
         self._closed_ms = max(self._closed_ms, watermark_ms)
         window_us = self.config.window_ms * 1000
@@ -103,7 +103,7 @@ class Estimator:
         ]
 
     def snapshot(self) -> bytes:
-        """All that the estimator knows, for `restore`."""
+        """Returns the whole state, for `restore`."""
         saved = _Snapshot(
             version=_SNAPSHOT_VERSION,
             config=self.config,
@@ -117,7 +117,7 @@ class Estimator:
 
     @classmethod
     def restore(cls, snapshot: bytes) -> Estimator:
-        """The estimator that `snapshot` was taken of."""
+        """Returns the estimator of a snapshot."""
         checksum, body = snapshot[:4], snapshot[4:]
         if len(checksum) < 4 or zlib.crc32(body).to_bytes(4, "big") != checksum:
             raise CorruptSnapshot(f"a snapshot of an estimator ({len(snapshot)} bytes) is damaged; start without it")

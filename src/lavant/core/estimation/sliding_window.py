@@ -1,7 +1,7 @@
 """Sums over a sliding window, kept in panes of equal length: new panes are appended, old ones dropped.
 
 `Estimator` closes windows that are cut by the clock once all their rows are in. A control loop cannot wait for that: it
-needs the last so many seconds at any moment. The sums are the same `WindowSums`, the figures come from the same
+needs the most recent seconds at any moment. The sums are the same `WindowSums`, the figures come from the same
 `estimate`; only the first gap differs, which here begins at the last arrival before the window.
 """
 

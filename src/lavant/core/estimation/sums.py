@@ -1,4 +1,4 @@
-"""The integers that a window's rows are reduced to, so that neither order nor partitions show in the figures."""
+"""The integers that the rows of a window are reduced to; they do not depend on order or partitions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 class WindowSums(msgspec.Struct, kw_only=True):
     """The sufficient statistics of one window, job type and topic.
 
-    Gaps are those between arrivals inside the window, sorted by time; the gap that crosses a border belongs to no
-    window. Of `arrivals` publications there are `arrivals - 1` gaps, of which those at the same instant are 0.
+    Gaps lie between arrivals inside the window, sorted by time; a gap that crosses a border belongs to no window.
+    `arrivals` publications have `arrivals - 1` gaps; those at the same instant are 0.
     """
 
     window_start_us: int = 0
@@ -77,7 +77,7 @@ PERCENTILES = (0.5, 0.95, 0.99)
 
 
 def gap_sums(times_us: NDArray[np.int64]) -> tuple[int, int]:
-    """The span of the times, in whatever order they are, and the sum of the squared gaps between them.
+    """Returns the span of the times, in any order, and the sum of the squared gaps between them.
 
     >>> gap_sums(np.array([10, 0, 30]))
     (30, 500)
@@ -89,7 +89,7 @@ def gap_sums(times_us: NDArray[np.int64]) -> tuple[int, int]:
 
 
 def square_sum(values: NDArray[np.int64]) -> int:
-    """The sum of the squares, exactly, however large."""
+    """Returns the exact sum of squares, however large."""
     if values.size and int(values.max()) ** 2 * values.size >= 2**63:
         return sum(value * value for value in values.tolist())
     return int(np.dot(values, values))

@@ -1,4 +1,4 @@
-"""One open window of one job type and topic: rows go in by column, sums come out."""
+"""An open window of one job type and topic, from columns of rows to sums."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lavant.core.telemetry import ObservationKind
 
 
 class OpenWindow:
-    """What is kept of a window until it closes: counts, and the times of arrivals, because gaps need them in order."""
+    """The state of a window until it closes: counts, and the times of arrivals, which gaps need in order."""
 
     def __init__(self) -> None:
         self._sums = WindowSums()
-        """All but gaps and percentiles."""
+        """Everything except gaps and percentiles."""
         self._arrival_times_us: list[NDArray[np.int64]] = []
         self._response_buckets: Counter[int] = Counter()
 
@@ -29,7 +29,7 @@ class OpenWindow:
         return self._sums.rows
 
     def add(self, rows: TelemetryColumns) -> None:
-        """Take rows of this window, of all kinds."""
+        """Adds rows of this window, of all kinds."""
         self._sums.rows += len(rows.time_us)
         self._add_arrivals(rows.of_kind(ObservationKind.ARRIVAL))
         self._add_services(rows.of_kind(ObservationKind.SERVICE))
@@ -37,7 +37,7 @@ class OpenWindow:
         self._add_matches(rows.of_kind(ObservationKind.MATCH))
 
     def sums(self, *, window_start_us: int, job_type: str, topic: str) -> WindowSums:
-        """The window as integers; it may go on taking rows."""
+        """Returns the sums so far; more rows may follow."""
         span_us, gap_us2_sum = gap_sums(self._times_us())
         p50, p95, p99 = (percentile_bucket(self._response_buckets, fraction) for fraction in PERCENTILES)
         return replace(

@@ -1,1 +1,1 @@
-"""Compiled kernels: how they are declared, kept on disk, and compiled ahead of use."""
+"""Numba kernels: declaration, cache on disk, and warm-up."""

@@ -1,12 +1,12 @@
-"""Compiled kernels on disk, where the next process finds them: one file for each kernel, signature and processor.
+"""The cache of compiled kernels on disk: one file for each kernel, signature and processor.
 
 A file's name is a digest of everything its content depends on: the code of the kernel and of all that it calls, the
 constants it reads, the types of its arguments, the versions of Numba and Python, the processor. So a file is never out
-of date, only unused, and nothing is changed in place: a file is written beside its place and moved there whole. Several
-processes may write the same one. A file begins with a checksum of the rest; one that is damaged counts as missing.
+of date, only unused. Files are written to a temporary name and renamed, so several processes may write the same one. A
+file begins with a checksum of the rest; a damaged file counts as missing.
 
-Numba's own cache knows a kernel by its file's time and place. It does not know what the kernel calls in other files,
-nor whether what it loads is whole, and a tree that cannot be written to is an error.
+Numba's own cache identifies a kernel by the path and time of its source file. It misses changes in other files that the
+kernel calls, does not check files for damage, and fails in a tree that cannot be written to.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from numba.core.caching import _Cache
 from numba.core.extending import _Intrinsic
 
 VARIABLE = "LAVANT_CACHE_DIR"
-"""Names the directory; without it, it is `lavant` in that of XDG_CACHE_HOME, or in ~/.cache."""
+"""Names the directory; the default is `lavant` in XDG_CACHE_HOME, or in ~/.cache."""
 FILES_MAX = 1000
-"""A version of Lavant has about a hundred on one processor; the oldest go."""
+"""A version of Lavant has about a hundred on one processor; the oldest are deleted."""
 CHECKSUM_BYTES = 32
 SUFFIX = ".kernel"
 
@@ -40,14 +40,14 @@ _dumps: Any = numba.core.serialize.dumps
 
 
 class CacheState(NamedTuple):
-    """Where compiled kernels are kept, and why they are not, if they are not."""
+    """The directory of compiled kernels, or the reason why there is none."""
 
     directory: Path | None
     problem: str | None = None
 
 
 def cache_directory(environment: Mapping[str, str] | None = None) -> Path | None:
-    """Where kernels belong; None without a home.
+    """Returns the directory for kernels; None without a home directory.
 
     >>> cache_directory({"LAVANT_CACHE_DIR": "/var/cache/lavant", "HOME": "/srv"}).as_posix()
     '/var/cache/lavant/kernels'
@@ -66,7 +66,7 @@ def cache_directory(environment: Mapping[str, str] | None = None) -> Path | None
 
 
 def cache_state() -> CacheState:
-    """Whether kernels can be kept: the directory is made if it is not there."""
+    """Checks whether kernels can be stored; creates the directory if it is missing."""
     directory = cache_directory()
     if directory is None:
         return CacheState(None, f"there is no home directory; name a directory in {VARIABLE}")
@@ -82,7 +82,7 @@ def cache_state() -> CacheState:
 
 
 def is_trusted(directory: Path) -> bool:
-    """Whether nobody but this user and root can have put something there: what is there is run as it is."""
+    """Whether only this user and root can write there: the content of the directory is executed."""
     try:
         status = directory.stat()
     except OSError:
@@ -92,9 +92,9 @@ def is_trusted(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(directory: Path, wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """One process at a time; without a lock where none can be had. The end of a process ends its lock.
+    """Excludes other processes, where locks are available. The end of a process releases its lock.
 
-    While another one has it, `wait` is called again and again, if it is given.
+    While another process holds it, `wait` is called repeatedly, if given.
     """
     try:
         file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -119,7 +119,7 @@ def _try_lock(file: int) -> bool:
 
 
 def prune(directory: Path, files_max: int = FILES_MAX) -> None:
-    """Delete the oldest files beyond so many. What somebody else deletes at the same time is gone, too."""
+    """Deletes the oldest files beyond the limit; another process may delete the same ones."""
     with contextlib.suppress(OSError):
         files = sorted(directory.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in files[files_max:]:
@@ -127,7 +127,7 @@ def prune(directory: Path, files_max: int = FILES_MAX) -> None:
 
 
 class KernelCache(_Cache):
-    """What Numba asks for a compiled kernel, and gives it to."""
+    """The cache that Numba calls to load and save compiled kernels."""
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         self._function = function
@@ -163,18 +163,18 @@ class KernelCache(_Cache):
             if is_trusted(path.parent):
                 beside.write_bytes(hashlib.sha256(content).digest() + content)
                 beside.replace(path)
-        except OSError:  # a disk that is full or read-only: the kernel is there in memory
+        except OSError:  # the disk is full or read-only: the kernel is only in memory
             with contextlib.suppress(OSError):
                 beside.unlink()
 
     def enable(self) -> None:
-        """It always is."""
+        """Does nothing: always enabled."""
 
     def disable(self) -> None:
-        """Nobody does."""
+        """Does nothing: cannot be disabled."""
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: saves are immediate."""
 
     def _path(self, signature: Any, codegen: Any) -> Path | None:
         directory = cache_directory()
@@ -188,7 +188,7 @@ class KernelCache(_Cache):
 
 
 def code_digest(function: Callable[..., Any], options: Mapping[str, Any]) -> bytes:
-    """Of what a kernel consists of: its code, that of all kernels it calls, and the constants that they read."""
+    """A digest of a kernel: its code, that of all kernels it calls, and the constants that they read."""
     digest = hashlib.sha256()
     for part in _parts(function, options, set()):
         digest.update(part.encode() + b"\0")
@@ -219,7 +219,7 @@ def _code_parts(code: CodeType, names: set[str]) -> Iterator[str]:
 
 
 def _value_parts(value: Any, seen: set[int]) -> Iterator[str]:
-    """What a global is to a kernel. Numba makes a constant of it, so its value counts."""
+    """The parts of a global. Numba compiles it as a constant, so its value counts."""
     if isinstance(value, numba.core.dispatcher.Dispatcher):
         yield from _parts(value.py_func, value.targetoptions, seen)
     elif isinstance(value, _Intrinsic):
@@ -233,7 +233,7 @@ def _value_parts(value: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _described(type_: Any) -> str:
-    """A type with the fields and the modules of its tuples, which Numba's own text leaves out.
+    """Describes a type with the fields and modules of its tuples, which Numba's own text omits.
 
     The module counts because a compiled kernel refers to the class by it.
 

@@ -1,4 +1,4 @@
-"""Numba behind one typed door: compiled once, kept on disk, without the GIL."""
+"""Typed decorators for Numba: kernels are compiled once, cached on disk, and release the GIL."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 KERNELS: list[Any] = []
-"""All that are compiled by themselves, of the modules that are loaded."""
+"""All kernels of the loaded modules that are compiled on their own."""
 
 
 def kernel(function: F) -> F:
-    """Compile a hot loop over arrays. It releases the GIL, so several threads run it at once."""
+    """Compiles a hot loop over arrays. It releases the GIL, so several threads can run it at once."""
     return _kernel(function, boundscheck=False)
 
 
@@ -39,8 +39,8 @@ def inline_kernel(function: F) -> F:
 def borrowing_kernel(function: F) -> F:
     """A `kernel` that counts no references: for many small functions over one tuple of arrays.
 
-    It may not make arrays or keep them. Counting costs more than the rest where functions pass a tuple of thirty arrays
-    to each other: without it a simulation runs five times as fast. `_nrt` is Numba's own switch for this.
+    It may not create or keep arrays. Reference counting dominates where functions pass a tuple of thirty arrays to each
+    other: without it a simulation runs five times as fast. `_nrt` is Numba's own switch for this.
     """
     return _kernel(function, _nrt=False)
 
@@ -53,8 +53,8 @@ def _kernel(function: F, **options: Any) -> F:
 
 
 def frozen(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
-    """A read-only, contiguous view, for what a kernel only reads: whether mapped, received or built, it is of one type,
-    and the kernel is compiled once."""
+    """Returns a read-only, contiguous view for a kernel that only reads: whether mapped, received or built, it has one
+    type, and the kernel is compiled once."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

@@ -1,7 +1,7 @@
-"""Warm-up: have kernels compiled, or loaded if they were before, ahead of their first use.
+"""Warm-up: compiles kernels, or loads them from the cache, before their first use.
 
-A package with kernels has a module `warmup` with a `KernelSet`: a function that calls each of them with every kind of
-arguments that it is used with (`lavant.broker.warmup`, `lavant.models.warmup`, `lavant.pipeline.warmup`). The server,
+A package with kernels has a module `warmup` with a `KernelSet`: a function that calls each kernel with all argument
+types in use (`lavant.broker.warmup`, `lavant.models.warmup`, `lavant.pipeline.warmup`). The server,
 Spark's workers, `lavant warm-up` and tests run the sets that they need through `warm_up`.
 """
 
@@ -22,11 +22,11 @@ class KernelSet(NamedTuple):
 
     call_all: Callable[[], None]
     kinds: int
-    """Of kernels and argument types, that is compilations if nothing is there yet."""
+    """The number of pairs of kernel and argument types, that is of compilations with an empty cache."""
 
 
 class WarmupProgress(NamedTuple):
-    """How far a warm-up is. One that only loads has none to speak of."""
+    """The progress of a warm-up that compiles."""
 
     compiled: int
     kinds: int
@@ -45,10 +45,10 @@ def warm_up(
     pause: Callable[[], None] | None = None,
     is_locked: bool = True,
 ) -> int:
-    """Call the kernels; how many had to be compiled. `on_progress` is told of each, and may raise to make an end of it.
+    """Calls the kernels and returns how many were compiled. `on_progress` is called for each, and may raise to stop.
 
-    Of several processes that start at the same time one compiles, and the others wait for it and load what it has left.
-    While it waits, `pause` is called again and again, if it is given. Whoever only loads needs no lock (`is_locked`).
+    Of several processes that start at once, one compiles; the others wait and load its results. While a process waits,
+    `pause` is called repeatedly, if given. A process that only loads needs no lock (`is_locked`).
     """
     counter = _Counter(sum(each.kinds for each in sets), on_progress)
 
@@ -72,7 +72,7 @@ def warm_up(
 
 
 class _Counter(event.Listener):
-    """Hears of each compilation; those of Numba's own functions, inside of ours, do not count."""
+    """Listens to compilations; those of Numba's own functions inside of ours do not count."""
 
     def __init__(self, kinds: int, on_progress: Callable[[WarmupProgress], None]) -> None:
         self.kinds = kinds
@@ -85,7 +85,7 @@ class _Counter(event.Listener):
             self._on_progress(WarmupProgress(self.compiled, self.kinds))
 
     def on_end(self, event: Any) -> None:
-        """The start of the next says enough."""
+        """Does nothing: the start of the next compilation is enough."""
 
 
 @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""Publications: their attributes, one by one as values, and many as columns."""
+"""Publications: attributes and their checks, single publications, and batches by row or by column."""

@@ -1,4 +1,4 @@
-"""Attribute names and values: what a publication may carry and a filter may name.
+"""Attribute names and values of publications, and their checks.
 
 A value is a string, an integer, a float or a boolean. Integers and floats are one kind, *number*: `volume > 300000`
 holds for 300001 as for 300000.5. Numbers are IEEE doubles; an integer that a double cannot hold exactly is refused
@@ -23,7 +23,7 @@ NAMES_KNOWN = 4096
 
 
 def check_name(name: object) -> str:
-    """The attribute name, or an error that says what is wrong with it."""
+    """Returns the attribute name, or raises with the problem."""
     if not isinstance(name, str):
         raise InvalidValue(f"an attribute name must be a string, got {type(name).__name__} {name!r}")
     if not name:
@@ -40,11 +40,11 @@ def check_name(name: object) -> str:
 
 
 check_known_name = lru_cache(NAMES_KNOWN)(check_name)
-"""The same for names that come again and again."""
+"""The same with a cache, for names that repeat."""
 
 
 def check_value(name: str, value: object) -> AttributeValue:
-    """The value of attribute `name`, or an error that says what is wrong with it."""
+    """Returns the value of attribute `name`, or raises with the problem."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidValue(f"attribute {name!r} is {value}; leave the attribute out where there is no number")

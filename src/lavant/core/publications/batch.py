@@ -1,8 +1,8 @@
-"""Publications by column: the form in which they flow through matching.
+"""Publications by column, the form that matchers take.
 
 A `PublicationBatch` is an Arrow record batch. Three columns carry the envelope (`@id`, `@time_ms`, `@payload`); every
-other column is an attribute, with null where a publication does not have it. An attribute that is of several types in
-one batch has a column for each type, all of the same name. Attribute names cannot start with '@', so nothing collides.
+other column is an attribute, with null where a publication does not have it. An attribute with several types in
+one batch has a column for each type, all of the same name. Attribute names cannot start with '@', so none collides.
 
 The same flat shape is the row form: `{"symbol": "YHOO", "volume": 300, "@id": "7"}` as a dict or a line of JSON.
 """
@@ -31,10 +31,10 @@ from lavant.core.publications.publication import ID, PAYLOAD, TIME, Publication
 
 
 class StringColumn(NamedTuple):
-    """Strings by code: publication i has string number `codes[i]`, or none where that is -1.
+    """Dictionary-encoded strings: publication i has string number `codes[i]`, or none if that is -1.
 
-    String number c is the UTF-8 text `data[offsets[c]:offsets[c + 1]]`. A dictionary that came from outside may hold a
-    string twice, or one that no publication has.
+    String number c is the UTF-8 text `data[offsets[c]:offsets[c + 1]]`. A dictionary from outside may hold a string
+    twice, or one that no publication uses.
     """
 
     codes: NDArray[np.int32]
@@ -53,7 +53,7 @@ class PublicationBatch:
     """
 
     def __init__(self, records: pa.RecordBatch) -> None:
-        """Take columns as they are, after a check of names, types and numbers; nothing is copied without need."""
+        """Checks names, types and numbers; copies columns only if it must."""
         self.records = checked_columns(records)
 
     @cached_property
@@ -66,7 +66,7 @@ class PublicationBatch:
 
     @classmethod
     def from_dicts(cls, rows: Sequence[Mapping[str, Any]]) -> PublicationBatch:
-        """Publications from flat dicts; `@id`, `@time_ms` and `@payload` are optional. A value of None is absent."""
+        """Makes a batch from flat dicts; `@id`, `@time_ms` and `@payload` are optional, and None means absent."""
         return cls(columns_of_rows(rows))
 
     @classmethod
@@ -83,11 +83,11 @@ class PublicationBatch:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The names that occur, in the order in which they came."""
+        """The names that occur, in order of appearance."""
         return tuple(self._by_name)
 
     def slice(self, start: int, length: int) -> PublicationBatch:
-        """A part of the batch; nothing is copied."""
+        """Returns a part of the batch without copying."""
         part = PublicationBatch.__new__(PublicationBatch)
         part.records = self.records.slice(start, length)
         return part
@@ -95,7 +95,7 @@ class PublicationBatch:
     # ---- rows -------------------------------------------------------------------------------------------------------
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Flat dicts, without what is absent."""
+        """Returns flat dicts without absent values."""
         rows: list[dict[str, Any]] = [{} for _ in range(len(self))]
         for name, column in zip(self.records.schema.names, self.records.columns, strict=True):
             for row, value in zip(rows, column.to_pylist(), strict=True):
@@ -126,7 +126,7 @@ class PublicationBatch:
         return None
 
     def presence(self, name: str) -> NDArray[np.float64]:
-        """1.0 where attribute `name` is there, of whatever type, else 0.0."""
+        """1.0 where attribute `name` is present, of any type, else 0.0."""
         present = np.zeros(len(self))
         for column in self._by_name.get(name, ()):
             present += column.is_valid().to_numpy(zero_copy_only=False)
@@ -138,7 +138,7 @@ class PublicationBatch:
 
     @cached_property
     def _string_columns(self) -> dict[str, StringColumn]:
-        # Made once a batch for all segments of a matcher: encoding costs more than looking up.
+        # Cached for all segments of a matcher: encoding costs more than a lookup.
         return {
             name: _encode_strings(column)
             for name, columns in self._by_name.items()

@@ -30,19 +30,19 @@ STRING, INTEGER, FLOAT, BOOLEAN = pa.string(), pa.int64(), pa.float64(), pa.bool
 
 
 def columns_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    """A column for each name and type that occurs in the rows."""
+    """Makes a column for each name and type that occurs in the rows."""
     names = dict.fromkeys(name for row in rows for name in row)
     fields: list[tuple[str, pa.Array]] = []
     for name in names:
         values = [row.get(name) for row in rows]
         fields += _envelope_column(name, values) if name in ENVELOPE else _attribute_columns(name, values)
-    if not fields:  # Arrow counts rows by its columns, so publications without any still carry an id
+    if not fields:  # Arrow counts rows by columns, so publications without attributes still need an id
         fields = _envelope_column(ID, [None] * len(rows))
     return pa.RecordBatch.from_arrays([array for _, array in fields], names=[name for name, _ in fields])
 
 
 def checked_columns(records: pa.RecordBatch) -> pa.RecordBatch:
-    """The same with all columns of the types that batches have, or an error that names the column and the value."""
+    """Returns the records with all columns cast to the types of batches, or raises with the column and the value."""
     if not isinstance(records, pa.RecordBatch):
         raise InvalidValue(f"a PublicationBatch is made of a pyarrow.RecordBatch, got {type(records).__name__}")
     names = records.schema.names
@@ -63,7 +63,7 @@ def checked_columns(records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def is_string(type: pa.DataType) -> bool:
-    """Is a column of this type one of strings?"""
+    """Whether a column of this type holds strings."""
     return bool(pa.types.is_string(type) or pa.types.is_dictionary(type))
 
 
@@ -119,7 +119,7 @@ def _checked_attribute(name: str, column: pa.Array) -> pa.Array:
         return _checked_size(name, column, STRING_BYTES_MAX)
     if pa.types.is_dictionary(kind) and (kind.value_type == STRING or pa.types.is_large_string(kind.value_type)):
         return _checked_dictionary(name, column)
-    if kind == pa.uint64():  # refused before the cast, which knows neither the attribute nor what to do
+    if kind == pa.uint64():  # refused here: the error of the cast would name neither the attribute nor a remedy
         _checked_integers(name, column)
     if pa.types.is_integer(kind):
         return _checked_integers(name, column if kind == INTEGER else column.cast(INTEGER))
@@ -143,7 +143,9 @@ def _checked_ids(column: pa.Array) -> pa.Array:
     _, ends, data = column.buffers()
     first, last = np.frombuffer(ends, np.int32)[[column.offset, column.offset + len(column)]] if len(column) else (0, 0)
     longest = pc.max(pc.utf8_length(column)).as_py()
-    together = b"" if data is None else memoryview(data)[first:last].tobytes()  # printable if each of them is
+    together = (
+        b"" if data is None else memoryview(data)[first:last].tobytes()
+    )  # the joined text is printable if each id is
     if (longest is not None and longest > PUBLICATION_ID_LENGTH_MAX) or not together.decode().isprintable():
         for id in column.drop_null().to_pylist():
             check_envelope(id=id, time_ms=0, payload=None)
@@ -152,7 +154,7 @@ def _checked_ids(column: pa.Array) -> pa.Array:
 
 def _checked_dictionary(name: str, column: pa.Array) -> pa.Array:
     texts = _checked_size(name, column.dictionary, STRING_BYTES_MAX)
-    if texts.null_count:  # an entry that is null makes the value absent, which only indices are to say
+    if texts.null_count:  # a null entry would make values absent, which only indices may do
         return column.cast(texts.type).cast(STRING).dictionary_encode()
     return column if texts.type == STRING else pa.DictionaryArray.from_arrays(column.indices, texts.cast(STRING))
 

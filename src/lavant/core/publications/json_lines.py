@@ -23,14 +23,14 @@ from lavant.core.publications.publication import (
 )
 
 CONTENT_LENGTH_MAX = 200
-"""How much of a line is repeated in an error."""
+"""The part of a line that an error quotes."""
 
 
 def from_json_lines(data: bytes, *, rejected: list[Rejected] | None = None) -> PublicationBatch:
-    """Publications from lines of JSON; blank lines are passed over.
+    """Parses publications from lines of JSON; skips blank lines.
 
-    A line that is no publication raises `InvalidValue` with its number, unless a list `rejected` is given: then it is
-    put there with the reason, and the others are returned.
+    A line that is not a publication raises `InvalidValue` with its number. If a list `rejected` is given, such lines
+    are appended to it with the reason instead.
 
     >>> refused: list[Rejected] = []
     >>> from_json_lines(b'{"a": 1}\\n{"a": [2]}\\n', rejected=refused)
@@ -52,7 +52,7 @@ def from_json_lines(data: bytes, *, rejected: list[Rejected] | None = None) -> P
 
 
 def publication_of(line: bytes) -> Publication:
-    """The publication of one line.
+    """Parses one line.
 
     >>> publication_of(b'{"a": 1, "@id": "7", "b": null}')
     Publication(attributes={'a': 1}, id='7', time_ms=0, payload=None)
@@ -68,7 +68,7 @@ def publication_of(line: bytes) -> Publication:
 
 
 def to_json_lines(batch: PublicationBatch) -> bytes:
-    """One line for each publication."""
+    """Returns one line for each publication."""
     encode = msgspec.json.encode
     return b"".join(encode(_with_text_payload(row)) + b"\n" for row in batch.to_dicts())
 

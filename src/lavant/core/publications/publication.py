@@ -1,4 +1,4 @@
-"""What publishers send and announce, and what subscribers ask for."""
+"""Publications, subscriptions and advertisements as values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lavant.core.ids import (
 from lavant.core.publications.attributes import ATTRIBUTES_MAX, AttributeValue, check_known_name, check_value
 
 ID, TIME, PAYLOAD, POINT = "@id", "@time_ms", "@payload", "@point"
-"""Beside attributes, in JSON and in columns; an encrypted publication has a point in place of attributes."""
+"""Names beside attributes, in JSON and in columns; an encrypted publication has a point instead of attributes."""
 PAYLOAD_BYTES_MAX = 1024 * 1024
 PUBLICATION_ID_LENGTH_MAX = 128
 TIME_MS_MAX = 2**63 - 1
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """One event: attributes that filters look at, a payload that they don't.
+    """One event: attributes, which filters compare, and a payload, which they ignore.
 
     >>> Publication(id="1", time_ms=0, attributes={"symbol": "YHOO", "volume": 203400}).attributes["volume"]
     203400
@@ -42,7 +42,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscriber wants, as the text of a filter."""
+    """The interest of a subscriber, as the text of a filter."""
 
     id: SubscriptionId
     filter: str
@@ -54,7 +54,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advertisement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a publisher is going to send, as the text of a filter that all its publications will match."""
+    """An announcement: a filter that all future publications of a publisher will match."""
 
     id: AdvertisementId
     filter: str
@@ -62,7 +62,7 @@ class Advertisement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rejected(NamedTuple):
-    """A publication that could not be accepted: where it stood in the input, what it was, and why."""
+    """A publication that was refused: its position in the input, its content, and the reason."""
 
     row: int
     content: str
@@ -70,7 +70,7 @@ class Rejected(NamedTuple):
 
 
 def check_attributes(attributes: object) -> None:
-    """Raise unless these may be the attributes of one publication."""
+    """Raises unless these are valid attributes of one publication."""
     if not isinstance(attributes, dict):
         raise InvalidValue(f"a publication must be an object of attributes, got {type(attributes).__name__}")
     if len(attributes) > ATTRIBUTES_MAX:
@@ -82,7 +82,7 @@ def check_attributes(attributes: object) -> None:
 
 
 def check_envelope(*, id: object, time_ms: object, payload: object) -> None:
-    """Raise unless these may be the id, time and payload of one publication."""
+    """Raises unless these are a valid id, time and payload of one publication."""
     if not isinstance(id, str) or len(id) > PUBLICATION_ID_LENGTH_MAX or not (id.isprintable()):
         raise InvalidValue(
             f"a publication id must be a printable string of at most {PUBLICATION_ID_LENGTH_MAX} characters, "

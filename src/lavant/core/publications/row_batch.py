@@ -1,7 +1,7 @@
-"""Publications by row that are asked for columns: what a server matches while it is quiet, one or a few at a time.
+"""Publications by row with columns on demand, for batches of one or a few publications.
 
-Arrow's columns cost the same for one publication as for hundreds, and all are made, whoever looks at them. Here a
-column is made when a filter asks for it, and the Arrow form only if somebody wants it after all.
+Arrow columns cost the same for one publication as for hundreds, and all are built. Here a column is built when a filter
+needs it, and the Arrow form only when it is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBERS = frozenset((int, float))
 
 
 class RowBatch(PublicationBatch):
-    """Trusts its caller: attributes were checked one by one, there is no envelope, and no value is None.
+    """Trusts its caller: attributes are checked, there is no envelope, and no value is None.
 
     >>> batch = RowBatch([{"symbol": "YHOO", "volume": 300}, {"symbol": "IBM"}])
     >>> batch.numbers("volume"), batch.to_dicts()[1]
