@@ -57,7 +57,7 @@ class Asynchronous:
             setattr(cls, name, function)
 
 
-class Operation(Generic[P, BlockingResult, AsyncResult]):
+class SharedOperation(Generic[P, BlockingResult, AsyncResult]):
     """A method that blocks or not, depending on the class; `Blocking` and `Asynchronous` define it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -77,14 +77,16 @@ class Operation(Generic[P, BlockingResult, AsyncResult]):
 
 def operation(
     function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Operation[P, T, Coroutine[Any, Any, T]]:
+) -> SharedOperation[P, T, Coroutine[Any, Any, T]]:
     """Declares a coroutine function as an operation."""
-    return Operation(function)
+    return SharedOperation(function)
 
 
-def listing(function: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Operation[P, Iterator[T], AsyncIterator[T]]:
+def listing(
+    function: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> SharedOperation[P, Iterator[T], AsyncIterator[T]]:
     """Declares an asynchronous generator function as an operation: the blocking client offers an iterator."""
-    return Operation(function)
+    return SharedOperation(function)
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
@@ -114,7 +116,7 @@ def _operations(owner: type, names: dict[str, str]) -> Iterator[tuple[str, Funct
             names[variable.__name__] = next((name for name, value in known if value is argument), variable.__name__)
     for name in dir(owner):
         declared = inspect.getattr_static(owner, name)
-        if isinstance(declared, Operation):
+        if isinstance(declared, SharedOperation):
             yield name, _copy(declared.function, f"{owner.__qualname__}.{name}", names)
 
 

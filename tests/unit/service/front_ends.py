@@ -24,6 +24,7 @@ from lavant.service.auth.tenants import Tenants
 from lavant.service.aws.credentials import Credential, CredentialRing
 from lavant.service.aws.sqs.app import SqsApp
 from lavant.service.aws.sqs.settings import SqsSettings
+from lavant.service.delivery.registry import Deliveries
 from lavant.service.http.application import PATHS, api_application
 from lavant.service.http.context import ApiContext
 from lavant.service.net.connections import STATE
@@ -123,7 +124,7 @@ class FrontEnds:
         self.wiring = Wiring(limits, store=self.store, audit=audit)
         self.wiring.queues.usages.quotas = self.tenants.quotas
         self.service = self.wiring.service
-        self.desk = ApiContext(self.service, self.keys, Meters())
+        self.desk = ApiContext(self.service, self.keys, Meters(), Deliveries(self.service))
         self.sqs_app = SqsApp(
             self.service.execute,
             SqsSettings(salt=b"salt"),

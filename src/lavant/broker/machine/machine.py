@@ -72,7 +72,7 @@ from lavant.broker.queues.compatibility import RULES
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.timers import earliest
 from lavant.broker.queues.validation import refusal
-from lavant.broker.subscriptions.validation import check_address, check_filter
+from lavant.broker.subscriptions.validation import check_filter
 from lavant.core.errors import InternalError, InvalidValue, LavantError, StorageFull, UnknownQueue
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -278,8 +278,6 @@ class BrokerMachine:
 
     def _subscribe(self, request: Subscribe, asked: RequestContext, now_ms: int) -> None:
         self._check_room()
-        if request.webhook is not None:
-            check_address(request.webhook.url)
         answer = self._apply(request, asked.raw, now_ms)
         if isinstance(answer, Subscribed) and answer.subscription.is_temporary:
             self._leases.hold(answer.subscription, now_ms)

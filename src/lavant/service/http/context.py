@@ -1,4 +1,4 @@
-"""What every route works with: the service behind it, who asks, and what is counted."""
+"""The context of every route: the broker runtime, the principal of a request, deliveries and counters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from lavant.broker.protocol.commands import A_co, Answer, Request, RequestFor
-from lavant.broker.protocol.queues import Refused
+from lavant.broker.protocol.queues import Delivery, Refused
 from lavant.broker.protocol.registry import checked
 from lavant.broker.queues.validation import refusal
-from lavant.core.errors import AccessDenied, LavantError, QuotaExceeded
+from lavant.core.errors import AccessDenied, LavantError
 from lavant.service.auth.audit.records import ORIGIN
 from lavant.service.auth.authorization import audited, authorize, execute_as, revoked
 from lavant.service.auth.keys import KeyRing, Principal
+from lavant.service.delivery.registry import Deliveries
+from lavant.service.delivery.stream import PrefetchWindow, StreamDelivery
 from lavant.service.http.errors import ApiError, error_of
 from lavant.service.http.streams.sse_resume import SseResume
 from lavant.service.net.connections import RequestConnection, connection_of
@@ -33,19 +35,20 @@ if TYPE_CHECKING:
 class ApiContext:
     """Lasts as long as the server."""
 
-    def __init__(self, service: BrokerRuntime, keys: KeyRing, meters: Meters) -> None:
+    def __init__(self, service: BrokerRuntime, keys: KeyRing, meters: Meters, deliveries: Deliveries) -> None:
         self.service = service
         self.limits = service.limits
         self.keys = keys
         self.meters = meters
+        self.deliveries = deliveries
         self.lately = SseResume()
         self.resources: Callable[[], Resources | None] | None = None
-        """What the resource manager shows, if there is one."""
+        """The view of the autoscaler, if there is one."""
         self.stopping = asyncio.Event()
         """Set when the server is about to stop: streams end."""
 
     def principal(self, connection: HTTPConnection) -> Principal:
-        """Who asks; raises if a key is wanted, and this is none."""
+        """The principal of a request; raises if the server requires an API key and this has none."""
         scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
         try:
             principal = self.keys.principal(secret.strip().encode() if scheme.lower() == "bearer" else b"")
@@ -58,10 +61,8 @@ class ApiContext:
                 f"{error}; show it in the header `Authorization: Bearer KEY`",
                 headers={"WWW-Authenticate": "Bearer"},
             ) from None
-        try:
+        with http_errors():
             connection_of(connection.scope).authenticated(principal.tenant)
-        except QuotaExceeded as error:
-            raise error_of(refusal(error)) from None
         return principal
 
     def placed(self, principal: Principal, request: Request) -> Request:
@@ -103,11 +104,16 @@ class ApiContext:
         if principal.is_revoked:
             raise error_of(refusal(revoked(principal)))
 
+    async def lease(self, window: PrefetchWindow) -> list[Delivery]:
+        """The next messages of a stream; raises if its queue is gone."""
+        with http_errors():
+            return await window.lease()
+
     @contextmanager
-    def stream(self, kind: str, principal: Principal) -> Iterator[None]:
-        """As long as a stream is open; raises if there are as many as may be, in all or of this namespace."""
-        streams = self.meters.streams
-        if sum(streams.values()) >= self.limits.streams_max:
+    def stream(self, way: str, principal: Principal) -> Iterator[None]:
+        """Counts a stream while it is open; raises if the server or the namespace has as many as it may."""
+        streams = self.deliveries[StreamDelivery]
+        if streams.open.total() >= self.limits.streams_max:
             raise ApiError(
                 429,
                 "QuotaExceeded",
@@ -115,15 +121,19 @@ class ApiContext:
                 retry_after_s=10,
             )
         with ExitStack() as stack:
-            try:
+            with http_errors():
                 stack.enter_context(principal.tenant.stream())
-            except QuotaExceeded as error:
-                raise error_of(refusal(error)) from None
-            streams[kind] += 1
-            try:
-                yield
-            finally:
-                streams[kind] -= 1
+            stack.enter_context(streams.counted(way))
+            yield
+
+
+@contextmanager
+def http_errors() -> Iterator[None]:
+    """Raises a `LavantError` as the HTTP answer that it stands for."""
+    try:
+        yield
+    except LavantError as error:
+        raise error_of(refusal(error)) from None
 
 
 def json_response(value: object, status: int = 200) -> Response:

@@ -24,7 +24,7 @@ from lavant.service.auth.browser_guard import BrowserGuard, HostList
 from lavant.service.auth.keys import KeyRing
 from lavant.service.aws.credentials import CredentialRing
 from lavant.service.aws.sqs.app import SqsApp
-from lavant.service.delivery.webhooks import Webhooks
+from lavant.service.delivery.registry import Deliveries
 from lavant.service.engines.spark.settings import LIMITS as SPARK_LIMITS
 from lavant.service.http.application import PATHS, api_application
 from lavant.service.http.context import ApiContext
@@ -83,9 +83,9 @@ class ServerPort:
         self._keys = files.keys
         self._readiness = readiness
         meters = Meters()
-        self._context = ApiContext(service, self._keys, meters)
         to_private = settings.is_open or settings.webhooks_to_private_networks
-        self._webhooks = Webhooks(service, meters, to_private=to_private)
+        self._deliveries = Deliveries(service, to_private=to_private)
+        self._context = ApiContext(service, self._keys, meters, self._deliveries)
         sqs = SqsApp(
             service.execute,
             replace(settings.sqs, salt=store.identity),
@@ -94,8 +94,8 @@ class ServerPort:
             audit=service.audit,
         )
         quotas = partial(self._keys.tenants.families, broker, settings.metrics.queues_max)
-        families: tuple[FamiliesOf, ...] = (meters.families, self._families, quotas, *metrics)
-        shown = Metrics(broker.queues, store, service, families, queues_max=settings.metrics.queues_max)
+        own = (meters.families, self._deliveries.families, self._families, quotas)
+        shown = Metrics(broker.queues, store, service, (*own, *metrics), queues_max=settings.metrics.queues_max)
         may_see = partial(_may_see_metrics, settings.metrics.key, self._keys)
         operations = Operations(
             health=health, readiness=readiness.reason, metrics=shown.text, may_see=may_see, remarks=self._remarks
@@ -138,8 +138,8 @@ class ServerPort:
         self._service.loop.add_signal_handler(signal.SIGHUP, self._reload)
         return host, number
 
-    def start_webhooks(self) -> None:
-        self._webhooks.start(self._broker.subscriptions)
+    def start_deliveries(self) -> None:
+        self._deliveries.start(self._broker.subscriptions)
 
     async def close(self) -> None:
         """End long polls and streams, and answer all requests."""
@@ -147,7 +147,7 @@ class ServerPort:
             listener.close()
         self._context.stopping.set()
         self._service.release()
-        await self._webhooks.stop()
+        await self._deliveries.stop()
         await self._http.stop(self._settings.limits.stop_s_max)
         await self._operations.stop(self._settings.limits.stop_s_max)
 

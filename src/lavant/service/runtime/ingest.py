@@ -90,6 +90,8 @@ class Ingest:
     ) -> None:
         self.published = 0
         self.refused = 0
+        self.check_subscribe: Callable[[Subscribe], None] = lambda request: None
+        """Raises if the server cannot deliver what a new subscription asks for."""
         self.on_changes: Callable[[list[Change]], None] = lambda changes: None
         """Called with subscriptions that were added and removed."""
         self.on_arrived: Callable[[int], None] = lambda publications: None
@@ -129,9 +131,11 @@ class Ingest:
         """Take a request of a client. It is answered later, or refused now."""
         context = RequestContext(client, number, None)
         try:
+            if isinstance(request, Subscribe):
+                self.check_subscribe(request)
             step = self._admit(context, request) if isinstance(request, Publish) else ChangeStep(context, request)
         except LavantError as error:
-            self.refused += 1
+            self.refused += isinstance(request, Publish)
             self._perform([Reply(client, number, refusal(error))])
             return
         if step is not None:

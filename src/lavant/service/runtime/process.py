@@ -147,7 +147,7 @@ async def _begin(
     service.begin()
     if sides.spark is not None:
         await sides.spark.start()
-    port.start_webhooks()
+    port.start_deliveries()
     if sides.bridge is not None:
         sides.bridge.start()
     readiness.begin()

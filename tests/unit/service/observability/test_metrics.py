@@ -11,6 +11,7 @@ from tests.unit.service.wiring import Wiring, in_loop
 
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue, Receive, Send, SendEntry
+from lavant.service.delivery.registry import Deliveries
 from lavant.service.observability import metrics as module
 from lavant.service.observability.counters import Meters
 from lavant.service.observability.metrics import FRESH_S_MAX, SLICE_S, Metrics
@@ -52,10 +53,10 @@ async def test_every_sample_belongs_to_the_family_above_it_and_names_its_unit() 
     wiring = Wiring()
     for queue in ("a", "b"):
         wiring.queues.handle(CreateQueue(queue, QueueConfig()), 0)
-    meters = Meters()
+    meters, deliveries = Meters(), Deliveries(wiring.service)
     meters.answers["200"] += 1
     meters.publish_seconds.add(0.003)
-    text = await Metrics(wiring.queues, wiring.store, wiring.service, [meters.families]).text()
+    text = await Metrics(wiring.queues, wiring.store, wiring.service, [meters.families, deliveries.families]).text()
     *lines, last = text.decode().splitlines()
     assert last == "# EOF"
     families: list[str] = []
@@ -169,13 +170,14 @@ async def test_what_is_made_quickly_is_made_anew_soon() -> None:
 
 @in_loop
 async def test_a_mistake_of_one_family_is_not_remembered() -> None:
-    wiring, meters = with_queues(1), Meters()
+    wiring = with_queues(1)
+    deliveries = Deliveries(wiring.service)
     is_broken = True
 
     def families() -> Iterator[MetricFamily]:
         if is_broken:
             raise RuntimeError("a mistake")
-        return meters.families()
+        return deliveries.families()
 
     metrics = Metrics(wiring.queues, wiring.store, wiring.service, [families])
     with pytest.raises(RuntimeError):

@@ -1,12 +1,12 @@
-"""Webhooks: a worker that posts the notifications of subscriptions that have an address.
+"""Delivery by webhook: the server posts the messages of a subscription to an address.
 
     queue ──receive──► post ──┬── 2xx ──► acknowledge
-                              └── else ─► hidden for a while that doubles with each attempt, then received again
+                              └── else ─► hidden for a pause that doubles with each attempt, then received again
 
-All state is in the queues: a server that was killed goes on where it was. After as many attempts as the subscription
-says, the queue's own rule moves a notification to the dead-letter queue.
+All state is in the queues: a server that was killed resumes where it was. After `attempts_max` attempts, the queue
+moves a message to its dead letters.
 """
 
-from lavant.service.delivery.webhooks.dispatcher import Webhooks
+from lavant.service.delivery.webhooks.sender import WebhookDelivery
 
-__all__ = ["Webhooks"]
+__all__ = ["WebhookDelivery"]

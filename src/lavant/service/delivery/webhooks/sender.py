@@ -1,4 +1,4 @@
-"""The courier of one webhook: receives its notifications, posts them, and says how it went."""
+"""Posts the messages of subscriptions to their webhooks, and settles them by the answer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import logging
 import random
 import ssl
 import time
+from collections import Counter
+from collections.abc import Iterator
 from importlib.metadata import version
 
 from lavant.broker.protocol.commands import Request
@@ -26,21 +28,26 @@ from lavant.broker.protocol.queues import (
     Release,
     VisibilityChange,
 )
-from lavant.broker.protocol.subscriptions import SubscriptionState
+from lavant.broker.protocol.subscriptions import Subscribe, SubscriptionState, Webhook
+from lavant.broker.subscriptions.validation import check_address
 from lavant.core.errors import UnknownQueue
-from lavant.service.delivery.consumer import is_json
+from lavant.service.delivery.interface import DeliveryKind
+from lavant.service.delivery.queue import is_json
 from lavant.service.delivery.webhooks.addresses import WebhookFault
 from lavant.service.delivery.webhooks.http_client import Idle, Posted, WebhookClient
-from lavant.service.observability.counters import WEBHOOK, Meters
+from lavant.service.observability.counters import counter_family, histogram_family
+from lavant.service.observability.histograms import Histogram
+from lavant.service.observability.openmetrics import MetricFamily
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.limits import ServiceLimits
 
 SECRET_PREFIX = "whsec_"
-"""Before a secret that is written in base64; others are taken as they are."""
+"""Marks a secret in base64; others are used as they are."""
 
 
 def signature(secret: str, id: str, time_s: int, body: bytes) -> str:
-    """
+    """The signature of a request, as in Standard Webhooks.
+
     >>> secret, id = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"
     >>> signature(secret, id, 1614265330, b'{"test": 2432232314}')
     'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE='
@@ -58,65 +65,93 @@ def _key(secret: str) -> bytes:
     return secret.encode()
 
 
+WEBHOOK = "webhook"
 USER_AGENT = f"lavant/{version('lavant')}"
 SLACK_S = 10.0
-"""How much longer than its request a message is hidden: it may have to wait for its turn."""
+"""How much longer than a request its message is leased: the request may have to wait for others."""
 PAUSE_S = 1.0
-"""After a receive that was refused."""
+"""The pause after a receive that was refused."""
 
 _logger = logging.getLogger(__name__)
 
 
+class WebhookDelivery(DeliveryKind):
+    """Posts the messages of subscriptions that have a webhook."""
+
+    name = WEBHOOK
+    ways = (WEBHOOK,)
+
+    def __init__(self, service: BrokerRuntime, *, to_private: bool) -> None:
+        super().__init__(service, to_private=to_private)
+        self.results = Counter({"success": 0, "failure": 0})
+        self.seconds = Histogram()
+        self.turns = asyncio.Semaphore(service.limits.webhook_requests_total_max)
+        """Bounds the requests to all webhooks together."""
+        self._context = ssl.create_default_context()
+        self._idle = Idle(service.limits.webhook_idle_max)
+
+    def check(self, request: Subscribe) -> None:
+        if request.webhook is not None:
+            check_address(request.webhook.url)
+
+    def serves(self, subscription: SubscriptionState) -> bool:
+        return subscription.webhook is not None
+
+    async def deliver(self, subscription: SubscriptionState) -> None:
+        assert subscription.webhook is not None
+        client = WebhookClient(
+            subscription.webhook.url,
+            self._idle,
+            to_private=self._to_private,
+            context=self._context,
+            answer_bytes_max=self._service.limits.webhook_answer_bytes_max,
+        )
+        await WebhookSender(subscription, subscription.webhook, self._service, self, client).run()
+
+    def families(self) -> Iterator[MetricFamily]:
+        yield counter_family("lavant_webhook_attempts", "Requests to webhooks.", "result", self.results)
+        yield histogram_family("lavant_webhook_seconds", "How long webhooks took to answer.", self.seconds)
+
+
 class WebhookSender:
-    """Of one subscription. `turns` bounds the requests of all couriers together, `idle` the connections they keep."""
+    """Posts the messages of one subscription."""
 
     def __init__(
         self,
         subscription: SubscriptionState,
+        webhook: Webhook,
         service: BrokerRuntime,
-        meters: Meters,
-        turns: asyncio.Semaphore,
-        idle: Idle,
-        *,
-        to_private: bool,
-        context: ssl.SSLContext,
+        kind: WebhookDelivery,
+        client: WebhookClient,
     ) -> None:
-        assert subscription.webhook is not None
-        self._webhook = subscription.webhook
+        self._webhook = webhook
         self._subscription = subscription
         self._queue = subscription.queue
         self._service = service
         self._limits: ServiceLimits = service.limits
-        self._meters = meters
-        self._turns = turns
-        self._poster = WebhookClient(
-            self._webhook.url,
-            idle,
-            to_private=to_private,
-            context=context,
-            answer_bytes_max=service.limits.webhook_answer_bytes_max,
-        )
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._kind = kind
+        self._client = client
+        self._requests: set[asyncio.Task[None]] = set()
         self._timeout_s = self._webhook.timeout_ms / 1000
         self._visibility_s = 2 * self._timeout_s + SLACK_S
 
     async def run(self) -> None:
-        """Until it is cancelled, or the queue is gone; requests under way have some time to end then."""
+        """Runs until it is cancelled or the queue is gone; requests in flight then have `stop_s_max` to end."""
         try:
             while await self._receive_some():
                 pass
         finally:
-            if self._under_way:
-                await asyncio.wait(self._under_way, timeout=self._limits.stop_s_max)
-            for task in self._under_way:
+            if self._requests:
+                await asyncio.wait(self._requests, timeout=self._limits.stop_s_max)
+            for task in self._requests:
                 task.cancel()
-            await asyncio.gather(*self._under_way, return_exceptions=True)
-            self._poster.tidy()
+            await asyncio.gather(*self._requests, return_exceptions=True)
+            self._client.tidy()
 
     async def _receive_some(self) -> bool:
-        """False if there is nothing to be had any more."""
-        while (room := self._limits.webhook_requests_max - len(self._under_way)) <= 0:
-            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+        """Receives messages and starts to post them; False if the queue is gone."""
+        while (room := self._limits.webhook_requests_max - len(self._requests)) <= 0:
+            await asyncio.wait(self._requests, return_when=asyncio.FIRST_COMPLETED)
         request = Receive(self._queue, room, round(self._visibility_s * 1000), WAIT_MS_MAX)
         answer = await self._service.execute(request)
         if isinstance(answer, Refused):
@@ -124,39 +159,39 @@ class WebhookSender:
             return answer.code != UnknownQueue.__name__
         assert isinstance(answer, Received)
         if not answer.deliveries:
-            self._poster.tidy()
+            self._client.tidy()
         received_s = time.monotonic()
         for delivery in answer.deliveries:
             task = asyncio.create_task(self._deliver(delivery, received_s))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
         return True
 
     async def _deliver(self, delivery: Delivery, received_s: float) -> None:
-        """Nobody waits for the answers here: an acknowledgement that is lost in a crash means one more attempt."""
+        """Posts a message and settles it. If a crash loses the acknowledgement, the message is posted again."""
         settled: Request = Release(self._queue, [delivery.receipt])
         try:
-            async with self._turns:
-                if time.monotonic() - received_s < self._timeout_s + SLACK_S:  # or else somebody may have it by now
+            async with self._kind.turns:
+                if time.monotonic() - received_s < self._timeout_s + SLACK_S:  # otherwise its lease may have expired
                     settled = _hidden(self._queue, delivery, 0.0)
                     settled = await self._attempt(delivery)
         finally:
             self._service.ask(settled)
 
     async def _attempt(self, delivery: Delivery) -> Request:
-        """Post it, and say what is to become of it."""
+        """Posts a message, and returns the request that settles it."""
         try:
-            with self._meters.webhook_seconds.timed():
-                posted = await self._poster.post(self._headers(delivery), delivery.body, self._timeout_s)
+            with self._kind.seconds.timed():
+                posted = await self._client.post(self._headers(delivery), delivery.body, self._timeout_s)
         except WebhookFault as fault:
             posted, said = Posted(0), str(fault)
         else:
             said = f"status {posted.status}"
         if posted.is_success:
-            self._meters.webhook_results["success"] += 1
-            self._meters.notifications[WEBHOOK] += 1
+            self._kind.results["success"] += 1
+            self._kind.delivered[WEBHOOK] += 1
             return Acknowledge(self._queue, [delivery.receipt])
-        self._meters.webhook_results["failure"] += 1
+        self._kind.results["failure"] += 1
         _logger.info(
             "webhook of %s, message %d, attempt %d: %s",
             self._subscription.name,
@@ -167,7 +202,7 @@ class WebhookSender:
         return _hidden(self._queue, delivery, await self._pause_s(delivery.receive_count, posted))
 
     async def _pause_s(self, attempt: int, posted: Posted) -> float:
-        """Until the next attempt. After the last one there is none: the queue moves it when it is received again."""
+        """The pause before the next attempt; none after the last one: the next receive dead-letters the message."""
         if attempt == self._webhook.attempts_max:
             described = await self._service.execute(DescribeQueue(self._queue))
             if isinstance(described, Described) and described.config.receives_max == attempt:
@@ -190,7 +225,7 @@ class WebhookSender:
 
 
 def pause_s(attempt: int, retry_after_s: float | None, limits: ServiceLimits, chance: float) -> float:
-    """Twice as long after each attempt, between half and the whole of it by `chance`; longer if the webhook says so.
+    """The pause doubles with each attempt, `chance` shortens it by up to a half; Retry-After may make it longer.
 
     >>> limits = ServiceLimits(webhook_backoff_s=1.0, webhook_backoff_s_max=600.0, webhook_retry_after_s_max=3600.0)
     >>> [pause_s(attempt, None, limits, 1.0) for attempt in (1, 2, 3, 50)], pause_s(3, None, limits, 0.0)

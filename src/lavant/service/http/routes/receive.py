@@ -17,8 +17,8 @@ from lavant.broker.protocol.queues import (
     Refused,
     Release,
 )
-from lavant.service.delivery import consumer as consuming
-from lavant.service.delivery.consumer import is_json
+from lavant.service.delivery import queue as consuming
+from lavant.service.delivery.queue import PULL, QueueDelivery, is_json
 from lavant.service.http.bodies import read_json
 from lavant.service.http.context import ApiContext, json_response
 from lavant.service.http.errors import ApiError, error_of
@@ -32,7 +32,6 @@ from lavant.service.http.schemas import (
     RefusedEntry,
 )
 from lavant.service.net.connections import ClientGone, connection_of
-from lavant.service.observability.counters import PULL
 
 CLIENT_GONE = 499
 """Nobody reads it."""
@@ -50,7 +49,7 @@ async def receive(desk: ApiContext, request: Request) -> Response:
     if isinstance(answer, Refused):
         raise error_of(answer)
     assert isinstance(answer, Received)
-    desk.meters.notifications[PULL] += len(answer.deliveries)
+    desk.deliveries[QueueDelivery].delivered[PULL] += len(answer.deliveries)
     return json_response(ReceiveAnswer(messages=list(map(_message, answer.deliveries))))
 
 

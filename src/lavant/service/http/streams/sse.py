@@ -24,13 +24,12 @@ from starlette.types import Receive, Scope, Send
 
 from lavant.broker.protocol.queues import Delivery
 from lavant.service.auth.keys import Principal
-from lavant.service.delivery.consumer import acknowledge
-from lavant.service.delivery.prefetch import PrefetchWindow
+from lavant.service.delivery.queue import acknowledge
+from lavant.service.delivery.stream import SSE, PrefetchWindow, StreamDelivery
 from lavant.service.http.context import ApiContext
 from lavant.service.http.errors import ApiError, bad_request, response_of
 from lavant.service.http.streams.stream_source import attached, first_of
 from lavant.service.net.connections import connection_of
-from lavant.service.observability.counters import SSE
 
 PREFETCH = 1000
 HEARTBEAT = b":\n\n"
@@ -108,13 +107,13 @@ class _Stream:
 
     async def _feed(self) -> None:
         while True:
-            deliveries = await self._window.lease()
+            deliveries = await self._desk.lease(self._window)
             if deliveries:
                 await self._write(b"".join(map(event_of, deliveries)))
                 if not self._connection.is_lost:
                     self._window.sent(delivery.receipt.number for delivery in deliveries)
                 self._written.extend(delivery.receipt.number for delivery in deliveries)
-                self._desk.meters.notifications[SSE] += len(deliveries)
+                self._desk.deliveries[StreamDelivery].delivered[SSE] += len(deliveries)
 
     async def _settle(self) -> None:
         """Acknowledge what has been there for long enough; keep the line busy."""

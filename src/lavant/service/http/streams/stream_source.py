@@ -26,7 +26,7 @@ from lavant.broker.protocol.subscriptions import (
 )
 from lavant.service.auth.authorization import in_namespace
 from lavant.service.auth.keys import Principal
-from lavant.service.delivery.prefetch import PrefetchWindow
+from lavant.service.delivery.stream import PrefetchWindow, StreamDelivery
 from lavant.service.http.bodies import integer
 from lavant.service.http.context import ApiContext
 from lavant.service.http.errors import bad_request
@@ -112,4 +112,4 @@ async def _window(
     )
     placed = desk.placed(principal, Acknowledge(queue, []))  # whoever may not acknowledge may not receive either
     assert isinstance(placed, Acknowledge)
-    return PrefetchWindow(desk.service, placed.queue, principal, size=size, visibility_ms=visibility_ms)
+    return desk.deliveries[StreamDelivery].window(placed.queue, principal, size=size, visibility_ms=visibility_ms)

@@ -21,14 +21,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDiscon
 from lavant.broker.protocol.queues import Refused
 from lavant.core.errors import UNDECODABLE
 from lavant.service.auth.keys import Principal
-from lavant.service.delivery.prefetch import PrefetchWindow
+from lavant.service.delivery.stream import WEBSOCKET, PrefetchWindow, StreamDelivery
 from lavant.service.http.context import ApiContext
 from lavant.service.http.errors import ApiError, response_of
 from lavant.service.http.routes.receive import content_of
 from lavant.service.http.schemas import RefusedEntry, StreamConfirmation, StreamMessage, StreamReply
 from lavant.service.http.streams.stream_source import attached, first_of
 from lavant.service.net.connections import connection_of
-from lavant.service.observability.counters import WEBSOCKET
 
 PREFETCH = 100
 LEFT = (WebSocketDisconnect, WebSocketDisconnected)
@@ -91,7 +90,7 @@ class _Stream:
 
     async def _feed(self) -> None:
         while True:
-            for delivery in await self._window.lease():
+            for delivery in await self._desk.lease(self._window):
                 publication, body = content_of(delivery)
                 await self._write(
                     StreamMessage(
@@ -103,7 +102,7 @@ class _Stream:
                 )
                 if not self._connection.is_lost:
                     self._window.sent([delivery.receipt.number])
-                self._desk.meters.notifications[WEBSOCKET] += 1
+                self._desk.deliveries[StreamDelivery].delivered[WEBSOCKET] += 1
 
     async def _listen(self) -> None:
         while True:

@@ -13,6 +13,7 @@ from tests.unit.service.wiring import until
 
 from lavant.broker.protocol.queues import Receive, Received, Send, SendEntry
 from lavant.broker.protocol.subscriptions import Subscribe
+from lavant.service.delivery.stream import StreamDelivery
 
 QUICK = {"head_s_max": 0.1, "body_s_max": 0.1, "unread_s_max": 0.1, "stop_s_max": 0.1}
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: queues.test\r\n\r\n"
@@ -125,7 +126,7 @@ def test_a_stream_with_another_request_behind_it_ends_with_its_connection(
         client = await served.connect()
         stream = authorized("GET /subscriptions/s/events HTTP/1.1", "Accept: text/event-stream")
         assert await client.status(stream) == 200
-        streams = served.front.desk.meters.streams
+        streams = served.front.desk.deliveries[StreamDelivery].open
         client.writer.write(HEALTH)
         await asyncio.sleep(0.05)
         assert sum(streams.values()) == 1

@@ -13,6 +13,7 @@ from tests.unit.service.wiring import until
 
 from lavant.broker.protocol.queues import Send, SendEntry
 from lavant.broker.protocol.subscriptions import Subscribe
+from lavant.service.delivery.stream import StreamDelivery
 
 TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
 
@@ -92,7 +93,9 @@ def test_what_is_no_frame_is_told_by_a_code(
         client.writer.write(data)
         assert await close_code(client) == code
         client.close()
-        await until(lambda: len(served.admission) == 0 and not sum(served.front.desk.meters.streams.values()))
+        await until(
+            lambda: len(served.admission) == 0 and not sum(served.front.desk.deliveries[StreamDelivery].open.values())
+        )
 
     serving(tmp_path, work, monkeypatch)
     check_quiet(quiet)
@@ -117,7 +120,9 @@ def test_who_does_not_wait_for_the_handshake_or_leaves_in_it_does_no_harm(
             if turns % 2:
                 await asyncio.sleep(0.002)
             client.close()
-        await until(lambda: len(served.admission) == 0 and not sum(served.front.desk.meters.streams.values()))
+        await until(
+            lambda: len(served.admission) == 0 and not sum(served.front.desk.deliveries[StreamDelivery].open.values())
+        )
 
     serving(tmp_path, work, monkeypatch)
     check_quiet(quiet)
@@ -152,7 +157,7 @@ def test_who_leaves_while_the_server_sends_gets_the_rest_again(
             await asyncio.sleep(0)
         client.writer.write(frame(TEXT, b"\xff"))
         client.close()
-        await until(lambda: sum(served.front.desk.meters.streams.values()) == 0)
+        await until(lambda: sum(served.front.desk.deliveries[StreamDelivery].open.values()) == 0)
         await until(lambda: served.front.wiring.queues.visible("q", served.front.wiring.queues.now_ms) > 0)
 
     serving(tmp_path, work, monkeypatch)

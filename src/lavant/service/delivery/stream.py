@@ -1,36 +1,67 @@
-"""The window of a consumer that is connected: messages of a queue that it has, and has not acknowledged.
+"""Delivery by stream: a connected consumer is sent messages, within a prefetch window of unacknowledged ones.
 
     queue ──lease──► in the window ──┬──► acknowledged
-                                     ├──► given back, by the client or because its connection ended: visible at once
-                                     └──► its lease ran out: out of the window, and visible to others
+                                     ├──► released, by the client or because its connection ended: visible at once
+                                     └──► lease expired: out of the window, and visible to others
 
 When the window is full, nothing more is leased. So a client that never acknowledges holds a bounded number of messages,
-and each only for as long as the queue's visibility timeout says.
+each for no longer than the visibility timeout. Front-ends (`lavant.service.http.streams`) write the messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from lavant.broker.protocol.queue_config import WAIT_MS_MAX
 from lavant.broker.protocol.queues import Delivery, Receipt, Receive, Received, Refused
-from lavant.core.errors import TooManyInFlight
+from lavant.core.errors import TooManyInFlight, error_class
 from lavant.service.auth.keys import Principal
-from lavant.service.delivery.consumer import acknowledge, give_back, release
-from lavant.service.http.errors import error_of
+from lavant.service.delivery.interface import DeliveryKind
+from lavant.service.delivery.queue import acknowledge, give_back, release
+from lavant.service.observability.openmetrics import MetricFamily
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 
+SSE, WEBSOCKET = "sse", "websocket"
 RECEIVE_COUNT_MAX = 100
-"""At once: the answer is in memory twice."""
-CROWDED_S = 1.0
-"""How long to wait if others have as many messages of the queue in flight as may be."""
+"""In one receive: the answer is in memory twice."""
+IN_FLIGHT_FULL_S = 1.0
+"""How long to wait if the queue has as many messages in flight as it may."""
+
+
+class StreamDelivery(DeliveryKind):
+    """Serves streams that front-ends open."""
+
+    name = "stream"
+    ways = (SSE, WEBSOCKET)
+
+    def __init__(self, service: BrokerRuntime, *, to_private: bool) -> None:
+        super().__init__(service, to_private=to_private)
+        self.open = Counter(dict.fromkeys(self.ways, 0))
+        """Streams that are open, by way."""
+
+    @contextmanager
+    def counted(self, way: str) -> Iterator[None]:
+        """Counts a stream while it is open."""
+        self.open[way] += 1
+        try:
+            yield
+        finally:
+            self.open[way] -= 1
+
+    def window(self, queue: str, principal: Principal, *, size: int, visibility_ms: int) -> PrefetchWindow:
+        return PrefetchWindow(self._service, queue, principal, size=size, visibility_ms=visibility_ms)
+
+    def families(self) -> Iterator[MetricFamily]:
+        samples = [({"kind": way}, count) for way, count in self.open.items()]
+        yield MetricFamily("lavant_streams", "gauge", "Streams that are open.", samples)
 
 
 class PrefetchWindow:
-    """Of one stream on one queue."""
+    """The messages that one stream has leased from one queue."""
 
     def __init__(
         self, service: BrokerRuntime, queue: str, principal: Principal, *, size: int, visibility_ms: int
@@ -39,7 +70,7 @@ class PrefetchWindow:
         self.unacknowledged: OrderedDict[int, Receipt] = OrderedDict()
         """By number, in the order in which they were leased."""
         self._unsent: dict[int, None] = {}
-        """Those of them that the client has not been sent."""
+        """Numbers of messages that were not written to the client yet."""
         self._service = service
         self._principal = principal
         self._size = size
@@ -48,10 +79,10 @@ class PrefetchWindow:
         self._changed = asyncio.Event()
 
     async def lease(self) -> list[Delivery]:
-        """The next messages, when there are some and the window has room. Raises if the queue is gone.
+        """Leases messages when there are some and the window has room. Raises a `LavantError` if the queue is gone.
 
-        If this is cancelled, whatever it would have returned goes back to the queue. Empty if nothing came for a
-        while, so that the caller can look around. Of each that was written to the client, `sent` is to be told.
+        Returns none if none came within a long poll. If this is cancelled, its messages return to the queue. Call
+        `sent` for those that were written to the client.
         """
         room = await self._room()
         request = Receive(self.queue, min(room, RECEIVE_COUNT_MAX), self._visibility_ms, WAIT_MS_MAX)
@@ -59,8 +90,8 @@ class PrefetchWindow:
         answer = await self._service.execute(request, self._principal)
         if isinstance(answer, Refused):
             if answer.code != TooManyInFlight.__name__:
-                raise error_of(answer)
-            await asyncio.sleep(CROWDED_S)
+                raise error_class(answer.code)(answer.reason)
+            await asyncio.sleep(IN_FLIGHT_FULL_S)
             return []
         assert isinstance(answer, Received)
         for delivery in answer.deliveries:
@@ -73,25 +104,25 @@ class PrefetchWindow:
         return answer.deliveries
 
     def sent(self, numbers: Iterable[int]) -> None:
-        """They are on their way to the client: if they come back, they count as received."""
+        """Marks messages as written to the client: they count as received, even if they are not acknowledged."""
         for number in numbers:
             self._unsent.pop(number, None)
 
     async def acknowledge(self, numbers: Iterable[int]) -> dict[int, Refused]:
-        """Those that were refused, by number. One that is not in the window was acknowledged, or its lease ran out."""
+        """Acknowledges messages, and returns those that were refused, by number: they are not in the window."""
         chosen, refused = self._take(numbers)
         for place, refusal in (await acknowledge(self._service, self.queue, list(chosen.values()))).items():
             refused[list(chosen)[place]] = refusal
         return refused
 
     async def give_back(self, numbers: Iterable[int]) -> dict[int, Refused]:
-        """They can be received again at once."""
+        """Makes messages visible at once, and returns those that were refused."""
         chosen, refused = self._take(numbers)
         await give_back(self._service, self.queue, list(chosen.values()))
         return refused
 
     async def close(self) -> None:
-        """Give everything back; what was in the window can be asked for still."""
+        """Makes all messages visible. `unacknowledged` still lists them."""
         unsent = [receipt for number, receipt in self.unacknowledged.items() if number in self._unsent]
         sent = [receipt for number, receipt in self.unacknowledged.items() if number not in self._unsent]
         await release(self._service, self.queue, unsent)
@@ -130,7 +161,7 @@ class PrefetchWindow:
                 pass
 
     def _expire(self) -> None:
-        """Forget leases that ran out; all are as long, so the oldest are the first."""
+        """Removes expired leases from the window. All leases are equally long, so the oldest expire first."""
         now_s = time.monotonic()
         while self._expire_s and next(iter(self._expire_s.values())) <= now_s:
             number, _ = self._expire_s.popitem(last=False)

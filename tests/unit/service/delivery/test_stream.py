@@ -9,8 +9,8 @@ from tests.unit.service.wiring import Wiring, in_loop, turn
 
 from lavant.broker.protocol.queues import Receipt, Receive, Received, Send, SendEntry
 from lavant.service.auth.keys import ANYBODY
-from lavant.service.delivery.consumer import acknowledge
-from lavant.service.delivery.prefetch import PrefetchWindow
+from lavant.service.delivery.queue import acknowledge
+from lavant.service.delivery.stream import PrefetchWindow
 from lavant.service.observability.metrics import figures_of
 
 

@@ -1,4 +1,7 @@
-"""What consumers inside of the server do with what they received: acknowledge, give back, release."""
+"""Delivery by queue: consumers ask for messages, acknowledge them and release them.
+
+The functions here do that for consumers inside the server: streams, webhooks and the HTTP interface.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,17 @@ from lavant.broker.protocol.queues import (
     VisibilityChange,
 )
 from lavant.core.errors import UNDECODABLE
+from lavant.service.delivery.interface import DeliveryKind
 from lavant.service.runtime.broker_runtime import BrokerRuntime
+
+PULL = "pull"
+
+
+class QueueDelivery(DeliveryKind):
+    """Waits for consumers to receive messages."""
+
+    name = "queue"
+    ways = (PULL,)
 
 
 def is_json(body: bytes) -> bool:
@@ -33,7 +46,7 @@ def is_json(body: bytes) -> bool:
 
 
 async def acknowledge(service: BrokerRuntime, queue: str, receipts: Sequence[Receipt]) -> dict[int, Refused]:
-    """Which of them were refused, by place."""
+    """Acknowledges messages, and returns those that were refused, by their index."""
     refused: dict[int, Refused] = {}
     for start in range(0, len(receipts), BATCH_ENTRIES_MAX):
         some = list(receipts[start : start + BATCH_ENTRIES_MAX])
@@ -46,13 +59,13 @@ async def acknowledge(service: BrokerRuntime, queue: str, receipts: Sequence[Rec
 
 
 async def give_back(service: BrokerRuntime, queue: str, receipts: Sequence[Receipt]) -> None:
-    """Make messages visible at once. Those whose lease ran out are so already, and a queue that is gone has none."""
+    """Makes messages visible at once. Expired leases and deleted queues are no error."""
     for start in range(0, len(receipts), BATCH_ENTRIES_MAX):
         changes = [VisibilityChange(receipt, 0) for receipt in receipts[start : start + BATCH_ENTRIES_MAX]]
         await service.execute(ChangeVisibility(queue, changes))
 
 
 async def release(service: BrokerRuntime, queue: str, receipts: Sequence[Receipt]) -> None:
-    """The same for messages that nobody has seen: they were never received."""
+    """Makes messages visible that no consumer has seen: they do not count as received."""
     for start in range(0, len(receipts), BATCH_ENTRIES_MAX):
         await service.execute(Release(queue, list(receipts[start : start + BATCH_ENTRIES_MAX])))
