@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 
 import numpy as np
@@ -38,14 +37,6 @@ LISTED_MAX = 1000
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]*")
 _NAME = re.compile(r"[A-Za-z0-9_.-]*")
 _URL = re.compile(r"https?://[^\s/?#]+[^\s]*")
-_URL_PARTS = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<target>[^#]*)(?P<fragment>#.*)?"
-)
-_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>.*))?")
-_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
-_TARGET = re.compile(r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
-_HOST_CHARACTERS_MAX = 253
-_PORT_MAX = 65535
 
 
 def check_filter(filter: str | EncryptedFilter) -> None:
@@ -108,40 +99,6 @@ def check_publish(request: Publish) -> None:
         raise LimitExceeded(
             f"a request's key has {len(request.key)} characters, at most {KEY_CHARACTERS_MAX} are allowed"
         )
-
-
-def check_address(url: str) -> None:
-    """Check that a webhook's address can be called. Skipped on replay."""
-    parts = _URL_PARTS.fullmatch(url)
-    if parts is None or parts["scheme"].lower() not in ("http", "https"):
-        raise InvalidValue(f"a webhook's address must begin with http:// or https://, got {url[:80]!r}")
-    if len(url) > URL_CHARACTERS_MAX:
-        raise LimitExceeded(f"a webhook's address has {len(url)} characters, at most {URL_CHARACTERS_MAX} are allowed")
-    if "@" in parts["authority"]:
-        raise InvalidValue("a webhook's address contains a user or password; use a secret, which signs each request")
-    if parts["fragment"] is not None:
-        raise InvalidValue(f"a webhook's address has a fragment, {parts['fragment'][:40]!r}; leave it out")
-    if _TARGET.fullmatch(parts["target"]) is None:
-        raise InvalidValue(f"the path of a webhook's address must be percent-encoded, got {parts['target'][:80]!r}")
-    host = _HOST.fullmatch(parts["authority"])
-    if host is None or not _is_host(host["host"]):
-        raise InvalidValue(
-            f"the host of a webhook's address is not a valid name or address: {parts['authority'][:80]!r}"
-        )
-    port = host["port"]
-    if port is not None and not (port.isascii() and port.isdecimal() and 1 <= int(port[:9]) <= _PORT_MAX):
-        raise InvalidValue(f"the port of a webhook's address must be between 1 and {_PORT_MAX}, got {port[:20]!r}")
-
-
-def _is_host(host: str) -> bool:
-    if host.startswith("["):
-        try:
-            ipaddress.IPv6Address(host[1:-1])
-        except ValueError:
-            return False
-        return True
-    labels = host.removesuffix(".").split(".")
-    return len(host) <= _HOST_CHARACTERS_MAX and all(_LABEL.fullmatch(label) is not None for label in labels)
 
 
 def _check_short(what: str, name: str) -> None:

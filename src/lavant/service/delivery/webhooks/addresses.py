@@ -1,21 +1,32 @@
-"""Where webhooks may be: a server must not be made to call into its own network by whoever can subscribe.
+"""Addresses of webhooks: which URLs can be called, and which networks a subscriber may have the server call.
 
-Names are resolved here, checked, and the connection goes to the very address that was checked. So a name that leads
-elsewhere the next time it is asked for is of no use.
+Names are resolved and checked here, and the connection goes to the address that was checked. A name that resolves to
+another address the next time gains nothing.
 
 An address is public if it is unicast, in no range of the IANA registries of special-purpose addresses, and if the same
-holds for the IPv4 address that it may stand for: mapped, translated (NAT64) or 6to4. The registries grow, and what
-Python knows of them depends on its version, so the ranges are written down here, and Python must agree.
+holds for the IPv4 address that it may stand for: mapped, translated (NAT64) or 6to4. The registries grow, and Python's
+own tables depend on its version, so the ranges are listed here, and Python must agree.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
-from lavant.core.errors import Unavailable
+from lavant.broker.subscriptions.limits import URL_CHARACTERS_MAX
+from lavant.core.errors import InvalidValue, LimitExceeded, Unavailable
+
+_URL_PARTS = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<target>[^#]*)(?P<fragment>#.*)?"
+)
+_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>.*))?")
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_TARGET = re.compile(r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
+_HOST_CHARACTERS_MAX = 253
+_PORT_MAX = 65535
 
 _PRIVATE_4 = tuple(
     map(
@@ -57,6 +68,40 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 class WebhookFault(Unavailable):
     """A request to a webhook that came to nothing."""
+
+
+def check_address(url: str) -> None:
+    """Raises unless a URL can be called. A replay skips this: a journal may hold URLs accepted by older rules."""
+    parts = _URL_PARTS.fullmatch(url)
+    if parts is None or parts["scheme"].lower() not in ("http", "https"):
+        raise InvalidValue(f"a webhook's address must begin with http:// or https://, got {url[:80]!r}")
+    if len(url) > URL_CHARACTERS_MAX:
+        raise LimitExceeded(f"a webhook's address has {len(url)} characters, at most {URL_CHARACTERS_MAX} are allowed")
+    if "@" in parts["authority"]:
+        raise InvalidValue("a webhook's address contains a user or password; use a secret, which signs each request")
+    if parts["fragment"] is not None:
+        raise InvalidValue(f"a webhook's address has a fragment, {parts['fragment'][:40]!r}; leave it out")
+    if _TARGET.fullmatch(parts["target"]) is None:
+        raise InvalidValue(f"the path of a webhook's address must be percent-encoded, got {parts['target'][:80]!r}")
+    host = _HOST.fullmatch(parts["authority"])
+    if host is None or not _is_host(host["host"]):
+        raise InvalidValue(
+            f"the host of a webhook's address is not a valid name or address: {parts['authority'][:80]!r}"
+        )
+    port = host["port"]
+    if port is not None and not (port.isascii() and port.isdecimal() and 1 <= int(port[:9]) <= _PORT_MAX):
+        raise InvalidValue(f"the port of a webhook's address must be between 1 and {_PORT_MAX}, got {port[:20]!r}")
+
+
+def _is_host(host: str) -> bool:
+    if host.startswith("["):
+        try:
+            ipaddress.IPv6Address(host[1:-1])
+        except ValueError:
+            return False
+        return True
+    labels = host.removesuffix(".").split(".")
+    return len(host) <= _HOST_CHARACTERS_MAX and all(_LABEL.fullmatch(label) is not None for label in labels)
 
 
 async def resolve(host: str, port: int, *, to_private: bool) -> list[str]:

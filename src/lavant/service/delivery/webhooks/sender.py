@@ -29,15 +29,13 @@ from lavant.broker.protocol.queues import (
     VisibilityChange,
 )
 from lavant.broker.protocol.subscriptions import Subscribe, SubscriptionState, Webhook
-from lavant.broker.subscriptions.validation import check_address
 from lavant.core.errors import UnknownQueue
 from lavant.service.delivery.interface import DeliveryKind
 from lavant.service.delivery.queue import is_json
-from lavant.service.delivery.webhooks.addresses import WebhookFault
+from lavant.service.delivery.webhooks.addresses import WebhookFault, check_address
 from lavant.service.delivery.webhooks.http_client import Idle, Posted, WebhookClient
 from lavant.service.observability.counters import counter_family, histogram_family
-from lavant.service.observability.histograms import Histogram
-from lavant.service.observability.openmetrics import MetricFamily
+from lavant.service.observability.openmetrics import Histogram, MetricFamily
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.limits import ServiceLimits
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.service.wiring import Wiring, in_loop
 
-from lavant.broker.machine.effects import Reply
-from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import Subscribe, Subscribed, Webhook
 from lavant.broker.subscriptions.limits import URL_CHARACTERS_MAX
-from lavant.broker.subscriptions.validation import check_address
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
+from lavant.service.delivery.registry import Deliveries
+from lavant.service.delivery.webhooks.addresses import check_address
 
 GOOD = [
     "http://x.org",
@@ -100,12 +100,16 @@ def test_an_error_does_not_repeat_a_password() -> None:
     assert "swordfish" not in str(refused.value)
 
 
-def test_it_is_checked_when_somebody_subscribes_and_not_in_a_replay() -> None:
+@in_loop
+async def test_it_is_checked_when_somebody_subscribes_and_not_in_a_replay() -> None:
     request = Subscribe("a = 1", "s", webhook=Webhook("http://x.org:99999"))
-    server = BrokerMachine(BrokerState())
-    server.open(0)
-    server.request("client", 1, request, None, 1)
-    [reply] = [each for each in server.committed(10, 2) if isinstance(each, Reply)]
-    assert isinstance(reply.answer, Refused)
-    assert (reply.answer.code, "99999" in reply.answer.reason) == ("InvalidValue", True)
+    wiring = Wiring()
+    deliveries = Deliveries(wiring.service)
+    deliveries.start([])
+    answer = await wiring.service.execute(request)
+    assert isinstance(answer, Refused)
+    assert (answer.code, "99999" in answer.reason) == ("InvalidValue", True)
+    assert list(wiring.broker.subscriptions) == []
+    assert wiring.service.access.refused == 0, "that counts publications"
     assert isinstance(BrokerState().handle(request, 1), Subscribed), "a journal may hold it"
+    await deliveries.stop()
