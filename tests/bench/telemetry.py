@@ -52,15 +52,15 @@ def serve(*, does_nothing: bool) -> None:
 
     def report_to(self: server.BrokerRuntime, events: Any, *others: Any) -> None:
         original(self, events, *others)
-        observers, access = self._server._observers, self.access
-        hooks = (access.on_arrived, access.on_matched)
+        observers, ingest = self._server._observers, self.ingest
+        hooks = (ingest.on_arrived, ingest.on_matched)
         if does_nothing:
             observers, hooks = dict.fromkeys(observers, _nothing), (_nothing, _nothing)
 
         def switch(*_: Any) -> None:
             is_on = self._server._observers is observers
             self._server._observers = {} if is_on else observers
-            access.on_arrived, access.on_matched = (_nothing, _nothing) if is_on else hooks
+            ingest.on_arrived, ingest.on_matched = (_nothing, _nothing) if is_on else hooks
 
         signal.signal(signal.SIGUSR1, switch)
 

@@ -219,12 +219,12 @@ def test_tasks_follow_the_subscriptions_that_it_serves(kind: type[DeliveryKind])
         serves = bench.deliveries[kind].serves(state)
         bench.deliveries.start([])
         before = len(asyncio.all_tasks())
-        bench.service.access.on_changes([Added(state, 1)])
+        bench.service.ingest.on_changes([Added(state, 1)])
         assert len(asyncio.all_tasks()) - before == serves
         await turn()
-        bench.service.access.on_changes([Removed(state)])
+        bench.service.ingest.on_changes([Removed(state)])
         await until(lambda: len(asyncio.all_tasks()) == before)
-        bench.service.access.on_changes([Added(state, 1)])
+        bench.service.ingest.on_changes([Added(state, 1)])
         await bench.deliveries.stop()
         assert len(asyncio.all_tasks()) == before
 

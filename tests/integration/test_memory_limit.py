@@ -126,7 +126,7 @@ def test_a_directory_beyond_the_limit_opens_and_becomes_usable_as_messages_go(tm
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [("1M", "at least 16 MiB, got 1048576 bytes"), ("much", "'much' is no number of bytes")]
+    ("given", "words"), [("1M", "at least 16 MiB, got 1048576 bytes"), ("much", "'much' is not a number of bytes")]
 )
 def test_a_limit_that_makes_no_sense_is_refused(given: str, words: str) -> None:
     done = subprocess.run(

@@ -55,13 +55,13 @@ class World:
         self.server = BrokerMachine(broker, position=len(self.durable))
         self.engine = self.make_engine()
         clock = ServerClock(broker.queues.now_ms if self.durable else None)
-        self.access = Ingest(
+        self.ingest = Ingest(
             self.server, self.engine, clock, limits=LIMITS, perform=self.perform, on_failed=self.failures.append
         )
         if isinstance(self.engine, SparkEngine):
-            self.deliveries = self.access.deliveries(self.engine)
+            self.deliveries = self.ingest.match_delivery(self.engine)
         self.perform(self.server.open(clock.now_ms()))
-        await self.access.load()
+        await self.ingest.load()
 
     def make_engine(self) -> SparkEngine:
         return SparkEngine(self._directory, self.lanes, slices=self.slices, identity=b"journal", limits=self._limits)
@@ -77,8 +77,8 @@ class World:
 
     async def settle(self, *, commit: bool = True) -> None:
         """All that is under way is done, and on disk."""
-        while self.access._task is not None:
-            await self.access._task
+        while self.ingest._task is not None:
+            await self.ingest._task
         if commit:
             self.durable += self.staged
             self.staged.clear()
@@ -87,13 +87,13 @@ class World:
 
     async def ask(self, request: Any, *, commit: bool = True) -> Any:
         asking = Asking()
-        self.access.request(asking, 0, request)
+        self.ingest.request(asking, 0, request)
         await self.settle(commit=commit)
         return asking.answer
 
     async def report(self, found: MatchResults, *, commit: bool = True) -> Any:
         asking = Asking()
-        self.access.found(asking, 0, found, self.deliveries)
+        self.ingest.deliver_matches(asking, 0, found, self.deliveries)
         await self.settle(commit=commit)
         if isinstance(asking.answer, Done):
             self.engine.settled(found.lane, found.end)

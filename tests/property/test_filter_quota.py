@@ -100,15 +100,15 @@ def features(filters: list[str | EncryptedFilter]) -> set[Any]:
 def decisions(world: World) -> Iterator[dict[int, int]]:
     """When requests were decided about, by their ids: namespaces have their turns, so not in the order they came."""
     decided: dict[int, int] = {}
-    problem, places = world.access._filters.problem, count()
+    problem, places = world.ingest._filters.problem, count()
 
     def noted(request: Any, *rest: Any) -> Any:
         decided[id(request)] = next(places)  # the last look at it counts: some have to wait for others
         return problem(request, *rest)
 
-    world.access._filters.problem = noted  # type: ignore[assignment, method-assign]
+    world.ingest._filters.problem = noted  # type: ignore[assignment, method-assign]
     yield decided
-    world.access._filters.problem = problem  # type: ignore[method-assign]
+    world.ingest._filters.problem = problem  # type: ignore[method-assign]
 
 
 async def ask_together(world: World, batch: list[Any], model: Model) -> None:
@@ -119,8 +119,8 @@ async def ask_together(world: World, batch: list[Any], model: Model) -> None:
             model.held.pop(("", request.queue), None)
     lined = [(request, Asking()) for request in batch if not isinstance(request, DeleteQueue)]
     for request, asking in lined:
-        world.access.request(asking, 0, request)
-    world.access.go_on()
+        world.ingest.request(asking, 0, request)
+    world.ingest.go_on()
     with decisions(world) as decided:
         await world.settle()
     for request, asking in sorted(lined, key=lambda each: decided[id(each[0])]):

@@ -18,7 +18,7 @@ async def test_temporary_subscriptions_that_have_ended_match_no_more() -> None:
     for _ in range(LEASE_MS // STEP_MS_MAX):
         hall.service._clock.advance(STEP_MS_MAX)
         hall.service._tick()
-    changes = hall.service.access._subscriptions.changes
+    changes = hall.service.ingest._subscriptions.changes
     assert len(changes) == 1
     await until(lambda: not changes)  # the engine learns of it although nobody asks for anything
     await hall.ask(Publish(publications(1, 9)))

@@ -43,12 +43,12 @@ class Deliveries:
         """Starts delivery for these subscriptions, and for all that come from now on."""
         for subscription in subscriptions:
             self._start(subscription)
-        self._service.access.check_subscribe = self.check
-        self._service.access.on_changes = self._changed
+        self._service.ingest.check_subscribe = self.check
+        self._service.ingest.on_changes = self._changed
 
     async def stop(self) -> None:
         """Stops delivery. Messages in flight are delivered again when the server runs again."""
-        self._service.access.on_changes = lambda changes: None
+        self._service.ingest.on_changes = lambda changes: None
         tasks = [task for each in self._tasks.values() for task in each]
         self._tasks.clear()
         for task in tasks:

@@ -1,10 +1,16 @@
-"""A server of queues in an event loop: performs what the pure server says.
+"""The broker in an event loop: performs the effects of the pure machine.
 
-    connections ──request──► BrokerServer ──Record──► store ──committed──► BrokerServer ──Reply──► connections
+    connections ──request──► BrokerMachine ──Record──► store ──committed──► BrokerMachine ──Reply──► connections
 
-In each turn of the loop, requests of all connections are taken in first, with the same time for each namespace that has
-some. When the turn is over, the answers that may leave do so, one write for each connection, and what somebody waits
-for is committed, all together.
+In each turn of the loop, requests of all connections are processed first, with the same time for each namespace. At the
+end of the turn, answers that are durable are sent, one write per connection, and records that a client waits for are
+committed together.
+
+Front ends and consumers inside the server call it directly:
+
+    ask ──► long poll ──► leased ──► answered ──► delivered
+                │            │          │
+                └────────────┴──────────┴── abandoned: the poll ends, and leased messages return to their queue
 """
 
 from __future__ import annotations
@@ -23,7 +29,6 @@ from lavant.service.auth.keys import Principal
 from lavant.service.engines.interface import Engine
 from lavant.service.net.admission import SendBuffers
 from lavant.service.net.connections import ClientGone, RequestConnection
-from lavant.service.net.connections import RequestConnection as HttpConnection
 from lavant.service.observability.telemetry.events import TelemetryEvents
 from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.ingest import REQUESTS, Ingest
@@ -31,9 +36,13 @@ from lavant.service.runtime.limits import LIMITS, ServiceLimits
 from lavant.service.runtime.turns import StagedShares, Turns
 from lavant.service.storage.stores import RecordStore
 
+_logger = logging.getLogger(__name__)
+TIMER_S_MAX = 10.0
+"""Timers of the loop stop while the machine is suspended; the server's clock does not."""
+
 
 class RuntimeCall:
-    """A client of this process that asks once. What it leases is its own until it is abandoned or cancelled."""
+    """One request from inside the process. It owns what it leases until it is abandoned or cancelled."""
 
     def __init__(self, service: BrokerRuntime) -> None:
         self.answer: asyncio.Future[Answer] = service.loop.create_future()
@@ -51,19 +60,19 @@ class RuntimeCall:
             self.answer.set_result(reply.answer)
 
     def abandon(self) -> None:
-        """Nobody waits for the answer any more: a receive that waits is forgotten, what was leased goes back."""
+        """The answer is no longer needed: a long poll ends, leased messages return to their queue."""
         self._is_abandoned = True
         if self._lease is not None:
             self._service.undelivered(self._lease)
         elif not self.answer.done() or self.answer.cancelled():
             self._service.forget(self)
 
-    def over(self) -> None:
-        """Whoever asked has the answer."""
+    def finish(self) -> None:
+        """The caller has the answer."""
 
 
 class ConsumerCall(RuntimeCall):
-    """A receive for a principal, perhaps over a connection. It is abandoned if the one is revoked or the other lost."""
+    """A receive for a principal, abandoned when its key is revoked or its connection, if any, is lost."""
 
     def __init__(self, service: BrokerRuntime, principal: Principal, connection: RequestConnection | None) -> None:
         super().__init__(service)
@@ -75,14 +84,14 @@ class ConsumerCall(RuntimeCall):
 
     def reply(self, reply: Reply) -> None:
         if reply.queue and self._connection is not None and self._connection.is_lost:
-            self._connection.abort()  # nobody else may have noticed
+            self._connection.abort()  # the loss may not have been reported yet
             self._lost()
         super().reply(reply)
 
-    def over(self) -> None:
+    def finish(self) -> None:
         self._revocation.unwatch(self._revoke)
         if self._connection is not None and self._lease is None:
-            self._connection.unwatch(self._lost)  # it is of interest only as long as there is something to lose
+            self._connection.unwatch(self._lost)  # only a lease can be lost from here on
 
     def _revoke(self) -> None:
         self.abandon()
@@ -93,22 +102,17 @@ class ConsumerCall(RuntimeCall):
         self.abandon()
         if not self.answer.done():
             self.answer.set_exception(ClientGone())
-            self.answer.exception()  # whoever waits is told, and if nobody does that is no mistake
-
-
-_logger = logging.getLogger(__name__)
-TIMER_S_MAX = 10.0
-"""A timer of the loop stands still while the machine is suspended, and the server's time does not."""
+            self.answer.exception()  # retrieved, so that asyncio does not log it if nothing waits
 
 
 class RuntimeClient(Hashable, Protocol):
-    """Whoever asks."""
+    """Sends requests and takes replies."""
 
     def reply(self, reply: Reply) -> None: ...
 
 
 class ServerConnection(RuntimeClient, Protocol):
-    """A client whose answers leave at the end of a turn, and whose requests can be left unread."""
+    """A client whose answers are sent at the end of a turn, and which the server can stop reading from."""
 
     def flush(self) -> None: ...
 
@@ -125,7 +129,7 @@ class ServerConnection(RuntimeClient, Protocol):
 
 
 class BrokerRuntime:
-    """One server of queues. `on_failed` is told why it cannot go on; nothing is answered any more from then on."""
+    """One server. `on_failed` is called with the reason when it cannot go on; it answers nothing from then on."""
 
     def __init__(
         self,
@@ -147,7 +151,7 @@ class BrokerRuntime:
         self.send_buffers = SendBuffers(limits.unread_bytes_total_max)
         self.requests = 0
         self.audit = audit
-        """Told of every request that passes the door, if there is one."""
+        """Records every authorised request, if configured."""
         self._server = server
         self._store = store
         self._clock = clock
@@ -155,14 +159,14 @@ class BrokerRuntime:
         self._has_failed = False
         self._answered: list[ServerConnection] = []
         self._returned: list[Reply] = []
-        """Of this turn, and not handed over."""
+        """Replies of this turn that could not be delivered."""
         self._is_turn_open = False
         self._is_disk_behind = False
         self._shares = StagedShares(limits.staged_bytes_fair)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self.access = Ingest(server, engine, clock, limits=limits, perform=self._perform_later, on_failed=self._fail)
-        self.access.on_worked = self._worked
+        self.ingest = Ingest(server, engine, clock, limits=limits, perform=self._perform_later, on_failed=self._fail)
+        self.ingest.on_worked = self._worked
         self._has_begun = False
         store.start(on_committed=self._committed, on_failed=self._fail)
 
@@ -178,52 +182,52 @@ class BrokerRuntime:
         self._server.gone(connection)
 
     def forget(self, client: RuntimeClient) -> None:
-        """It waits for nothing any more."""
+        """End its long polls."""
         self._server.gone(client)
 
     def undelivered(self, reply: Reply) -> None:
-        """It could not be handed over: what it leased goes back when the turn is over, as if it had not been leased."""
+        """A reply was not delivered: at the end of the turn its messages return as if they had not been leased."""
         if reply.queue:
             self._returned.append(reply)
             self._open_turn()
 
     def has_answers(self, connection: ServerConnection) -> None:
-        """It wants to be flushed when the turn is over."""
+        """Flush it at the end of the turn."""
         self._answered.append(connection)
 
     def request(self, client: RuntimeClient, number: int, request: Request, raw: bytes | None) -> None:
         self.requests += 1
         if type(request) in REQUESTS and not self._has_failed:
-            self.access.request(client, number, request)  # type: ignore[arg-type]
+            self.ingest.request(client, number, request)  # type: ignore[arg-type]
             return
         try:
             self._perform(self._server.request(client, number, request, raw, self._clock.now_ms()))
-        except Exception as error:  # a mistake in the queues: what they hold may be half changed, and must not be used
+        except Exception as error:  # a bug in the machine: its state may be half changed and must not be used
             self._fail(error)
         if type(request) is DeleteQueue:
-            self.access.go_on()  # subscriptions may have ended with it
+            self.ingest.go_on()  # subscriptions may have ended with it
 
     def had_turn(self, namespace: str) -> None:
-        """A connection of this namespace has taken in some requests."""
+        """A connection of this namespace has processed some requests."""
         self._shares.attribute(namespace)
 
     def taken(self) -> None:
-        """All requests of a connection that are there for now were taken in."""
-        if len(self.connections) == 1:  # no other's can be waited for
+        """All requests that a connection has for now were processed."""
+        if len(self.connections) == 1:  # no other connection can add to the batch
             self._end_turn()
         else:
             self._open_turn()
 
     def waiting(self, client: RuntimeClient) -> int:
-        """How many receives of a client wait for a message."""
+        """The number of long polls of a client."""
         return self._server.waiting(client)
 
     # ── called by applications of this process ────────────────────────────────────────────────────────────────────────
 
     def ask(
-        self, request: Request, principal: Principal | None = None, connection: HttpConnection | None = None
+        self, request: Request, principal: Principal | None = None, connection: RequestConnection | None = None
     ) -> RuntimeCall:
-        """Its answer comes later. A receive for a principal ends when that is revoked, or its connection lost."""
+        """Send a request; the answer comes later. A receive ends if its principal is revoked or its connection lost."""
         if principal is not None and type(request) is Receive:
             call: RuntimeCall = ConsumerCall(self, principal, connection)
         else:
@@ -236,12 +240,12 @@ class BrokerRuntime:
         return call
 
     async def execute(
-        self, request: Request, principal: Principal | None = None, connection: HttpConnection | None = None
+        self, request: Request, principal: Principal | None = None, connection: RequestConnection | None = None
     ) -> Answer:
-        """Ask when it is the turn of the principal's namespace, and wait for the answer.
+        """Send a request in a turn of the principal's namespace, and wait for the answer.
 
-        If this is cancelled, or the connection is lost before the answer was handed over, a receive that waits is
-        forgotten and what was leased goes back. `ClientGone` is raised if the connection is lost before the answer.
+        If this is cancelled, or the connection is lost before the answer was delivered, a long poll ends and leased
+        messages return to their queue. Raises `ClientGone` if the connection is lost before the answer.
         """
         if principal is not None:
             await self.turns.wait(principal.namespace)
@@ -252,17 +256,17 @@ class BrokerRuntime:
             call.abandon()
             raise
         finally:
-            call.over()
+            call.finish()
 
     def report_to(self, events: TelemetryEvents, *others: Mapping[type, Observer]) -> None:
         """Report to telemetry, and to other observers of commands. Called once, at the start."""
         self._server.observe(events.observers, *others)
-        self.access.on_arrived, self.access.on_matched = events.arrived, events.matched
+        self.ingest.on_arrived, self.ingest.on_matched = events.arrived, events.matched
 
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self) -> None:
-        """When clients can be heard, and not before: their leases run from then on."""
+        """Call it when clients are served: their leases run from then on."""
         self._has_begun = True
         self._perform_later(self._server.open(self._clock.now_ms()))
 
@@ -272,17 +276,17 @@ class BrokerRuntime:
 
     @property
     def waiting_total(self) -> int:
-        """How many receives wait for a message."""
+        """The number of long polls."""
         return self._server.waiting_total
 
     def release(self) -> None:
-        """Tell those who wait for a message that none came: the server is about to stop."""
+        """End all long polls without a message: the server is about to stop."""
         self._perform(self._server.stop(self._clock.now_ms()))
         self._open_turn()
 
     async def stop(self) -> None:
-        """Match what was accepted, commit everything, answer everybody, and hang up."""
-        await self.access.close()
+        """Match accepted publications, commit everything, answer all clients, and close."""
+        await self.ingest.close()
         await self._store.close()
         self._end_turn()
         if self._timer is not None:
@@ -311,20 +315,20 @@ class BrokerRuntime:
             elif isinstance(effect, Reply):
                 effect.client.reply(effect)
             else:
-                _logger.error("mistake when answering %.300r", effect.request, exc_info=effect.error)
+                _logger.error("error while answering %.300r", effect.request, exc_info=effect.error)
 
     def _worked(self, namespace: str, seconds: float) -> None:
-        """So long the loop was kept for a namespace, outside of its turns."""
+        """Charge a namespace for time of the loop outside its turns."""
         self.turns.charge(namespace, seconds)
         self._shares.attribute(namespace)
 
     def _perform_later(self, effects: list[Effect]) -> None:
-        """Effects that come in a turn of their own."""
+        """Perform effects outside a turn, and open one."""
         self._perform(effects)
         self._open_turn()
 
     def _open_turn(self) -> None:
-        """It ends when the loop has looked after all connections."""
+        """It ends when the loop has served all connections."""
         if not self._is_turn_open:
             self._is_turn_open = True
             self.loop.call_soon(self._end_turn)
@@ -334,7 +338,7 @@ class BrokerRuntime:
         self._take_back()
         self._flush()
         if self._server.is_commit_awaited:
-            # With several clients, what has arrived meanwhile is taken in first: fewer and larger commits.
+            # With several clients, requests that arrived meanwhile are processed first: fewer and larger commits.
             self._store.hurry(at_once=len(self.connections) == 1)
         self._server.is_full, self._server.is_exhausted = self._store.is_full, self._store.is_exhausted
         staged_bytes = self._store.staged_bytes
@@ -360,7 +364,7 @@ class BrokerRuntime:
                 connection.resume_for_disk()
 
     def _take_back(self) -> None:
-        """Not before: in the middle of a turn's effects, records would come out of order."""
+        """Only at the end: in the middle of a turn's effects, records would be out of order."""
         while self._returned and not self._has_failed:
             returned, self._returned = self._returned, []
             for reply in returned:
@@ -376,7 +380,7 @@ class BrokerRuntime:
                 connection.flush()
 
     def _set_timer(self) -> None:
-        """One timer, for whatever happens first; one that fires too early does no harm."""
+        """One timer for the next event; firing too early does no harm."""
         if not self._has_begun:
             return
         if self._timer is not None and not self._server.may_wake_before(self._timer_ms):
@@ -396,7 +400,7 @@ class BrokerRuntime:
             self._perform(self._server.tick(self._clock.now_ms()))
         except Exception as error:
             self._fail(error)
-        self.access.go_on()  # temporary subscriptions may have ended
+        self.ingest.go_on()  # temporary subscriptions may have ended
         self._open_turn()
 
     def _fail(self, error: Exception) -> None:

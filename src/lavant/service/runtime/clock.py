@@ -1,7 +1,7 @@
-"""The server's time: milliseconds that never go back, whatever happens to the clock on the wall.
+"""The server's clock: milliseconds that never go back, whatever happens to the wall clock.
 
-`lavant.broker.machine.start_time` says at which time a server goes on; from then on a steady clock counts. What the
-rule needs to know is kept in the file `clock` beside the journal, and written anew every few seconds.
+`lavant.broker.machine.start_time` computes the time at which a server starts; from then on a monotonic clock counts.
+Its input is kept in the file `clock` beside the journal, which is rewritten every few seconds.
 """
 
 from __future__ import annotations
@@ -30,25 +30,23 @@ from lavant.service.observability.openmetrics import MetricFamily
 
 NANOSECONDS_PER_MS = 1_000_000
 MARK_S = 10.0
-"""How often the mark is written, and the wall clock looked at."""
+"""Interval at which the mark is written and the wall clock checked."""
 APART_MS_MAX = 60_000
-"""Server and wall may be so far apart without a word about it."""
+"""A larger difference between server and wall clock is logged."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TIME_ERROR = 5
-"""What `adjtimex` returns for a clock that nothing keeps right."""
+"""Returned by `adjtimex` for a clock that is not synchronised."""
 
 _logger = logging.getLogger(__name__)
 
 steady_ns: Callable[[], int] = (
-    # The time of a suspended machine counts: it passes for everybody else, too.
+    # Time while the machine is suspended counts: it passes for clients, too.
     partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic_ns
 )
 
 
 class ServerClock:
-    """Starts at a time, or at the wall's if none is given; then only runs on.
-
-    A clock on the wall that jumps while the server runs does not matter at all.
+    """Starts at the given time, or at that of the wall clock, and then runs on, even if the wall clock jumps.
 
     >>> steady = iter([5_000_000, 5_000_000, 12_000_000])
     >>> clock = ServerClock(2000, steady_ns=lambda: next(steady))
@@ -75,16 +73,16 @@ class ServerClock:
         return max(0, (time_ms - self._ahead_ms) * NANOSECONDS_PER_MS - self._steady_ns()) / 1e9
 
     def advance(self, by_ms: int) -> None:
-        """So much more time has passed than was counted."""
+        """More time has passed than was counted."""
         assert by_ms >= 0, "time does not go back"
         self._ahead_ms += by_ms
 
 
-# ── what the machine's clocks say ─────────────────────────────────────────────────────────────────────────────────────
+# ── the clocks of the machine ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Timex(ctypes.Structure):
-    """The beginning of the kernel's `struct timex`, and more room than its end needs."""
+    """The beginning of the kernel's `struct timex`, with more space than the rest needs."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),
@@ -97,7 +95,7 @@ class _Timex(ctypes.Structure):
 def read_clocks() -> Reading:
     try:
         boot = _BOOT_ID.read_text().strip()
-    except OSError:  # a system that does not tell
+    except OSError:  # not available on this system
         boot = ""
     return Reading(
         wall_ms=time.time_ns() // NANOSECONDS_PER_MS,
@@ -108,10 +106,10 @@ def read_clocks() -> Reading:
 
 
 def is_synchronised() -> bool:
-    """Whether the kernel says that something keeps the wall clock right."""
+    """Whether the kernel considers the wall clock synchronised."""
     try:
         state: int = ctypes.CDLL(None).adjtimex(ctypes.byref(_Timex()))
-    except (OSError, AttributeError):  # a system without
+    except (OSError, AttributeError):  # not available on this system
         return False
     return 0 <= state < _TIME_ERROR
 
@@ -127,7 +125,7 @@ def read_mark(directory: Path) -> Mark | None:
 
 
 def write_mark(directory: Path, mark: Mark) -> None:
-    """Not synced: a mark that a crash of the machine takes would be of another boot."""
+    """Not synced: a mark lost in a crash of the machine would belong to another boot anyway."""
     unfinished = directory / f"{MARK_FILE}.partial"
     unfinished.write_bytes(encode_mark(mark))
     unfinished.replace(directory / MARK_FILE)
@@ -137,7 +135,7 @@ def write_mark(directory: Path, mark: Mark) -> None:
 
 
 class TimeKeeper:
-    """Starts a server's clock, keeps its mark, and says when it and the wall's are apart."""
+    """Starts a server's clock, keeps its mark, and logs when it differs from the wall clock."""
 
     def __init__(
         self,
@@ -155,16 +153,16 @@ class TimeKeeper:
         self.start = start_time(journal_ms, self._mark, now, is_accepted=is_accepted)
         self.clock = ServerClock(self.start.time_ms, steady_ns=steady_ns)
         self.is_held = self.start.verdict is ClockVerdict.HELD
-        """The wall clock says that more time has passed than is believed."""
+        """The wall clock claims that more time has passed than is credible."""
         self._apart_ms = self.start.ahead_ms
-        """By how much the server was ahead of the wall when that was last said."""
+        """How far the server was ahead of the wall clock when that was last logged."""
         self._is_mark_lost = False
         self._task: asyncio.Task[None] | None = None
         if said := report(self.start):
             _logger.warning("%s", said)
 
     def begin(self) -> None:
-        """Keep the mark from now on, in the running loop."""
+        """Start to keep the mark, in the running loop."""
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     async def stop(self) -> None:
@@ -178,10 +176,10 @@ class TimeKeeper:
         while True:
             await self._write()
             await asyncio.sleep(MARK_S)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
-        """See what the wall clock says, and say so if that is news."""
+    def check(self) -> None:
+        """Compare with the wall clock, and log a new difference."""
         now = self._read()
         if self.is_held and is_vouched_for(self._mark, now):
             self._release(now)
@@ -190,7 +188,7 @@ class TimeKeeper:
             by = shown_duration(abs(apart_ms - self._apart_ms))
             way = "back" if apart_ms > self._apart_ms else "forward"
             _logger.warning(
-                "the clock was set %s by %s while the server ran, to %s; the server goes on by its own time, %s",
+                "the clock was set %s by %s while the server ran, to %s; the server keeps its own time, %s",
                 way,
                 by,
                 shown_time(now.wall_ms),
@@ -210,12 +208,12 @@ class TimeKeeper:
         yield MetricFamily(
             "lavant_clock_held",
             "gauge",
-            "1 if the wall clock claims that more time passed while the server was stopped than is believed.",
+            "1 if the wall clock claims that more time passed while the server was stopped than is credible.",
             [({}, int(self.is_held))],
         )
 
     def _release(self, now: Reading) -> None:
-        """Somebody keeps the clock right now: what it says of the time that the server was stopped is believed."""
+        """The wall clock is synchronised now, so its account of the time while the server was stopped is accepted."""
         self.is_held = False
         start = self.start
         since_ms = start.last_ms if self._mark is None else self._mark.time_ms
@@ -225,7 +223,7 @@ class TimeKeeper:
             self.clock.advance(behind_ms)
         self._apart_ms = self.clock.now_ms() - now.wall_ms
         _logger.warning(
-            "the clock is synchronised now, and says that the server was stopped for %s longer than it had believed; "
+            "the clock is synchronised now, and shows that the server was stopped for %s longer than it had assumed; "
             "the server's time is %s",
             shown_duration(max(0, behind_ms)),
             shown_time(self.clock.now_ms()),
@@ -237,7 +235,7 @@ class TimeKeeper:
         mark = Mark(time_ms=self.clock.now_ms(), reading=self._read())
         try:
             await asyncio.get_running_loop().run_in_executor(None, write_mark, self._directory, mark)
-        except OSError as error:  # the old one still tells how much time has passed
+        except OSError as error:  # the old mark still tells how much time has passed
             if not self._is_mark_lost:
                 _logger.warning("the file %s could not be written: %s", self._directory / MARK_FILE, error.strerror)
             self._is_mark_lost = True
@@ -246,7 +244,7 @@ class TimeKeeper:
 
 
 def report(start: StartTime) -> str:
-    """What an operator should know of a start's time; empty if all clocks agree.
+    """A message for the operator about the time of a start; empty if all clocks agree.
 
     >>> day_ms = 86_400_000
     >>> report(start_time(9 * day_ms, None, Reading(wall_ms=14 * day_ms)))[:88]
@@ -269,13 +267,13 @@ def report(start: StartTime) -> str:
     if start.verdict is ClockVerdict.HELD:
         claimed = shown_duration(start.claimed_ms)
         return (
-            f"{found}: {claimed} later, which nobody vouches for; the server goes on by its own time from {time}, and "
+            f"{found}: {claimed} later, which nothing confirms; the server keeps its own time from {time}, and "
             f"nothing expires by the clock's. {accept}"
         )
     if start.verdict is ClockVerdict.COUNTED:
         return (
             f"{found}; by the kernel's count {shown_duration(start.passed_ms)} passed since the server last ran, so "
-            f"the clock jumped; the server goes on by its own time from {time}, {by} behind the clock, and nothing "
+            f"the clock jumped; the server keeps its own time from {time}, {by} behind the clock, and nothing "
             f"expires by the clock's. {accept}"
         )
     if start.verdict is ClockVerdict.ACCEPTED:

@@ -142,12 +142,12 @@ class Ingest:
             self._queue.add(request.namespace, step)
             self.go_on()
 
-    def found(self, client: Hashable, number: int, found: MatchResults, deliveries: MatchDelivery) -> None:
+    def deliver_matches(self, client: Hashable, number: int, results: MatchResults, deliveries: MatchDelivery) -> None:
         """Take match results of an engine that matches later. They are answered when they are durable in queues."""
-        self._queue.add(found.lane, DeliverStep(RequestContext(client, number, None), found, deliveries))
+        self._queue.add(results.lane, DeliverStep(RequestContext(client, number, None), results, deliveries))
         self.go_on()
 
-    def deliveries(self, source: MatchSource) -> MatchDelivery:
+    def match_delivery(self, source: MatchSource) -> MatchDelivery:
         """Delivery of match results that arrive later."""
         return MatchDelivery(self._server, source, self._clock, self._perform, self.on_matched)
 
@@ -207,7 +207,7 @@ class Ingest:
                     await self._publish(self._queue.take_publishes())
                 elif isinstance(first, DeliverStep):
                     self._queue.take(1)
-                    await first.deliveries.carry_out(first.context, first.found, self._in_thread)
+                    await first.deliveries.deliver(first.context, first.results, self._in_thread)
                 await self._retire()
         except Exception as error:
             self._on_failed(error)

@@ -38,7 +38,7 @@ class DeliverStep(msgspec.Struct):
     """Match results of an engine that matches later."""
 
     context: RequestContext
-    found: MatchResults
+    results: MatchResults
     deliveries: MatchDelivery
 
 

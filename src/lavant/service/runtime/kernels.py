@@ -1,10 +1,9 @@
-"""A server's kernels: loaded in a thread, and compiled before, if they are not there yet, by a process of its own.
+"""A server's kernels: loaded in a thread, after a subprocess has compiled those that are missing in the cache.
 
-A compiler takes some 240 MB that a process does not give back, and holds up the event loop for moments. Both end with
-its process. Where compiled kernels cannot be kept, the server compiles them in the thread.
+The compiler takes some 240 MB that a process does not give back, and blocks the event loop at times, so it runs in a
+process of its own. Without a cache for compiled kernels, the server compiles them in the thread.
 
-    python -m lavant.service.runtime.kernels broker models    compiles, and prints how far it is: compiled, kinds,
-    elsewhere
+    python -m lavant.service.runtime.kernels broker models    compiles; prints its progress: compiled, kinds, elsewhere
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from lavant.core.kernels.cache import cache_state
 from lavant.core.kernels.warmup import KernelSet, WarmupProgress, warm_up
 
 LOCK_TRIED_S = 0.1
-"""How often it is looked whether another process has compiled the kernels."""
+"""Interval of the check whether another process has compiled the kernels."""
 BROKER, MODELS = "broker", "models"
 """Sets of kernels: matching and routing; those of the resource manager."""
 
@@ -29,25 +28,25 @@ OnProgress = Callable[[WarmupProgress], None]
 
 
 async def prepare_kernels(names: Sequence[str], on_progress: OnProgress) -> None:
-    """When this returns, no kernel of these sets has to be compiled any more. It can be cancelled."""
+    """Returns when all kernels of these sets are compiled and loaded. Can be cancelled."""
     if cache_state().problem is None:
         with contextlib.suppress(_Missing):
             await _warm_up_in_thread(names, on_progress, may_compile=False)
             return
-        await _compile_beside(names, on_progress)
+        await _compile_in_subprocess(names, on_progress)
     await _warm_up_in_thread(names, on_progress, may_compile=True)
 
 
 class _Missing(Exception):
-    """A kernel is not there."""
+    """A kernel is not compiled."""
 
 
 class _Ended(Exception):
-    """Nobody waits any more."""
+    """The warm-up was cancelled."""
 
 
 async def _warm_up_in_thread(names: Sequence[str], on_progress: OnProgress, *, may_compile: bool) -> None:
-    """The event loop is told of the progress. If this is cancelled, no further kernel is begun."""
+    """Reports progress in the event loop. If this is cancelled, no further kernel is begun."""
     loop, ended = asyncio.get_running_loop(), threading.Event()
 
     def tell(progress: WarmupProgress) -> None:
@@ -68,8 +67,8 @@ async def _warm_up_in_thread(names: Sequence[str], on_progress: OnProgress, *, m
         ended.set()
 
 
-async def _compile_beside(names: Sequence[str], on_progress: OnProgress) -> None:
-    """What a process that fails leaves undone, the server does itself."""
+async def _compile_in_subprocess(names: Sequence[str], on_progress: OnProgress) -> None:
+    """If the process fails, the server compiles the rest itself."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, *names, stdout=PIPE)
     try:
         await _follow(process, on_progress)
@@ -98,7 +97,7 @@ def _set_of(name: str) -> KernelSet:
 
 
 def _main(names: Sequence[str]) -> None:
-    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):  # the server has gone, or is about to
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):  # the server is gone or stopping
         warm_up(
             [_set_of(name) for name in names],
             lambda at: print(at.compiled, at.kinds, int(at.is_elsewhere), flush=True),

@@ -1,4 +1,4 @@
-"""What a process that matches has found, on its way into queues: each part with how far it goes, so only once."""
+"""Delivers match results to queues exactly once: each part carries the log offset it covers."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ _logger = logging.getLogger(__name__)
 
 
 class DeliveryPart(NamedTuple):
-    """What queues get of some publications."""
+    """The deliveries of some consecutive publications."""
 
-    piece: FanOutBatch
+    batch: FanOutBatch
     bodies: list[bytes]
-    """Of its publications; empty where nobody wants it."""
+    """Of its publications; empty for those without a match."""
     delivered: int
-    """The offset behind the last of them."""
+    """The log offset after the last of them."""
 
     def single(self, number: int) -> DeliveryPart:
-        """One of its publications."""
-        behind = self.delivered - (len(self.bodies) - 1 - number)
-        return DeliveryPart(self.piece.only(number), [self.bodies[number]], behind)
+        """The part of one publication."""
+        delivered = self.delivered - (len(self.bodies) - 1 - number)
+        return DeliveryPart(self.batch.only(number), [self.bodies[number]], delivered)
 
 
 class MatchSource(Protocol):
-    """Whoever knows the logs and where subscriptions go."""
+    """Knows the logs, and the queues of subscriptions."""
 
-    def parts(self, found: MatchResults, delivered: int) -> list[DeliveryPart]:
-        """What is to be done from offset `delivered` on. In the engine's thread."""
+    def parts(self, results: MatchResults, delivered: int) -> list[DeliveryPart]:
+        """The deliveries from offset `delivered` on. Runs in the engine's thread."""
         ...
 
     def moved(self, lane: str) -> None:
-        """More of it is delivered, as the journal is going to say. In the loop."""
+        """The delivered offset of a log advanced; the record of it is staged. Runs in the loop."""
         ...
 
 
 class MatchDelivery:
-    """For one engine. `perform` carries out effects and opens a turn."""
+    """For one engine. `perform` performs effects and opens a turn."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MatchDelivery:
         on_matched: OnMatched,
     ) -> None:
         self.too_large = 0
-        """Notifications that did not fit their queue, and were left out."""
+        """Notifications dropped because they are larger than their queue allows."""
         self._server = server
         self._lanes = server.broker.subscriptions.log_offsets
         self._source = source
@@ -75,26 +75,26 @@ class MatchDelivery:
         self._perform = perform
         self._on_matched = on_matched
 
-    async def carry_out(self, asked: RequestContext, found: MatchResults, in_thread: InThread) -> None:
-        """Into queues. Refused where that cannot be now: what was done until then counts, the rest comes again."""
+    async def deliver(self, context: RequestContext, results: MatchResults, in_thread: InThread) -> None:
+        """Deliver results to queues. If a queue refuses, the parts before it count and the rest is sent again."""
         try:
-            parts = await in_thread(self._source.parts, found, self._lanes[found.lane].delivered)
+            parts = await in_thread(self._source.parts, results, self._lanes[results.lane].delivered)
             if parts:
-                subscriptions, matches = len(self._server.broker.subscriptions), len(found.ids) // INTEGERS.itemsize
-                self._on_matched(found.end - found.start, subscriptions, matches, None)
+                subscriptions, matches = len(self._server.broker.subscriptions), len(results.ids) // INTEGERS.itemsize
+                self._on_matched(results.end - results.start, subscriptions, matches, None)
             for part in parts:
-                self._deliver(found.lane, part, [(asked, Done())] if part is parts[-1] else [])
-                self._source.moved(found.lane)
-                await asyncio.sleep(0)  # others have their turn
+                self._deliver(results.lane, part, [(context, Done())] if part is parts[-1] else [])
+                self._source.moved(results.lane)
+                await asyncio.sleep(0)  # let other tasks run
             if not parts:
-                self._perform([Reply(asked.client, asked.number, Done())])
+                self._perform([Reply(context.client, context.number, Done())])
         except LavantError as error:
-            self._perform([Reply(asked.client, asked.number, refusal(error))])
+            self._perform([Reply(context.client, context.number, refusal(error))])
 
     def _deliver(self, lane: str, part: DeliveryPart, answers: list[tuple[RequestContext, Answer]]) -> None:
-        piece = part.piece
-        spread = FanOut(part.bodies, piece.queues, piece.ends, piece.places)
-        deliver = Deliver(spread, delivered={lane: part.delivered})
+        batch = part.batch
+        fan_out = FanOut(part.bodies, batch.queues, batch.ends, batch.places)
+        deliver = Deliver(fan_out, delivered={lane: part.delivered})
         try:
             self._perform(self._server.deliver(deliver, answers, self._clock.now_ms()))
         except LimitExceeded:  # a queue takes no messages as large as these
@@ -106,29 +106,29 @@ class MatchDelivery:
                     self._deliver(lane, part.single(number), answers if number == last else [])
 
     def _fitting(self, part: DeliveryPart) -> DeliveryPart:
-        """Without the queues that could not take it: it was accepted, and nobody can be told any more."""
+        """Leaves out queues that do not allow its size: it was accepted, and can no longer be refused."""
         [body], queues = part.bodies, self._server.queues
         serials = [
             serial
-            for serial in np.frombuffer(part.piece.queues, INTEGERS).tolist()
+            for serial in np.frombuffer(part.batch.queues, INTEGERS).tolist()
             if _takes(queues, serial, len(body))
         ]
-        left_out = len(part.piece.queues) // INTEGERS.itemsize - len(serials)
+        left_out = len(part.batch.queues) // INTEGERS.itemsize - len(serials)
         self.too_large += left_out
         _logger.warning(
-            "a publication of %d bytes is larger than %d of the queues it was for take; raise their message_bytes_max",
+            "a publication of %d bytes is too large for %d of its queues; raise their message_bytes_max",
             len(body),
             left_out,
         )
         count = len(serials)
-        piece = part.piece._replace(
+        batch = part.batch._replace(
             queues=np.array(serials, INTEGERS).tobytes(),
             ends=np.arange(1, count + 1).astype(INTEGERS).tobytes(),
             places=bytes(INTEGERS.itemsize * count),
         )
-        return part._replace(piece=piece)
+        return part._replace(batch=batch)
 
 
 def _takes(queues: Queues, serial: int, size_bytes: int) -> bool:
-    """One that was deleted does no harm."""
+    """A deleted queue does no harm."""
     return all(queues.config(name).message_bytes_max >= size_bytes for name in queues.names_of([serial]))

@@ -1,13 +1,13 @@
-"""How much memory a server's state may take: what `--memory-max` says, or a share of what the container has.
+"""The memory limit of a server's state: `--memory-max`, or a share of the memory of the container.
 
     --memory-max ─────────────────────────────────────────────┐
-    cgroup, its parents ──┐                                   ├──► limit of the hub
+    cgroup, its parents ──┐                                   ├──► limit of the queues
     physical memory ──────┴─ smallest ─ reserve ─ × share ────┘
 
-The state is messages, queues, jobs and subscriptions, as `lavant.broker.queues.accounting.memory` counts them. Beside
-it a server takes what a process takes at all, buffers of connections and of the journal, and, with a directory, a
-second process that replays the journal to make a snapshot of it: that holds the whole state once more. So a server with
-a directory may fill two fifths of the memory with it, and one without three quarters.
+The state is messages, queues, jobs and subscriptions, as `lavant.broker.queues.accounting.memory` counts them. A server
+also needs memory for the process itself, for buffers of connections and of the journal, and, with a data directory, for
+the compaction process, which replays the journal and so holds the whole state once more. So the state may fill two
+fifths of the memory with a data directory, and three quarters without.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from lavant.core.errors import InvalidValue
 
 MEMORY_MIN = 16 << 20
 RESERVE_BYTES = 448 << 20
-"""For two processes without any state, 230 and 145 MB, and what waits for the disk."""
+"""For two processes without any state, 230 and 145 MB, and records that wait for the disk."""
 SHARE, SHARE_WITHOUT_COMPACTION = 0.40, 0.75
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _UNLIMITED = 1 << 60
-"""Version 1 of cgroups says a number as large as this where there is no limit."""
+"""Version 1 of cgroups reports at least this where there is no limit."""
 
 
 class MemoryLimit(msgspec.Struct, frozen=True):
-    """Bytes, and where they come from."""
+    """Bytes and their origin."""
 
     size_bytes: int
     origin: str
     warning: str = ""
-    """What may go wrong with it."""
+    """Why it may be too much; empty if it is not."""
 
     def __str__(self) -> str:
         return f"{shown(self.size_bytes)}, {self.origin}"
 
 
 class Available(msgspec.Struct, frozen=True):
-    """The memory that there is, and who says so."""
+    """Available memory and the source of the figure."""
 
     size_bytes: int
     origin: str
@@ -62,7 +62,7 @@ def parsed_bytes(text: str) -> int:
     except ValueError:
         size_bytes = -1.0
     if not 0 <= size_bytes < _UNLIMITED:
-        raise InvalidValue(f"{text!r} is no number of bytes; write 512M or 4G, say")
+        raise InvalidValue(f"{text!r} is not a number of bytes; write 512M or 4G, for example")
     return int(size_bytes)
 
 
@@ -74,7 +74,7 @@ def check_memory_max(size_bytes: int) -> None:
 
 
 def memory_limit(given: int | None, *, compacts: bool, root: Path = Path("/")) -> MemoryLimit:
-    """Of a server that makes snapshots in a process beside it, or not. `root` is where /proc and /sys are."""
+    """The limit of a server that `compacts` in a second process, or does not. `root` holds /proc and /sys."""
     available = available_memory(root)
     share = SHARE if compacts else SHARE_WITHOUT_COMPACTION
     fitting = int(max(0, available.size_bytes - RESERVE_BYTES) * share)
@@ -82,7 +82,7 @@ def memory_limit(given: int | None, *, compacts: bool, root: Path = Path("/")) -
         origin = f"{share:.0%} of the {shown(available.size_bytes)} of {available.origin} less {shown(RESERVE_BYTES)}"
         if fitting >= MEMORY_MIN:
             return MemoryLimit(fitting, origin)
-        return MemoryLimit(MEMORY_MIN, "the least that is possible", _too_much(available, fitting))
+        return MemoryLimit(MEMORY_MIN, "the minimum", _too_much(available, fitting))
     return MemoryLimit(given, "by --memory-max", _too_much(available, fitting) if given > fitting else "")
 
 
@@ -118,7 +118,7 @@ def _cgroup_limits(root: Path) -> Iterator[Available]:
 
 
 def _limits_above(mounted: Path, path: str, name: str) -> Iterator[Available]:
-    """Of a cgroup and all above it. In a container its path may be seen only outside of it, or begin with `..`."""
+    """Limits of a cgroup and its ancestors. In a container the path may only exist outside, or begin with `..`."""
     parts = [part for part in PurePosixPath(path).parts if part not in ("/", "..")]
     for length in range(len(parts), -1, -1):
         directory = mounted.joinpath(*parts[:length])
@@ -132,6 +132,6 @@ def _limits_above(mounted: Path, path: str, name: str) -> Iterator[Available]:
 
 def _too_much(available: Available, fitting: int) -> str:
     return (
-        f"{available.origin} has {shown(available.size_bytes)}, of which {shown(fitting)} for the state would leave "
-        "room for all else: when memory is full, the system may end this process, or the one that makes snapshots"
+        f"{available.origin} has {shown(available.size_bytes)}, of which the state may take {shown(fitting)} to "
+        "leave room for the rest: when memory is full, the system may kill this process or the compaction"
     )

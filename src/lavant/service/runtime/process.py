@@ -1,4 +1,4 @@
-"""`lavant serve` as a process: recovery, the port, signals, and an orderly end."""
+"""The process of `lavant serve`: recovery, start, signals, and orderly shutdown."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 GARBAGE_THRESHOLD = 50_000
-"""Messages are not looked at by the garbage collector; looking less often at the rest costs nothing."""
+"""Messages are not tracked by the garbage collector, so rare collections of the rest cost nothing."""
 
 SWITCH_S = 0.0005
-"""How long the event loop waits at most for a thread that matches to let it go on; Python's own 5 ms are felt."""
+"""The longest that the event loop waits for a matching thread to yield; Python's default of 5 ms is noticeable."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server listens, and what it found when it started."""
+    """Addresses of a started server, and the size of its recovered state."""
 
     host: str
     port: int
     is_tls: bool
     metrics_at: tuple[str, int] | None
-    """Host and port of the metrics, if they have their own."""
+    """Host and port of the metrics, if they have a port of their own."""
     queues: int
     messages: int
     records: int
-    """In the journal, since it began."""
+    """Records since the journal began."""
 
 
 def run(
@@ -75,7 +75,7 @@ def run(
     on_started: Callable[[Started], None],
     on_progress: Callable[[WarmupProgress], None] = lambda progress: None,
 ) -> None:
-    """Serve until a signal says to stop. Raises the error that made it stop, if it was one."""
+    """Serve until a signal. Raises the error that ended the server, if one did."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve(settings, on_started, on_progress))
 
@@ -83,25 +83,25 @@ def run(
 async def serve(
     settings: ServeSettings, on_started: Callable[[Started], None], on_progress: Callable[[WarmupProgress], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT, or until the disk fails; then that is raised.
+    """Serve until SIGTERM or SIGINT. Raises if the disk fails.
 
-    `on_progress` is told of kernels that have to be compiled first, `on_started` when clients are served.
+    `on_progress` reports kernels that are compiled first; `on_started` is called when clients are served.
     """
     stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     raise_limit()
     files = _files(settings)
     store, broker = await _recovered(settings)
     try:
-        found = _found(broker.queues, store)
+        sizes = _sizes(broker.queues, store)
         telemetry = _telemetry(settings, broker)
         times = TimeKeeper(broker.queues.now_ms, settings.data, is_accepted=settings.clock_jump == ACCEPT)
         service = _service(settings, broker, store, times, files.keys.tenants.quotas, stopped)
     except BaseException:
         await store.close()
         raise
-    sides = _Sides.of(settings, broker, service)
-    service.report_to(telemetry.events, *([] if sides.resources is None else [sides.resources.observers]))
-    readiness = Readiness(lambda: _fault(service, sides.spark))
+    components = _Components.of(settings, broker, service)
+    service.report_to(telemetry.events, *([] if components.resources is None else [components.resources.observers]))
+    readiness = Readiness(lambda: _fault(service, components.spark))
     port = ServerPort(
         settings,
         broker,
@@ -110,23 +110,23 @@ async def serve(
         files,
         health=lambda: _failure(service),
         readiness=readiness,
-        metrics=[telemetry.families, times.families, *sides.families()],
+        metrics=[telemetry.families, times.families, *components.families()],
     )
-    port.show_resources(None if sides.resources is None else sides.resources.view)
+    port.show_resources(None if components.resources is None else components.resources.view)
     telemetry.start()
     times.begin()
     try:
         host, number = await port.listen()
         _stop_at_signals(stopped)
-        at = Started(host=host, port=number, is_tls=files.tls is not None, metrics_at=port.metrics_at, **found)
-        if await _completed(_begin(service, sides, port, readiness, at, on_progress), unless=stopped):
+        at = Started(host=host, port=number, is_tls=files.tls is not None, metrics_at=port.metrics_at, **sizes)
+        if await _completed(_begin(service, components, port, readiness, at, on_progress), unless=stopped):
             on_started(at)
         await stopped
     finally:
         readiness.stop()
-        await sides.stop_resources()
+        await components.stop_resources()
         await port.close()
-        await sides.stop()
+        await components.stop()
         await times.stop()
         await service.stop()
         telemetry.stop()
@@ -134,29 +134,29 @@ async def serve(
 
 async def _begin(
     service: BrokerRuntime,
-    sides: _Sides,
+    components: _Components,
     port: ServerPort,
     readiness: Readiness,
     at: Started,
     on_progress: Callable[[WarmupProgress], None],
 ) -> None:
-    """From a port that listens to a server that serves."""
-    await _warm_up(readiness, on_progress, has_models=sides.resources is not None)
+    """Everything between listening and serving."""
+    await _warm_up(readiness, on_progress, has_models=components.resources is not None)
     readiness.starts_with("reading subscriptions")
-    await service.access.load()
+    await service.ingest.load()
     service.begin()
-    if sides.spark is not None:
-        await sides.spark.start()
+    if components.spark is not None:
+        await components.spark.start()
     port.start_deliveries()
-    if sides.bridge is not None:
-        sides.bridge.start()
+    if components.bridge is not None:
+        components.bridge.start()
     readiness.begin()
-    if sides.resources is not None:
-        await sides.resources.start(_url(at.host, at.port, is_tls=at.is_tls))
+    if components.resources is not None:
+        await components.resources.start(_url(at.host, at.port, is_tls=at.is_tls))
 
 
 async def _completed(work: Coroutine[Any, Any, None], *, unless: asyncio.Future[None]) -> bool:
-    """Whether the work was done; it is left undone if something else comes first."""
+    """Returns whether the work was completed; it is cancelled if `unless` comes first."""
     task = asyncio.ensure_future(work)
     await asyncio.wait((task, unless), return_when=asyncio.FIRST_COMPLETED)
     if task.done():
@@ -168,20 +168,20 @@ async def _completed(work: Coroutine[Any, Any, None], *, unless: asyncio.Future[
     return False
 
 
-class _Sides(NamedTuple):
-    """What a server may have beside itself."""
+class _Components(NamedTuple):
+    """Optional components of a server."""
 
     spark: SparkSupervisor | None
     resources: Autoscaler | None
     bridge: RabbitMQBridge | None
 
     @classmethod
-    def of(cls, settings: ServeSettings, broker: BrokerState, service: BrokerRuntime) -> _Sides:
-        resources = _resource_side(settings, broker, service)
-        return cls(_spark_side(settings, service), resources, _bridge(settings, service, resources))
+    def of(cls, settings: ServeSettings, broker: BrokerState, service: BrokerRuntime) -> _Components:
+        resources = _autoscaler(settings, broker, service)
+        return cls(_spark(settings, service), resources, _bridge(settings, service, resources))
 
     def families(self) -> list[FamiliesOf]:
-        return [side.families for side in self if side is not None]
+        return [each.families for each in self if each is not None]
 
     async def stop_resources(self) -> None:
         if self.resources is not None:
@@ -195,7 +195,7 @@ class _Sides(NamedTuple):
 
 
 async def _recovered(settings: ServeSettings) -> tuple[RecordStore, BrokerState]:
-    """The store of the data directory, and what was in it."""
+    """The store of the data directory and the recovered state."""
     with explained(settings.data):
         store = open_store(settings.data, settings.journal)
         try:
@@ -241,7 +241,7 @@ def _service(
 
 
 def _memory_max(settings: ServeSettings, broker: BrokerState) -> int:
-    """The log says what the limit is, where it comes from, and what is wrong with it."""
+    """Logs the limit, its origin, and warnings."""
     limit = memory_limit(settings.memory_max, compacts=settings.data is not None)
     _logger.info("memory for messages, queues, jobs and subscriptions: %s", limit)
     if limit.warning:
@@ -249,7 +249,8 @@ def _memory_max(settings: ServeSettings, broker: BrokerState) -> int:
     held = broker.queues.memory_held
     if held > limit.size_bytes:
         _logger.warning(
-            "what is stored takes %s, which is over the limit: nothing new is accepted until there is less", shown(held)
+            "the state takes %s, which is over the limit: nothing new is accepted until there is less",
+            shown(held),
         )
     return limit.size_bytes
 
@@ -258,11 +259,11 @@ def _audit(settings: ServeSettings) -> AuditLog | None:
     return None if settings.audit_log is None else AuditLog(settings.audit_log, is_data=settings.audit_data)
 
 
-def _spark_side(settings: ServeSettings, service: BrokerRuntime) -> SparkSupervisor | None:
+def _spark(settings: ServeSettings, service: BrokerRuntime) -> SparkSupervisor | None:
     engine = service.engine
     if settings.spark is None or settings.data is None or not isinstance(engine, SparkEngine):
         return None
-    return SparkSupervisor(engine, service.access, settings.spark, settings.data / DIRECTORY)
+    return SparkSupervisor(engine, service.ingest, settings.spark, settings.data / DIRECTORY)
 
 
 def _bridge(settings: ServeSettings, service: BrokerRuntime, resources: Autoscaler | None) -> RabbitMQBridge | None:
@@ -271,13 +272,13 @@ def _bridge(settings: ServeSettings, service: BrokerRuntime, resources: Autoscal
     if not wanted:
         return None
     if len({each.url for each in wanted}) > 1:
-        raise InvalidValue("--rabbitmq and the url of [workers] in the resources file name two RabbitMQs; give one")
+        raise InvalidValue("--rabbitmq and the url of [workers] in the resources file name different servers; give one")
     from lavant.service.rabbitmq.bridge import RabbitMQBridge  # noqa: PLC0415  its library is an extra
 
     return RabbitMQBridge(service, wanted[-1])
 
 
-def _resource_side(settings: ServeSettings, broker: BrokerState, service: BrokerRuntime) -> Autoscaler | None:
+def _autoscaler(settings: ServeSettings, broker: BrokerState, service: BrokerRuntime) -> Autoscaler | None:
     if settings.resources is None:
         return None
     from lavant.service.autoscaling.autoscaler import Autoscaler  # noqa: PLC0415  it loads the models, which take a while
@@ -286,7 +287,7 @@ def _resource_side(settings: ServeSettings, broker: BrokerState, service: Broker
 
 
 def _url(host: str, port: int, *, is_tls: bool) -> str:
-    """Where workers on this machine reach the server; one that listens at all addresses is there at the local one."""
+    """The URL for workers on this machine; a server that listens at all addresses is reached at the local one."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"lavant{'s' if is_tls else ''}://{f'[{reached}]' if ':' in reached else reached}:{port}"
 
@@ -302,7 +303,7 @@ def _telemetry(settings: ServeSettings, broker: BrokerState) -> Telemetry:
 
 
 async def _warm_up(readiness: Readiness, on_progress: Callable[[WarmupProgress], None], *, has_models: bool) -> None:
-    """All kernels that serving needs; the server says how far it is."""
+    """Prepare all kernels that serving needs, and report progress in `/readyz`."""
 
     def tell(progress: WarmupProgress) -> None:
         readiness.starts_with(str(progress))
@@ -321,14 +322,14 @@ def _fault(service: BrokerRuntime, spark: SparkSupervisor | None) -> str | None:
     return spark.fault() if failure is None and spark is not None else failure
 
 
-def _found(queues: Queues, store: RecordStore) -> dict[str, int]:
+def _sizes(queues: Queues, store: RecordStore) -> dict[str, int]:
     held = [figures_of(queues, name) for name in queue_names(queues)]
     messages = sum(figures.visible + figures.in_flight + figures.delayed for figures in held)
     return {"queues": len(held), "messages": messages, "records": store.position}
 
 
 def _stop_at_signals(stopped: asyncio.Future[None]) -> None:
-    """The first asks for an orderly end; the second ends the process at once, as it would without this."""
+    """The first signal shuts down in order; the second ends the process at once, as by default."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -343,12 +344,12 @@ def _stop_at_signals(stopped: asyncio.Future[None]) -> None:
 
 def _tame_garbage_collector() -> None:
     gc.collect()
-    gc.freeze()  # what was recovered is there to stay: it need not be looked at again and again
+    gc.freeze()  # the recovered state stays: exclude it from collections
     gc.set_threshold(GARBAGE_THRESHOLD)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where there is one."""
+    """uvloop, if installed."""
     try:
         import uvloop  # noqa: PLC0415
     except ImportError:

@@ -1,8 +1,8 @@
-"""Whether a server serves its clients: not before it is ready, and no longer when it stops.
+"""Readiness of a server: when clients are served.
 
     starting ──begin──► serving ──stop──► stopping
 
-While it starts, the port answers `/healthz` and `/readyz`, and everybody else is told to come again.
+While it starts, the port answers `/healthz` and `/readyz`, and refuses other requests with `NotReady`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lavant.core.errors import NotReady
 
 
 class Readiness:
-    """`fault` says what is wrong with a server that has started, if something is."""
+    """`fault` returns what is wrong with a started server, or None."""
 
     def __init__(self, fault: Callable[[], str | None]) -> None:
         self._fault = fault
@@ -22,11 +22,11 @@ class Readiness:
 
     @property
     def is_serving(self) -> bool:
-        """Whether clients are served; while it stops, those that are there still are."""
+        """Whether clients are served; connected ones still are while it stops."""
         return self._doing is None
 
     def reason(self) -> str | None:
-        """Why it is not ready, if it is not."""
+        """Why it is not ready; None if it is."""
         if self._is_stopping:
             return "the server is stopping"
         return self._fault() if self._doing is None else f"the server is starting: {self._doing}"

@@ -1,4 +1,4 @@
-"""What a server is told when it starts."""
+"""Settings of a server."""
 
 from __future__ import annotations
 
@@ -25,93 +25,93 @@ HOLD, ACCEPT = "hold", "accept"
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sees what at `/metrics`, and where."""
+    """Access, address and size of `/metrics`."""
 
     key: str = ""
-    """That scrapers must show; without, everybody sees the metrics who reaches the port."""
+    """Required of scrapers; without it, the metrics are open to all who reach the port."""
     port: int | None = None
-    """One of their own, 0 takes one that is free; without, they are on the server's port."""
+    """A port of their own; 0 takes a free one. Without it they are on the server's port."""
     host: str = "127.0.0.1"
-    """Where that port is."""
+    """The address of that port."""
     queues_max: int = QUEUES_SHOWN_MAX
     """Queues with series of their own."""
 
     def __post_init__(self) -> None:
         if self.port is not None and not self.key and not is_loopback(self.host):
             raise InvalidValue(
-                f"metrics would be shown at {self.host}, where other machines reach them, to everybody; give "
+                f"metrics would be open to everybody at {self.host}, which other machines can reach; give "
                 "--metrics-key, or stay with --metrics-host 127.0.0.1"
             )
 
 
 class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server is told when it starts."""
+    """Settings of `lavant serve`."""
 
     port: int
-    """0 takes one that is free."""
+    """0 takes a free one."""
     host: str = "127.0.0.1"
     public_hosts: tuple[str, ...] = ()
-    """Names that clients reach it by, beside localhost and IP addresses."""
+    """Host names that clients use, besides localhost and IP addresses."""
     allowed_origins: tuple[str, ...] = ()
-    """Of web pages that may use it though they come from elsewhere."""
+    """Origins of web pages elsewhere that may use the server."""
     data: Path | None = None
-    """Where messages are kept; without, in memory only."""
+    """The data directory; without it, all state is in memory only."""
     journal: JournalConfig = JournalConfig()
-    """How large its segments are, and when they are folded."""
+    """Size of segments, and when they are compacted."""
     acknowledge_early: bool = False
     credentials_file: Path | None = None
-    """Of SQS clients. With it alone, the other protocols are closed."""
+    """Credentials of SQS clients. With it alone, the other protocols are closed."""
     keys_file: Path | None = None
-    """Of Lavant's own clients and those of the HTTP interface. With it alone, SQS is closed."""
+    """Keys of native clients and of the HTTP interface. With it alone, SQS is closed."""
     quota: Quota = DEFAULT_QUOTA
-    """Of each namespace with a name, unless the keys file says otherwise."""
+    """Of each named namespace, unless the keys file says otherwise."""
     tls: TlsFiles | None = None
     webhooks_to_private_networks: bool = False
-    """Also where keys are wanted; where none are, webhooks may be anywhere."""
+    """Allow these even if keys are required; an open server always allows them."""
     spark: SparkSettings | None = None
-    """With them publications are matched on Spark, without in this process."""
+    """If set, publications are matched on Spark, otherwise in this process."""
     audit_log: Path | None = None
-    """Where it is told who did what; without, nowhere."""
+    """The audit log file, if any."""
     audit_data: bool = False
-    """Whether publishing, sending, receiving and the like are told too."""
+    """Whether the data plane is audited too: publishing, sending, receiving and the like."""
     telemetry: Path | None = None
-    """Where telemetry files are kept; without, there are figures at `/metrics` only."""
+    """Directory of telemetry files; without it there are only metrics."""
     telemetry_keep: int = KEEP
-    """How many files."""
+    """The number of files to keep."""
     rabbitmq: RabbitMQSettings | None = None
-    """With them workers get the tasks of jobs through RabbitMQ, without from this server."""
+    """If set, workers get tasks of jobs through RabbitMQ, otherwise from this server."""
     resources: Path | None = None
-    """The file of the resource manager; without, workers are started by others."""
+    """The file of the resource manager; without it, you start the workers."""
     metrics: MetricsSettings = MetricsSettings()
     sqs: SqsSettings = SqsSettings()
-    """All but the salt, which belongs to what is stored."""
+    """Without the salt, which belongs to the stored data."""
     limits: ServiceLimits = LIMITS
     memory_max: int | None = None
-    """Bytes of memory that the state may take; without, a share of what there is."""
+    """Limit of the state in bytes; by default a share of the available memory."""
     clock_jump: str = HOLD
-    """Whether the wall clock's time is taken even if it is not credible that so much has passed."""
+    """Whether to accept the wall clock after an implausible jump."""
 
     def __post_init__(self) -> None:
         if self.memory_max is not None:
             check_memory_max(self.memory_max)
         if self.is_open and not is_loopback(self.host):
             raise InvalidValue(
-                f"the server would listen at {self.host}, where other machines reach it, and nobody would have to "
-                "prove who they are; give --keys-file, --credentials-file or both, or stay with --host 127.0.0.1"
+                f"the server would listen at {self.host}, which other machines can reach, without any "
+                "authentication; give --keys-file, --credentials-file or both, or stay with --host 127.0.0.1"
             )
 
-        BrowserGuard(HostList(self.hosts), self.allowed_origins)  # raises what is wrong with them
+        BrowserGuard(HostList(self.hosts), self.allowed_origins)  # validates them
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """All names that it answers to."""
+        """All accepted host names."""
         base_url = None if self.sqs.base_url is None else urlsplit(self.sqs.base_url).hostname
         given = (self.host, self.metrics.host, base_url)
         return (*self.public_hosts, *(host for host in given if host and not is_address(host)))
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody may do everything."""
+        """Whether there is no authentication."""
         return self.keys_file is None and self.credentials_file is None
 
 

@@ -1,11 +1,11 @@
-"""Fair turns of the event loop: the requests of each namespace get the same time, whatever waits of others.
+"""Fair scheduling of the event loop: each namespace gets the same time, whatever the backlog of others.
 
     native connections ──enter──┐                        ┌──► take(): requests for about a quantum
                                 ├──► one fair queue ─────┤
-    HTTP and SQS ───────wait────┘     of namespaces      └──► wake up, and go on
+    HTTP and SQS ───────wait────┘     of namespaces      └──► wake the coroutine
 
-In each round of the loop requests are worked on for about a slice; the rest waits, and so do the connections that they
-came from: they are not read meanwhile. So a backlog of one namespace costs another about a slice, not the backlog.
+In each round of the loop, requests are processed for about a slice; the rest waits, and their connections are not read
+meanwhile. So the backlog of one namespace delays another by about a slice, not by the backlog.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lavant.core.fair_queue import FairQueue
 
 
 class StagedShares:
-    """Of at most `bytes_max`, no namespace may have staged more than half since the disk was last behind by so much.
+    """Bytes staged by each namespace: when more than `bytes_max` wait for the disk, those with over half are held.
 
     >>> shares = StagedShares(bytes_max=100)
     >>> for namespace, size_bytes in (("noisy", 90), ("quiet", 20)):
@@ -39,7 +39,7 @@ class StagedShares:
         self._held: list[str] = []
 
     def stage(self, size_bytes: int) -> None:
-        """A record; whose it is, is said by the next `attribute`."""
+        """Count a record; the next `attribute` names its namespace."""
         self._unattributed += size_bytes
 
     def attribute(self, namespace: str) -> None:
@@ -48,7 +48,7 @@ class StagedShares:
             self._unattributed = 0
 
     def to_hold(self, staged_bytes: int) -> list[str]:
-        """Those that staged too much, if so much waits for the disk."""
+        """Namespaces to hold now, if too much waits for the disk."""
         if staged_bytes <= self._bytes_max:
             return []
         found = [name for name, size in self._shares.items() if size > self._bytes_max // 2 and name not in self._held]
@@ -56,7 +56,7 @@ class StagedShares:
         return found
 
     def to_release(self, staged_bytes: int) -> list[str]:
-        """All that are held, when the disk has caught up with half of it; what was staged until then is forgotten."""
+        """All held namespaces once at most half of `bytes_max` waits; the counts start again."""
         if staged_bytes > self._bytes_max // 2:
             return []
         self._shares.clear()
@@ -65,21 +65,21 @@ class StagedShares:
 
 
 SLICE_S = 0.002
-"""How long requests are worked on before the loop looks at its sockets again."""
+"""Time for requests before the loop polls its sockets again."""
 QUANTUM_S = 0.0005
-"""How long at once for one connection."""
+"""Time for one connection at once."""
 CALL_S = 0.0002
-"""What a request over HTTP costs in about, beside what the broker does for it: reading it, and writing the answer."""
+"""Approximate cost of an HTTP request besides the broker's work: parsing it and writing the answer."""
 
 
 class Work(Protocol):
-    """Whoever has its turn."""
+    """Work that takes turns."""
 
     cost_s: float
-    """What a turn costs at least."""
+    """The least cost of a turn."""
 
     def take(self, until_s: float) -> bool:
-        """Work until about then; true if there is more to do."""
+        """Work until about `until_s`; returns whether there is more to do."""
         ...
 
 
@@ -93,7 +93,7 @@ class _Waiter:
         self.cost_s = CALL_S
 
     def take(self, until_s: float) -> bool:
-        if self.future.done():  # it was cancelled
+        if self.future.done():  # cancelled
             self.cost_s = 0.0
         else:
             self.future.set_result(None)
@@ -101,7 +101,7 @@ class _Waiter:
 
 
 class Turns:
-    """Of one event loop."""
+    """The scheduler of one event loop."""
 
     def __init__(
         self,
@@ -115,22 +115,22 @@ class Turns:
         self._queue: FairQueue[Work] = FairQueue()
         self._slice_s = slice_s
         self._left_s = slice_s
-        """Of this round's slice."""
+        """The rest of this round's slice."""
         self._is_working = False
         self._is_renewal_due = False
 
     @property
     def waiting(self) -> int:
-        """Connections and calls that wait for their turn."""
+        """Connections and calls that wait for a turn."""
         return len(self._queue)
 
     def enter(self, namespace: str, work: Work) -> None:
-        """It has something to do; it has its turn now, or later."""
+        """Schedule work: it gets its turn now or later."""
         self._queue.add(namespace, work)
         self._go_on()
 
     async def wait(self, namespace: str) -> None:
-        """Return when it is this namespace's turn."""
+        """Return in a turn of this namespace."""
         if not self._queue and self._left_s > 0 and not self._queue.is_held(namespace):
             self._spend(CALL_S)
             return
@@ -139,12 +139,12 @@ class Turns:
         await waiter.future
 
     def charge(self, namespace: str, seconds: float) -> None:
-        """What was done for a namespace outside of its turn."""
+        """Charge a namespace for work outside its turns."""
         self._queue.charge(namespace, seconds)
         self._spend(seconds)
 
     def hold(self, namespace: str) -> None:
-        """It has no turns until it is released."""
+        """Give it no turns until it is released."""
         self._queue.hold(namespace)
 
     def release(self, namespace: str) -> None:
@@ -179,7 +179,7 @@ class Turns:
             self._loop.call_soon(self._renew)
 
     def _renew(self) -> None:
-        """The next round of the loop."""
+        """Begin the next round."""
         self._is_renewal_due = False
         self._left_s = self._slice_s
         if self._queue:

@@ -43,7 +43,7 @@ class Matcher:
 async def started(directory: Path) -> tuple[World, EngineLink]:
     world = World(directory, SMALL)
     await world.start()
-    link = EngineLink(world.engine, world.access, world.deliveries)
+    link = EngineLink(world.engine, world.ingest, world.deliveries)
     await link.open()
     return world, link
 

@@ -76,8 +76,8 @@ def test_a_wall_clock_that_jumps_while_the_server_runs_is_reported_and_does_not_
     for jump_ms in (5 * DAY_MS, -9 * DAY_MS, 4 * DAY_MS):
         machine.wall_ms += jump_ms
         machine.pass_by(10)
-        keeper.look()
-        keeper.look()  # and is no news the second time
+        keeper.check()
+        keeper.check()  # and is no news the second time
     assert keeper.clock.now_ms() == NOON_MS + 30
     assert [record.message.partition(" while")[0] for record in caplog.records] == [
         "the clock was set forward by 5 days, 0:00:00",
@@ -149,10 +149,10 @@ def test_a_clock_that_is_synchronised_after_the_start_is_believed_then(
     machine.wall_ms, machine.is_synchronised = NOON_MS + DAY_MS, False
     keeper = machine.start(stopped_ms, tmp_path)
     machine.pass_by(500)
-    keeper.look()
+    keeper.check()
     assert (keeper.clock.now_ms(), keeper.is_held) == (stopped_ms + 500, True)
     machine.is_synchronised = True
-    keeper.look()
+    keeper.check()
     assert (keeper.clock.now_ms(), keeper.is_held) == (stopped_ms + DAY_MS + 500, False)
     assert "synchronised now" in caplog.messages[-1]
 

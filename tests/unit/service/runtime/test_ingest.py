@@ -99,7 +99,7 @@ class Hall(Wiring):
         return [body[5 : body.index(b",")] for body in await self.bodies(queue)]
 
     async def close(self) -> None:
-        await self.service.access.close()
+        await self.service.ingest.close()
         self._committing.cancel()
         assert not self.failures
 
@@ -203,7 +203,7 @@ async def test_nothing_is_answered_before_it_is_durable() -> None:
     assert not publishing.done()
     wiring.store.commit()
     await publishing
-    await wiring.service.access.close()
+    await wiring.service.ingest.close()
 
 
 @in_loop
@@ -250,7 +250,7 @@ async def test_a_repetition_is_not_answered_before_the_first_is_durable() -> Non
     wiring.store.commit()
     assert isinstance(await again, Published)
     assert await first == await again
-    await wiring.service.access.close()
+    await wiring.service.ingest.close()
 
 
 @in_loop
@@ -297,7 +297,7 @@ async def test_more_than_may_wait_is_refused_at_once_and_what_waits_is_done() ->
     for _ in range(2):
         engine.may.release()
     await asyncio.gather(*asked)
-    assert hall.service.access.waiting == 0
+    assert hall.service.ingest.waiting == 0
     engine.may.release()
     assert isinstance(await hall.ask(Publish(publications(9))), Published)
     assert await hall.values("s") == [b"1", b"1", b"2", b"2", b"9"]
@@ -347,7 +347,7 @@ async def test_a_mistake_of_the_engine_stops_the_server_and_answers_nobody() -> 
     assert str(wiring.failures[0]) == "a mistake"
     assert not asked.done()
     asked.cancel()
-    await wiring.service.access.close()
+    await wiring.service.ingest.close()
 
 
 @in_loop

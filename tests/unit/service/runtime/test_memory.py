@@ -91,7 +91,7 @@ def test_a_limit_that_is_given_holds_and_one_that_is_too_large_is_warned_of(tmp_
 
 @pytest.mark.parametrize("text", ["", "M", "-1G", "1e99", "nan", "inf", "4 G B", "12Q"])
 def test_what_is_no_number_of_bytes_is_refused(text: str) -> None:
-    with pytest.raises(InvalidValue, match="is no number of bytes; write 512M or 4G"):
+    with pytest.raises(InvalidValue, match="is not a number of bytes; write 512M or 4G"):
         parsed_bytes(text)
 
 

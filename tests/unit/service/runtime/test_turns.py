@@ -249,9 +249,9 @@ def test_a_publication_goes_ahead_of_the_publications_of_others(tmp_path: Path) 
         for _ in range(200):
             await asyncio.sleep(0.001)
             wiring.store.commit()
-            if wiring.service.access.waiting == 0 and len(wiring.broker.subscriptions) == 2:
+            if wiring.service.ingest.waiting == 0 and len(wiring.broker.subscriptions) == 2:
                 break
-        access = wiring.service.access
+        access = wiring.service.ingest
         for number in range(400):
             access.request(noisy.protocol, 10 + number, Publish([b'{"a": 1}'] * 100, namespace="noisy"))
         access.request(quiet.protocol, 10, Publish([b'{"a": 1}'], namespace="quiet"))

@@ -44,7 +44,7 @@ class _Report:
 class EngineLink:
     """The listener. `port` is where, `secret` what the process has to show."""
 
-    def __init__(self, engine: SparkEngine, access: Ingest, deliveries: MatchDelivery) -> None:
+    def __init__(self, engine: SparkEngine, ingest: Ingest, deliveries: MatchDelivery) -> None:
         self.port = 0
         self.secret = secrets.token_bytes(32)
         self.greeted = asyncio.Event()
@@ -54,7 +54,7 @@ class EngineLink:
         self.fault = ""
         """Why the last round failed; empty if it did not."""
         self._engine = engine
-        self._access = access
+        self._ingest = ingest
         self._deliveries = deliveries
         self._clock = ServerClock()
         self._has_work = asyncio.Event()
@@ -139,7 +139,7 @@ class EngineLink:
 
     async def _found(self, found: MatchResults) -> Answer:
         report = _Report()
-        self._access.found(report, 0, found, self._deliveries)
+        self._ingest.deliver_matches(report, 0, found, self._deliveries)
         answer = await report.answer
         if isinstance(answer, Refused):
             self._engine.block(found.lane, self._clock.now_ms())

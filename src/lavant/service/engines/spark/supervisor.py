@@ -167,10 +167,10 @@ def _how(code: int) -> str:
 class SparkSupervisor:
     """Of one engine, whose files are in a directory."""
 
-    def __init__(self, engine: SparkEngine, access: Ingest, settings: SparkSettings, directory: Path) -> None:
+    def __init__(self, engine: SparkEngine, ingest: Ingest, settings: SparkSettings, directory: Path) -> None:
         self._engine = engine
-        self._deliveries = access.deliveries(engine)
-        self._link = EngineLink(engine, access, self._deliveries)
+        self._deliveries = ingest.match_delivery(engine)
+        self._link = EngineLink(engine, ingest, self._deliveries)
         self._settings = settings
         self._directory = directory
         self._child: SparkProcess | None = None

@@ -110,6 +110,6 @@ async def test_it_is_checked_when_somebody_subscribes_and_not_in_a_replay() -> N
     assert isinstance(answer, Refused)
     assert (answer.code, "99999" in answer.reason) == ("InvalidValue", True)
     assert list(wiring.broker.subscriptions) == []
-    assert wiring.service.access.refused == 0, "that counts publications"
+    assert wiring.service.ingest.refused == 0, "that counts publications"
     assert isinstance(BrokerState().handle(request, 1), Subscribed), "a journal may hold it"
     await deliveries.stop()
