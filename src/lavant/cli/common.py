@@ -103,8 +103,8 @@ def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        shown = bar.add_task(name, total=total)
-        yield lambda done: bar.update(shown, advance=1, description=done)
+        task = bar.add_task(name, total=total)
+        yield lambda done: bar.update(task, advance=1, description=done)
 
 
 def body_of(body: bytes) -> dict[str, str]:

@@ -28,8 +28,8 @@ def match(
     matches = parsed.matches(attributes)
     lines = explain_filter(parsed, attributes)
     if as_json:
-        shown = [{"predicate": line.predicate, "value": line.value, "held": line.held} for line in lines]
-        print(json.dumps({"filter": str(parsed), "matches": matches, "predicates": shown}))
+        predicates = [{"predicate": line.predicate, "value": line.value, "held": line.held} for line in lines]
+        print(json.dumps({"filter": str(parsed), "matches": matches, "predicates": predicates}))
     else:
         print(f"filter   {parsed}")
         for line in lines:

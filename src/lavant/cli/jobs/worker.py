@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def worker(
-    place: Annotated[
+    functions: Annotated[
         str, typer.Argument(metavar="MODULE[:FUNCTION]", help="module or file.py with the task functions")
     ],
     topic: Annotated[
@@ -57,14 +57,14 @@ def worker(
     from lavant.client.workers.worker import Worker  # noqa: PLC0415
 
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
-    handlers = load(place, [] if topic is None else topic)
-    place_of_tasks = check_address(backend) if backend else url
-    called = name if name else default_name()
+    handlers = load(functions, [] if topic is None else topic)
+    address = check_address(backend) if backend else url
+    worker_name = name if name else default_name()
 
-    async def open_it() -> Backend:
+    async def open_tasks() -> Backend:
         return await open_backend(
-            place_of_tasks,
-            called,
+            address,
+            worker_name,
             key=key,
             ca_file=ca_file,
             timeout_s=TIMEOUT_S,
@@ -75,14 +75,14 @@ def worker(
 
     def started() -> None:
         topics = ", ".join(handler.topic for handler in handlers)
-        print(f"worker {called} of {shown(place_of_tasks)}: topics {topics}, {concurrency} at a time", flush=True)
+        print(f"worker {worker_name} of {shown(address)}: topics {topics}, {concurrency} at a time", flush=True)
 
     ended = asyncio.run(
         work(
-            open_it,
+            open_tasks,
             lambda opened: Worker(opened, handlers, concurrency=concurrency, lease_s=lease_s),
             drain_s=drain_s,
             on_started=started,
         )
     )
-    print(f"worker {called}: {ended.counts}", flush=True)
+    print(f"worker {worker_name}: {ended.counts}", flush=True)

@@ -129,5 +129,5 @@ def _progress() -> Iterator[Callable[[int], None]]:
     columns = (SpinnerColumn(), TextColumn("{task.completed:,} published"), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        shown = bar.add_task("", total=None)
-        yield lambda done: bar.update(shown, completed=done)
+        task = bar.add_task("", total=None)
+        yield lambda done: bar.update(task, completed=done)

@@ -60,7 +60,7 @@ def sub(
     if since is not None and not name:
         raise InvalidValue("--since needs --name: without a name, no earlier notifications are kept")
     since_ms = None if since is None else _since_ms(since, time.time())
-    shown = 0
+    printed = 0
     try:
         with (
             _interrupted_by_sigterm(),
@@ -73,14 +73,14 @@ def sub(
             for notification in notifications:
                 if since_ms is None or notification.time_ms >= since_ms:
                     _show(notification, as_json=as_json)
-                    shown += 1
-                if shown == count:
+                    printed += 1
+                if printed == count:
                     break
     except KeyboardInterrupt:
         pass
     except BrokenPipeError:  # the reader of the pipe has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise typer.Exit(EXIT_FAILED if count is not None and shown < count else 0)
+    raise typer.Exit(EXIT_FAILED if count is not None and printed < count else 0)
 
 
 @contextlib.contextmanager
@@ -106,10 +106,10 @@ def _show(notification: Notification, *, as_json: bool) -> None:
     if as_json:
         print_json(_as_dict(notification))
     else:
-        said = [f"{name}={_value(value)}" for name, value in notification.attributes.items()]
+        fields = [f"{name}={_value(value)}" for name, value in notification.attributes.items()]
         if notification.payload is not None:
-            said.append(f"payload={printable(notification.payload.decode(errors='replace'))}")
-        print(f"{time_of(notification.time_ms)}  {printable(notification.id)}  {'  '.join(said)}")
+            fields.append(f"payload={printable(notification.payload.decode(errors='replace'))}")
+        print(f"{time_of(notification.time_ms)}  {printable(notification.id)}  {'  '.join(fields)}")
     sys.stdout.flush()
 
 

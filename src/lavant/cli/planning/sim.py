@@ -83,8 +83,8 @@ def run_(
         print(outcome.report())
         raise typer.Exit(EXIT_VIOLATED)
     seconds = time.monotonic() - start_s
-    shown = f"seed {wanted[0]} holds" if done == 1 else f"{done} seeds hold ({wanted[0]} to {wanted[-1]})"
-    print(f"{shown}: {outcome.minutes * done:g} min of virtual time, {events:,} events in {seconds:.1f} s")
+    summary = f"seed {wanted[0]} holds" if done == 1 else f"{done} seeds hold ({wanted[0]} to {wanted[-1]})"
+    print(f"{summary}: {outcome.minutes * done:g} min of virtual time, {events:,} events in {seconds:.1f} s")
     if outcome.digest is not None and done == 1:
         print(f"trace {trace}, digest {outcome.digest}")
 
@@ -161,8 +161,8 @@ def _bar(name: str, total: int) -> Iterator[Callable[[int, int], None]]:
     events = TextColumn("{task.fields[events]:,} events")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), events, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        shown = bar.add_task(name, total=total, events=0)
-        yield lambda done, count: bar.update(shown, completed=done, events=count)
+        task = bar.add_task(name, total=total, events=0)
+        yield lambda done, count: bar.update(task, completed=done, events=count)
 
 
 def _print_totals(totals: Counter[str]) -> None:

@@ -83,11 +83,11 @@ def _bar(name: str) -> Iterator[Callable[[SweepProgress], None]]:
     failures = TextColumn("{task.fields[failed]} failed")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), failures, TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True)) as bar:
-        shown = bar.add_task(name, total=None, failed=0)
+        task = bar.add_task(name, total=None, failed=0)
 
         def report(progress: SweepProgress) -> None:
             done = progress.kept + progress.computed
-            bar.update(shown, total=progress.total, completed=done, failed=progress.failed)
+            bar.update(task, total=progress.total, completed=done, failed=progress.failed)
 
         yield report
 

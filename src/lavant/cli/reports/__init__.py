@@ -1,1 +1,1 @@
-"""What commands show: charts, plans, `top`, `doctor`, benchmarks and the demonstration."""
+"""Output of larger commands: charts, plans, `top`, `doctor`, benchmarks, demonstration."""

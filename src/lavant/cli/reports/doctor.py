@@ -51,7 +51,7 @@ class Finding(msgspec.Struct, frozen=True):
     what: str
     verdict: CheckVerdict
     said: str
-    """What was found."""
+    """The result, in words."""
     remedy: str = ""
 
 

@@ -137,7 +137,7 @@ def steps_as_text(found: PlanOutlook) -> str:
 def as_json(found: PlanOutlook) -> bytes:
     """The plan as JSON; infinite values are null."""
     names, jobs = found.system.network.topic_names, found.system.network.job_names
-    shown = {
+    view = {
         "goal": found.goal,
         "allocation": dict(zip(names, found.plan.consumers, strict=True)),
         "cost": found.system.cost(found.plan.consumers),
@@ -161,7 +161,7 @@ def as_json(found: PlanOutlook) -> bytes:
             for step in found.plan.steps
         ],
     }
-    return msgspec.json.format(msgspec.json.encode(shown), indent=2)
+    return msgspec.json.format(msgspec.json.encode(view), indent=2)
 
 
 def as_picture(found: PlanOutlook) -> str:

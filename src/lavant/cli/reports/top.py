@@ -63,11 +63,11 @@ def screen(url: str, before: MetricsSample, after: MetricsSample) -> Group:
     table.add_column("queue", overflow="ellipsis", no_wrap=True)
     for name in ("visible", "in flight", "delayed", "sent/s", "received/s", "acked/s", "oldest s"):
         table.add_column(name, justify="right")
-    shown = rows(before, after)
-    for row in shown:
+    busiest = rows(before, after)
+    for row in busiest:
         queue, *numbers = row.values()
         table.add_row(str(queue), *(f"{number:,.0f}" for number in numbers if not isinstance(number, str)))
-    more = len(after.queues()) - len(shown) + int(after.get("lavant_queues_omitted"))
+    more = len(after.queues()) - len(busiest) + int(after.get("lavant_queues_omitted"))
     return Group(head, Text(), table, Text(f"… and {more} more" if more > 0 else ""))
 
 

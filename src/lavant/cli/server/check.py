@@ -97,9 +97,9 @@ def _show_repaired(repaired: Repaired) -> None:
 
 def _line(contents: Contents) -> str:
     flight = f" ({contents.in_flight:,} in flight)" if contents.in_flight else ""
-    owed = f", {contents.owed:,} publications for the Spark engine" if contents.owed else ""
+    waiting = f", {contents.owed:,} publications for the Spark engine" if contents.owed else ""
     return (
         f"{counted(contents.queues, 'queue')} with {counted(contents.messages, 'message')}{flight}, "
         f"{counted(contents.subscriptions, 'subscription')}, {counted(contents.advertisements, 'advertisement')}, "
-        f"{counted(contents.jobs, 'job')} under way{owed}; last record at {time_of(contents.time_ms)}"
+        f"{counted(contents.jobs, 'job')} under way{waiting}; last record at {time_of(contents.time_ms)}"
     )

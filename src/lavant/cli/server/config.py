@@ -67,7 +67,7 @@ def effective(file: Path | None) -> list[tuple[str, Any, str]]:
     rows = [
         (
             name,
-            "(hidden)" if name in _SECRET and value else _shown(value),
+            "(hidden)" if name in _SECRET and value else _printable(value),
             _SOURCES[context.get_parameter_source(name).name],
         )
         for name, value in sorted(values.items())
@@ -78,7 +78,7 @@ def effective(file: Path | None) -> list[tuple[str, Any, str]]:
     return rows
 
 
-def _shown(value: Any) -> Any:
+def _printable(value: Any) -> Any:
     from lavant.broker.protocol.amqp_messages import is_amqp, shown  # noqa: PLC0415
 
     if isinstance(value, str) and is_amqp(value):

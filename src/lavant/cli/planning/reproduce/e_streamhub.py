@@ -36,13 +36,13 @@ def e_streamhub(
     """
     import msgspec  # noqa: PLC0415
 
-    courses = _run(trades, seed, hosts)
+    runs = _run(trades, seed, hosts)
     if output is not None:
-        _write(courses, output)
+        _write(runs, output)
     if as_json:
-        print(msgspec.json.encode(courses).decode())
+        print(msgspec.json.encode(runs).decode())
     else:
-        _print(courses)
+        _print(runs)
 
 
 def _run(trades: Path | None, seed: int, hosts: int) -> list[LoadCourse]:
@@ -54,21 +54,21 @@ def _run(trades: Path | None, seed: int, hosts: int) -> list[LoadCourse]:
 
     wanted = loads(trades, seed)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    courses = []
+    runs = []
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        shown = bar.add_task("", total=sum(len(load.curve) for load in wanted) * len(POLICIES))
+        task = bar.add_task("", total=sum(len(load.curve) for load in wanted) * len(POLICIES))
         for load in wanted:
             for policy in POLICIES:
-                bar.update(shown, description=f"{load.name}, {policy}")
-                courses.append(
-                    run_course(load, policy, seed=seed, hosts_max=hosts, progress=lambda done: bar.advance(shown, done))
+                bar.update(task, description=f"{load.name}, {policy}")
+                runs.append(
+                    run_course(load, policy, seed=seed, hosts_max=hosts, progress=lambda done: bar.advance(task, done))
                 )
-    return courses
+    return runs
 
 
-def _print(courses: list[LoadCourse]) -> None:
-    for load in dict.fromkeys(course.load for course in courses):
-        here = [course for course in courses if course.load == load]
+def _print(runs: list[LoadCourse]) -> None:
+    for load in dict.fromkeys(run.load for run in runs):
+        here = [run for run in runs if run.load == load]
         print(f"{load}: {here[0].trial.publications:,} publications\n")
         costs = ("policy", "hosts", "host-hours", "CPU", "overloaded", "moves", "state moved")
         print_table(costs, map(_costs, here), numbers=costs[1:])
@@ -81,8 +81,8 @@ def _print(courses: list[LoadCourse]) -> None:
     print("moving: of publications in transit while a slice was paused; pause: mean pause of a migrating slice.")
 
 
-def _costs(course: LoadCourse) -> tuple[str, ...]:
-    trial, (low, high) = course.trial, course.envelope
+def _costs(run: LoadCourse) -> tuple[str, ...]:
+    trial, (low, high) = run.trial, run.envelope
     return (
         trial.policy,
         f"{min(trial.hosts)} to {max(trial.hosts)}",
@@ -94,28 +94,28 @@ def _costs(course: LoadCourse) -> tuple[str, ...]:
     )
 
 
-def _delays(course: LoadCourse) -> tuple[str, ...]:
-    trial = course.trial
+def _delays(run: LoadCourse) -> tuple[str, ...]:
+    trial = run.trial
     delays, moving = trial.delays, trial.delays_moving
     figures = [delays.p50_ms, delays.p99_ms, delays.max_ms]
     at_moves = [moving.p50_ms, moving.p99_ms, trial.pause_ms]
     return (trial.policy, *(f"{f:.0f}" for f in figures), *(f"{f:.0f}" if trial.moves else "–" for f in at_moves))
 
 
-def _write(courses: list[LoadCourse], output: Path) -> None:
+def _write(runs: list[LoadCourse], output: Path) -> None:
     from lavant.cli.reports.charts import picture, write_picture  # noqa: PLC0415
 
     output.mkdir(parents=True, exist_ok=True)
-    for load in dict.fromkeys(course.load for course in courses):
-        charts = _charts([course for course in courses if course.load == load])
+    for load in dict.fromkeys(run.load for run in runs):
+        charts = _charts([run for run in runs if run.load == load])
         write_picture(output / f"e-streamhub-{load.split()[0]}.svg", picture(charts))
 
 
-def _charts(courses: list[LoadCourse]) -> list[Chart]:
+def _charts(runs: list[LoadCourse]) -> list[Chart]:
     """The charts of Figures 8 and 9: load, hosts, CPU of hosts and delays, over periods of 30 s."""
     from lavant.cli.reports.charts import Chart, ChartLine  # noqa: PLC0415
 
-    trials = {course.trial.policy: course.trial for course in courses}
+    trials = {run.trial.policy: run.trial for run in runs}
     times_s = _periods([interval.time_s for interval in trials["static"].intervals], max)
 
     def lines(field: str, summary: Summary) -> list[ChartLine]:
@@ -130,7 +130,7 @@ def _charts(courses: list[LoadCourse]) -> list[Chart]:
         return [line(name, policy, field, summary, 100.0) for name, field, summary in fields]
 
     return [
-        Chart(courses[0].load, "time (s)", "publications per second", [line("load", "static", "rate_per_s", fmean)]),
+        Chart(runs[0].load, "time (s)", "publications per second", [line("load", "static", "rate_per_s", fmean)]),
         Chart("Hosts by policy", "time (s)", "hosts", [line._replace(steps=True) for line in lines("hosts", max)]),
         Chart("CPU of single hosts: threshold", "time (s)", "CPU (%)", envelope("threshold"), y_max=100.0),
         Chart("CPU of single hosts: forecast", "time (s)", "CPU (%)", envelope("forecast"), y_max=100.0),

@@ -108,8 +108,8 @@ def _follow(console: Console, notifications: Path, publisher: LogPublisher, quer
     table = "{:>6} {:>12} {:>12} {:>15} {:>9} {:>14}"
     console.print(table.format("time", "published", "matched", "notifications", "batches", "median delay"))
     matched = sent = batches = 0
-    last, shown = max(_last_batch(notifications), -1), time.monotonic()
-    began = shown
+    last, printed_s = max(_last_batch(notifications), -1), time.monotonic()
+    began = printed_s
     recent: list[NotifiedBatch] = []
     while query.isActive and (publisher.is_alive() or offset_of(query) < publisher.first_offset + publisher.count):
         time.sleep(0.05)
@@ -119,11 +119,11 @@ def _follow(console: Console, notifications: Path, publisher: LogPublisher, quer
             sent += batch.notifications
             recent.append(batch)
             yield batch
-        if time.monotonic() - shown >= ROW_EVERY_S and recent:
+        if time.monotonic() - printed_s >= ROW_EVERY_S and recent:
             delays = latencies_ms(recent, publisher.times())
             line = (f"{time.monotonic() - began:.0f} s", f"{publisher.count:,}", f"{matched:,}", f"{sent:,}", batches)
             console.print(table.format(*line, f"{np.median(delays):.0f} ms"))
-            shown, recent = time.monotonic(), []
+            printed_s, recent = time.monotonic(), []
 
 
 def _last_batch(notifications: Path) -> int:

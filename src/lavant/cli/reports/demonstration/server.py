@@ -28,7 +28,7 @@ def served(*options: str) -> Iterator[str]:
             line = process.stdout.readline()
             found = _ADDRESS.search(line)
             if found is None:
-                raise MissingComponent(f"the server did not start; it said {line!r}; try `lavant serve` by itself")
+                raise MissingComponent(f"the server did not start; it printed {line!r}; try `lavant serve` by itself")
             yield found[0]
         finally:
             process.send_signal(signal.SIGTERM)
