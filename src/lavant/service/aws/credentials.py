@@ -1,13 +1,13 @@
-"""Credentials of SQS clients: a file like `~/.aws/credentials`, in which each profile may say what it lets.
+"""Credentials of SQS clients: a file like `~/.aws/credentials`, with scopes and a namespace for each profile.
 
     [till-7]
     aws_access_key_id = LAVANT5J2K…
     aws_secret_access_key = 9mX0…
-    lavant_scopes = publish subscribe             all if it is not there
-    lavant_namespace = shop                       none if it is not there
+    lavant_scopes = publish subscribe             default: all
+    lavant_namespace = shop                       default: none
 
-A server that checks signatures must know the secrets themselves: unlike keys, they cannot be kept as hashes. A
-credential without a namespace reaches the queues that are in none, and never those of a namespace.
+A server that checks signatures needs the secrets themselves: unlike keys, they cannot be stored as hashes. A credential
+without a namespace reaches only queues outside of namespaces.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from lavant.service.aws.signature import Claim, SignatureChecker
 from lavant.service.aws.sqs.errors import SqsError
 
 ANY_CLIENT = Principal(name="anybody", scopes=frozenset(SCOPES), is_confined=True)
-"""Where no signature is wanted, everybody may do everything outside of namespaces."""
+"""Without credentials, every client may do everything outside of namespaces."""
 OPTION_PREFIX = "lavant"
 SCOPES_OPTION, NAMESPACE_OPTION = "lavant_scopes", "lavant_namespace"
 ACCESS_KEY_BYTES, SECRET_BYTES = 10, 30
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """One profile, as the file has it."""
+    """One profile of the file."""
 
     name: str
     access_key: str
@@ -80,9 +80,9 @@ class CredentialRing(Ring):
         return principals
 
     def claim(self, head: HttpRequest, now_s: float) -> Claim | None:
-        """Who says to have signed a request whose body has not arrived yet; raises if that is nobody who is known.
+        """Returns the claimed signer of a request whose body has not arrived yet; raises if the key is unknown.
 
-        None if nobody has to sign.
+        None without credentials.
         """
         if self.is_open:
             return None
@@ -94,7 +94,7 @@ class CredentialRing(Ring):
         return self._checker.claim(head, now_s)
 
     def principal(self, request: HttpRequest, claim: Claim | None) -> Principal:
-        """Who signed the request, now that it is whole; raises if the claim is not true."""
+        """Returns the signer of a complete request; raises if the claim is not true."""
         if claim is None:
             return ANY_CLIENT
         self._checker.verify(request, claim)
@@ -102,7 +102,7 @@ class CredentialRing(Ring):
 
 
 def read_credentials(path: Path) -> list[Credential]:
-    """All profiles of a file. One key may be in several of them, if they say the same."""
+    """Reads all profiles of a file. Several may have the same key if they agree."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
@@ -128,7 +128,7 @@ def read_credentials(path: Path) -> list[Credential]:
 
 
 def new_credential(name: str, scopes: Iterable[str], namespace: str) -> Credential:
-    """With a key of its own."""
+    """Generates a credential with a new key."""
     access_key = "LAVANT" + secrets.token_hex(ACCESS_KEY_BYTES).upper()
     return Credential(
         name=name,
@@ -140,7 +140,7 @@ def new_credential(name: str, scopes: Iterable[str], namespace: str) -> Credenti
 
 
 def credential_text(credential: Credential) -> str:
-    """A credential as it is appended to a file.
+    """Returns the text of a credential, to append to a file.
 
     >>> till = Credential(name="till", access_key="A", secret="s", scopes=("publish",), namespace="shop")
     >>> print(credential_text(till))
@@ -192,7 +192,7 @@ def _principal(credential: Credential, tenant: Tenant) -> Principal:
 
 
 def _place(error: configparser.Error) -> str:
-    """What is wrong, without the line itself: it may be a secret."""
+    """Describes the problem without the line itself, which may hold a secret."""
     if isinstance(error, configparser.MissingSectionHeaderError):
         return "it does not begin with a [profile]"
     if isinstance(error, configparser.ParsingError):

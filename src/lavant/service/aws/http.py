@@ -1,4 +1,4 @@
-"""A request as it came over HTTP, with its whole body, which is bounded; and what is answered."""
+"""HTTP requests with their bounded bodies, and responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HttpRequest(NamedTuple):
     query: bytes
     """As it came."""
     headers: dict[bytes, bytes]
-    """With names in lower case; of those that came twice the last."""
+    """Names are in lower case; of repeated headers, the last counts."""
     all_headers: list[tuple[bytes, bytes]]
     body: bytes
 
@@ -30,12 +30,12 @@ class HttpRequest(NamedTuple):
 class HttpResponse(NamedTuple):
     status: int
     headers: list[tuple[bytes, bytes]]
-    """All but the body's length."""
+    """All except the length of the body."""
     body: bytes
 
 
 def head_of(scope: Scope) -> HttpRequest:
-    """A request whose body has not been read."""
+    """Returns a request whose body has not been read."""
     path = scope["path"]
     raw_path = scope.get("raw_path")
     return HttpRequest(
@@ -50,7 +50,7 @@ def head_of(scope: Scope) -> HttpRequest:
 
 
 def body_bytes(headers: dict[bytes, bytes], bytes_max: int) -> int:
-    """How long the body is, as its head says; as long as it may be if it does not. Raises if that is too long."""
+    """Returns the length of the body from the header, or the maximum without one. Raises if it is too long."""
     length = headers.get(b"content-length", b"0" if b"transfer-encoding" not in headers else b"")
     if not length.isdigit():
         return bytes_max
@@ -60,7 +60,7 @@ def body_bytes(headers: dict[bytes, bytes], bytes_max: int) -> int:
 
 
 async def read_body(receive: Receive, bytes_max: int) -> bytes:
-    """One that is too long is not read to its end."""
+    """Reads the body; stops and raises when it is too long."""
     parts: list[bytes] = []
     size = 0
     while True:

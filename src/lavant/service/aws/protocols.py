@@ -1,10 +1,10 @@
-"""The two protocols: how an action and its request are found in an HTTP request, and how results and errors look.
+"""The JSON and query protocols: they decode actions and requests, and encode results and errors.
 
 JSON     POST /  X-Amz-Target: AmazonSQS.SendMessage        JSON in, JSON out
 query    POST / or a queue's URL, a form                    a form in, XML out
          POST / or a queue's URL, ?Action=…                 the same (presigned URLs, mostly)
 
-Nothing is done by GET: whatever follows a link, an image of a web page too, would do it. A body must say what it is.
+GET has no effect, because any link or image of a web page could trigger it. A body needs a content type.
 """
 
 from __future__ import annotations

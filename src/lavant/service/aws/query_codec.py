@@ -1,4 +1,4 @@
-"""Query requests: forms, as older clients send them, put into the form that JSON requests have.
+"""Query requests, the forms of older clients, converted to the shape of JSON requests.
 
 Action=SendMessageBatch                                           {"Entries": [
 &SendMessageBatchRequestEntry.1.Id=a                                 {"Id": "a",
@@ -41,10 +41,10 @@ _MAPS = {
     "Tag": ("Tags", "Key", "Value"),
 }
 _PLURALS = {plural: name for name, plural in _LISTS.items() if plural != "Entries"}
-"""Some clients say `MessageAttributeNames.1`, and are understood."""
+"""Some clients send `MessageAttributeNames.1`; both are accepted."""
 _BATCHES = ("ChangeMessageVisibilityBatch", "DeleteMessageBatch", "SendMessageBatch")
 _LEVELS_MAX = 8
-"""The deepest name, of a list in an attribute of an entry, has seven."""
+"""The deepest name, a list in an attribute of an entry, has seven."""
 
 
 def parse_form(form: bytes) -> dict[str, str]:
@@ -71,7 +71,7 @@ def action_of(form: dict[str, str]) -> Action:
 
 
 def decode_form(action: Action, form: dict[str, str], path: str) -> Any:
-    """The request of an action; the queue may be named by the path to which it was sent."""
+    """Decodes the request of an action; the path may name the queue."""
     members = _members(_tree(form))
     if action.name in _BATCHES:
         members.setdefault("Entries", [])
@@ -86,7 +86,7 @@ def decode_form(action: Action, form: dict[str, str], path: str) -> Any:
 
 
 def _tree(form: dict[str, str]) -> _Tree:
-    """The dots in the names as levels."""
+    """Converts dotted names to nested levels."""
     root: _Tree = {}
     for name, value in form.items():
         node = root
@@ -134,7 +134,7 @@ def _map(name: str, tree: _Tree, key_name: str, value_name: str) -> dict[str, An
 
 
 def _numbered(name: str, tree: _Tree) -> list[_Tree | str]:
-    """The elements of a list in the order of their numbers."""
+    """Returns the elements of a list sorted by number."""
     numbers = {}
     for key, value in tree.items():
         if not (key.isascii() and key.isdecimal()) or len(key) > 6 or int(key) > limits.FORM_INDEX_MAX:

@@ -4,8 +4,8 @@
     string to sign      algorithm, time, scope, SHA-256 of the canonical request
     signature           HMAC-SHA256 of it, with a key made of the secret, the day, the region and the service
 
-The region may be any, because a server is all regions at once. What decides what a request does must be signed: the
-host, the time, and the header that names the action.
+Any region is accepted, because a server stands for all of them. Everything that decides the effect of a request must be
+signed: the host, the time, and the header that names the action.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEYS_MAX = 1000
 
 
 class _Signed(NamedTuple):
-    """Who says to have signed what and when."""
+    """The signer, headers, time and signature that a request claims."""
 
     credential: str
     signed_headers: str
@@ -43,7 +43,7 @@ class _Signed(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What the head of a request says of its signature, as far as it can be checked without the body."""
+    """The signature in the head of a request, as far as it can be checked without the body."""
 
     access_key: str
     day: str
@@ -55,14 +55,14 @@ class Claim(NamedTuple):
 
 
 class SignatureChecker:
-    """Lets through the requests that were signed with one of the secrets."""
+    """Accepts requests that were signed with one of the secrets."""
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
         self._credentials = dict(credentials)
         self._keys: dict[tuple[str, str, str], bytes] = {}
 
     def claim(self, head: HttpRequest, now_s: float) -> Claim:
-        """Who says to have signed a request whose body has not arrived yet; raises if it cannot be true."""
+        """Returns the claimed signer of a request whose body has not arrived yet; raises if it cannot be true."""
         headers = _joined(head.all_headers)
         pairs = _query_pairs(head.query.decode("latin-1"))
         signed = _signed(headers, dict(pairs))
@@ -74,7 +74,7 @@ class SignatureChecker:
         return Claim(access_key, day, region, signed, headers, pairs)
 
     def verify(self, request: HttpRequest, claim: Claim) -> None:
-        """Raises if the claim is not true: now that the body is there, the signature itself is checked."""
+        """Checks the signature itself, now that the body is there; raises if the claim is not true."""
         signed = claim.signed
         secret = self._credentials.get(claim.access_key)
         if secret is None:
@@ -118,7 +118,7 @@ def _joined(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _query_pairs(query: str) -> list[tuple[str, str]]:
-    """Names and values, decoded."""
+    """Returns decoded names and values."""
     pairs = []
     for pair in query.split("&", limits.FORM_FIELDS_MAX):
         name, _, value = pair.partition("=")
@@ -128,7 +128,7 @@ def _query_pairs(query: str) -> list[tuple[str, str]]:
 
 
 def _unquoted(text: str) -> str:
-    """A plus is a space, as it is to whoever reads the form: what is signed must be what is done."""
+    """Decodes a plus as a space, as the form parser does: the signed text must be the executed one."""
     return unquote_to_bytes(text.replace("+", " ")).decode("latin-1")
 
 
@@ -179,7 +179,7 @@ def _query_claim(query: dict[str, str]) -> _Signed:
 
 
 def _scope(signed: _Signed) -> tuple[str, str, str]:
-    """Access key, day and region of a credential."""
+    """Returns access key, day and region of a credential."""
     parts = signed.credential.split("/")
     if len(parts) != 5 or parts[3] != _SERVICE or parts[4] != _TERMINATOR:
         raise _mismatch(
@@ -210,7 +210,7 @@ def _check_time(signed: _Signed, now_s: float) -> None:
 
 
 def _seconds(time: str) -> float:
-    """Of a time of the form 20261231T235959Z. Parsing by a format would take longer than the signature."""
+    """Parses a time such as 20261231T235959Z. `strptime` would take longer than the signature."""
     year, month, day = int(time[:4]), int(time[4:6]), int(time[6:8])
     return datetime(year, month, day, int(time[9:11]), int(time[11:13]), int(time[13:15]), tzinfo=UTC).timestamp()
 
@@ -230,7 +230,7 @@ def _check_headers(signed: _Signed, headers: dict[str, str]) -> None:
 
 
 def _canonical(request: HttpRequest, headers: dict[str, str], pairs: list[tuple[str, str]], signed_headers: str) -> str:
-    payload = sha256(request.body).hexdigest()  # the real one, whatever a header says
+    payload = sha256(request.body).hexdigest()  # the actual digest, whatever a header says
     query = sorted((_quoted(name), _quoted(value)) for name, value in pairs if name != _QUERY_SIGNATURE)
     return "\n".join(
         (
@@ -246,7 +246,7 @@ def _canonical(request: HttpRequest, headers: dict[str, str], pairs: list[tuple[
 
 
 def _canonical_path(path: str) -> str:
-    """Without dots and doubled slashes, and what is encoded already encoded once more."""
+    """Removes dots and doubled slashes, and encodes encoded characters once more."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":

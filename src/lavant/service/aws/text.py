@@ -1,6 +1,6 @@
-"""Which bytes are text to SQS: UTF-8 without the characters that XML cannot hold.
+"""The text of SQS: UTF-8 without the characters that XML cannot hold.
 
-Bodies are bytes in the queues. One that was sent in another protocol and is no text is delivered in base64.
+Bodies are bytes in the queues. A body from another protocol that is not text is delivered in base64.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NULL = re.compile(r"Expected `.*`, got `null` - at `\$\.(.+)`")
 
 
 def decoding_error(error: Exception) -> SqsError:
-    """From the message of a decoder: a member that is missing or null where one must be, or is of a wrong type."""
+    """Converts the error of a decoder: a required member is missing or null, or has a wrong type."""
     text = str(error)
     absent = _MISSING.fullmatch(text)
     if absent is not None:
@@ -43,7 +43,7 @@ def is_text(body: bytes) -> bool:
 
 
 def text_of(body: bytes) -> tuple[str, bool]:
-    """A body as text, and whether it had to be put into base64 for that."""
+    """Returns a body as text, and whether it is encoded in base64."""
     try:
         text = body.decode()
     except UnicodeDecodeError:

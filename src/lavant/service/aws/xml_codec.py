@@ -1,6 +1,6 @@
-"""XML answers, which clients that speak the query protocol get.
+"""XML answers for clients of the query protocol.
 
-Lists and maps are flat: each of their elements is an element of the parent, under a name of its own.
+Lists and maps are flat: each of their elements is an element of the parent, under its own name.
 
     {"QueueUrls": ["a", "b"]}           <QueueUrl>a</QueueUrl><QueueUrl>b</QueueUrl>
     {"Tags": {"team": "red"}}           <Tag><Key>team</Key><Value>red</Value></Tag>
@@ -32,7 +32,7 @@ _MAPS = {
     "Tags": ("Tag", "Key", "Value"),
 }
 _ESCAPES = {"\r": "&#13;", '"': "&quot;"}
-"""A carriage return as it is would be read as a line feed."""
+"""A literal carriage return would be read as a line feed."""
 _FORBIDDEN = re.compile("[^\\t\\n\\r -\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 

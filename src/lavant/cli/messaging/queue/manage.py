@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
-Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
+Yes = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
 
 
 def ls(
-    prefix: Annotated[str, typer.Argument(help="only queues whose names start so")] = "",
+    prefix: Annotated[str, typer.Argument(help="only queues with this prefix")] = "",
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the queues, and how many messages they hold."""
+    """List queues and the number of their messages."""
     from lavant.client.queues import calls  # noqa: PLC0415
 
     with client(url, key, ca_file) as server:
         names = list(server.queues(prefix))
         results = server.pipeline([calls.describe(name) for name in names])
-    # One that was deleted meanwhile is not listed.
+    # A queue that was deleted meanwhile is not listed.
     found = [(name, result) for name, result in zip(names, results, strict=True) if not isinstance(result, LavantError)]
     if as_json:
         print_json([{"queue": name, **_as_dict(each)} for name, each in found])
@@ -55,7 +55,7 @@ def ls(
 def info(
     queue: QueueName, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False
 ) -> None:
-    """Show the settings, tags, figures and moves of a queue."""
+    """Show the attributes, tags, figures and moves of a queue."""
     with client(url, key, ca_file) as server:
         described = server.queue(queue).describe()
         moves = server.queue(queue).moves()
@@ -63,13 +63,13 @@ def info(
         print_json({"queue": queue, **_as_dict(described), "moves": [_fields(move) for move in moves]})
         return
     rows = [("queue", queue), ("created", time_of(described.created_ms)), ("changed", time_of(described.changed_ms))]
-    rows += [(field, _shown(value)) for field, value in _fields(described.config).items() if value not in (None, {})]
+    rows += [(field, _text(value)) for field, value in _fields(described.config).items() if value not in (None, {})]
     rows += [(f"tag {key}", value) for key, value in described.tags.items()]
     for field, value in _fields(described.figures).items():
         if field == "oldest_sent_ms":
             rows.append(("oldest sent", "none" if value is None else time_of(value)))
         else:
-            rows.append((field, _shown(value)))
+            rows.append((field, _text(value)))
     rows += [(f"move {move.task}", _progress(move)) for move in moves]
     print_table(("", ""), [(name.replace("_", " "), value) for name, value in rows], has_header=False)
 
@@ -145,15 +145,17 @@ def set_attributes(
 
 def redrive(
     queue: QueueName,
-    to: Annotated[str | None, typer.Option(metavar="QUEUE", help="where to; where they came from by default")] = None,
-    rate: Annotated[int | None, typer.Option(min=1, help="messages a second at most")] = None,
-    background: Annotated[bool, typer.Option("--background", help="do not wait until all are moved")] = False,
+    to: Annotated[
+        str | None, typer.Option(metavar="QUEUE", help="destination; default: the queues they came from")
+    ] = None,
+    rate: Annotated[int | None, typer.Option(min=1, help="largest number of messages a second")] = None,
+    background: Annotated[bool, typer.Option("--background", help="do not wait for the end")] = False,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move the messages of a dead-letter queue back to where they came from; exit code 1 if some could not be."""
+    """Move the messages of a dead-letter queue back to their sources; exit code 1 if some could not be moved."""
     with client(url, key, ca_file) as server:
         source = server.queue(queue)
         state = _state(source, source.redrive(to, rate_per_s=rate))
@@ -220,7 +222,7 @@ def _fields(value: Any) -> dict[str, Any]:
     return msgspec.structs.asdict(value)
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -19,20 +19,20 @@ LINES_AT_ONCE = 100
 def send(
     queue: QueueName,
     body: Annotated[
-        list[str] | None, typer.Argument(help="messages; without any, each line of standard input is one")
+        list[str] | None, typer.Argument(help="bodies; without any, each line of standard input is a message")
     ] = None,
-    group: Annotated[str, typer.Option(help="in-order queues: the group")] = "",
-    deduplication: Annotated[str, typer.Option(help="in-order queues: sent twice, it counts once")] = "",
-    delay_ms: Annotated[int | None, typer.Option(help="until they can be received")] = None,
+    group: Annotated[str, typer.Option(help="in-order queues: group of the messages")] = "",
+    deduplication: Annotated[str, typer.Option(help="in-order queues: deduplication name")] = "",
+    delay_ms: Annotated[int | None, typer.Option(help="how long the messages stay hidden first")] = None,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send messages, and print their numbers when they are on the server's disk."""
+    """Send messages, and print their numbers once they are on the server's disk."""
     from lavant.client.queues import SendEntry  # noqa: PLC0415
 
-    bodies = iter([text.encode() for text in body]) if body else _lines()
+    bodies = iter([text.encode() for text in body]) if body else _stdin_lines()
     with client(url, key, ca_file) as server:
         while some := [
             SendEntry(each, delay_ms=delay_ms, group=group, deduplication=deduplication)
@@ -47,21 +47,25 @@ def send(
 
 def receive(
     queue: QueueName,
-    count: Annotated[int, typer.Option(min=1, help="at most so many")] = 1,
-    wait_ms: Annotated[int | None, typer.Option(help="how long to wait for one; the queue's own by default")] = None,
-    visibility_ms: Annotated[
-        int | None, typer.Option(help="how long they are hidden from others; the queue's own by default")
+    count: Annotated[int, typer.Option(min=1, help="largest number of messages")] = 1,
+    wait_ms: Annotated[
+        int | None, typer.Option(help="how long to wait for a message; default: attribute of the queue")
     ] = None,
-    acknowledge: Annotated[bool, typer.Option("--acknowledge", help="take them out when they are printed")] = False,
+    visibility_ms: Annotated[
+        int | None, typer.Option(help="how long they are hidden from other consumers; default: attribute of the queue")
+    ] = None,
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="acknowledge the messages after they are printed")
+    ] = False,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Receive messages and print them; exit code 1 if none came. Without --acknowledge they come back later."""
+    """Receive and print messages; exit code 1 if there are none. Without --acknowledge they are delivered again."""
     with client(url, key, ca_file) as server:
         messages = server.queue(queue).receive(count, visibility_ms=visibility_ms, wait_ms=wait_ms)
-        shown = [
+        printed = [
             {
                 "number": message.receipt.number,
                 "lease": message.receipt.lease,
@@ -73,26 +77,26 @@ def receive(
             }
             for message in messages
         ]
-        _print(shown, ("number", "sent", "receives", "group", "body"), as_json=as_json)
+        _print(printed, ("number", "sent", "receives", "group", "body"), as_json=as_json)
         if acknowledge and messages:
-            sys.stdout.flush()  # what was not seen by anybody is not to be taken out
+            sys.stdout.flush()  # messages that were not printed must not be acknowledged
             server.queue(queue).acknowledge(*messages)
     raise typer.Exit(0 if messages else EXIT_NOTHING)
 
 
 def peek(
     queue: QueueName,
-    count: Annotated[int, typer.Option(min=1, help="at most so many")] = 10,
-    after: Annotated[int, typer.Option(min=0, help="only messages with larger numbers")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="largest number of messages")] = 10,
+    after: Annotated[int, typer.Option(min=0, help="only messages with a larger number")] = 0,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at messages in whatever state, and leave them as they are."""
+    """Print messages in any state without receiving them."""
     with client(url, key, ca_file) as server:
         messages = server.queue(queue).peek(count, after=after)
-    shown = [
+    printed = [
         {
             "number": message.number,
             "state": message.state,
@@ -104,10 +108,10 @@ def peek(
         }
         for message in messages
     ]
-    _print(shown, ("number", "state", "sent", "receives", "group", "body"), as_json=as_json)
+    _print(printed, ("number", "state", "sent", "receives", "group", "body"), as_json=as_json)
 
 
-def _lines() -> Iterator[bytes]:
+def _stdin_lines() -> Iterator[bytes]:
     return (line.rstrip(b"\n") for line in sys.stdin.buffer)
 
 

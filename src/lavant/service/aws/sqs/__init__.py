@@ -1,6 +1,6 @@
-"""The SQS protocol in front of Lavant's queues: existing clients of Amazon SQS work with an endpoint URL.
+"""The SQS protocol for Lavant's queues: clients of Amazon SQS work with another endpoint URL.
 
-app ──► http ──► signature ──► protocols (JSON, query) ──► actions ──► the hub's commands
+app ──► http ──► signature ──► protocols (JSON, query) ──► actions ──► commands of the broker
  ▲                                     │       ▲              │
  └─────────────────────────────────────┘       └──── results ─┘
 """

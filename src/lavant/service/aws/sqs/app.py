@@ -31,10 +31,10 @@ _HOST = re.compile(r"[A-Za-z0-9._~\[\]:-]{1,260}")
 
 
 class SqsApp:
-    """Answers requests; and is an ASGI 3 application for `http` scopes.
+    """Answers requests; also an ASGI 3 application for `http` scopes.
 
-    `execute` has the broker carry out requests that have passed the door. Without credentials everybody may do
-    everything outside of namespaces, whatever the signature.
+    `execute` passes authorised requests to the broker. Without credentials, every client may do everything outside of
+    namespaces, whatever the signature.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class SqsApp:
         self._credentials = CredentialRing() if credentials is None else credentials
         self._unverified = ByteBudget(unverified_bytes_max)
         self._changing = asyncio.Lock()
-        self._desks: dict[Principal, SqsContext] = {}
+        self._contexts: dict[Principal, SqsContext] = {}
         self._clock_s = clock_s
-        # Request ids are for people who compare logs: to be unique is enough, and counting is cheap.
+        # Request ids are for comparing logs: they need only be unique, and counting is cheap.
         self._id_prefix = str(uuid.uuid4())[:24]
         self._requests = 0
 
@@ -82,11 +82,11 @@ class SqsApp:
         await send({"type": "http.response.body", "body": response.body})
 
     def claim(self, head: HttpRequest) -> Claim | None:
-        """Who says to ask, before the body is read; raises if it cannot be true. None if nobody has to sign."""
+        """Returns the claimed signer before the body is read; raises if it cannot be true. None without credentials."""
         return self._credentials.claim(head, self._clock_s())
 
     def reserve(self, claim: Claim | None, size_bytes: int) -> Reservation:
-        """Room for a body whose signature cannot be checked before it is there; raises if there is none."""
+        """Reserves memory for a body whose signature is not checked yet; raises if there is none left."""
         if claim is None:
             return NOTHING_RESERVED
         reservation = self._unverified.take(size_bytes)
@@ -102,21 +102,21 @@ class SqsApp:
     async def answer(
         self, http: HttpRequest, claim: Claim | None, scheme: str, connection: RequestConnection
     ) -> HttpResponse:
-        """If the client is gone while something is waited for, `ClientGone` is raised."""
+        """Answers a request; raises `ClientGone` if the client disconnects while it waits."""
         request_id = self._next_id()
         protocol = protocol_of(http.headers)
         try:
             ORIGIN.set(Origin("sqs", connection.peer))
             principal = self._principal(http, claim, connection)
-            desk = self._desk(principal)
+            context = self._context(principal)
             _connect(connection, principal)
             call = self._call(http.headers, scheme, connection)
             action, request = protocol.decode(http)
-            result = await action.perform(desk, call, request)
+            result = await action.perform(context, call, request)
             body = protocol.encode_result(action, result, request_id)
         except ClientGone:
             raise
-        except Exception as raised:  # whatever it is, the client is told in the form that it understands
+        except Exception as raised:  # any failure is answered in the client's protocol
             error = raised if isinstance(raised, SqsError) else _internal(raised, request_id)
             return _refused(protocol, error, request_id)
         return HttpResponse(200, _headers(protocol, request_id), body)
@@ -129,19 +129,19 @@ class SqsApp:
             raise
 
     def _note(self, error: SqsError, peer: str) -> None:
-        """A signature that is wrong is told."""
+        """Records a failed authentication in the audit log."""
         if self._audit is not None and error.kind in NOT_AUTHENTICATED:
             self._audit.not_authenticated(Origin("sqs", peer), error.kind)
 
-    def _desk(self, principal: Principal) -> SqsContext:
-        desk = self._desks.get(principal)
-        if desk is None:
-            if len(self._desks) >= KEYS_MAX:  # of principals that are no more, most of them
-                self._desks.clear()
-            desk = self._desks[principal] = SqsContext(
+    def _context(self, principal: Principal) -> SqsContext:
+        context = self._contexts.get(principal)
+        if context is None:
+            if len(self._contexts) >= KEYS_MAX:  # most are of removed principals
+                self._contexts.clear()
+            context = self._contexts[principal] = SqsContext(
                 self._execute, principal, self._settings, self._changing, self._audit
             )
-        return desk
+        return context
 
     def _next_id(self) -> str:
         self._requests = (self._requests + 1) & 0xFFFF_FFFF_FFFF

@@ -1,4 +1,4 @@
-"""What every action works with: the door to the broker, names and handles; and the call that it answers."""
+"""The context of an action: access to the broker, names and handles, and the current call."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lavant.service.net.connections import RequestConnection
 
 
 class SqsContext:
-    """Of one principal: its requests are placed in its namespace, and its handles are good there only."""
+    """The context of one principal: its requests and handles are valid only in its namespace."""
 
-    __slots__ = ("_arn_prefix", "_audit", "_execute", "_principal", "changing", "seals", "settings")
+    __slots__ = ("_arn_prefix", "_audit", "_execute", "_principal", "changing", "handles", "settings")
 
     def __init__(
         self,
@@ -30,16 +30,16 @@ class SqsContext:
         audit: AuditLog | None = None,
     ) -> None:
         self.settings = settings
-        self.seals = Handles(settings.salt, principal.namespace)
+        self.handles = Handles(settings.salt, principal.namespace)
         self.changing = changing
-        """Held while a queue's settings or tags are read and written again, so that no change is lost between."""
+        """Held while the attributes or tags of a queue are read and rewritten, so that no change is lost."""
         self._execute = execute
         self._audit = audit
         self._principal = principal
         self._arn_prefix = f"arn:aws:sqs:{settings.region}:{settings.account}:"
 
     async def execute(self, request: Request, connection: RequestConnection | None = None) -> Answer:
-        """A command goes in, its answer comes out. If the connection of a receive is lost, `ClientGone` is raised."""
+        """Executes a request. Raises `ClientGone` if the connection of a receive is lost."""
         return await execute_as(self._execute, self._principal, request, connection, audit=self._audit)
 
     async def ask(self, request: RequestFor[A_co], connection: RequestConnection | None = None) -> A_co:
@@ -54,7 +54,7 @@ class SqsContext:
 
 
 class SqsCall:
-    """One request: by which address the server was called, and over which connection."""
+    """One request: the address that the client used, and its connection."""
 
     __slots__ = ("_url_prefix", "connection")
 

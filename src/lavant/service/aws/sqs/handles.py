@@ -1,12 +1,12 @@
-"""Ids and handles: what clients get instead of the hub's numbers, and show again.
+"""Message ids and opaque handles that stand for the broker's numbers.
 
     message id        a UUID, made of the message's number; the same in every delivery and after every restart
     receipt handle    base64url(number | lease | check over them and the queue)
     task handle       base64url(task | check)
     page token        base64url(check | name)
 
-A handle that was not given out here, or for another queue or namespace, does not pass its check. The check finds
-mistakes; who may do what is decided by the door (`lavant.service.auth.authorization`).
+A handle of another server, queue or namespace fails its check. The check finds mistakes; permissions are checked in
+`lavant.service.auth.authorization`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SEQUENCE_BASE = 10**19
 
 
 class Handles:
-    """Makes and reads ids and handles.
+    """Encodes and decodes ids and handles.
 
-    >>> seals = Handles(b"pepper")
-    >>> seals.message_id(7)
+    >>> handles = Handles(b"pepper")
+    >>> handles.message_id(7)
     'aea68c6f-cd20-4241-8ea8-7e167e467567'
-    >>> handle = seals.receipt_handle("orders", Receipt(7, 1 << 40))
-    >>> seals.receipt("orders", handle)
+    >>> handle = handles.receipt_handle("orders", Receipt(7, 1 << 40))
+    >>> handles.receipt("orders", handle)
     Receipt(number=7, lease=1099511627776)
     """
 
@@ -48,7 +48,7 @@ class Handles:
         hashing = self._message.copy()
         hashing.update(number.to_bytes(8, "big"))
         digits = hashing.hexdigest()
-        # Version 4, variant 10: what makes it a UUID to those who look.
+        # Version 4, variant 10, as a UUID must have.
         variant = "89ab"[int(digits[16], 16) & 3]
         return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
@@ -87,7 +87,7 @@ class Handles:
         return urlsafe_b64encode(self._check_of(self._page, content, self._full("")) + content).decode()
 
     def page(self, token: str) -> str:
-        """The name behind which the page starts."""
+        """Returns the name after which the page starts."""
         try:
             raw = urlsafe_b64decode(token)
             name = raw[_CHECK_BYTES:].decode()
@@ -109,7 +109,7 @@ class Handles:
 
 
 def sequence_number(number: int) -> str:
-    """Of a message in a FIFO queue: messages that were sent later have larger ones."""
+    """Returns the sequence number of a message in a FIFO queue; later messages have larger ones."""
     return str(SEQUENCE_BASE + number)
 
 

@@ -1,7 +1,7 @@
-"""Message attributes: what they may be, their MD5, and how they travel through a queue.
+"""Message attributes: their checks, their MD5, and their encoding in a queue.
 
-A message's attributes, and whatever else SQS knows of a message beyond its body, are one value that is opaque to the
-hub. The MD5 over all attributes is in it, because most consumers ask for all or for none.
+The attributes of a message, and all else that SQS keeps beside its body, are one value that is opaque to the broker. It
+includes the MD5 over all attributes, because most consumers ask for all or none.
 
     MD5 over, for each attribute by name:  length | name | length | data type | 1 (text) or 2 (binary) | length | value
 """
@@ -31,7 +31,7 @@ class Attribute(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: str
     type: str
     value: bytes
-    """Of text its UTF-8."""
+    """Text is in UTF-8."""
 
     @property
     def is_binary(self) -> bool:
@@ -39,14 +39,14 @@ class Attribute(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class MessageExtras(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="sqs"):
-    """What SQS keeps with a message. The tag tells it from what other protocols keep there."""
+    """The data that SQS keeps with a message. The tag tells it from data of other protocols."""
 
     attributes: list[Attribute]
     md5: bytes
     """Over all attributes."""
     trace_header: str = ""
     group: str = ""
-    """The message group of a message in a standard queue; in FIFO queues the hub knows it."""
+    """The message group in a standard queue; in FIFO queues the broker keeps it."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -55,12 +55,12 @@ NOTHING = MessageExtras([], b"")
 
 
 def encode_extras(extras: MessageExtras) -> bytes:
-    """Most messages have nothing to keep, and keep nothing."""
+    """Encodes the data; empty for most messages."""
     return b"" if extras == NOTHING else _encode(extras)
 
 
 def decode_extras(data: bytes) -> MessageExtras:
-    """What was kept with a message; nothing, if another protocol has sent it."""
+    """Decodes the data of a message; empty if another protocol has sent it."""
     if not data:
         return NOTHING
     try:
@@ -70,7 +70,7 @@ def decode_extras(data: bytes) -> MessageExtras:
 
 
 def accepted(attributes: MessageAttributes) -> list[Attribute]:
-    """The attributes of a message that is sent, by name, after all checks."""
+    """Checks the attributes of a sent message and returns them sorted by name."""
     if len(attributes) > limits.ATTRIBUTES_MAX:
         raise _invalid(
             f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{limits.ATTRIBUTES_MAX}]."
@@ -79,7 +79,7 @@ def accepted(attributes: MessageAttributes) -> list[Attribute]:
 
 
 def accepted_trace_header(attributes: MessageAttributes) -> str:
-    """The one system attribute that a sender may set."""
+    """Checks the only system attribute that a sender may set."""
     for name in attributes:
         if name != TRACE_HEADER:
             raise _invalid(f"Message system attribute name '{name}' is invalid. Only {TRACE_HEADER} can be sent.")
@@ -92,12 +92,12 @@ def accepted_trace_header(attributes: MessageAttributes) -> str:
 
 
 def bytes_of(attributes: Iterable[Attribute]) -> int:
-    """How much of a message's size limit they use up."""
+    """Returns their share of the message's size."""
     return sum(len(attribute.name) + len(attribute.type.encode()) + len(attribute.value) for attribute in attributes)
 
 
 def md5_of(attributes: Iterable[Attribute]) -> bytes:
-    """What SDKs compute over the attributes that they have sent or received, and compare.
+    """Computes the MD5 that SDKs compare over sent or received attributes.
 
     >>> md5_of([Attribute("Foo", "String", b"Bar")]).hex()
     'ae7155c6026991b6d54b11589678bf9c'

@@ -1,7 +1,7 @@
-"""Queues' names in URLs and in ARNs.
+"""Queue names in URLs and ARNs.
 
-A server is one account in one region, so of what comes in only the name counts: a client may go on using URLs and ARNs
-that it knows from elsewhere.
+A server is one account in one region, so only the name of the queue counts: a client may use URLs and ARNs from another
+server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ FIFO_SUFFIX = ".fifo"
 
 
 def queue_of_url(url: str) -> str:
-    """The name of the queue that a URL, or a name alone, stands for.
+    """Returns the name of the queue in a URL, or the name itself.
 
     >>> queue_of_url("http://127.0.0.1:9324/000000000000/orders.fifo")
     'orders.fifo'
@@ -24,7 +24,7 @@ def queue_of_url(url: str) -> str:
 
 
 def queue_of_arn(arn: str, parameter: str) -> str:
-    """The name of the queue in an ARN.
+    """Returns the name of the queue in an ARN.
 
     >>> queue_of_arn("arn:aws:sqs:us-east-1:000000000000:orders", "SourceArn")
     'orders'

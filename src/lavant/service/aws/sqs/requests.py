@@ -1,7 +1,6 @@
-"""The requests of the SQS protocol: one type for each action, with the members that the service's model gives it.
+"""The requests of the SQS protocol: one type for each action, with the members of the service's model.
 
-They are decoded as they are declared here, so whatever comes out is of the right types. What a value may be beyond that
-is checked by the action. A member that is null counts as absent, as it does elsewhere.
+Decoding checks the types; the actions check the values. A member that is null counts as absent.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from msgspec import field
 
 
 class _Input(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """Members are called in Python's way here and in the protocol's way outside: `queue_url`, `QueueUrl`."""
+    """Members have Python names here and names of the protocol outside: `queue_url`, `QueueUrl`."""
 
 
 class MessageAttributeValue(_Input, frozen=True):
@@ -86,24 +85,21 @@ class Permission(_Input, frozen=True):
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class SendMessage(_Input, frozen=True):
+class _NewMessage(_Input, frozen=True):
+    message_body: str
+    delay_seconds: int | None = None
+    message_attributes: MessageAttributes | None = None
+    message_system_attributes: MessageAttributes | None = None
+    message_deduplication_id: str | None = None
+    message_group_id: str | None = None
+
+
+class SendMessage(_NewMessage, frozen=True, kw_only=True):
     queue_url: str
-    message_body: str
-    delay_seconds: int | None = None
-    message_attributes: MessageAttributes | None = None
-    message_system_attributes: MessageAttributes | None = None
-    message_deduplication_id: str | None = None
-    message_group_id: str | None = None
 
 
-class SendMessageBatchRequestEntry(_Input, frozen=True):
+class SendMessageBatchRequestEntry(_NewMessage, frozen=True, kw_only=True):
     id: str
-    message_body: str
-    delay_seconds: int | None = None
-    message_attributes: MessageAttributes | None = None
-    message_system_attributes: MessageAttributes | None = None
-    message_deduplication_id: str | None = None
-    message_group_id: str | None = None
 
 
 class SendMessageBatch(_Input, frozen=True):
@@ -114,7 +110,7 @@ class SendMessageBatch(_Input, frozen=True):
 class ReceiveMessage(_Input, frozen=True):
     queue_url: str
     attribute_names: list[str] | None = None
-    """The older name of the next one; both may be given."""
+    """The older name of the next member; both may be given."""
     message_system_attribute_names: list[str] | None = None
     message_attribute_names: list[str] | None = None
     max_number_of_messages: int | None = None

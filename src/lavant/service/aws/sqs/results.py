@@ -1,6 +1,6 @@
-"""The results of the SQS protocol: one type for each action that has one, as the service's model has it.
+"""The results of the SQS protocol: one type for each action that has one, as in the service's model.
 
-What is empty is left out, as the real service does: clients ask whether `Messages` or `Failed` is there at all.
+Empty members are omitted, as by Amazon: clients check whether `Messages` or `Failed` is present.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ReceiveMessageResult(_Output, frozen=True):
 
 
 class BatchResultEntry(_Output, frozen=True):
-    """An entry of DeleteMessageBatch or ChangeMessageVisibilityBatch that was done."""
+    """A successful entry of DeleteMessageBatch or ChangeMessageVisibilityBatch."""
 
     id: str
 
@@ -119,7 +119,7 @@ class ListMessageMoveTasksResultEntry(_Output, frozen=True):
     approximate_number_of_messages_to_move: int
     started_timestamp: int
     task_handle: str | None = None
-    """Only of one that runs: it is for cancelling."""
+    """Only while the move runs: it serves to cancel it."""
     destination_arn: str | None = None
     max_number_of_messages_per_second: int | None = None
     failure_reason: str | None = None

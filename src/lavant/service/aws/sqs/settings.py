@@ -1,4 +1,4 @@
-"""What can be set for the SQS protocol."""
+"""Settings of the SQS protocol."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class SqsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults suit a server on one machine."""
 
     region: str = "us-east-1"
-    """In the ARNs that are given out; requests may be signed for any region."""
+    """In returned ARNs; requests may be signed for any region."""
     account: str = "000000000000"
-    """In the URLs and ARNs that are given out; in those that come in, only the queue's name counts."""
+    """In returned URLs and ARNs; of received ones, only the name of the queue counts."""
     salt: bytes = b""
-    """Of the hub, and as lasting as its messages: their ids and receipt handles are made with it."""
+    """Message ids and receipt handles are derived from it, so it must be as durable as the messages."""
     base_url: str | None = None
-    """Where clients reach the server, if not under the name by which they called it (behind a proxy, say)."""
+    """The address for clients, if it differs from the Host header (behind a proxy, for example)."""
     body_bytes_max: int = 8 << 20
-    """Of one request: the largest batch of 1 MiB takes up to 6 MiB in JSON, where every character may be escaped."""
+    """Of one request: a batch of 1 MiB takes up to 6 MiB in JSON if every character is escaped."""
 
     def __post_init__(self) -> None:
         if _REGION.fullmatch(self.region) is None:

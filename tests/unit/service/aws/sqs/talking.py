@@ -1,4 +1,4 @@
-"""Talking to the application without a network, and a hub that answers as it was told."""
+"""Talking to the application without a network, and a broker that answers as it was told."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIFO_URL = QUEUE_URL + ".fifo"
 
 
 class Script:
-    """A hub that answers what it was told, by the type of the request, and remembers what it was asked."""
+    """A broker that answers what it was told, by the type of the request, and remembers what it was asked."""
 
     def __init__(self, *answers: Answer | Callable[[Any], Answer]) -> None:
         self._answers = list(answers)
@@ -116,16 +116,16 @@ async def request(
     )
 
 
-def ask(hub: Script, action: str, settings: SqsSettings = SETTINGS, /, **members: Any) -> Response:
+def ask(broker: Script, action: str, settings: SqsSettings = SETTINGS, /, **members: Any) -> Response:
     """One action in the JSON protocol. Afterwards everything that was prepared must have been asked for."""
     response = asyncio.run(
         request(
-            SqsApp(hub.execute, settings),
+            SqsApp(broker.execute, settings),
             headers={"x-amz-target": f"AmazonSQS.{action}", "content-type": "application/x-amz-json-1.0"},
             body=json.dumps(members).encode(),
         )
     )
-    assert hub.is_over
+    assert broker.is_over
     return response
 
 

@@ -36,10 +36,10 @@ def entries(*handles: str, **members: Any) -> list[dict[str, Any]]:
 
 
 def test_a_message_is_deleted_with_its_receipt() -> None:
-    hub = Script(Acknowledged({}))
-    response = ask(hub, "DeleteMessage", QueueUrl=QUEUE_URL, ReceiptHandle=handle(7))
+    broker = Script(Acknowledged({}))
+    response = ask(broker, "DeleteMessage", QueueUrl=QUEUE_URL, ReceiptHandle=handle(7))
     assert (response.status, response.body) == (200, b"")
-    assert hub.asked == [Acknowledge("orders", [receipt(7)])]
+    assert broker.asked == [Acknowledge("orders", [receipt(7)])]
 
 
 @pytest.mark.parametrize("action", ["DeleteMessage", "ChangeMessageVisibility"])
@@ -62,14 +62,14 @@ def test_a_stale_receipt_deletes_nothing_and_only_a_fifo_queue_complains() -> No
 
 
 def test_a_batch_of_deletes_is_one_command() -> None:
-    hub = Script(Acknowledged({1: STALE}))
+    broker = Script(Acknowledged({1: STALE}))
     response = ask(
-        hub,
+        broker,
         "DeleteMessageBatch",
         QueueUrl=FIFO_URL,
         Entries=entries("bad", handle(1, "orders.fifo"), handle(2, "orders.fifo"), handle(3, "orders.fifo")),
     )
-    assert hub.asked == [Acknowledge("orders.fifo", [receipt(1), receipt(2), receipt(3)])]
+    assert broker.asked == [Acknowledge("orders.fifo", [receipt(1), receipt(2), receipt(3)])]
     assert response.json["Successful"] == [{"Id": "e1"}, {"Id": "e3"}]
     assert [(bad["Id"], bad["Code"]) for bad in response.json["Failed"]] == [
         ("e0", "ReceiptHandleIsInvalid"),
@@ -78,10 +78,12 @@ def test_a_batch_of_deletes_is_one_command() -> None:
 
 
 def test_visibility_is_changed_in_seconds() -> None:
-    hub = Script(VisibilityChanged({}))
-    response = ask(hub, "ChangeMessageVisibility", QueueUrl=QUEUE_URL, ReceiptHandle=handle(7), VisibilityTimeout=43200)
+    broker = Script(VisibilityChanged({}))
+    response = ask(
+        broker, "ChangeMessageVisibility", QueueUrl=QUEUE_URL, ReceiptHandle=handle(7), VisibilityTimeout=43200
+    )
     assert (response.status, response.body) == (200, b"")
-    assert hub.asked == [ChangeVisibility("orders", [VisibilityChange(receipt(7), 43_200_000)])]
+    assert broker.asked == [ChangeVisibility("orders", [VisibilityChange(receipt(7), 43_200_000)])]
 
 
 @pytest.mark.parametrize("seconds", [-1, 43201])
@@ -104,14 +106,14 @@ def test_a_message_that_one_does_not_have_cannot_be_kept(refused: Refused, code:
 
 
 def test_a_batch_of_changes_is_one_command() -> None:
-    hub = Script(VisibilityChanged({0: GONE}))
+    broker = Script(VisibilityChanged({0: GONE}))
     batch = [
         *entries("bad", handle(1), VisibilityTimeout=5),
         {"Id": "long", "ReceiptHandle": handle(2), "VisibilityTimeout": 50_000},
         {"Id": "now", "ReceiptHandle": handle(3)},
     ]
-    response = ask(hub, "ChangeMessageVisibilityBatch", QueueUrl=QUEUE_URL, Entries=batch)
-    assert hub.asked == [
+    response = ask(broker, "ChangeMessageVisibilityBatch", QueueUrl=QUEUE_URL, Entries=batch)
+    assert broker.asked == [
         ChangeVisibility("orders", [VisibilityChange(receipt(1), 5000), VisibilityChange(receipt(3), 0)])
     ]
     assert response.json["Successful"] == [{"Id": "now"}]
@@ -126,8 +128,8 @@ def test_a_batch_of_changes_is_one_command() -> None:
 def test_a_batch_without_a_good_entry_only_looks_whether_the_queue_exists(action: str) -> None:
     response = ask(Script(described()), action, QueueUrl=QUEUE_URL, Entries=entries("bad"))
     assert set(response.json) == {"Failed"}
-    hub = Script(Refused("UnknownQueue", "no"))
-    assert ask(hub, action, QueueUrl=QUEUE_URL, Entries=entries("bad")).code.endswith("NonExistentQueue")
+    broker = Script(Refused("UnknownQueue", "no"))
+    assert ask(broker, action, QueueUrl=QUEUE_URL, Entries=entries("bad")).code.endswith("NonExistentQueue")
 
 
 @pytest.mark.parametrize("action", ["DeleteMessageBatch", "ChangeMessageVisibilityBatch"])

@@ -26,12 +26,12 @@ JSON_TYPE = "application/x-amz-json-1.0"
 LISTING = {"x-amz-target": "AmazonSQS.ListQueues"}
 
 
-def post(hub: Script, body: bytes, settings: SqsSettings = SETTINGS, **options: Any) -> Response:
-    return asyncio.run(request(SqsApp(hub.execute, settings), body=body, **options))
+def post(broker: Script, body: bytes, settings: SqsSettings = SETTINGS, **options: Any) -> Response:
+    return asyncio.run(request(SqsApp(broker.execute, settings), body=body, **options))
 
 
-def json_post(hub: Script, action: str, body: bytes, **options: Any) -> Response:
-    return post(hub, body, headers={"x-amz-target": f"AmazonSQS.{action}", "content-type": JSON_TYPE}, **options)
+def json_post(broker: Script, action: str, body: bytes, **options: Any) -> Response:
+    return post(broker, body, headers={"x-amz-target": f"AmazonSQS.{action}", "content-type": JSON_TYPE}, **options)
 
 
 def test_a_json_answer_has_the_headers_that_sdks_read() -> None:
@@ -71,17 +71,17 @@ def test_a_host_that_is_none_is_refused(host: str) -> None:
 
 def test_the_queue_may_be_named_by_the_path() -> None:
     for path in ("/000000000000/orders", "/queue/orders", "/orders/"):
-        hub = Script(Sent([SentEntry(1)]))
-        assert post(hub, b"Action=SendMessage&MessageBody=a%20b+c", path=path).status == 200
-        (sent,) = hub.asked
+        broker = Script(Sent([SentEntry(1)]))
+        assert post(broker, b"Action=SendMessage&MessageBody=a%20b+c", path=path).status == 200
+        (sent,) = broker.asked
         assert isinstance(sent, Send)
         assert (sent.queue, sent.entries[0].body) == ("orders", b"a b c")
 
 
 @pytest.mark.parametrize("headers", [{}, {"content-type": ""}])
 def test_a_request_may_ask_in_its_query(headers: dict[str, str]) -> None:
-    hub = Script(Done())
-    response = post(hub, b"", path="/1/orders", query="Action=PurgeQueue&Version=2012-11-05", headers=headers)
+    broker = Script(Done())
+    response = post(broker, b"", path="/1/orders", query="Action=PurgeQueue&Version=2012-11-05", headers=headers)
     assert response.status == 200
     assert b"<PurgeQueueResponse" in response.body
 
@@ -157,10 +157,10 @@ def test_bad_json_is_told_from_missing_members(body: bytes, code: str) -> None:
 
 
 def test_a_body_that_comes_in_pieces_is_put_together() -> None:
-    hub = Script(Sent([SentEntry(1)]))
+    broker = Script(Sent([SentEntry(1)]))
     body = b'{"QueueUrl": "%s", "MessageBody": "%s"}' % (QUEUE_URL.encode(), b"x" * 5000)
-    assert json_post(hub, "SendMessage", body, chunk_bytes=7).status == 200
-    (sent,) = hub.asked
+    assert json_post(broker, "SendMessage", body, chunk_bytes=7).status == 200
+    (sent,) = broker.asked
     assert isinstance(sent, Send)
     assert sent.entries[0].body == b"x" * 5000
 

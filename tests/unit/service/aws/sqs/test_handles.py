@@ -33,9 +33,9 @@ def test_what_was_not_given_out_is_no_handle(handle: str) -> None:
 
 def test_a_handle_is_for_one_queue_of_one_hub() -> None:
     handle = SEALS.receipt_handle("orders", Receipt(7, 9))
-    for seals, queue in ((SEALS, "others"), (Handles(b"other"), "orders")):
+    for handles, queue in ((SEALS, "others"), (Handles(b"other"), "orders")):
         with pytest.raises(SqsError) as caught:
-            seals.receipt(queue, handle)
+            handles.receipt(queue, handle)
         assert caught.value.kind == "ReceiptHandleIsInvalid"
 
 

@@ -33,17 +33,17 @@ def state(task: int = 7, status: str = "running", **members: Any) -> MoveState:
 
 
 def test_a_move_goes_back_to_the_sources_by_default() -> None:
-    hub = Script(described(), Listed(["orders"]), MoveStarted(7))
-    response = ask(hub, "StartMessageMoveTask", SourceArn=ARN + "dead")
+    broker = Script(described(), Listed(["orders"]), MoveStarted(7))
+    response = ask(broker, "StartMessageMoveTask", SourceArn=ARN + "dead")
     assert response.json == {"TaskHandle": SEALS.task_handle(7)}
-    assert hub.asked == [DescribeQueue("dead"), ListSources("dead"), StartMove("dead", namespace="")]
+    assert broker.asked == [DescribeQueue("dead"), ListSources("dead"), StartMove("dead", namespace="")]
 
 
 def test_a_move_may_go_elsewhere_and_slowly() -> None:
-    hub = Script(described(), Listed(["orders"]), described(), MoveStarted(7))
+    broker = Script(described(), Listed(["orders"]), described(), MoveStarted(7))
     members = {"SourceArn": ARN + "dead", "DestinationArn": ARN + "else", "MaxNumberOfMessagesPerSecond": 500}
-    assert ask(hub, "StartMessageMoveTask", **members).status == 200
-    assert hub.asked[3] == StartMove("dead", "else", 500, namespace="")
+    assert ask(broker, "StartMessageMoveTask", **members).status == 200
+    assert broker.asked[3] == StartMove("dead", "else", 500, namespace="")
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_the_newest_moves_are_listed_first_and_only_running_ones_have_handles() 
             state(3, "completed"),
         ]
     )
-    hub = Script(described(), moves)
-    listed = ask(hub, "ListMessageMoveTasks", SourceArn=ARN + "dead", MaxResults=10).json["Results"]
-    assert hub.asked[1] == ListMoves("dead")
+    broker = Script(described(), moves)
+    listed = ask(broker, "ListMessageMoveTasks", SourceArn=ARN + "dead", MaxResults=10).json["Results"]
+    assert broker.asked[1] == ListMoves("dead")
     assert [move["Status"] for move in listed] == ["RUNNING", "COMPLETED", "CANCELLED", "FAILED"]
     assert listed[0] == {
         "TaskHandle": SEALS.task_handle(4),
@@ -102,10 +102,10 @@ def test_listing_has_bounds_and_needs_a_queue() -> None:
 
 
 def test_a_move_is_cancelled_by_its_handle() -> None:
-    hub = Script(Moved(state(7, "cancelled", moved=3)))
-    response = ask(hub, "CancelMessageMoveTask", TaskHandle=SEALS.task_handle(7))
+    broker = Script(Moved(state(7, "cancelled", moved=3)))
+    response = ask(broker, "CancelMessageMoveTask", TaskHandle=SEALS.task_handle(7))
     assert response.json == {"ApproximateNumberOfMessagesMoved": 3}
-    assert hub.asked == [CancelMove(7, namespace="")]
+    assert broker.asked == [CancelMove(7, namespace="")]
     assert ask(Script(), "CancelMessageMoveTask", TaskHandle="x").code == "InvalidParameterValue"
     unknown = Script(Refused("UnknownMove", "no such move"))
     assert ask(unknown, "CancelMessageMoveTask", TaskHandle=SEALS.task_handle(7)).code == "ResourceNotFoundException"

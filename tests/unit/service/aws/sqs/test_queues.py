@@ -37,9 +37,9 @@ def redrive(target: str = "dead", count: object = 3) -> str:
 
 
 def test_a_queue_is_created_with_its_attributes_and_tags() -> None:
-    hub = Script(QueueCreated(is_new=True))
+    broker = Script(QueueCreated(is_new=True))
     response = ask(
-        hub,
+        broker,
         "CreateQueue",
         QueueName="orders",
         Attributes={
@@ -61,7 +61,7 @@ def test_a_queue_is_created_with_its_attributes_and_tags() -> None:
         message_bytes_max=2048,
         labels={"KmsMasterKeyId": "alias/aws/sqs"},
     )
-    assert hub.asked == [CreateQueue("orders", config, {"team": "red"})]
+    assert broker.asked == [CreateQueue("orders", config, {"team": "red"})]
 
 
 def test_urls_follow_the_settings() -> None:
@@ -73,21 +73,21 @@ def test_urls_follow_the_settings() -> None:
 
 
 def test_a_fifo_queue_is_in_order() -> None:
-    hub = Script(QueueCreated(is_new=True))
+    broker = Script(QueueCreated(is_new=True))
     attributes = {
         "FifoQueue": "true",
         "ContentBasedDeduplication": "true",
         "FifoThroughputLimit": "perMessageGroupId",
         "DeduplicationScope": "messageGroup",
     }
-    assert ask(hub, "CreateQueue", QueueName="orders.fifo", Attributes=attributes).status == 200
+    assert ask(broker, "CreateQueue", QueueName="orders.fifo", Attributes=attributes).status == 200
     config = QueueConfig(
         order="in-order",
         deduplicate_by_content=True,
         deduplicate_within_group=True,
         labels={"FifoThroughputLimit": "perMessageGroupId"},
     )
-    assert hub.asked == [CreateQueue("orders.fifo", config, {})]
+    assert broker.asked == [CreateQueue("orders.fifo", config, {})]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_a_bad_name_or_attribute_is_refused(name: str, attributes: dict[str, str
 def test_creating_again_what_exists_is_no_fault_if_it_is_as_asked_for() -> None:
     existing = described(QueueConfig(visibility_ms=60_000, depth_max=5, labels={"of": "others"}))
     for attributes in ({}, {"VisibilityTimeout": "60"}, {"VisibilityTimeout": "060", "DelaySeconds": "0"}):
-        hub = Script(EXISTS, existing)
-        assert ask(hub, "CreateQueue", QueueName="orders", Attributes=attributes).json == {"QueueUrl": QUEUE_URL}
+        broker = Script(EXISTS, existing)
+        assert ask(broker, "CreateQueue", QueueName="orders", Attributes=attributes).json == {"QueueUrl": QUEUE_URL}
     response = ask(Script(EXISTS, existing), "CreateQueue", QueueName="orders", Attributes={"VisibilityTimeout": "61"})
     assert response.code == "QueueAlreadyExists"
     assert response.json["message"].endswith("a different value for attribute VisibilityTimeout")
@@ -133,10 +133,10 @@ def test_a_queue_that_cannot_be_created_for_another_reason_says_so() -> None:
 
 
 def test_the_dead_letter_queue_must_exist_be_of_the_same_type_and_allow_it() -> None:
-    hub = Script(described(), QueueCreated(is_new=True))
-    assert ask(hub, "CreateQueue", QueueName="orders", Attributes={"RedrivePolicy": redrive()}).status == 200
-    assert hub.asked[0] == DescribeQueue("dead")
-    assert hub.asked[1] == CreateQueue("orders", QueueConfig(dead_letters="dead", receives_max=3), {})
+    broker = Script(described(), QueueCreated(is_new=True))
+    assert ask(broker, "CreateQueue", QueueName="orders", Attributes={"RedrivePolicy": redrive()}).status == 200
+    assert broker.asked[0] == DescribeQueue("dead")
+    assert broker.asked[1] == CreateQueue("orders", QueueConfig(dead_letters="dead", receives_max=3), {})
     by_queue = {"redrivePermission": "byQueue", "sourceQueueArns": [ARN + "others"]}
     for target in (
         NO_QUEUE,
@@ -148,8 +148,8 @@ def test_the_dead_letter_queue_must_exist_be_of_the_same_type_and_allow_it() -> 
         assert (response.code, "RedrivePolicy" in response.json["message"]) == ("InvalidParameterValue", True)
     by_queue["sourceQueueArns"] = [ARN + "orders"]
     allowing = described(QueueConfig(labels={"RedriveAllowPolicy": json.dumps(by_queue)}))
-    hub = Script(allowing, QueueCreated(is_new=True))
-    assert ask(hub, "CreateQueue", QueueName="orders", Attributes={"RedrivePolicy": redrive()}).status == 200
+    broker = Script(allowing, QueueCreated(is_new=True))
+    assert ask(broker, "CreateQueue", QueueName="orders", Attributes={"RedrivePolicy": redrive()}).status == 200
 
 
 def test_the_url_of_a_queue_is_told_if_it_exists() -> None:
@@ -162,26 +162,26 @@ def test_the_url_of_a_queue_is_told_if_it_exists() -> None:
 
 
 def test_queues_are_listed_page_by_page() -> None:
-    hub = Script(Listed(["a", "b", "c"]))
-    first = ask(hub, "ListQueues", MaxResults=2, QueueNamePrefix="x").json
-    assert hub.asked == [ListQueues("x", "", 3, is_outside=True)]
+    broker = Script(Listed(["a", "b", "c"]))
+    first = ask(broker, "ListQueues", MaxResults=2, QueueNamePrefix="x").json
+    assert broker.asked == [ListQueues("x", "", 3, is_outside=True)]
     assert first["QueueUrls"] == [QUEUE_URL.replace("orders", name) for name in ("a", "b")]
-    hub = Script(Listed(["c", "d"]))
-    second = ask(hub, "ListQueues", MaxResults=2, NextToken=first["NextToken"]).json
-    assert hub.asked == [ListQueues("", "b", 3, is_outside=True)]
+    broker = Script(Listed(["c", "d"]))
+    second = ask(broker, "ListQueues", MaxResults=2, NextToken=first["NextToken"]).json
+    assert broker.asked == [ListQueues("", "b", 3, is_outside=True)]
     assert "NextToken" not in second
 
 
 def test_behind_the_largest_page_there_may_be_more() -> None:
-    hub = Script(Listed([f"q{number}" for number in range(1000)]))
-    assert "NextToken" in ask(hub, "ListQueues", MaxResults=1000).json
-    assert hub.asked == [ListQueues("", "", 1000, is_outside=True)]
+    broker = Script(Listed([f"q{number}" for number in range(1000)]))
+    assert "NextToken" in ask(broker, "ListQueues", MaxResults=1000).json
+    assert broker.asked == [ListQueues("", "", 1000, is_outside=True)]
 
 
 def test_without_a_pages_size_there_is_one_page() -> None:
-    hub = Script(Listed([f"q{number}" for number in range(1000)]))
-    response = ask(hub, "ListQueues")
-    assert hub.asked == [ListQueues("", "", 1000, is_outside=True)]
+    broker = Script(Listed([f"q{number}" for number in range(1000)]))
+    response = ask(broker, "ListQueues")
+    assert broker.asked == [ListQueues("", "", 1000, is_outside=True)]
     assert "NextToken" not in response.json
     assert ask(Script(Listed([])), "ListQueues").json == {}
 
@@ -193,9 +193,9 @@ def test_a_bad_page_is_refused(action: str, members: dict[str, Any]) -> None:
 
 
 def test_sources_of_dead_letters_are_listed_page_by_page() -> None:
-    hub = Script(Listed(["c", "a", "b"]))
-    first = ask(hub, "ListDeadLetterSourceQueues", QueueUrl=QUEUE_URL, MaxResults=2).json
-    assert hub.asked == [ListSources("orders")]
+    broker = Script(Listed(["c", "a", "b"]))
+    first = ask(broker, "ListDeadLetterSourceQueues", QueueUrl=QUEUE_URL, MaxResults=2).json
+    assert broker.asked == [ListSources("orders")]
     assert [url[-1] for url in first["queueUrls"]] == ["a", "b"]
     rest = {"MaxResults": 2, "NextToken": first["NextToken"]}
     second = ask(Script(Listed(["c", "a", "b"])), "ListDeadLetterSourceQueues", QueueUrl=QUEUE_URL, **rest).json
@@ -206,9 +206,9 @@ def test_sources_of_dead_letters_are_listed_page_by_page() -> None:
 
 @pytest.mark.parametrize(("action", "command"), [("DeleteQueue", DeleteQueue), ("PurgeQueue", PurgeQueue)])
 def test_queues_are_deleted_and_purged(action: str, command: Any) -> None:
-    hub = Script(Done())
-    assert ask(hub, action, QueueUrl=QUEUE_URL).body == b""
-    assert hub.asked == [command("orders")]
+    broker = Script(Done())
+    assert ask(broker, action, QueueUrl=QUEUE_URL).body == b""
+    assert broker.asked == [command("orders")]
     assert ask(Script(NO_QUEUE), action, QueueUrl=QUEUE_URL).code.endswith("NonExistentQueue")
 
 
@@ -254,9 +254,9 @@ def test_an_attribute_that_does_not_exist_cannot_be_asked_for() -> None:
 
 def test_setting_attributes_leaves_the_others_alone() -> None:
     config = QueueConfig(visibility_ms=60_000, in_flight_max=7, dead_letters="dead", receives_max=3, labels={"a": "b"})
-    hub = Script(described(config), Done())
+    broker = Script(described(config), Done())
     attributes = {"DelaySeconds": "9", "RedrivePolicy": "", "Policy": '{"Version": "2012-10-17"}'}
-    assert ask(hub, "SetQueueAttributes", QueueUrl=QUEUE_URL, Attributes=attributes).body == b""
+    assert ask(broker, "SetQueueAttributes", QueueUrl=QUEUE_URL, Attributes=attributes).body == b""
     changed = replace(
         config,
         delay_ms=9000,
@@ -264,14 +264,14 @@ def test_setting_attributes_leaves_the_others_alone() -> None:
         receives_max=None,
         labels={"a": "b", "Policy": '{"Version": "2012-10-17"}'},
     )
-    assert hub.asked == [DescribeQueue("orders"), ConfigureQueue("orders", changed)]
+    assert broker.asked == [DescribeQueue("orders"), ConfigureQueue("orders", changed)]
 
 
 def test_setting_a_redrive_policy_looks_at_the_dead_letter_queue() -> None:
-    hub = Script(described(), described(), Done())
-    assert ask(hub, "SetQueueAttributes", QueueUrl=QUEUE_URL, Attributes={"RedrivePolicy": redrive()}).status == 200
-    hub = Script(described(), NO_QUEUE)
-    response = ask(hub, "SetQueueAttributes", QueueUrl=QUEUE_URL, Attributes={"RedrivePolicy": redrive()})
+    broker = Script(described(), described(), Done())
+    assert ask(broker, "SetQueueAttributes", QueueUrl=QUEUE_URL, Attributes={"RedrivePolicy": redrive()}).status == 200
+    broker = Script(described(), NO_QUEUE)
+    response = ask(broker, "SetQueueAttributes", QueueUrl=QUEUE_URL, Attributes={"RedrivePolicy": redrive()})
     assert "Dead letter target does not exist" in response.json["message"]
 
 
@@ -287,12 +287,12 @@ def test_nothing_is_set_if_one_attribute_is_bad() -> None:
 
 
 def test_tags_are_added_listed_and_taken_away() -> None:
-    hub = Script(described(a="1", b="2"), Done())
-    assert ask(hub, "TagQueue", QueueUrl=QUEUE_URL, Tags={"b": "3", "c": ""}).body == b""
-    assert hub.asked == [DescribeQueue("orders"), TagQueue("orders", {"a": "1", "b": "3", "c": ""})]
-    hub = Script(described(a="1", b="2"), Done())
-    assert ask(hub, "UntagQueue", QueueUrl=QUEUE_URL, TagKeys=["b", "none"]).body == b""
-    assert hub.asked[1] == TagQueue("orders", {"a": "1"})
+    broker = Script(described(a="1", b="2"), Done())
+    assert ask(broker, "TagQueue", QueueUrl=QUEUE_URL, Tags={"b": "3", "c": ""}).body == b""
+    assert broker.asked == [DescribeQueue("orders"), TagQueue("orders", {"a": "1", "b": "3", "c": ""})]
+    broker = Script(described(a="1", b="2"), Done())
+    assert ask(broker, "UntagQueue", QueueUrl=QUEUE_URL, TagKeys=["b", "none"]).body == b""
+    assert broker.asked[1] == TagQueue("orders", {"a": "1"})
     assert ask(Script(described(a="1")), "ListQueueTags", QueueUrl=QUEUE_URL).json == {"Tags": {"a": "1"}}
 
 

@@ -1,4 +1,4 @@
-"""ReceiveMessage: what is asked of the hub, and what of a message the consumer gets."""
+"""ReceiveMessage: what is asked of the broker, and what of a message the consumer gets."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def test_a_message_has_id_handle_body_and_md5_and_no_more_unless_asked() -> None
 
 
 def test_seconds_become_milliseconds_and_what_is_not_said_is_the_queues() -> None:
-    hub = Script(EMPTY)
+    broker = Script(EMPTY)
     members = {"MaxNumberOfMessages": 10, "VisibilityTimeout": 43200, "WaitTimeSeconds": 0}
-    assert ask(hub, "ReceiveMessage", QueueUrl=QUEUE_URL, **members).json == {}
-    assert hub.asked == [Receive("orders", 10, 43_200_000, 0)]
-    hub = Script(EMPTY)
-    assert ask(hub, "ReceiveMessage", QueueUrl=QUEUE_URL).json == {}
-    assert hub.asked == [Receive("orders", 1, None, None)]
-    hub = Script(Received([delivery()]))
-    assert len(ask(hub, "ReceiveMessage", QueueUrl=QUEUE_URL, WaitTimeSeconds=20).json["Messages"]) == 1
-    assert hub.asked == [Receive("orders", 1, None, 20_000)]
+    assert ask(broker, "ReceiveMessage", QueueUrl=QUEUE_URL, **members).json == {}
+    assert broker.asked == [Receive("orders", 10, 43_200_000, 0)]
+    broker = Script(EMPTY)
+    assert ask(broker, "ReceiveMessage", QueueUrl=QUEUE_URL).json == {}
+    assert broker.asked == [Receive("orders", 1, None, None)]
+    broker = Script(Received([delivery()]))
+    assert len(ask(broker, "ReceiveMessage", QueueUrl=QUEUE_URL, WaitTimeSeconds=20).json["Messages"]) == 1
+    assert broker.asked == [Receive("orders", 1, None, 20_000)]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""SendMessage and SendMessageBatch: what reaches the hub, what the sender is told, what is refused."""
+"""SendMessage and SendMessageBatch: what reaches the broker, what the sender is told, what is refused."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def entry(name: str, body: str = "x", **members: Any) -> dict[str, Any]:
 
 
 def test_a_message_is_sent_and_its_id_and_md5_are_told() -> None:
-    hub = Script(sent(7))
-    response = ask(hub, "SendMessage", QueueUrl=QUEUE_URL, MessageBody="héllo")
-    assert hub.asked == [Send("orders", [SendEntry("héllo".encode())])]
+    broker = Script(sent(7))
+    response = ask(broker, "SendMessage", QueueUrl=QUEUE_URL, MessageBody="héllo")
+    assert broker.asked == [Send("orders", [SendEntry("héllo".encode())])]
     assert response.json == {"MessageId": SEALS.message_id(7), "MD5OfMessageBody": md5("héllo".encode()).hexdigest()}
 
 
 def test_attributes_travel_with_the_message_and_their_md5s_are_told() -> None:
-    hub = Script(sent(7))
+    broker = Script(sent(7))
     response = ask(
-        hub,
+        broker,
         "SendMessage",
         QueueUrl=QUEUE_URL,
         MessageBody="x",
@@ -49,7 +49,7 @@ def test_attributes_travel_with_the_message_and_their_md5s_are_told() -> None:
         MessageSystemAttributes={"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1"}},
         MessageGroupId="tenant",
     )
-    (request,) = hub.asked
+    (request,) = broker.asked
     assert isinstance(request, Send)
     (message,) = request.entries
     assert message.delay_ms == 900_000
@@ -65,9 +65,9 @@ def test_attributes_travel_with_the_message_and_their_md5s_are_told() -> None:
 
 
 def test_a_message_in_a_fifo_queue_has_group_deduplication_and_sequence_number() -> None:
-    hub = Script(sent(7))
+    broker = Script(sent(7))
     response = ask(
-        hub,
+        broker,
         "SendMessage",
         QueueUrl=FIFO_URL,
         MessageBody="x",
@@ -75,14 +75,14 @@ def test_a_message_in_a_fifo_queue_has_group_deduplication_and_sequence_number()
         MessageDeduplicationId="d",
         DelaySeconds=0,
     )
-    assert hub.asked == [Send("orders.fifo", [SendEntry(b"x", group="g", deduplication="d")])]
+    assert broker.asked == [Send("orders.fifo", [SendEntry(b"x", group="g", deduplication="d")])]
     assert response.json["SequenceNumber"] == "10000000000000000007"
 
 
 def test_without_a_deduplication_id_a_fifo_queue_must_go_by_content() -> None:
-    hub = Script(described(BY_CONTENT), sent(7))
-    assert ask(hub, "SendMessage", QueueUrl=FIFO_URL, MessageBody="x", MessageGroupId="g").status == 200
-    assert hub.asked[0] == DescribeQueue("orders.fifo")
+    broker = Script(described(BY_CONTENT), sent(7))
+    assert ask(broker, "SendMessage", QueueUrl=FIFO_URL, MessageBody="x", MessageGroupId="g").status == 200
+    assert broker.asked[0] == DescribeQueue("orders.fifo")
     response = ask(Script(described(FIFO)), "SendMessage", QueueUrl=FIFO_URL, MessageBody="x", MessageGroupId="g")
     assert (response.status, response.code) == (400, "InvalidParameterValue")
     assert "ContentBasedDeduplication" in response.json["message"]
@@ -146,9 +146,9 @@ def test_what_the_hub_refuses_is_told_in_the_protocols_words(refused: str, code:
 
 
 def test_a_batch_is_one_command_and_each_entry_is_answered() -> None:
-    hub = Script(Sent([SentEntry(7), Refused("LimitExceeded", "too large"), SentEntry(8)]))
+    broker = Script(Sent([SentEntry(7), Refused("LimitExceeded", "too large"), SentEntry(8)]))
     response = ask(
-        hub,
+        broker,
         "SendMessageBatch",
         QueueUrl=QUEUE_URL,
         Entries=[
@@ -159,7 +159,7 @@ def test_a_batch_is_one_command_and_each_entry_is_answered() -> None:
             entry("late", DelaySeconds=1000),
         ],
     )
-    assert hub.asked == [Send("orders", [SendEntry(b"x"), SendEntry(b"y"), SendEntry(b"z", delay_ms=5000)])]
+    assert broker.asked == [Send("orders", [SendEntry(b"x"), SendEntry(b"y"), SendEntry(b"z", delay_ms=5000)])]
     assert [(good["Id"], good["MessageId"]) for good in response.json["Successful"]] == [
         ("a", SEALS.message_id(7)),
         ("c", SEALS.message_id(8)),
@@ -174,15 +174,15 @@ def test_a_batch_is_one_command_and_each_entry_is_answered() -> None:
 def test_a_batch_that_went_well_has_no_failed_entries_and_the_other_way_round() -> None:
     response = ask(Script(sent(1)), "SendMessageBatch", QueueUrl=QUEUE_URL, Entries=[entry("a")])
     assert set(response.json) == {"Successful"}
-    hub = Script(described())
-    response = ask(hub, "SendMessageBatch", QueueUrl=QUEUE_URL, Entries=[entry("a", "\x00")])
+    broker = Script(described())
+    response = ask(broker, "SendMessageBatch", QueueUrl=QUEUE_URL, Entries=[entry("a", "\x00")])
     assert set(response.json) == {"Failed"}
 
 
 def test_a_batch_to_a_queue_that_does_not_exist_fails_as_a_whole() -> None:
     for body in ("x", "\x00"):
-        hub = Script(Refused("UnknownQueue", "no such queue"))
-        response = ask(hub, "SendMessageBatch", QueueUrl=QUEUE_URL, Entries=[entry("a", body)])
+        broker = Script(Refused("UnknownQueue", "no such queue"))
+        response = ask(broker, "SendMessageBatch", QueueUrl=QUEUE_URL, Entries=[entry("a", body)])
         assert response.code == "AWS.SimpleQueueService.NonExistentQueue"
 
 
@@ -206,10 +206,10 @@ def test_a_bad_batch_is_refused_as_a_whole(entries: list[dict[str, Any]], code: 
 
 
 def test_a_batch_into_a_fifo_queue_needs_groups_and_deduplication() -> None:
-    hub = Script(sent(1, 2))
+    broker = Script(sent(1, 2))
     entries = [entry("a", MessageGroupId="g", MessageDeduplicationId="1")]
     entries.append(entry("b", MessageGroupId="h", MessageDeduplicationId="2"))
-    response = ask(hub, "SendMessageBatch", QueueUrl=FIFO_URL, Entries=entries)
+    response = ask(broker, "SendMessageBatch", QueueUrl=FIFO_URL, Entries=entries)
     assert [good["SequenceNumber"][-2:] for good in response.json["Successful"]] == ["01", "02"]
     response = ask(Script(), "SendMessageBatch", QueueUrl=FIFO_URL, Entries=[*entries, entry("c")])
     assert (response.code, response.json["message"]) == (

@@ -1,4 +1,4 @@
-"""The actions of the SQS protocol: each a coroutine from a request to a result, whatever the encoding of the two."""
+"""The actions of the SQS protocol: each is a coroutine from a decoded request to a result."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Actions on messages that were received: to delete them, and to change how long they are hidden.
+"""Actions on received messages: delete them, or change their visibility timeout.
 
-A receipt is stale when its lease has passed to somebody else. In a standard queue, deleting with a stale one succeeds
-and does nothing; in a FIFO queue it is an error, because the order of the others depends on it.
+A receipt is stale if another consumer holds the lease now. Deleting with a stale receipt succeeds without effect in a
+standard queue; in a FIFO queue it is an error, because the order of the other messages depends on it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from lavant.service.aws.sqs.errors import SqsError, bad_value, entry_refusal
 from lavant.service.aws.sqs.names import is_fifo, queue_of_url
 
 
-async def delete_message(desk: SqsContext, call: SqsCall, request: requests.DeleteMessage) -> None:
+async def delete_message(context: SqsContext, call: SqsCall, request: requests.DeleteMessage) -> None:
     queue = queue_of_url(request.queue_url)
-    receipt = desk.seals.receipt(queue, request.receipt_handle)
-    answer = await desk.ask(Acknowledge(queue, [receipt]))
+    receipt = context.handles.receipt(queue, request.receipt_handle)
+    answer = await context.ask(Acknowledge(queue, [receipt]))
     for refused in answer.refused.values():
         _check_deleted(queue, request.receipt_handle, refused)
 
 
 async def delete_message_batch(
-    desk: SqsContext, call: SqsCall, request: requests.DeleteMessageBatch
+    context: SqsContext, call: SqsCall, request: requests.DeleteMessageBatch
 ) -> results.BatchResult:
     check_batch(request.entries, "DeleteMessageBatchRequestEntry")
     queue = queue_of_url(request.queue_url)
@@ -37,14 +37,14 @@ async def delete_message_batch(
     receipts = {}
     for entry in request.entries:
         try:
-            receipts[entry.id] = desk.seals.receipt(queue, entry.receipt_handle)
+            receipts[entry.id] = context.handles.receipt(queue, entry.receipt_handle)
         except SqsError as error:
             errors[entry.id] = error
     handles = {entry.id: entry.receipt_handle for entry in request.entries}
     if not receipts:
-        await check_exists(desk, queue)
+        await check_exists(context, queue)
         return _batch_result(list(handles), errors)
-    answer = await desk.ask(Acknowledge(queue, list(receipts.values())))
+    answer = await context.ask(Acknowledge(queue, list(receipts.values())))
     for place, entry_id in enumerate(receipts):
         if place in answer.refused:
             try:
@@ -54,16 +54,18 @@ async def delete_message_batch(
     return _batch_result(list(handles), errors)
 
 
-async def change_message_visibility(desk: SqsContext, call: SqsCall, request: requests.ChangeMessageVisibility) -> None:
+async def change_message_visibility(
+    context: SqsContext, call: SqsCall, request: requests.ChangeMessageVisibility
+) -> None:
     queue = queue_of_url(request.queue_url)
-    change = _change(desk, queue, request.receipt_handle, request.visibility_timeout)
-    answer = await desk.ask(ChangeVisibility(queue, [change]))
+    change = _change(context, queue, request.receipt_handle, request.visibility_timeout)
+    answer = await context.ask(ChangeVisibility(queue, [change]))
     for refused in answer.refused.values():
         raise _not_changed(request.receipt_handle, refused)
 
 
 async def change_message_visibility_batch(
-    desk: SqsContext, call: SqsCall, request: requests.ChangeMessageVisibilityBatch
+    context: SqsContext, call: SqsCall, request: requests.ChangeMessageVisibilityBatch
 ) -> results.BatchResult:
     check_batch(request.entries, "ChangeMessageVisibilityBatchRequestEntry")
     queue = queue_of_url(request.queue_url)
@@ -71,22 +73,22 @@ async def change_message_visibility_batch(
     changes = {}
     for entry in request.entries:
         try:
-            changes[entry.id] = _change(desk, queue, entry.receipt_handle, entry.visibility_timeout)
+            changes[entry.id] = _change(context, queue, entry.receipt_handle, entry.visibility_timeout)
         except SqsError as error:
             errors[entry.id] = error
     handles = {entry.id: entry.receipt_handle for entry in request.entries}
     if not changes:
-        await check_exists(desk, queue)
+        await check_exists(context, queue)
         return _batch_result(list(handles), errors)
-    answer = await desk.ask(ChangeVisibility(queue, list(changes.values())))
+    answer = await context.ask(ChangeVisibility(queue, list(changes.values())))
     for place, entry_id in enumerate(changes):
         if place in answer.refused:
             errors[entry_id] = _not_changed(handles[entry_id], answer.refused[place])
     return _batch_result(list(handles), errors)
 
 
-def _change(desk: SqsContext, queue: str, handle: str, visibility_s: int | None) -> VisibilityChange:
-    receipt = desk.seals.receipt(queue, handle)
+def _change(context: SqsContext, queue: str, handle: str, visibility_s: int | None) -> VisibilityChange:
+    receipt = context.handles.receipt(queue, handle)
     if visibility_s is None:
         visibility_s = 0
     if not 0 <= visibility_s <= limits.VISIBILITY_S_MAX:

@@ -1,4 +1,4 @@
-"""What all batches have in common: how many entries, which ids, and an error for each entry that fails."""
+"""Batches: number of entries, their ids, and an error for each entry that fails."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def check_batch(entries: Sequence[_HasId], entry_name: str) -> None:
         seen.add(entry.id)
 
 
-async def check_exists(desk: SqsContext, queue: str) -> None:
-    """For a batch of which no entry is left to ask the hub about: without the queue, the whole batch fails."""
-    await desk.ask(DescribeQueue(queue))
+async def check_exists(context: SqsContext, queue: str) -> None:
+    """Checks the queue for a batch without valid entries: if the queue is missing, the whole batch fails."""
+    await context.ask(DescribeQueue(queue))
 
 
 def failed(entry_id: str, error: SqsError) -> BatchResultErrorEntry:

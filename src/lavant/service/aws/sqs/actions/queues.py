@@ -1,4 +1,4 @@
-"""Actions on queues: to create, find, list, configure and delete them."""
+"""Actions on queues: create, find, list, configure, purge and delete them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lavant.service.aws.sqs.queue_attributes import (
 from lavant.service.aws.sqs.redrive import REDRIVE_ALLOW_POLICY, REDRIVE_POLICY, is_allowed
 
 
-async def unsupported(desk: SqsContext, call: SqsCall, request: requests.Permission) -> None:
+async def unsupported(context: SqsContext, call: SqsCall, request: requests.Permission) -> None:
     raise SqsError(
         "UnsupportedOperation",
         "This server has no permissions for single queues: what an access key may do is said in the server's "
@@ -45,7 +45,9 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _NAME_CHARACTERS_MAX = 80
 
 
-async def create_queue(desk: SqsContext, call: SqsCall, request: requests.CreateQueueRequest) -> results.QueueUrlResult:
+async def create_queue(
+    context: SqsContext, call: SqsCall, request: requests.CreateQueueRequest
+) -> results.QueueUrlResult:
     queue = request.queue_name
     attributes = {} if request.attributes is None else request.attributes
     _check_name(queue, is_fifo=attributes.get("FifoQueue") == "true")
@@ -53,81 +55,83 @@ async def create_queue(desk: SqsContext, call: SqsCall, request: requests.Create
     tags = {} if request.tags is None else request.tags
     check_tags(tags)
     if REDRIVE_POLICY in attributes:
-        await _check_dead_letters(desk, queue, config)
-    answer = await desk.execute(CreateQueue(queue, config, tags))
+        await _check_dead_letters(context, queue, config)
+    answer = await context.execute(CreateQueue(queue, config, tags))
     if isinstance(answer, Refused):
         if answer.code == AccessDenied.__name__:
             raise refusal(answer)
-        await _check_same(desk, queue, attributes, config, refused=answer)
+        await _check_same(context, queue, attributes, config, refused=answer)
     return results.QueueUrlResult(call.queue_url(queue))
 
 
-async def get_queue_url(desk: SqsContext, call: SqsCall, request: requests.GetQueueUrl) -> results.QueueUrlResult:
-    if not isinstance(await desk.execute(DescribeQueue(request.queue_name)), Described):
+async def get_queue_url(context: SqsContext, call: SqsCall, request: requests.GetQueueUrl) -> results.QueueUrlResult:
+    if not isinstance(await context.execute(DescribeQueue(request.queue_name)), Described):
         raise SqsError("QueueDoesNotExist", "The specified queue does not exist.")
     return results.QueueUrlResult(call.queue_url(request.queue_name))
 
 
-async def list_queues(desk: SqsContext, call: SqsCall, request: requests.ListQueuesRequest) -> results.ListQueuesResult:
+async def list_queues(
+    context: SqsContext, call: SqsCall, request: requests.ListQueuesRequest
+) -> results.ListQueuesResult:
     count = _page_size(request.max_results)
     prefix = "" if request.queue_name_prefix is None else request.queue_name_prefix
-    after = "" if request.next_token is None else desk.seals.page(request.next_token)
-    # One more than is shown tells whether there are more. The largest page cannot look ahead: the next may be empty.
+    after = "" if request.next_token is None else context.handles.page(request.next_token)
+    # One more than the page tells whether there are more. The largest page cannot look ahead: the next may be empty.
     asked = min(count + 1, limits.LIST_COUNT_MAX)
-    names = (await desk.ask(ListQueues(prefix, after, asked, is_outside=True))).queues
+    names = (await context.ask(ListQueues(prefix, after, asked, is_outside=True))).queues
     is_cut = len(names) > count or len(names) == limits.LIST_COUNT_MAX
-    shown = names[:count]
+    page = names[:count]
     return results.ListQueuesResult(
-        [call.queue_url(queue) for queue in shown],
-        desk.seals.page_token(shown[-1]) if is_cut and request.max_results is not None else None,
+        [call.queue_url(queue) for queue in page],
+        context.handles.page_token(page[-1]) if is_cut and request.max_results is not None else None,
     )
 
 
-async def delete_queue(desk: SqsContext, call: SqsCall, request: requests.QueueOnly) -> None:
-    await desk.ask(DeleteQueue(queue_of_url(request.queue_url)))
+async def delete_queue(context: SqsContext, call: SqsCall, request: requests.QueueOnly) -> None:
+    await context.ask(DeleteQueue(queue_of_url(request.queue_url)))
 
 
-async def purge_queue(desk: SqsContext, call: SqsCall, request: requests.QueueOnly) -> None:
-    await desk.ask(PurgeQueue(queue_of_url(request.queue_url)))
+async def purge_queue(context: SqsContext, call: SqsCall, request: requests.QueueOnly) -> None:
+    await context.ask(PurgeQueue(queue_of_url(request.queue_url)))
 
 
 async def get_queue_attributes(
-    desk: SqsContext, call: SqsCall, request: requests.GetQueueAttributes
+    context: SqsContext, call: SqsCall, request: requests.GetQueueAttributes
 ) -> results.GetQueueAttributesResult:
     queue = queue_of_url(request.queue_url)
     names = [] if request.attribute_names is None else request.attribute_names
     for name in names:
         if name not in NAMES:
             raise unknown_attribute(name)
-    shown = all_attributes(await desk.ask(DescribeQueue(queue)), desk.arn, queue)
+    attributes = all_attributes(await context.ask(DescribeQueue(queue)), context.arn, queue)
     if "All" not in names:
-        shown = {name: shown[name] for name in names if name in shown}
-    return results.GetQueueAttributesResult(shown)
+        attributes = {name: attributes[name] for name in names if name in attributes}
+    return results.GetQueueAttributesResult(attributes)
 
 
-async def set_queue_attributes(desk: SqsContext, call: SqsCall, request: requests.SetQueueAttributes) -> None:
+async def set_queue_attributes(context: SqsContext, call: SqsCall, request: requests.SetQueueAttributes) -> None:
     queue = queue_of_url(request.queue_url)
     if not request.attributes:
         raise missing("Attributes")
-    async with desk.changing:
-        described = await desk.ask(DescribeQueue(queue))
+    async with context.changing:
+        described = await context.ask(DescribeQueue(queue))
         config = changed_config(described.config, request.attributes)
         if REDRIVE_POLICY in request.attributes:
-            await _check_dead_letters(desk, queue, config)
-        await desk.ask(ConfigureQueue(queue, config))
+            await _check_dead_letters(context, queue, config)
+        await context.ask(ConfigureQueue(queue, config))
 
 
 async def list_dead_letter_source_queues(
-    desk: SqsContext, call: SqsCall, request: requests.ListDeadLetterSourceQueues
+    context: SqsContext, call: SqsCall, request: requests.ListDeadLetterSourceQueues
 ) -> results.ListDeadLetterSourceQueuesResult:
     count = _page_size(request.max_results)
-    after = "" if request.next_token is None else desk.seals.page(request.next_token)
-    listed = await desk.ask(ListSources(queue_of_url(request.queue_url)))
+    after = "" if request.next_token is None else context.handles.page(request.next_token)
+    listed = await context.ask(ListSources(queue_of_url(request.queue_url)))
     sources = sorted(queue for queue in listed.queues if queue > after)
     is_cut = request.max_results is not None and len(sources) > count
     return results.ListDeadLetterSourceQueuesResult(
         [call.queue_url(queue) for queue in sources[:count]],
-        desk.seals.page_token(sources[count - 1]) if is_cut else None,
+        context.handles.page_token(sources[count - 1]) if is_cut else None,
     )
 
 
@@ -151,12 +155,12 @@ def _page_size(max_results: int | None) -> int:
     return max_results
 
 
-async def _check_dead_letters(desk: SqsContext, queue: str, config: QueueConfig) -> None:
-    """The dead-letter queue exists, is of the same type, and takes messages from here."""
+async def _check_dead_letters(context: SqsContext, queue: str, config: QueueConfig) -> None:
+    """Checks that the dead-letter queue exists, is of the same type, and accepts messages of this queue."""
     if config.dead_letters is None:
         return
     target = config.dead_letters
-    answer = await desk.execute(DescribeQueue(target))
+    answer = await context.execute(DescribeQueue(target))
     if not isinstance(answer, Described):
         raise bad_value(REDRIVE_POLICY, target, "Dead letter target does not exist.")
     if answer.config.order != config.order:
@@ -170,13 +174,13 @@ async def _check_dead_letters(desk: SqsContext, queue: str, config: QueueConfig)
 
 
 async def _check_same(
-    desk: SqsContext, queue: str, attributes: dict[str, str], config: QueueConfig, *, refused: Refused
+    context: SqsContext, queue: str, attributes: dict[str, str], config: QueueConfig, *, refused: Refused
 ) -> None:
-    """A queue of this name exists. It is taken for the one that was to be created if all that was asked for is so."""
-    existing = await desk.execute(DescribeQueue(queue))
+    """Accepts an existing queue of this name if it has all requested attributes."""
+    existing = await context.execute(DescribeQueue(queue))
     if not isinstance(existing, Described):
         raise refusal(refused)
-    have, want = settable_attributes(existing.config, desk.arn), settable_attributes(config, desk.arn)
+    have, want = settable_attributes(existing.config, context.arn), settable_attributes(config, context.arn)
     for name in attributes:
         if have.get(name) != want.get(name):
             raise SqsError(

@@ -1,4 +1,4 @@
-"""The action that takes messages out of a queue."""
+"""The action that receives messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lavant.service.aws.sqs.queue_attributes import unknown_attribute
 from lavant.service.aws.text import text_of
 
 ENCODING_ATTRIBUTE = Attribute("lavant.encoding", "String", b"base64")
-"""Marks a body that is no text and is given out in base64."""
+"""Marks a body that is not text and is delivered in base64."""
 
 _SYSTEM_NAMES = frozenset(
     {
@@ -35,22 +35,22 @@ _SYSTEM_NAMES = frozenset(
 
 
 async def receive_message(
-    desk: SqsContext, call: SqsCall, request: requests.ReceiveMessage
+    context: SqsContext, call: SqsCall, request: requests.ReceiveMessage
 ) -> results.ReceiveMessageResult:
     queue = queue_of_url(request.queue_url)
     count, visibility_ms, wait_ms = _checked(request)
     system_names = _system_names(request.attribute_names, request.message_system_attribute_names)
-    received = await desk.ask(Receive(queue, count, visibility_ms, wait_ms), call.connection)
+    received = await context.ask(Receive(queue, count, visibility_ms, wait_ms), call.connection)
     return results.ReceiveMessageResult(
         [
-            _message(desk, queue, delivery, system_names, request.message_attribute_names)
+            _message(context, queue, delivery, system_names, request.message_attribute_names)
             for delivery in received.deliveries
         ]
     )
 
 
 def _checked(request: requests.ReceiveMessage) -> tuple[int, int | None, int | None]:
-    """How many messages, hidden for how long, and how long to wait for them."""
+    """Returns the number of messages, their visibility timeout, and the wait time."""
     count, visibility_s, wait_s = request.max_number_of_messages, request.visibility_timeout, request.wait_time_seconds
     if count is None:
         count = 1
@@ -82,7 +82,7 @@ def _system_names(older: list[str] | None, newer: list[str] | None) -> frozenset
 
 
 def _message(
-    desk: SqsContext, queue: str, delivery: Delivery, system_names: frozenset[str], wanted: list[str] | None
+    context: SqsContext, queue: str, delivery: Delivery, system_names: frozenset[str], wanted: list[str] | None
 ) -> results.SqsMessage:
     text, is_encoded = text_of(delivery.body)
     extras = decode_extras(delivery.attributes)
@@ -91,18 +91,18 @@ def _message(
         attributes = sorted([*attributes, ENCODING_ATTRIBUTE], key=lambda attribute: attribute.name)
         checksum = md5_of(attributes)
     return results.SqsMessage(
-        desk.seals.message_id(delivery.receipt.number),
-        desk.seals.receipt_handle(queue, delivery.receipt),
+        context.handles.message_id(delivery.receipt.number),
+        context.handles.receipt_handle(queue, delivery.receipt),
         md5(text.encode() if is_encoded else delivery.body, usedforsecurity=False).hexdigest(),
         text,
-        _system_attributes(desk, queue, delivery, extras, system_names) if system_names else {},
+        _system_attributes(context, queue, delivery, extras, system_names) if system_names else {},
         checksum.hex() if attributes else None,
-        {attribute.name: _shown(attribute) for attribute in attributes},
+        {attribute.name: _result(attribute) for attribute in attributes},
     )
 
 
 def _attributes(extras: MessageExtras, wanted: list[str] | None) -> tuple[list[Attribute], bytes]:
-    """Those that the consumer asks for, by name, and the MD5 over just these."""
+    """Returns the attributes that the consumer asks for, by name, and their MD5."""
     if not wanted or not extras.attributes:
         return [], b""
     if "All" in wanted or ".*" in wanted or "*" in wanted:
@@ -116,18 +116,18 @@ def _attributes(extras: MessageExtras, wanted: list[str] | None) -> tuple[list[A
     return chosen, md5_of(chosen)
 
 
-def _shown(attribute: Attribute) -> results.ResultAttributeValue:
+def _result(attribute: Attribute) -> results.ResultAttributeValue:
     if attribute.is_binary:
         return results.ResultAttributeValue(attribute.type, binary_value=attribute.value)
     return results.ResultAttributeValue(attribute.type, attribute.value.decode())
 
 
 def _system_attributes(
-    desk: SqsContext, queue: str, delivery: Delivery, extras: MessageExtras, names: Iterable[str]
+    context: SqsContext, queue: str, delivery: Delivery, extras: MessageExtras, names: Iterable[str]
 ) -> dict[str, str]:
     group = delivery.group if delivery.group else extras.group
     known = {
-        "SenderId": desk.settings.account,
+        "SenderId": context.settings.account,
         "SentTimestamp": str(delivery.sent_ms),
         "ApproximateReceiveCount": str(delivery.receive_count),
         "ApproximateFirstReceiveTimestamp": str(delivery.first_received_ms),
@@ -135,6 +135,6 @@ def _system_attributes(
         "MessageDeduplicationId": delivery.deduplication,
         "MessageGroupId": group,
         "AWSTraceHeader": extras.trace_header,
-        "DeadLetterQueueSourceArn": "" if delivery.origin is None else desk.arn(delivery.origin),
+        "DeadLetterQueueSourceArn": "" if delivery.origin is None else context.arn(delivery.origin),
     }
     return {name: value for name, value in known.items() if value and name in names}

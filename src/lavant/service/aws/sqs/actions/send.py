@@ -1,4 +1,4 @@
-"""Actions that put messages into a queue."""
+"""Actions that send messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OTHER_TYPE = "The request include parameter that is not valid for this queue ty
 
 
 class _Draft(NamedTuple):
-    """A message that may be sent, and what the sender is told of it."""
+    """A valid message, and the checksums for its sender."""
 
     entry: SendEntry
     size_bytes: int
@@ -42,7 +42,7 @@ class _Draft(NamedTuple):
     md5_of_system_attributes: str | None
 
 
-async def send_message(desk: SqsContext, call: SqsCall, request: requests.SendMessage) -> results.SendMessageResult:
+async def send_message(context: SqsContext, call: SqsCall, request: requests.SendMessage) -> results.SendMessageResult:
     queue = queue_of_url(request.queue_url)
     draft = _draft(queue, request)
     if draft.size_bytes > limits.MESSAGE_BYTES_MAX:
@@ -51,12 +51,12 @@ async def send_message(desk: SqsContext, call: SqsCall, request: requests.SendMe
             "One or more parameters are invalid. "
             f"Reason: Message must be shorter than {limits.MESSAGE_BYTES_MAX} bytes.",
         )
-    await _check_deduplication(desk, queue, [draft])
-    sent = (await desk.ask(Send(queue, [draft.entry]))).entries[0]
+    await _check_deduplication(context, queue, [draft])
+    sent = (await context.ask(Send(queue, [draft.entry]))).entries[0]
     if isinstance(sent, Refused):
         raise entry_refusal(sent)
     return results.SendMessageResult(
-        desk.seals.message_id(sent.number),
+        context.handles.message_id(sent.number),
         draft.md5_of_body,
         draft.md5_of_attributes,
         draft.md5_of_system_attributes,
@@ -65,7 +65,7 @@ async def send_message(desk: SqsContext, call: SqsCall, request: requests.SendMe
 
 
 async def send_message_batch(
-    desk: SqsContext, call: SqsCall, request: requests.SendMessageBatch
+    context: SqsContext, call: SqsCall, request: requests.SendMessageBatch
 ) -> results.SendMessageBatchResult:
     check_batch(request.entries, "SendMessageBatchRequestEntry")
     queue = queue_of_url(request.queue_url)
@@ -80,11 +80,11 @@ async def send_message_batch(
         except SqsError as error:
             errors[entry.id] = error
     _check_batch_size(drafts.values())
-    await _check_deduplication(desk, queue, drafts.values())
+    await _check_deduplication(context, queue, drafts.values())
     if not drafts:
-        await check_exists(desk, queue)
+        await check_exists(context, queue)
         return results.SendMessageBatchResult([], [failed(entry_id, error) for entry_id, error in errors.items()])
-    sent = await desk.ask(Send(queue, [draft.entry for draft in drafts.values()]))
+    sent = await context.ask(Send(queue, [draft.entry for draft in drafts.values()]))
     for (entry_id, draft), answer in zip(drafts.items(), sent.entries, strict=True):
         if isinstance(answer, Refused):
             errors[entry_id] = entry_refusal(answer)
@@ -92,7 +92,7 @@ async def send_message_batch(
         successful.append(
             results.SendMessageBatchResultEntry(
                 entry_id,
-                desk.seals.message_id(answer.number),
+                context.handles.message_id(answer.number),
                 draft.md5_of_body,
                 draft.md5_of_attributes,
                 draft.md5_of_system_attributes,
@@ -138,7 +138,7 @@ def _draft(queue: str, message: requests.SendMessage | requests.SendMessageBatch
 
 
 def _group(queue: str, group: str | None) -> str:
-    """Standard queues take a group as well, and give it back; it does not order their messages."""
+    """Standard queues accept and return a group too; it does not order their messages."""
     if not group:
         if is_fifo(queue):
             raise missing("MessageGroupId")
@@ -186,11 +186,11 @@ def _check_batch_size(drafts: Collection[_Draft]) -> None:
         )
 
 
-async def _check_deduplication(desk: SqsContext, queue: str, drafts: Collection[_Draft]) -> None:
-    """In a FIFO queue, a message has a deduplication id, or the queue takes its content for one."""
+async def _check_deduplication(context: SqsContext, queue: str, drafts: Collection[_Draft]) -> None:
+    """Checks that a message of a FIFO queue has a deduplication id, or that the queue deduplicates by content."""
     if not is_fifo(queue) or all(draft.entry.deduplication for draft in drafts):
         return
-    described = await desk.ask(DescribeQueue(queue))
+    described = await context.ask(DescribeQueue(queue))
     if not described.config.deduplicate_by_content:
         raise SqsError(
             "InvalidParameterValue",

@@ -1,4 +1,4 @@
-"""Actions on a queue's tags."""
+"""Actions on the tags of a queue."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from lavant.service.aws.sqs.names import queue_of_url
 from lavant.service.aws.text import is_text
 
 
-async def tag_queue(desk: SqsContext, call: SqsCall, request: requests.TagQueueRequest) -> None:
+async def tag_queue(context: SqsContext, call: SqsCall, request: requests.TagQueueRequest) -> None:
     if not request.tags:
         raise missing("Tags")
-    await _change(desk, queue_of_url(request.queue_url), request.tags, without=())
+    await _change(context, queue_of_url(request.queue_url), request.tags, without=())
 
 
-async def untag_queue(desk: SqsContext, call: SqsCall, request: requests.UntagQueue) -> None:
+async def untag_queue(context: SqsContext, call: SqsCall, request: requests.UntagQueue) -> None:
     if not request.tag_keys:
         raise missing("TagKeys")
-    await _change(desk, queue_of_url(request.queue_url), {}, without=tuple(request.tag_keys))
+    await _change(context, queue_of_url(request.queue_url), {}, without=tuple(request.tag_keys))
 
 
-async def list_queue_tags(desk: SqsContext, call: SqsCall, request: requests.QueueOnly) -> results.ListQueueTagsResult:
-    described = await desk.ask(DescribeQueue(queue_of_url(request.queue_url)))
+async def list_queue_tags(
+    context: SqsContext, call: SqsCall, request: requests.QueueOnly
+) -> results.ListQueueTagsResult:
+    described = await context.ask(DescribeQueue(queue_of_url(request.queue_url)))
     return results.ListQueueTagsResult(described.tags)
 
 
@@ -45,9 +47,9 @@ def check_tags(tags: dict[str, str]) -> None:
             raise bad_value("Tags", value, f"A value has up to {limits.TAG_VALUE_CHARACTERS_MAX} characters.")
 
 
-async def _change(desk: SqsContext, queue: str, tags: dict[str, str], *, without: tuple[str, ...]) -> None:
-    async with desk.changing:
-        described = await desk.ask(DescribeQueue(queue))
+async def _change(context: SqsContext, queue: str, tags: dict[str, str], *, without: tuple[str, ...]) -> None:
+    async with context.changing:
+        described = await context.ask(DescribeQueue(queue))
         after = {key: value for key, value in (described.tags | tags).items() if key not in without}
         check_tags(after)
-        await desk.ask(TagQueue(queue, after))
+        await context.ask(TagQueue(queue, after))
