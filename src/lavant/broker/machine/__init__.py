@@ -1,1 +1,1 @@
-"""A broker between its connections and its disk: requests in, records for the journal and replies out."""
+"""The durable broker: requests come in; records for the journal, and replies once they are durable, leave."""

@@ -1,15 +1,14 @@
-"""Leases of temporary subscriptions: one whose client is not heard of for the length of its lease ends. Pure.
+"""Leases of temporary subscriptions: a subscription ends when its client is silent for the length of its lease. Pure.
 
     Subscribe, RenewSubscription, use of the subscription's own queue ──► another whole lease
-    no such request for `lease_ms`, and no receive waits there ─────────► `due`: the server unsubscribes it
+    no such request for `lease_ms`, and no long poll there ─────────────► `due`: the server unsubscribes it
 
-That a subscription is temporary, and the length of its lease, are in the journal; its end is there too, as an ordinary
-`Unsubscribe`. When its lease was renewed is not: a renewal costs no write to the disk, and a replay needs no clock.
+The journal records that a subscription is temporary, the length of its lease, and its end as an ordinary `Unsubscribe`.
+It does not record renewals: they cost no write, and a replay needs no clock.
 
-A lease counts only the time while the server runs and could have been told. A server that starts gives every temporary
-subscription a whole lease, and of a step of time that is longer than `STEP_MS_MAX` (the machine was suspended, the
-process stopped, or a clock that was held is believed) only that much counts. So nobody loses a subscription because the
-server was away.
+A lease counts only time in which the server runs and can receive renewals. A server that starts gives every temporary
+subscription a whole lease. Of a time step longer than `STEP_MS_MAX` (the machine was suspended, the process stopped, or
+a held clock was accepted) only that much counts. So no subscription ends because the server was away.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from lavant.broker.subscriptions.limits import LEASE_MS
 
 
 def release_of(reply: Reply) -> Release | ReleaseTasks | None:
-    """Makes what a reply leased visible again, as if it had never been leased; None if it leased nothing."""
+    """The command that undoes the leases of a reply; None if it leased nothing."""
     answer = reply.answer
     if isinstance(answer, TasksLeased) and answer.tasks:
         return ReleaseTasks([TaskAttempt(each.job, each.task, each.attempt) for each in answer.tasks])
@@ -38,23 +37,23 @@ def release_of(reply: Reply) -> Release | ReleaseTasks | None:
     return None
 
 
-PULSE_MS = 5_000
-"""While there are leases, the server looks at the time so often: a longer step means that it did not run."""
-STEP_MS_MAX = 2 * PULSE_MS
+CHECK_INTERVAL_MS = 5_000
+"""While there are leases, the server checks the time this often: a longer step means that it did not run."""
+STEP_MS_MAX = 2 * CHECK_INTERVAL_MS
 DUE_MAX = 200
-"""Subscriptions that end at once; the others a moment later, so that requests have their turn."""
+"""Subscriptions that end in one step; the rest follow a moment later, so that requests are not delayed."""
 STALE_MIN = 64
-"""So many entries that mean nothing any more are not worth tidying up."""
+"""Stale heap entries that are not worth a cleanup."""
 _STREAM_LABEL = "lavant-ephemeral"
 _CLIENTS_NAME = re.compile("tmp-[0-9a-f]{16}")
 _CLIENTS_RETENTION_MS = 3_600_000
 
 
 def lease_ms_of(state: SubscriptionState, queues: Queues) -> int:
-    """0 if it is not temporary.
+    """The length of a subscription's lease; 0 if it is not temporary.
 
-    Versions without leases left some behind that were meant to be: they labelled the queues of streams, and clients
-    gave those without a name a name and a retention of their own.
+    Versions without leases left temporary subscriptions behind: the queues of streams have a label, and those of
+    clients a generated name and a retention of their own.
     """
     if state.lease_ms or not state.owns_queue:
         return state.lease_ms
@@ -70,12 +69,12 @@ class _Lease:
         self.state = state
         self.lease_ms = lease_ms
         self.deadline_ms = 0
-        """By the time that counts."""
+        """In counted time."""
         self.is_over = False
 
 
 class SubscriptionLeases:
-    """The temporary subscriptions of a server.
+    """The leases of a server.
 
     >>> leases = SubscriptionLeases(now_ms=1_000_000)
     >>> state = SubscriptionState(1, "tmp-1", "", "price > 1", "tmp-1", True, None, 0, lease_ms=6_000)
@@ -89,18 +88,18 @@ class SubscriptionLeases:
     def __init__(self, now_ms: int = 0) -> None:
         self._by_number: dict[int, _Lease] = {}
         self._by_queue: dict[str, _Lease] = {}
-        """Of those that have a queue of their own."""
+        """Of subscriptions that own their queue."""
         self._heap: list[tuple[int, int, _Lease]] = []
-        """An entry for each lease, no later than its deadline; others are of leases that are over."""
+        """An entry per lease, no later than its deadline, and stale entries of leases that are over."""
         self._seen_ms = now_ms
         self._counted_ms = 0
-        """How much time has counted until then."""
+        """The counted time until then."""
 
     def __len__(self) -> int:
         return len(self._by_number)
 
     def hold(self, state: SubscriptionState, now_ms: int, lease_ms: int | None = None) -> None:
-        """A whole lease from now on, for a subscription that is new or is held already."""
+        """Start or renew the lease of a subscription."""
         lease = self._by_number.get(state.number)
         if lease is not None:
             self._renew(lease, now_ms)
@@ -112,13 +111,13 @@ class SubscriptionLeases:
         heapq.heappush(self._heap, (lease.deadline_ms, state.number, lease))
 
     def used(self, queue: str, now_ms: int) -> None:
-        """Somebody consumes from a queue."""
+        """A client consumes from a queue: renew the lease of the subscription that owns it."""
         lease = self._by_queue.get(queue)
         if lease is not None:
             self._renew(lease, now_ms)
 
     def forget(self, number: int) -> None:
-        """A subscription has ended."""
+        """End the lease of a subscription."""
         lease = self._by_number.pop(number, None)
         if lease is None:
             return
@@ -130,7 +129,7 @@ class SubscriptionLeases:
             heapq.heapify(self._heap)
 
     def due(self, now_ms: int) -> list[SubscriptionState]:
-        """Those whose lease is over, in the order of their ends: they are not held any more. At most `DUE_MAX`."""
+        """Remove and return the subscriptions whose lease is over, by deadline, at most `DUE_MAX`."""
         self._count(now_ms)
         due: list[SubscriptionState] = []
         while self._heap and self._heap[0][0] <= self._counted_ms and len(due) < DUE_MAX:
@@ -161,11 +160,11 @@ class SubscriptionLeases:
         return self._seen_ms + lease.deadline_ms - self._counted_ms
 
     def wakeup_ms(self) -> int | None:
-        """When to ask what is due: always later than the time that was seen last."""
+        """When to call `due`: always later than the last time seen."""
         if not self._by_number:
             return None
         left_ms = max(1, self._heap[0][0] - self._counted_ms)
-        return self._seen_ms + min(left_ms, PULSE_MS)
+        return self._seen_ms + min(left_ms, CHECK_INTERVAL_MS)
 
     def _with_end(self, state: SubscriptionState, now_ms: int) -> SubscriptionState:
         ends_ms = self.ends_ms(state.number, now_ms)

@@ -1,10 +1,8 @@
-"""The waiting room: receives that found nothing and wait for a message, in the order in which they came.
+"""Long polls: receives without messages that wait for one, served in the order of arrival.
 
-    add ──► waiting ──┬──► remove     a message came: it is served
-                      ├──► expired    its time is up: an empty answer
-                      └──► forget     its client is gone: nothing
-
-Ties are broken by the order of arrival.
+add ──► waiting ──┬──► remove     a message came: it is served
+                  ├──► expired    its time is up: an empty answer
+                  └──► forget     its client is gone: no answer
 """
 
 from __future__ import annotations
@@ -22,59 +20,61 @@ from lavant.core.errors import LimitExceeded
 
 WAITING_MAX = 20_000
 STALE_MIN = 64
-"""So many deadlines of those who have left are not worth tidying up."""
+"""Deadlines of removed polls that are not worth a cleanup."""
 
 _NO_MESSAGES = Received([])
 _NO_TASKS = TasksLeased([])
 _Name = TypeVar("_Name", bound=Hashable)
-_Line = TypeVar("_Line", bound=MutableMapping[int, "LongPoll"])
+_Polls = TypeVar("_Polls", bound=MutableMapping[int, "LongPoll"])
 
 
 class RequestContext(msgspec.Struct, frozen=True, gc=False):
-    """Who asked, so that it can be answered."""
+    """Client and number of a request, for its reply."""
 
     client: Hashable
     number: int
     raw: bytes | None
-    """The request in MessagePack, if it came as that."""
+    """The request in MessagePack, if it arrived like that."""
 
 
 class LongPoll:
-    """A receive that waits."""
+    """A receive, or a lease of tasks, that waits."""
 
-    __slots__ = ("asked", "deadline_ms", "is_over", "place", "request")
+    __slots__ = ("context", "deadline_ms", "is_over", "number", "request")
 
-    def __init__(self, asked: RequestContext, request: Receive | LeaseTasks, *, deadline_ms: int, place: int) -> None:
-        self.asked = asked
+    def __init__(
+        self, context: RequestContext, request: Receive | LeaseTasks, *, deadline_ms: int, number: int
+    ) -> None:
+        self.context = context
         self.request = request
         self.deadline_ms = deadline_ms
-        self.place = place
-        """Counts up in the order of arrival."""
+        self.number = number
+        """In the order of arrival."""
         self.is_over = False
 
 
 def nothing_for(request: Receive | LeaseTasks) -> Received | TasksLeased:
-    """The answer if nothing came."""
+    """The empty answer."""
     return _NO_TASKS if isinstance(request, LeaseTasks) else _NO_MESSAGES
 
 
 class LongPolls:
-    """Who waits for a message of which queue, and until when.
+    """The long polls of a server.
 
-    >>> room = LongPolls()
-    >>> room.add(RequestContext("ann", 1, None), Receive("orders"), deadline_ms=300)
-    >>> room.add(RequestContext("bob", 1, None), Receive("orders"), deadline_ms=200)
-    >>> room.first("orders").asked.client, room.wakeup_ms()
+    >>> polls = LongPolls()
+    >>> polls.add(RequestContext("ann", 1, None), Receive("orders"), deadline_ms=300)
+    >>> polls.add(RequestContext("bob", 1, None), Receive("orders"), deadline_ms=200)
+    >>> polls.first("orders").context.client, polls.wakeup_ms()
     ('ann', 200)
-    >>> [waiting.asked.client for waiting in room.expired(250)], len(room)
+    >>> [poll.context.client for poll in polls.expired(250)], len(polls)
     (['bob'], 1)
     """
 
     def __init__(self, size_max: int = WAITING_MAX) -> None:
         self._size_max = size_max
         self._size = 0
-        self._places = 0
-        # An ordered dictionary, because the first of a plain one is slow to find when many before it were removed.
+        self._number = 0
+        # Ordered dictionaries: the first entry of a plain one is slow to find after many removals.
         self._by_queue: dict[str, OrderedDict[int, LongPoll]] = {}
         self._by_client: dict[Hashable, dict[int, LongPoll]] = {}
         self._deadlines: list[tuple[int, int, LongPoll]] = []
@@ -82,68 +82,68 @@ class LongPolls:
     def __len__(self) -> int:
         return self._size
 
-    def add(self, asked: RequestContext, request: Receive | LeaseTasks, *, deadline_ms: int) -> None:
+    def add(self, context: RequestContext, request: Receive | LeaseTasks, *, deadline_ms: int) -> None:
         if self._size >= self._size_max:
             raise LimitExceeded(
                 f"{self._size} receives wait for a message already, which is the limit; "
                 "receive without waiting, or from fewer places at once"
             )
-        self._places += 1
-        waiting = LongPoll(asked, request, deadline_ms=deadline_ms, place=self._places)
+        self._number += 1
+        poll = LongPoll(context, request, deadline_ms=deadline_ms, number=self._number)
         self._size += 1
-        self._by_queue.setdefault(request.queue, OrderedDict())[waiting.place] = waiting
-        self._by_client.setdefault(asked.client, {})[waiting.place] = waiting
-        heapq.heappush(self._deadlines, (deadline_ms, waiting.place, waiting))
+        self._by_queue.setdefault(request.queue, OrderedDict())[poll.number] = poll
+        self._by_client.setdefault(context.client, {})[poll.number] = poll
+        heapq.heappush(self._deadlines, (deadline_ms, poll.number, poll))
 
     def first(self, queue: str) -> LongPoll | None:
-        """Who has waited for longest."""
-        line = self._by_queue.get(queue)
-        return None if line is None else next(iter(line.values()))
+        """The oldest poll of a queue."""
+        polls = self._by_queue.get(queue)
+        return None if polls is None else next(iter(polls.values()))
 
-    def remove(self, waiting: LongPoll) -> None:
-        waiting.is_over = True
+    def remove(self, poll: LongPoll) -> None:
+        poll.is_over = True
         self._size -= 1
-        _leave(self._by_queue, waiting.request.queue, waiting.place)
-        _leave(self._by_client, waiting.asked.client, waiting.place)
+        _remove(self._by_queue, poll.request.queue, poll.number)
+        _remove(self._by_client, poll.context.client, poll.number)
         if len(self._deadlines) > 2 * self._size + STALE_MIN:
             self._deadlines = [entry for entry in self._deadlines if not entry[2].is_over]
             heapq.heapify(self._deadlines)
 
     def expired(self, now_ms: int) -> list[LongPoll]:
-        """Those whose time is up, by deadline; they wait no more."""
+        """Remove and return the polls whose deadline has passed, by deadline."""
         expired = []
         while (deadline_ms := self.wakeup_ms()) is not None and deadline_ms <= now_ms:
             expired.append(self._deadlines[0][2])
             self.remove(self._deadlines[0][2])
         return expired
 
-    def everybody(self) -> list[LongPoll]:
-        """All, by deadline; they wait no more."""
+    def take_all(self) -> list[LongPoll]:
+        """Remove and return all polls, by deadline."""
         latest_ms = max((deadline_ms for deadline_ms, _, _ in self._deadlines), default=0)
         return self.expired(latest_ms)
 
     def forget(self, client: Hashable) -> None:
-        """All of a client."""
-        for waiting in list(self._by_client.get(client, {}).values()):
-            self.remove(waiting)
+        """Remove all polls of a client."""
+        for poll in list(self._by_client.get(client, {}).values()):
+            self.remove(poll)
 
     def wakeup_ms(self) -> int | None:
-        """When the next one's time is up."""
+        """The next deadline."""
         while self._deadlines and self._deadlines[0][2].is_over:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def queues(self) -> list[str]:
-        """Those that somebody waits for, in the order in which the waiting began."""
+        """Queues with polls, in the order of their first poll."""
         return list(self._by_queue)
 
     def count(self, client: Hashable) -> int:
-        """How many receives of a client wait."""
+        """The number of polls of a client."""
         return len(self._by_client.get(client, ()))
 
 
-def _leave(lines: dict[_Name, _Line], name: _Name, place: int) -> None:
-    line = lines[name]
-    del line[place]
-    if not line:
-        del lines[name]
+def _remove(polls_by: dict[_Name, _Polls], name: _Name, number: int) -> None:
+    polls = polls_by[name]
+    del polls[number]
+    if not polls:
+        del polls_by[name]

@@ -1,30 +1,29 @@
-"""A broker between its connections and its disk: what may be answered when. Pure.
+"""The durable broker: replies to a request when everything that its answer depends on is on disk. Pure.
 
-    request ──► broker ──► record of the change ──► journal ──► committed
+    request ──► state ──► record of the change ──► journal ──► committed
                  │                                              │
                  └────────────────── answer ────────────────────┴──► reply
 
-An answer leaves when everything it rests on is durable:
+An answer depends on:
 
     a command                                           its own record
-    a receive                                           the sends of the messages it delivers: nobody sees what may
-                                                        still be lost; and the epoch of its leases. Its own record need
-                                                        not be durable: were it lost, the messages would only be visible
-                                                        again
-    a query, a refusal                                  all that the hub had been told before
+    a receive                                           the sends of the messages it delivers, so that no consumer sees
+                                                        a message that may still be lost; and the epoch of its leases.
+                                                        Not on its own record: if that is lost, the messages are only
+                                                        visible again
+    a lease of tasks                                    its own record, like any command
+    a query, a refusal                                  all records before it
     an acknowledgement with `acknowledge_early`         nothing
 
-A mistake in a query, any exception that is no `LavantError`, is answered with an internal error and told as a
-`Mistake`: a query changes nothing, so the server goes on. A mistake in anything else leaves `request` and the others:
-what the broker holds may be half changed, and must not be used. Time that passes before a query is not part of it.
+A bug in a query, any exception that is no `LavantError`, is answered with an internal error and reported as a
+`Mistake`: a query changes nothing, so the server continues. A bug in anything else propagates to the caller: the state
+may be half changed, and must not be used. Letting time pass before a query is not part of the query.
 
-A lease of tasks is a command like any other: its own record comes first.
+A receive without messages changes nothing and is not recorded. If it may wait, it becomes a long poll, and is applied
+when a message is visible; leases of tasks too. The oldest poll is served first. Messages that were leased to a client
+that is gone are released, as if they had never been leased.
 
-A receive that finds nothing changes nothing and is not recorded. If it may wait, it waits in the waiting room and is
-carried out, as if it came then, when a message is visible. So do leases. Those who came first are served first. What
-was leased and could not be handed over, because its client is gone, is released, as if it had never been leased.
-
-Temporary subscriptions whose clients are not heard of are unsubscribed by the server itself (`leases`).
+The server itself unsubscribes temporary subscriptions whose clients are silent (`leases`).
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BrokerMachine:
-    """Requests in, records and replies out. `position` is that of the last record which the journal holds already."""
+    """Requests in, records and replies out. `position` is that of the last record in the journal."""
 
     def __init__(
         self, broker: BrokerState, *, position: int = 0, acknowledge_early: bool = False, waiting_max: int = WAITING_MAX
@@ -87,9 +86,9 @@ class BrokerMachine:
         self.broker = broker
         self.queues = queues = broker.queues
         self.is_full = False
-        """The journal has no room for anything new: sends and the like are refused, receives and the like go on."""
+        """The disk is full: commands that add something are refused, those that remove something are not."""
         self.is_exhausted = False
-        """The journal has no room for anything at all: whatever would change something is refused."""
+        """Even the reserve is used up: every change is refused."""
         self._observers: dict[type, Observer] = {}
         self._acknowledge_early = acknowledge_early
         self._position = position
@@ -110,11 +109,11 @@ class BrokerMachine:
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def open(self, now_ms: int) -> list[Effect]:
-        """Before the first request: a new epoch of leases begins, moves that were under way go on, and the clients of
-        temporary subscriptions have a whole lease to come back."""
+        """Before the first request: start a new epoch of leases, resume redrives, and give the client of each temporary
+        subscription a whole lease to reconnect."""
         now_ms = self._begin(now_ms)
         self._apply(Open(self.queues.epoch + 1, RULES), None, now_ms)
-        # No lease is given out before that is durable: a start after a crash would begin the same epoch once more.
+        # No message leaves before that is durable: after a crash, the next start would begin the same epoch again.
         self._pending.begin(self.queues.number, self._position)
         for state in self.queues.moves_running():
             self._redrive_rates.follow(state, now_ms)
@@ -126,21 +125,21 @@ class BrokerMachine:
         return self._effects
 
     def request(self, client: Hashable, number: int, request: Request, raw: bytes | None, now_ms: int) -> list[Effect]:
-        """A client asks. `raw` is the request in MessagePack, if it came as that."""
+        """Handle a request of a client. `raw` is the request in MessagePack, if it arrived like that."""
         now_ms = self._begin(now_ms)
         if self._long_polls:
             self._wake(now_ms)
-        asked = RequestContext(client, number, raw)
+        context = RequestContext(client, number, raw)
         try:
-            self._steps.get(type(request), self._refuse)(request, asked, now_ms)
+            self._steps.get(type(request), self._refuse)(request, context, now_ms)
         except LavantError as error:
-            self._reply(asked, refusal(error), self._position)
+            self._reply(context, refusal(error), self._position)
         return self._effects
 
     def deliver(self, delivered: Deliver, publishers: list[tuple[RequestContext, Answer]], now_ms: int) -> list[Effect]:
-        """Publications were matched: they go into queues, and those who published or found them are answered.
+        """Put matched publications into queues, and answer their publishers.
 
-        Raises a `LavantError` if they cannot be accepted; nothing has changed then.
+        Raises a `LavantError` if they cannot be accepted; then nothing has changed.
         """
         now_ms = self._begin(now_ms)
         if self._long_polls:
@@ -151,8 +150,8 @@ class BrokerMachine:
             self._apply(delivered, None, now_ms)
             if self.queues.number > number:
                 self._pending.sent(self.queues.number, self._position)
-        for asked, answer in publishers:
-            self._reply(asked, answer, self._position)
+        for context, answer in publishers:
+            self._reply(context, answer, self._position)
         if self._long_polls:
             for queue in self.queues.names_of(np.frombuffer(delivered.spread.queues, INTEGERS).tolist()):
                 self._serve(queue, now_ms)
@@ -168,35 +167,35 @@ class BrokerMachine:
         return self._effects
 
     def undelivered(self, reply: Reply, now_ms: int) -> list[Effect]:
-        """A reply could not be handed over. What it leased goes back at once, as if it had not been leased."""
+        """A reply could not be sent: release what it leased."""
         self._release(reply, self._begin(now_ms))
         return self._effects
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Time has passed: to what `wakeup_ms` said, or to any other."""
+        """Let time pass, to `wakeup_ms` or any other time."""
         now_ms = self._begin(now_ms)
         self._wake(now_ms)
         for step in self._redrive_rates.due(now_ms):
             self._move(step, now_ms)
-        for waiting in self._long_polls.expired(now_ms):
-            self._leases.used(waiting.request.queue, now_ms)
-            self._reply(waiting.asked, nothing_for(waiting.request), 0)
+        for poll in self._long_polls.expired(now_ms):
+            self._leases.used(poll.request.queue, now_ms)
+            self._reply(poll.context, nothing_for(poll.request), 0)
         self._expire(now_ms)
         return self._effects
 
     def gone(self, client: Hashable) -> None:
-        """A client hung up: nothing is leased to it any more, and what was, and waits for the disk, goes back then."""
+        """A client disconnected: end its long polls, and release its leases whose replies wait for the disk."""
         self._long_polls.forget(client)
         self._pending.gone(client, self._position)
 
     def stop(self, now_ms: int) -> list[Effect]:
-        """The server is about to stop: those who wait are told that nothing came."""
+        """The server is about to stop: answer all long polls without messages."""
         self._begin(now_ms)
-        for waiting in self._long_polls.everybody():
-            self._reply(waiting.asked, nothing_for(waiting.request), 0)
+        for poll in self._long_polls.take_all():
+            self._reply(poll.context, nothing_for(poll.request), 0)
         return self._effects
 
-    # ── what a world wants to know ────────────────────────────────────────────────────────────────────────────────────
+    # ── for the world ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def wakeup_ms(self) -> int | None:
         """When to call `tick`."""
@@ -209,7 +208,7 @@ class BrokerMachine:
         )
 
     def may_wake_before(self, time_ms: int) -> bool:
-        """Whether `wakeup_ms` may be before then: cheap to ask, and at times a false alarm."""
+        """Whether `wakeup_ms` may be before then: cheap, with false positives."""
         if self.queues.may_wake_before(time_ms):
             return True
         if not (self._long_polls or self._redrive_rates or self._leases):
@@ -219,118 +218,118 @@ class BrokerMachine:
 
     @property
     def is_commit_awaited(self) -> bool:
-        """Whether somebody waits for the disk. What nobody waits for can be committed along with something later."""
+        """Whether a client waits for a commit; if not, the commit can be delayed and combined with a later one."""
         return self._pending.is_awaited
 
     def waiting(self, client: Hashable) -> int:
-        """How many receives of a client wait for a message."""
+        """The number of a client's long polls."""
         return self._long_polls.count(client)
 
     @property
     def waiting_total(self) -> int:
         return len(self._long_polls)
 
-    # ── requests, by kind ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── steps of requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _send(self, request: Send, asked: RequestContext, now_ms: int) -> None:
+    def _send(self, request: Send, context: RequestContext, now_ms: int) -> None:
         self._check_room()
-        answer = self._apply(request, asked.raw, now_ms)
+        answer = self._apply(request, context.raw, now_ms)
         self._pending.sent(self.queues.number, self._position)
-        self._reply(asked, answer, self._position)
+        self._reply(context, answer, self._position)
         self._serve(request.queue, now_ms)
 
-    def _receive(self, request: Receive | LeaseTasks, asked: RequestContext, now_ms: int) -> None:
-        answer = self._take(request, asked, now_ms)
+    def _receive(self, request: Receive | LeaseTasks, context: RequestContext, now_ms: int) -> None:
+        answer = self._take(request, context, now_ms)
         self._leases.used(request.queue, now_ms)
         if answer is not None:
-            self._deliver(asked, answer, request.queue)
+            self._deliver(context, answer, request.queue)
         else:
             wait_ms = request.wait_ms
             if wait_ms is None:
                 wait_ms = self.queues.config(request.queue).wait_ms
             if wait_ms:
-                self._long_polls.add(asked, request, deadline_ms=now_ms + wait_ms)
+                self._long_polls.add(context, request, deadline_ms=now_ms + wait_ms)
             else:
-                self._reply(asked, nothing_for(request), 0)
+                self._reply(context, nothing_for(request), 0)
         if self._long_polls:
             for queue in self._dead_letters(request.queue):
                 self._serve(queue, now_ms)
 
-    def _acknowledge(self, request: Acknowledge, asked: RequestContext, now_ms: int) -> None:
-        answer = self._apply(request, asked.raw, now_ms)
+    def _acknowledge(self, request: Acknowledge, context: RequestContext, now_ms: int) -> None:
+        answer = self._apply(request, context.raw, now_ms)
         self._leases.used(request.queue, now_ms)
         after = 0 if self._acknowledge_early else self._position
-        self._reply(asked, answer, after, is_patient=request.is_patient)
+        self._reply(context, answer, after, is_patient=request.is_patient)
         self._serve(request.queue, now_ms)
 
-    def _change_queue(self, request: Any, asked: RequestContext, now_ms: int) -> None:
-        answer = self._apply(request, asked.raw, now_ms)
-        self._reply(asked, answer, self._position)
+    def _change_queue(self, request: Any, context: RequestContext, now_ms: int) -> None:
+        answer = self._apply(request, context.raw, now_ms)
+        self._reply(context, answer, self._position)
         self._serve(request.queue, now_ms)
 
-    def _change_visibility(self, request: ChangeVisibility, asked: RequestContext, now_ms: int) -> None:
+    def _change_visibility(self, request: ChangeVisibility, context: RequestContext, now_ms: int) -> None:
         self._leases.used(request.queue, now_ms)
-        self._change_queue(request, asked, now_ms)
+        self._change_queue(request, context, now_ms)
 
-    def _grow_queue(self, request: Any, asked: RequestContext, now_ms: int) -> None:
+    def _grow_queue(self, request: Any, context: RequestContext, now_ms: int) -> None:
         self._check_room()
-        self._change_queue(request, asked, now_ms)
+        self._change_queue(request, context, now_ms)
 
-    def _subscribe(self, request: Subscribe, asked: RequestContext, now_ms: int) -> None:
+    def _subscribe(self, request: Subscribe, context: RequestContext, now_ms: int) -> None:
         self._check_room()
-        answer = self._apply(request, asked.raw, now_ms)
+        answer = self._apply(request, context.raw, now_ms)
         if isinstance(answer, Subscribed) and answer.subscription.is_temporary:
             self._leases.hold(answer.subscription, now_ms)
-        self._reply(asked, self._leases.with_ends(answer, now_ms), self._position)
+        self._reply(context, self._leases.with_ends(answer, now_ms), self._position)
 
-    def _unsubscribe(self, request: Unsubscribe, asked: RequestContext, now_ms: int) -> None:
+    def _unsubscribe(self, request: Unsubscribe, context: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
-        self._unadvertise(request, asked, now_ms)
+        self._unadvertise(request, context, now_ms)
         self._leases.forget(state.number)
 
-    def _advertise(self, request: Advertise, asked: RequestContext, now_ms: int) -> None:
+    def _advertise(self, request: Advertise, context: RequestContext, now_ms: int) -> None:
         self._check_room()
         check_filter(request.filter)  # the engine checks the filters of subscriptions
-        self._reply(asked, self._apply(request, asked.raw, now_ms), self._position)
+        self._reply(context, self._apply(request, context.raw, now_ms), self._position)
 
-    def _unadvertise(self, request: Unsubscribe | Unadvertise, asked: RequestContext, now_ms: int) -> None:
-        self._reply(asked, self._apply(request, asked.raw, now_ms), self._position)
+    def _unadvertise(self, request: Unsubscribe | Unadvertise, context: RequestContext, now_ms: int) -> None:
+        self._reply(context, self._apply(request, context.raw, now_ms), self._position)
         self._serve_orphans(now_ms)
 
-    def _renew_subscription(self, request: RenewSubscription, asked: RequestContext, now_ms: int) -> None:
+    def _renew_subscription(self, request: RenewSubscription, context: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
         if not state.is_temporary:
-            raise InvalidValue(f"subscription {state.name!r} has no lease: it stays until somebody unsubscribes it")
+            raise InvalidValue(f"subscription {state.name!r} has no lease: it stays until it is unsubscribed")
         self._leases.hold(state, now_ms)
-        self._reply(asked, self._leases.with_ends(Subscribed(state, is_new=False), now_ms), self._position)
+        self._reply(context, self._leases.with_ends(Subscribed(state, is_new=False), now_ms), self._position)
 
-    def _grow_jobs(self, request: jobs.DefineJobs | jobs.SubmitJob, asked: RequestContext, now_ms: int) -> None:
+    def _grow_jobs(self, request: jobs.DefineJobs | jobs.SubmitJob, context: RequestContext, now_ms: int) -> None:
         self._check_room()
-        self._change_jobs(request, asked, now_ms)
+        self._change_jobs(request, context, now_ms)
 
-    def _change_jobs(self, request: Any, asked: RequestContext, now_ms: int) -> None:
-        """Something happened to a job, and there may be tasks that follow."""
-        self._reply(asked, self._apply(request, asked.raw, now_ms), self._position)
+    def _change_jobs(self, request: Any, context: RequestContext, now_ms: int) -> None:
+        """Apply a command for jobs, which may put new tasks into queues."""
+        self._reply(context, self._apply(request, context.raw, now_ms), self._position)
         for queue in self.queues.touched():
             self._serve(queue, now_ms)
 
-    def _start_move(self, request: StartMove, asked: RequestContext, now_ms: int) -> None:
+    def _start_move(self, request: StartMove, context: RequestContext, now_ms: int) -> None:
         self._check_room()
-        answer = self._apply(request, asked.raw, now_ms)
+        answer = self._apply(request, context.raw, now_ms)
         assert isinstance(answer, MoveStarted)
         for state in self.queues.moves_running():
             if state.task == answer.task:
                 self._redrive_rates.follow(state, now_ms)
-        self._reply(asked, answer, self._position)
+        self._reply(context, answer, self._position)
 
-    def _cancel_move(self, request: CancelMove, asked: RequestContext, now_ms: int) -> None:
-        answer = self._apply(request, asked.raw, now_ms)
+    def _cancel_move(self, request: CancelMove, context: RequestContext, now_ms: int) -> None:
+        answer = self._apply(request, context.raw, now_ms)
         assert isinstance(answer, Moved)
         self._redrive_rates.follow(answer.state, now_ms)
-        self._reply(asked, answer, self._position)
+        self._reply(context, answer, self._position)
 
-    def _query(self, request: Query, asked: RequestContext, now_ms: int) -> None:
-        """What happens by itself until now may change something, so a mistake in that is none of the query's."""
+    def _query(self, request: Query, context: RequestContext, now_ms: int) -> None:
+        """Timers are advanced before the query: they may change something, so their errors are not caught here."""
         self.queues.advance(now_ms)
         try:
             answer = self._leases.with_ends(self.broker.answer(request), now_ms)
@@ -341,72 +340,73 @@ class BrokerMachine:
             kind = type(request).__name__
             mistake = InternalError(f"the server failed at this {kind}; nothing was changed, and its log says why")
             answer = refusal(mistake)
-        self._reply(asked, answer, self._position)
+        self._reply(context, answer, self._position)
 
-    def _refuse(self, request: Request, asked: RequestContext, now_ms: int) -> None:
+    def _refuse(self, request: Request, context: RequestContext, now_ms: int) -> None:
         raise InvalidValue(f"{type(request).__name__} is for the server itself, not for its clients")
 
-    # ── those who wait ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── long polls ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _wake(self, now_ms: int) -> None:
-        """Let time pass first, so that who waits comes before who asks only now."""
+        """Let time pass first, so that long polls are served before the new request."""
         for queue in self.queues.advance(now_ms):
             self._serve(queue, now_ms)
 
     def _serve(self, queue: str, now_ms: int) -> None:
-        """Something happened to a queue: those who wait for it may have what is visible now."""
+        """A queue changed: serve its long polls with the visible messages."""
         if not self._long_polls:
             return
         queues = [queue]
         while queues:
             name = queues.pop()
             is_served = True
-            while is_served and (waiting := self._long_polls.first(name)) is not None:
+            while is_served and (poll := self._long_polls.first(name)) is not None:
                 position = self._position
-                is_served = self._serve_one(waiting, now_ms)
+                is_served = self._serve_one(poll, now_ms)
                 if self._position > position:  # also if all that was there went to the dead letters
                     queues += self._dead_letters(name)
 
     def _serve_orphans(self, now_ms: int) -> None:
-        """Those who wait for a queue that is gone are told so."""
+        """Answer the long polls of deleted queues."""
         for queue in self._long_polls.queues():
             if not self.queues.exists(queue):
                 self._serve(queue, now_ms)
 
-    def _serve_one(self, waiting: LongPoll, now_ms: int) -> bool:
-        """False if nothing is visible to it."""
+    def _serve_one(self, poll: LongPoll, now_ms: int) -> bool:
+        """False if no message is visible."""
         try:
-            if not self.queues.visible(waiting.request.queue, now_ms):
+            if not self.queues.visible(poll.request.queue, now_ms):
                 return False
-            answer = self._take(waiting.request, waiting.asked, now_ms)
+            answer = self._take(poll.request, poll.context, now_ms)
         except LavantError as error:  # the queue was deleted, say
-            self._long_polls.remove(waiting)
-            self._reply(waiting.asked, refusal(error), self._position)
+            self._long_polls.remove(poll)
+            self._reply(poll.context, refusal(error), self._position)
             return True
         if answer is None:
             return False
-        self._long_polls.remove(waiting)
-        self._leases.used(waiting.request.queue, now_ms)
-        self._deliver(waiting.asked, answer, waiting.request.queue)
+        self._long_polls.remove(poll)
+        self._leases.used(poll.request.queue, now_ms)
+        self._deliver(poll.context, answer, poll.request.queue)
         return True
 
     def _dead_letters(self, queue: str) -> list[str]:
-        """Where a receive from a queue may have moved messages, for which somebody may be waiting."""
+        """The queue into which a receive may have moved messages, and which may have long polls."""
         try:
             dead_letters = self.queues.config(queue).dead_letters
         except UnknownQueue:
             return []
         return [] if dead_letters is None else [dead_letters]
 
-    # ── what they have in common ──────────────────────────────────────────────────────────────────────────────────────
+    # ── shared by the steps ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self, now_ms: int) -> int:
-        """A stimulus came. Inside, time never goes back, and the journal must say which time it was inside."""
+        """Start a stimulus. The machine's time never goes back, and it is the time in the journal."""
         self._effects = []
         latest_ms = self.queues.now_ms
         return now_ms if now_ms > latest_ms else latest_ms
 
     def _apply(self, command: Command, raw: bytes | None, now_ms: int) -> Answer:
+        """Apply a command to the state, call its observer, and record it."""
         if self.is_exhausted:
             raise StorageFull("the disk is full, and what was kept in reserve is used up; make room on the disk")
         answer: Answer = self.broker.handle(command, now_ms)
@@ -419,11 +419,13 @@ class BrokerMachine:
             self._effects.append(Record(self._position, data))
         return answer
 
-    def _take(self, request: Receive | LeaseTasks, asked: RequestContext, now_ms: int) -> Received | TasksLeased | None:
-        """None if there is nothing. A receive that comes back empty, and yet changed something, has moved dead letters;
-        more may be there."""
+    def _take(
+        self, request: Receive | LeaseTasks, context: RequestContext, now_ms: int
+    ) -> Received | TasksLeased | None:
+        """None if there are no messages. An empty receive that changed something has moved messages to the dead-letter
+        queue, and there may be more behind them."""
         while True:
-            answer = self._apply(request, asked.raw, now_ms)
+            answer = self._apply(request, context.raw, now_ms)
             if (isinstance(answer, Received) and answer.deliveries) or (
                 isinstance(answer, TasksLeased) and answer.tasks
             ):
@@ -431,8 +433,8 @@ class BrokerMachine:
             if not self.queues.changed:
                 return None
 
-    def _deliver(self, asked: RequestContext, answer: Received | TasksLeased, queue: str) -> None:
-        reply = Reply(asked.client, asked.number, answer, queue)
+    def _deliver(self, context: RequestContext, answer: Received | TasksLeased, queue: str) -> None:
+        reply = Reply(context.client, context.number, answer, queue)
         if isinstance(answer, TasksLeased):
             self._pending.hold_lease(reply, self._position)
             return
@@ -441,7 +443,7 @@ class BrokerMachine:
             self._effects.append(reply)
 
     def _release(self, reply: Reply, now_ms: int) -> None:
-        """If it cannot be, because the queue is gone, say, the lease runs out by itself."""
+        """Release what a reply leased; if that fails, because the queue is deleted, say, the lease expires."""
         command = release_of(reply)
         if command is not None:
             with suppress(LavantError):
@@ -463,14 +465,14 @@ class BrokerMachine:
             self._serve(queue, now_ms)
 
     def _expire(self, now_ms: int) -> None:
-        """Unsubscribe those whose clients were not heard of. Of some the queue was deleted, and they with it."""
+        """End temporary subscriptions whose leases are over, unless they ended with their queue."""
         for state in [each for each in self._leases.due(now_ms) if each in self.broker.subscriptions]:
-            if state.owns_queue and self._long_polls.first(state.queue) is not None:  # its client is there, and waits
+            if state.owns_queue and self._long_polls.first(state.queue) is not None:  # its client polls
                 self._leases.hold(state, now_ms, lease_ms_of(state, self.queues))
                 continue
             try:
                 self._apply(Unsubscribe(state.name, state.namespace), None, now_ms)
-            except StorageFull:  # even what makes room needs some: later
+            except StorageFull:  # even a deletion needs a record: later
                 self._leases.hold(state, now_ms, lease_ms_of(state, self.queues))
 
     def _check_room(self) -> None:
@@ -480,9 +482,9 @@ class BrokerMachine:
                 "what is there, and make room on the disk"
             )
 
-    def _reply(self, asked: RequestContext, answer: Answer, after: int, *, is_patient: bool = False) -> None:
-        """Now, or when everything up to a position is durable. `after` never goes back, except to 0."""
-        reply = Reply(asked.client, asked.number, answer)
+    def _reply(self, context: RequestContext, answer: Answer, after: int, *, is_patient: bool = False) -> None:
+        """Reply now, or when the record at position `after` is durable. `after` never goes back, except to 0."""
+        reply = Reply(context.client, context.number, answer)
         if after <= self._pending.durable:
             self._effects.append(reply)
         else:

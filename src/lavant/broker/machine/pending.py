@@ -1,4 +1,4 @@
-"""Replies that wait for the disk: each leaves when the record that it rests on is durable. Pure."""
+"""Replies that wait for the disk: each leaves when the record that it depends on is durable. Pure."""
 
 from __future__ import annotations
 
@@ -14,64 +14,64 @@ _NOTHING = (0, 0)
 
 
 class PendingReplies:
-    """`durable` is the position of the last record that the journal holds, `number` that of the last message there."""
+    """`durable` is the position of the last durable record, `number` that of the last durable message."""
 
     def __init__(self, durable: int, number: int) -> None:
         self.durable = durable
         self._replies: deque[tuple[int, Reply, bool]] = deque()
-        """In the order of positions, and whether somebody is in a hurry."""
+        """By position, and whether the client waits for it."""
         self._hurried = 0
-        """How many of them are."""
+        """Replies that a client waits for."""
         self._leases: list[tuple[int, int, Reply]] = []
-        """A heap of what waits for the commit of the messages it delivers, or of the lease of tasks."""
+        """A heap of replies with messages or tasks, by the record that they wait for."""
         self._leases_count = 0
         self._gone: dict[Hashable, tuple[int, int]] = {}
-        """Clients that hung up: which leases they had been given by then, and the position by which those are due."""
+        """By disconnected client: the count of leases until then, and the last position that they can wait for."""
         self._sends: deque[tuple[int, int]] = deque()
-        """Of each send that is not durable yet, the number of its last message and its position; both count up."""
+        """Of each send that is not durable yet, the number of its last message and its position; both increase."""
         self._number_durable = number
 
     def begin(self, number: int, position: int) -> None:
-        """An epoch of leases begins with this record: until it is durable no message may leave, however old it is.
+        """Hold all messages until this record, which begins an epoch of leases, is durable.
 
-        A start after a crash would begin the same epoch once more.
+        Otherwise the next start after a crash would begin the same epoch again.
         """
         self._number_durable = 0
         self.sent(number, position)
 
     def sent(self, number: int, position: int) -> None:
-        """All messages up to a number are durable with this record."""
+        """Messages up to this number are durable with this record."""
         self._sends.append((number, position))
 
     def hold(self, reply: Reply, position: int, *, is_patient: bool) -> None:
-        """Until a record is durable. Positions never go back."""
+        """Hold a reply until a record is durable. Positions never go back."""
         self._replies.append((position, reply, not is_patient))
         self._hurried += not is_patient
 
     def holds_receive(self, reply: Reply, newest: int, position: int) -> bool:
-        """Whether a reply with messages up to a number has to wait; of one that no send made, for all until now."""
+        """Hold a reply with messages up to `newest` if their send is not durable; returns whether it is held."""
         if newest <= self._number_durable:
             return False
-        place = bisect_left(self._sends, newest, key=itemgetter(0))
-        after = self._sends[place][1] if place < len(self._sends) else position
+        index = bisect_left(self._sends, newest, key=itemgetter(0))
+        after = self._sends[index][1] if index < len(self._sends) else position  # moved messages have no send
         if after <= self.durable:
             return False
         self.hold_lease(reply, after)
         return True
 
     def hold_lease(self, reply: Reply, position: int) -> None:
-        """One that leases something, until a record is durable."""
+        """Hold a reply that leases something until a record is durable."""
         self._leases_count += 1
         heapq.heappush(self._leases, (position, self._leases_count, reply))
 
     def gone(self, client: Hashable, position: int) -> None:
-        """A client hung up, when that was the last record: it has no use for the leases that it was given."""
+        """A client disconnected, when this was the last position: its held leases will be released."""
         if self._leases:
             self._gone[client] = (self._leases_count, position)
 
     def committed(self, position: int) -> tuple[list[Reply], list[Reply]]:
-        """All records up to `position` are durable: the replies that may leave, and the leases of clients that are
-        gone."""
+        """Records up to `position` are durable: returns the replies that may leave, and the leases of disconnected
+        clients."""
         self.durable = position
         ready: list[Reply] = []
         replies, sends = self._replies, self._sends
@@ -85,7 +85,7 @@ class PendingReplies:
         return ready, undeliverable
 
     def _take_leases(self, position: int, ready: list[Reply]) -> list[Reply]:
-        """Those that are due and can be handed over go to the others that are ready; the rest is returned."""
+        """Append leases that are due to `ready`; returns those of disconnected clients."""
         leases = self._leases
         undeliverable: list[Reply] = []
         while leases and leases[0][0] <= position:
@@ -98,5 +98,5 @@ class PendingReplies:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for the disk."""
+        """Whether a client waits for a commit."""
         return self._hurried > 0 or bool(self._leases)

@@ -1,4 +1,4 @@
-"""From a journal to a broker: a snapshot restored, and the records behind it handled once more."""
+"""Recovery: restore a snapshot, and apply the records after it again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lavant.core.errors import CorruptJournal
 def replay(
     chunks: Iterable[bytes] | None, records: Iterable[bytes], limits: QueueLimits = UNLIMITED, *, after: int = 0
 ) -> BrokerState:
-    """The broker as it was when the last of these records was written; `after` is the position before the first.
+    """The state after the last of these records; `after` is the position before the first.
 
-    Raises `CorruptJournal` if one cannot be carried out again.
+    Raises `CorruptJournal` if a record cannot be applied again.
     """
     broker = BrokerState(Jobs(limits)) if chunks is None else BrokerState.restore(chunks, limits)
     broker.queues.is_replay = True
@@ -27,21 +27,21 @@ def replay(
     broker.subscriptions.limits = subscriptions.UNLIMITED
     for position, record in enumerate(records, after + 1):
         try:
-            handle_again(broker, record)
+            apply_again(broker, record)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise CorruptJournal(
-                f"record {position} cannot be carried out again ({reason}); restore the journal from a copy"
+                f"record {position} cannot be applied again ({reason}); restore the journal from a copy"
             ) from error
     broker.queues.is_replay = False
     return broker
 
 
-def handle_again(broker: BrokerState, record: bytes) -> None:
-    """One record, at the time that it names."""
+def apply_again(broker: BrokerState, record: bytes) -> None:
+    """Apply a record at its time."""
     broker.handle(decode_request(memoryview(record)[TIME_BYTES:]), int.from_bytes(record[:TIME_BYTES], "big"))
 
 
 def fold(chunks: Iterator[bytes] | None, records: Iterator[bytes]) -> Iterator[bytes]:
-    """What compaction makes of a snapshot and the records behind it."""
+    """The new snapshot that compaction writes."""
     return replay(chunks, records).snapshot()

@@ -1,8 +1,8 @@
-"""Rescue: the longest part of a damaged journal that opens, and a list of what is not in it.
+"""Rescue of a damaged journal: the longest prefix that can be replayed, and a list of everything after it.
 
-A record means something only after all records before it: messages have numbers that are counted, so an acknowledgement
-behind a gap could hit another message. What is kept therefore ends where the first record is missing, cannot be read,
-or cannot be carried out, as if the server had stopped there. All that comes later is listed.
+A record is meaningful only after all records before it: message numbers are counted, so an acknowledgement after a gap
+could delete another message. The rescued prefix therefore ends before the first record that is missing, cannot be read
+or cannot be applied, as if the server had stopped there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from lavant.broker.machine.effects import TIME_BYTES
-from lavant.broker.machine.replay import handle_again, replay
+from lavant.broker.machine.replay import apply_again, replay
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol.frames import decode_request
 from lavant.broker.queues.accounting.quotas import UNLIMITED
@@ -26,12 +26,12 @@ from lavant.broker.storage.journal.snapshots import read_snapshot
 
 
 class LeftOut(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that is not in what was rescued."""
+    """A part of the journal that was not rescued."""
 
     why: str
     file: str = ""
     offset: int | None = None
-    """In the file, of the block that it is in."""
+    """Of its block in the file."""
     size_bytes: int | None = None
     first: int | None = None
     """The position of the record, or of the first of several."""
@@ -40,19 +40,19 @@ class LeftOut(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str = ""
     """The command."""
     subject: str = ""
-    """The queue, subscription, job type or topic it is about."""
+    """The queue, subscription, job type or topic of the command."""
 
 
 class Rescued(msgspec.Struct, frozen=True):
     broker: BrokerState
     position: int
-    """Of the last record that is in it; 0 if nothing is."""
+    """Of the last rescued record; 0 if there is none."""
     problem: str
-    """Why it ends there; empty if it is all there is."""
+    """Why it ends there; empty if the journal is complete."""
 
 
 def rescue(disk: Disk, found: Salvaged, config: JournalConfig) -> tuple[Rescued, list[LeftOut]]:
-    """The state up to the first record that is lost, and snapshots that are damaged."""
+    """The state before the first lost record, and the damaged snapshots."""
     start, chunks_of, damaged = 0, None, list[LeftOut]()
     for position in found.snapshots:
         manifest = JournalManifest(journal_id=found.journal_id, snapshot=position)
@@ -66,9 +66,9 @@ def rescue(disk: Disk, found: Salvaged, config: JournalConfig) -> tuple[Rescued,
 
 
 def left_out(disk: Disk, found: Salvaged, rescued: Rescued) -> Iterator[LeftOut]:
-    """All that is not in it, in the order of the journal, as far as it can be read."""
+    """Everything that was not rescued and can be read, in the order of the journal."""
     if found.manifest is None:
-        yield LeftOut("it cannot be read, so nobody knows whether records are missing at the end", MANIFEST)
+        yield LeftOut("it cannot be read, so records may be missing at the end", MANIFEST)
     for unreadable in found.unreadable:
         yield LeftOut(f"the file cannot be read: {unreadable.problem}", unreadable.file)
     for gap in found.gaps:
@@ -88,7 +88,7 @@ def left_out(disk: Disk, found: Salvaged, rescued: Rescued) -> Iterator[LeftOut]
 
 
 def missing_segments(found: Salvaged, names: list[str]) -> list[str]:
-    """Segments that the manifest names and that are not there."""
+    """Segments in the manifest without a file."""
     if found.manifest is None:
         return []
     return sorted({segment_name(number) for number in found.manifest.segments()} - {*names})
@@ -97,7 +97,7 @@ def missing_segments(found: Salvaged, names: list[str]) -> list[str]:
 def _problem_of(disk: Disk, manifest: JournalManifest, config: JournalConfig) -> str | None:
     try:
         BrokerState.restore(read_snapshot(disk, manifest, config), UNLIMITED)
-    except Exception as error:  # whatever the bytes of a damaged snapshot do
+    except Exception as error:  # damaged bytes can raise anything
         return str(error)
     return None
 
@@ -111,7 +111,7 @@ def _replayed(
     *,
     upto: int | None,
 ) -> Rescued:
-    """Carry out records until one is lost; `upto` is known to be possible."""
+    """Apply records until one is lost, or up to a position that is known to work."""
     broker = replay(None if snapshot is None else read_snapshot(disk, snapshot, config), ())
     broker.queues.is_replay = True
     position = start
@@ -126,10 +126,10 @@ def _replayed(
             if position == upto:
                 return Rescued(broker, position, "")
             try:
-                handle_again(broker, record)
-            except Exception as error:  # the broker may be half changed: made anew without this record, it is not
+                apply_again(broker, record)
+            except Exception as error:  # the state may be half changed: replay again, without this record
                 before = _replayed(disk, found, start, snapshot, config, upto=position)
-                return msgspec.structs.replace(before, problem=f"it cannot be carried out: {error}")
+                return msgspec.structs.replace(before, problem=f"it cannot be applied: {error}")
             position += 1
     return Rescued(broker, position, "")
 
@@ -140,7 +140,7 @@ def _positions(first: int, last: int) -> str:
 
 def _described(record: bytes, position: int, block: SalvagedBlock, why: str) -> LeftOut:
     request: Any = None
-    with suppress(Exception):  # whatever is in it
+    with suppress(Exception):  # damaged bytes can raise anything
         request = decode_request(memoryview(record)[TIME_BYTES:])
     about = next((value for name in _SUBJECTS if (value := getattr(request, name, None))), "")
     return LeftOut(

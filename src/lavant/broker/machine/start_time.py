@@ -1,18 +1,18 @@
-"""At which time a server goes on when it starts: how much of the wall clock's time is believed. Pure.
+"""The time at which a server continues when it starts: how much of the wall clock's time is trusted. Pure.
 
-A running server counts the time itself, so a clock that jumps does not matter to it. While it is stopped it counts
-nothing. Beside the journal it keeps a *mark*: its own time, and what the machine's clocks said at that moment.
+A running server counts the time itself, so jumps of the wall clock do not affect it. A stopped server counts nothing.
+So it keeps a *mark* beside the journal: its own time, and the readings of the machine's clocks at that moment.
 
-    what is known at the start                               how much time has passed since the mark
-    ───────────────────────────────────────────────────      ──────────────────────────────────────────────────────
-    the machine has not booted since the mark                what the kernel counted since: known, however long it is
-    it has, and the wall clock says at most `DOWN_MS_MAX`    what the wall clock says: believed
-    it has, and the clock was synchronised then and is now   what the wall clock says: believed, however long it is
-    it has, and nobody vouches for the clock                 nothing: held, until the clock is synchronised or accepted
-    the wall clock says that it is earlier than then         nothing: set back
+    at the start                                              time since the mark
+    ────────────────────────────────────────────────────      ──────────────────────────────────────────────────────
+    the machine has not rebooted since                         as the kernel counted, however long
+    rebooted; by the wall clock at most `DOWN_MS_MAX` ago      as the wall clock says: trusted
+    rebooted; the clock was synchronised then and is now       as the wall clock says: trusted, however long
+    rebooted; the clock is not synchronised                    none: held, until it is synchronised or accepted
+    the wall clock shows an earlier time than then             none: set back
 
-A wrong clock that is believed lets messages expire and leases end before their time, and no later start can mend that.
-A right clock that is not believed only lets them last longer. Hence the last two lines.
+A wrong clock that is trusted expires messages and leases too early, and no later start can undo that. A right clock
+that is not trusted only lets them last longer. Hence the last two rows.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from enum import StrEnum
 import msgspec
 
 MARK_FILE = "clock"
-"""Beside the journal's files."""
+"""In the directory of the journal."""
 DOWN_MS_MAX = 5 * 60_000
-"""A reboot takes about so long: within it the wall clock is believed, whoever set it."""
+"""About the length of a reboot: within it the wall clock is trusted, synchronised or not."""
 CORRECTION_MS_MAX = 1_000
-"""A difference between the two clocks that is no jump; the server takes the wall's time then."""
+"""A difference between the clocks that is no jump: the server adopts the wall clock's time."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What the clocks of a machine say at one moment."""
+    """The clocks of a machine at one moment."""
 
     wall_ms: int
     boot: str = ""
-    """No two boots of any machines have the same; empty where it is not known."""
+    """Unique id of the boot; empty if it is not known."""
     uptime_ms: int = 0
-    """Since that boot, and the time of a suspended machine counts."""
+    """Since that boot, including the time in which the machine was suspended."""
     is_synchronised: bool = False
-    """The kernel says that something, NTP for instance, keeps the wall clock right."""
+    """By the kernel: NTP, say, keeps the wall clock right."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's own time, and what the clocks said then."""
+    """The server's own time, and the clocks at that moment."""
 
     time_ms: int
     reading: Reading
@@ -58,43 +58,43 @@ def encode_mark(mark: Mark) -> bytes:
 
 
 def decode_mark(data: bytes) -> Mark | None:
-    """None if it is damaged: then the journal's last time has to do."""
+    """None if it is damaged; the last time of the journal replaces it."""
     head, _, text = data.partition(b"\n")
     return msgspec.json.decode(text, type=Mark) if head + b"\n" == _HEAD % zlib.crc32(text) else None
 
 
 class ClockVerdict(StrEnum):
     NEW = "new"
-    """There is nothing to go on from: the server begins at the wall's time."""
+    """No mark and no record: the server starts at the wall clock's time."""
     COUNTED = "counted"
     BELIEVED = "believed"
     HELD = "held"
     SET_BACK = "set back"
     ACCEPTED = "accepted"
-    """The operator said that the clock is right."""
+    """The operator confirmed the clock."""
 
 
 class StartTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server goes on, why, and the figures behind it."""
+    """The time at which a server continues, why, and the figures behind it."""
 
     time_ms: int
     verdict: ClockVerdict
     last_ms: int
-    """The latest time that journal and mark know of; 0 if there is none."""
+    """The latest time in journal and mark; 0 if there is none."""
     wall_ms: int
     passed_ms: int
-    """Since the mark, or else since the journal's last record, as far as it is known or believed."""
+    """Since the mark, or the last record of the journal, as far as it is known or trusted."""
     claimed_ms: int
     """The same by the wall clock."""
 
     @property
     def ahead_ms(self) -> int:
-        """Of the wall clock; negative if the server is behind it."""
+        """How far the server is ahead of the wall clock; negative if it is behind."""
         return self.time_ms - self.wall_ms
 
 
 def start_time(journal_ms: int, mark: Mark | None, now: Reading, *, is_accepted: bool = False) -> StartTime:
-    """The time at which a server goes on whose last record is of `journal_ms`, 0 if it has none.
+    """The time at which a server continues after its last record, of `journal_ms`; 0 if it has none.
 
     >>> mark = Mark(time_ms=50_000, reading=Reading(wall_ms=50_000, boot="a", uptime_ms=7_000))
     >>> start_time(49_000, mark, Reading(wall_ms=900_000_000, boot="a", uptime_ms=9_000)).time_ms
@@ -131,12 +131,12 @@ def start_time(journal_ms: int, mark: Mark | None, now: Reading, *, is_accepted:
 
 
 def is_vouched_for(mark: Mark | None, now: Reading) -> bool:
-    """Whether the wall clock can be trusted with any length of time; of a journal without a mark, its end is."""
+    """Whether the wall clock is trusted however much time it shows; without a mark, its state now decides."""
     return now.is_synchronised and (mark is None or mark.reading.is_synchronised)
 
 
 def _counted_ms(then: Reading, now: Reading) -> int | None:
-    """What the kernel counted between two readings, if it was running all the time."""
+    """The time between two readings by the kernel, if there was no reboot."""
     if not then.boot or then.boot != now.boot or now.uptime_ms < then.uptime_ms:
         return None
     return now.uptime_ms - then.uptime_ms

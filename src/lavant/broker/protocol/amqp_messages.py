@@ -1,10 +1,10 @@
-"""Tasks and reports on their way through RabbitMQ: the names of its queues, and what is in a message.
+"""Messages of tasks and reports that pass through RabbitMQ, and the names of its queues.
 
     server ──Relayed──► lavant.topic.A ──► worker
     server ◄── lavant.reports ◄──Report── worker
     server ──Reported or Refused──► worker, if the report asks for an answer
 
-Jobs stay in Lavant. RabbitMQ may deliver a message twice, or late: (job, task, attempt) is in each, and decides.
+Lavant keeps the jobs. RabbitMQ may deliver a message twice, or late; (job, task, attempt) in it identifies the attempt.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ QUEUE_ARGUMENTS: dict[str, str | int] = {
     "x-queue-type": "quorum",
     "x-consumer-timeout": TASK_TIMEOUT_MS_MAX + MINUTE_MS,
 }
-"""A message stays with its worker as long as the task takes. Servers before 3.12 do not read the second one, and end a
-channel after half an hour (`consumer_timeout`): the worker goes on, and opens another."""
+"""A message stays unacknowledged as long as its task takes. Servers before 3.12 ignore the second argument, and close
+the channel after half an hour (`consumer_timeout`): the worker continues, and opens another."""
 
 Command: TypeAlias = CompleteTask | FailTask | ExtendTask
 _T = TypeVar("_T")
@@ -43,7 +43,7 @@ def task_queue(topic: str) -> str:
 
 
 class AttemptKey(NamedTuple):
-    """Names an attempt for good."""
+    """Identifies an attempt."""
 
     job: int
     task: str
@@ -54,7 +54,7 @@ class AttemptKey(NamedTuple):
 
 
 class Relayed(msgspec.Struct, frozen=True, array_like=True):
-    """A task for whichever worker of its topic takes it first."""
+    """A task for any worker of its topic."""
 
     topic: str
     assignment: TaskAssignment
@@ -65,7 +65,7 @@ class Relayed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker says about a task. The first report of an attempt makes it that worker's."""
+    """A worker's report about a task. The first report of an attempt assigns it to that worker."""
 
     topic: str
     worker: str
@@ -101,7 +101,7 @@ def _decoded(decoder: msgspec.msgpack.Decoder[_T], body: bytes, what: str) -> _T
         raise InvalidValue(f"a message of {len(body)} bytes is no {what} of Lavant's: {error}") from None
 
 
-# ── where RabbitMQ is ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── addresses and errors ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def is_amqp(url: str) -> bool:
@@ -112,15 +112,15 @@ def is_amqp(url: str) -> bool:
     return url.startswith(("amqp://", "amqps://"))
 
 
-def shown(url: str) -> str:
-    """Without the password: for people and logs.
+def redacted(url: str) -> str:
+    """The address without its password.
 
-    >>> shown("amqp://ann:se@cret@queues.example:5672/work?heartbeat=5")
+    >>> redacted("amqp://ann:se@cret@queues.example:5672/work?heartbeat=5")
     'amqp://ann@queues.example:5672/work'
     """
     scheme, _, rest = url.partition("?")[0].partition("://")
-    login, at, place = rest.rpartition("@")
-    return f"{scheme}://{login.partition(':')[0]}{at}{place}"
+    login, at, host = rest.rpartition("@")
+    return f"{scheme}://{login.partition(':')[0]}{at}{host}"
 
 
 def check_address(url: str) -> str:
@@ -130,18 +130,18 @@ def check_address(url: str) -> str:
     lavant.core.errors.InvalidValue: RabbitMQ's address must look like amqp://USER:PASSWORD@HOST:5672/, got 'http://queues.example'
     """
     if not is_amqp(url):
-        raise InvalidValue(f"RabbitMQ's address must look like amqp://USER:PASSWORD@HOST:5672/, got {shown(url)!r}")
+        raise InvalidValue(f"RabbitMQ's address must look like amqp://USER:PASSWORD@HOST:5672/, got {redacted(url)!r}")
     return url
 
 
 def unreachable(url: str, error: BaseException) -> MissingComponent:
     said = str(error) or type(error).__name__
-    return MissingComponent(f"RabbitMQ does not answer at {shown(url)}: {said}; see that it runs, and the address")
+    return MissingComponent(f"RabbitMQ does not answer at {redacted(url)}: {said}; see that it runs, and the address")
 
 
 def locked_out(url: str, why: str) -> AccessDenied:
     return AccessDenied(
-        f"RabbitMQ at {shown(url)} does not let us in: {why}; see to user, password and virtual host of the address"
+        f"RabbitMQ at {redacted(url)} does not let us in: {why}; see to user, password and virtual host of the address"
     )
 
 

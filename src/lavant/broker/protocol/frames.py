@@ -1,18 +1,18 @@
 """The native protocol on a byte stream: preface, greeting, and the types of frames (`lavant.core.frames`).
 
     client                                         server
-      │  LAVANT1\\n  frame(0, Hello)                  │      the preface tells this protocol from HTTP on the same port
+      │  LAVANT1\\n  frame(0, Hello)                  │      the preface distinguishes it from HTTP on this port
       │ ───────────────────────────────────────────► │
-      │                              frame(0, Done)  │      or frame(0, Refused), and the server hangs up
+      │                              frame(0, Done)  │      or frame(0, Refused), and the server closes
       │ ◄─────────────────────────────────────────── │
-      │  frame(1, Send)  frame(2, Receive)  …        │      as many as wanted without waiting for an answer
+      │  frame(1, Send)  frame(2, Receive)  …        │      as many as you like without waiting for answers
       │ ───────────────────────────────────────────► │
-      │             frame(2, Received)  frame(1, …)  │      in any order; the number says what is answered
+      │             frame(2, Received)  frame(1, …)  │      in any order; the number is that of the request
       │ ◄─────────────────────────────────────────── │
 
     frame = length (u32, big endian, of what follows) | request number (u32, big endian) | MessagePack
 
-The server speaks unasked only once, under number `FAULT_NUMBER`: to say why it hangs up.
+The server sends one frame unasked, with number `FAULT_NUMBER`: why it closes the connection.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ NUMBER_MAX = FAULT_NUMBER - 1
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
-    """The first frame of a client, under number 0."""
+    """The first frame of a client, with number 0."""
 
     token: bytes = b""
-    """The secret that client and server share, if the server wants one."""
+    """An API key, if the server requires one."""
 
 
 _request: Any = reduce(or_, REGISTRY)

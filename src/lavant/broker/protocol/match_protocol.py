@@ -1,14 +1,14 @@
-"""What a broker and a process that matches for it say to each other.
+"""The protocol between a broker and the process that matches for it.
 
     process                                              broker
-      │  Next  ───────────────────────────────────────────► │
-      │  ◄──────────────────────────────── Work(stretches)  │    what was accepted and is not delivered, or nothing
-      │  Found(lane, start, …)  ──────────────────────────► │
-      │  ◄───────────────────────────────────────── Done    │    in queues, and durable; or Refused: comes again
-      │  … for all stretches, in parts; then Next again     │
+      │  FetchWork  ──────────────────────────────────────► │
+      │  ◄───────────────────────────── MatchWork(ranges)   │    accepted and not yet delivered; empty after a wait
+      │  MatchResults(lane, start, …)  ───────────────────► │
+      │  ◄───────────────────────────────────────── Done    │    in queues, and durable; or Refused: fetch it again
+      │  … for all ranges, in parts; then FetchWork again   │
 
-The process remembers nothing. What it did not report, it is told again: by the next `FetchWork`, or after its next
-start. Frames are those of `lavant.broker.protocol.frames`; these requests are no part of what clients may ask.
+The process keeps no state: the next `FetchWork`, also after a restart, returns everything that it has not reported.
+Frames are those of `lavant.broker.protocol.frames`; clients cannot send these requests.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from lavant.core.identities import UNKNOWN
 
 
 class MatchRequest(msgspec.Struct, frozen=True):
-    """What the process is told when it starts, as one line of JSON."""
+    """The settings of the process when it starts, as one line of JSON."""
 
     port: int
-    """Of the broker, on loopback."""
+    """The broker's, on loopback."""
     secret: bytes
-    """To be shown there; it changes from start to start."""
+    """The key of the connection, new at each start."""
     master: str
-    """Of Spark."""
+    """Spark's master URL."""
     hosts_max: int
     slices: int
-    """Of all lanes' subscriptions."""
+    """Number of slices of the subscriptions."""
     directory: str
-    """For files on their way, and for what the process remembers of its hosts."""
+    """For exchange files, and for the manager's state."""
 
 
 class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -46,40 +46,40 @@ class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class FetchWork(_Value, tag="next", frozen=True):
-    """What is there to match? Waits for something for a while."""
+    """Fetch work, waiting for some for a while."""
 
     hosts: int = 0
-    """On so many it is going to be matched."""
+    """The number of hosts that will match."""
     fault: str = ""
-    """Why the last round failed, if it did."""
+    """Why the last round failed; empty if it succeeded."""
 
 
 class MatchResults(_Value, tag="found", frozen=True):
-    """Who wants the publications of a lane from offset `start` on: one after the other, none left out."""
+    """The matching subscriptions of consecutive publications of a log, from offset `start`."""
 
     lane: str
     start: int
     ends: bytes
-    """Where each publication's list in `ids` ends; unsigned 32-bit integers, little endian, like the ids."""
+    """The end of each publication's list in `ids`; both are arrays of unsigned 32-bit integers, little endian."""
     ids: bytes
 
     @classmethod
     def of(cls, lane: str, start: int, matches: Matches) -> MatchResults:
-        """Offsets may begin anywhere."""
+        """Results of a batch of matches, whose offsets may begin anywhere."""
         first, last = matches.offsets[0], matches.offsets[-1]
         ends = (matches.offsets[1:] - first).astype(INTEGERS).tobytes()
         return cls(lane, start, ends, matches.ids[first:last].astype(INTEGERS, copy=False).tobytes())
 
     @property
     def end(self) -> int:
-        """The offset behind the last publication."""
+        """The offset after the last publication."""
         return self.start + len(self.ends) // INTEGERS.itemsize
 
     def matches(self) -> Matches:
         try:
             ends, ids = np.frombuffer(self.ends, INTEGERS), np.frombuffer(self.ids, INTEGERS)
         except ValueError:
-            raise InvalidValue("what was found has arrays of 4 bytes for each number") from None
+            raise InvalidValue("match results need arrays of 4 bytes for each number") from None
         offsets = np.concatenate([[0], ends.astype(np.int64)])
         if (np.diff(offsets) < 0).any() or offsets[-1] != len(ids):
             raise InvalidValue(f"{len(ends)} lists that end at {offsets[-1]} do not fit {len(ids)} ids")
@@ -87,9 +87,9 @@ class MatchResults(_Value, tag="found", frozen=True):
 
 
 class OffsetRange(_Value, frozen=True):
-    """Publications of a lane from one offset up to another, and the version of the subscriptions they are matched with.
+    """A range of publications of a log, and the version of the subscriptions to match them with.
 
-    Directories are such that all hosts reach them.
+    All hosts can read the directories.
     """
 
     lane: str
@@ -103,7 +103,7 @@ class OffsetRange(_Value, frozen=True):
 
 
 class MatchWork(_Value, tag="work", frozen=True):
-    stretches: list[OffsetRange]
+    ranges: list[OffsetRange]
 
 
 Request: TypeAlias = FetchWork | MatchResults

@@ -49,7 +49,7 @@ def worker(
 
     At SIGTERM or Ctrl-C the worker leases no more tasks and finishes the running ones.
     """
-    from lavant.broker.protocol.amqp_messages import check_address, shown  # noqa: PLC0415
+    from lavant.broker.protocol.amqp_messages import check_address, redacted  # noqa: PLC0415
     from lavant.client.connection.retries import NO_RETRIES, TIMEOUT_S  # noqa: PLC0415
     from lavant.client.workers.backends.factory import open_backend  # noqa: PLC0415
     from lavant.client.workers.functions import load  # noqa: PLC0415
@@ -75,7 +75,7 @@ def worker(
 
     def started() -> None:
         topics = ", ".join(handler.topic for handler in handlers)
-        print(f"worker {worker_name} of {shown(address)}: topics {topics}, {concurrency} at a time", flush=True)
+        print(f"worker {worker_name} of {redacted(address)}: topics {topics}, {concurrency} at a time", flush=True)
 
     ended = asyncio.run(
         work(

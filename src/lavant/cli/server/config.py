@@ -79,8 +79,8 @@ def effective(file: Path | None) -> list[tuple[str, Any, str]]:
 
 
 def _printable(value: Any) -> Any:
-    from lavant.broker.protocol.amqp_messages import is_amqp, shown  # noqa: PLC0415
+    from lavant.broker.protocol.amqp_messages import is_amqp, redacted  # noqa: PLC0415
 
     if isinstance(value, str) and is_amqp(value):
-        return shown(value)
+        return redacted(value)
     return str(value) if isinstance(value, Path) else value

@@ -42,7 +42,7 @@ class ServiceLink:
         """What is to be matched; nothing if there was nothing for a while."""
         answer = self._ask(FetchWork(hosts, fault))
         assert isinstance(answer, MatchWork)
-        return answer.stretches
+        return answer.ranges
 
     def report(self, found: MatchResults) -> Refused | None:
         """None if it is delivered."""

@@ -25,7 +25,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from lavant.broker.protocol.amqp_messages import Relayed, Report, encode, shown, unreachable
+from lavant.broker.protocol.amqp_messages import Relayed, Report, encode, redacted, unreachable
 from lavant.broker.protocol.commands import Answer
 from lavant.broker.protocol.jobs import ExtendTask, JobTypesListed, LeaseTasks, ListJobTypes, Reported, TasksLeased
 from lavant.broker.protocol.queue_config import SECOND_MS
@@ -143,7 +143,7 @@ class RabbitMQBridge:
 
     def _back(self) -> None:
         """Workers could not report for a while: each gets a whole lease to do so."""
-        _logger.info("tasks go through RabbitMQ at %s", shown(self._settings.url))
+        _logger.info("tasks go through RabbitMQ at %s", redacted(self._settings.url))
         self.fault = None
         self._told.clear()
         for entry in self._ledger.entries():

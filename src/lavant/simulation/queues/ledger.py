@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NoReturn
 
-from lavant.broker.machine.replay import handle_again
+from lavant.broker.machine.replay import apply_again
 from lavant.broker.machine.start_time import CORRECTION_MS_MAX, DOWN_MS_MAX
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.queues.accounting.quotas import UNLIMITED
@@ -77,7 +77,7 @@ class JournalLedger:
             )
         try:
             while self._shadow_position < position:
-                handle_again(self._shadow, self._records.popleft())
+                apply_again(self._shadow, self._records.popleft())
                 self._shadow_position += 1
         except LavantError as error:
             self.unreadable(error)

@@ -9,7 +9,7 @@ import msgspec
 
 from lavant.broker.machine.effects import TIME_BYTES, Effect, Mistake, Record
 from lavant.broker.machine.machine import BrokerMachine
-from lavant.broker.machine.replay import handle_again
+from lavant.broker.machine.replay import apply_again
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.frames import decode_request
@@ -102,7 +102,7 @@ class Bench:
         """A hub that is told all that the journal holds, at the same time as the server's."""
         broker = BrokerState()
         for record in self.records:
-            handle_again(broker, record)
+            apply_again(broker, record)
         queues = broker.queues
         queues.advance(self.server.queues.now_ms)
         return queues

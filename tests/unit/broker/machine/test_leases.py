@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.broker.machine.servers import Bench
 
-from lavant.broker.machine.leases import DUE_MAX, PULSE_MS, STEP_MS_MAX, SubscriptionLeases
+from lavant.broker.machine.leases import CHECK_INTERVAL_MS, DUE_MAX, STEP_MS_MAX, SubscriptionLeases
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.replay import replay
 from lavant.broker.protocol.commands import Request
@@ -205,8 +205,8 @@ def test_of_a_time_in_which_the_server_did_not_run_little_counts(bench: Bench) -
 def test_the_server_looks_at_the_time_often_enough_for_every_step_to_count() -> None:
     leases = SubscriptionLeases(0)
     leases.hold(state(1), 0)
-    assert leases.wakeup_ms() == PULSE_MS
-    assert PULSE_MS < STEP_MS_MAX
+    assert leases.wakeup_ms() == CHECK_INTERVAL_MS
+    assert CHECK_INTERVAL_MS < STEP_MS_MAX
 
 
 # ── how it ends otherwise ─────────────────────────────────────────────────────────────────────────────────────────────

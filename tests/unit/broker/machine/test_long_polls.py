@@ -17,7 +17,7 @@ def serve(room: LongPolls, queue: str = "orders") -> str:
     waiting = room.first(queue)
     assert waiting is not None
     room.remove(waiting)
-    return str(waiting.asked.client)
+    return str(waiting.context.client)
 
 
 def test_who_came_first_is_first_whatever_the_deadlines() -> None:
@@ -45,7 +45,7 @@ def test_time_is_up_at_the_deadline_and_not_before() -> None:
     add(room, "cid", deadline_ms=200)
     assert room.wakeup_ms() == 200
     assert room.expired(199) == []
-    assert [waiting.asked.client for waiting in room.expired(200)] == ["bob", "cid"]
+    assert [waiting.context.client for waiting in room.expired(200)] == ["bob", "cid"]
     assert (room.wakeup_ms(), len(room), serve(room)) == (300, 1, "ann")
 
 
@@ -55,7 +55,7 @@ def test_who_was_served_does_not_expire() -> None:
     add(room, "bob", deadline_ms=200)
     serve(room)
     assert room.wakeup_ms() == 200
-    assert [waiting.asked.client for waiting in room.expired(1000)] == ["bob"]
+    assert [waiting.context.client for waiting in room.expired(1000)] == ["bob"]
 
 
 def test_all_that_a_client_waits_for_is_forgotten_and_nothing_else() -> None:
@@ -90,8 +90,8 @@ def test_everybody_can_be_sent_home() -> None:
     room = LongPolls()
     add(room, "ann", deadline_ms=900)
     add(room, "bob", deadline_ms=100)
-    assert [waiting.asked.client for waiting in room.everybody()] == ["bob", "ann"]
-    assert (len(room), room.everybody()) == (0, [])
+    assert [waiting.context.client for waiting in room.take_all()] == ["bob", "ann"]
+    assert (len(room), room.take_all()) == (0, [])
 
 
 def test_deadlines_of_those_who_left_do_not_pile_up() -> None:

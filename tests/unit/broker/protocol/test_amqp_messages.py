@@ -15,7 +15,7 @@ from lavant.broker.protocol.amqp_messages import (
     decode_relayed,
     decode_report,
     encode,
-    shown,
+    redacted,
 )
 from lavant.broker.protocol.jobs import CompleteTask, ExtendTask, FailTask, Reported, Result, TaskAssignment
 from lavant.broker.protocol.queues import Refused
@@ -67,8 +67,8 @@ def test_messages_may_stay_with_a_worker_as_long_as_a_task_may_take() -> None:
     "url", ["amqp://ann:s:e@c/ret@h/v", "amqps://ann:secret@[::1]:5671/?x=secret", "http://a:secret@h"]
 )
 def test_an_address_is_shown_without_its_password(url: str) -> None:
-    assert "ret" not in shown(url)
-    assert "ann" in shown(url) or "a@" in shown(url)
+    assert "ret" not in redacted(url)
+    assert "ann" in redacted(url) or "a@" in redacted(url)
 
 
 def test_an_address_of_something_else_is_refused_without_its_password() -> None:

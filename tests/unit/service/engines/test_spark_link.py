@@ -77,7 +77,7 @@ def test_work_is_waited_for_and_what_is_found_is_answered_when_it_is_durable(tmp
         await world.ask(Publish([b'{"a": 1}']))
         work = await matcher.answer()
         assert isinstance(work, MatchWork)
-        [stretch] = work.stretches
+        [stretch] = work.ranges
         [found] = findings(stretch, 9)
         matcher.ask(found)
         answering = asyncio.ensure_future(matcher.answer())

@@ -29,7 +29,7 @@ from lavant.broker.protocol.amqp_messages import (
     decode_answer,
     decode_relayed,
     encode,
-    shown,
+    redacted,
 )
 from lavant.broker.protocol.jobs import CompleteTask, ExtendTask, FailTask, Reported, Result
 from lavant.broker.protocol.queue_config import SECOND_MS
@@ -256,7 +256,7 @@ class RabbitMQBackend:
             async with self._there:
                 self._line = line
                 self._there.notify_all()
-            _logger.warning("RabbitMQ is back at %s", shown(self._url))
+            _logger.warning("RabbitMQ is back at %s", redacted(self._url))
 
     async def _opened_again(self) -> RabbitMQChannel:
         is_told = False
