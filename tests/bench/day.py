@@ -30,7 +30,7 @@ from lavant.pipeline.stream.latency import NotifiedBatch, latencies_ms, notified
 from lavant.pipeline.stream.records import encrypted_records
 from lavant.pipeline.stream.sinks import read_manifests, read_notifications
 from lavant.simulation.placement.load_curves import Curve, replay, trading_day
-from lavant.simulation.workloads.encrypted import EncryptedWorkload
+from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
 SUBSCRIPTIONS = 100_000
 SLICES = 16

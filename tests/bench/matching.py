@@ -13,9 +13,8 @@ from tests.bench.timing import best_of, best_of_threads, latency_us, rate_while,
 from lavant.broker.filters import Filter
 from lavant.broker.matching import EncryptedMatcher, PlainMatcher, ScanMatcher
 from lavant.core.publications.batch import PublicationBatch
-from lavant.simulation.workloads.encrypted import EncryptedWorkload
 from lavant.simulation.workloads.stock import StockWorkload
-from lavant.simulation.workloads.synthetic import SyntheticWorkload
+from lavant.simulation.workloads.synthetic import EncryptedWorkload, SyntheticWorkload
 
 CORES = os.cpu_count() or 1
 IDS_OF_A_BATCH_MAX = 8_000_000

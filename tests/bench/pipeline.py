@@ -27,8 +27,8 @@ from lavant.pipeline.internals.checkpoints import last_committed
 from lavant.pipeline.stream.driver import start
 from lavant.pipeline.stream.latency import latencies_ms, notified_batches
 from lavant.pipeline.stream.records import encrypted_records
-from lavant.simulation.workloads.encrypted import EncryptedWorkload
 from lavant.simulation.workloads.stock import StockWorkload
+from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
 SUBSCRIPTIONS = 100_000
 SLICES = 16

@@ -32,7 +32,7 @@ from lavant.pipeline.stream.exchange import Lists, write_file
 from lavant.pipeline.stream.records import encrypted_records
 from lavant.pipeline.stream.sinks import Notifications, read_notifications
 from lavant.pipeline.stream.sources import LogSource
-from lavant.simulation.workloads.encrypted import EncryptedWorkload
+from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from lavant.broker.storage.log import LogWriter
 from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.stream.records import encrypted_records
 from lavant.pipeline.stream.sinks import read_notifications
-from lavant.simulation.workloads.encrypted import EncryptedWorkload
+from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
 SYMBOLS = ["IBM", "YHOO", "SPY", "AIG", "BAC"]
 Row = dict[str, Any]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lavant.control.placement.config import HostCapacity, PlacementConfig
 from lavant.control.placement.enforcer import Enforcer
-from lavant.control.placement.policies.offload import UNITS, select_slices, units
 from lavant.control.placement.policies.registry import POLICIES
+from lavant.control.placement.policies.threshold import UNITS, select_slices, units
 from lavant.control.placement.values import HostProbe, Placement, PlacementPlan, Probes, SliceProbe
 from lavant.control.placement.view import SliceLoad
 from lavant.core.ids import HostId, SliceId

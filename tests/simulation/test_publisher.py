@@ -14,8 +14,8 @@ import pytest
 from lavant.simulation.kernel.distributions import S
 from lavant.simulation.publisher.config import SystemConfig
 from lavant.simulation.publisher.congestion import SHORT_OF_CAPACITY, SLOW_SUBSCRIBER, Congested, congest
-from lavant.simulation.publisher.latency import AS_IN_THE_PAPER, Latency, best, measure, tuned
 from lavant.simulation.publisher.load import PAPER_LOADS_PER_S, LoadStep
+from lavant.simulation.publisher.reproduction import AS_IN_THE_PAPER, Latency, best, measure, tuned
 from lavant.simulation.publisher.steps import StepResponse, respond
 from lavant.simulation.publisher.system import PublisherSystem
 

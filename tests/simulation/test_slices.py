@@ -24,7 +24,7 @@ from lavant.core.ids import HostId, SliceId
 from lavant.simulation.kernel import Effect, RunOutcome, Trace, run
 from lavant.simulation.scenarios import slices
 from lavant.simulation.scenarios.slices import SliceOptions
-from lavant.simulation.slices.durable import Durable
+from lavant.simulation.slices.machines import Durable
 
 SEARCHED = range(1, 60)
 MINUTES = 0.15

@@ -1,1 +1,1 @@
-"""The control plane, pure: measurements and the time go in, decisions with their reasons come out."""
+"""The control plane, pure: measurements and the time come in, decisions with their reasons leave."""

@@ -190,9 +190,11 @@ def match(workload: str, *, seconds: float, subscriptions: int, batch: int, tick
 
 def _subject(workload: str, subscriptions: int, batch: int) -> tuple[Any, list[Any]]:
     from lavant.broker.matching import EncryptedMatcher, PlainMatcher  # noqa: PLC0415
-    from lavant.simulation.workloads.encrypted import EncryptedWorkload  # noqa: PLC0415
     from lavant.simulation.workloads.stock import StockWorkload  # noqa: PLC0415
-    from lavant.simulation.workloads.synthetic import SyntheticWorkload  # noqa: PLC0415
+    from lavant.simulation.workloads.synthetic import (
+        EncryptedWorkload,
+        SyntheticWorkload,
+    )
 
     kinds: dict[str, Any] = {"stock": StockWorkload, "synthetic": SyntheticWorkload, "encrypted": EncryptedWorkload}
     made = kinds[workload](subscriptions=subscriptions)

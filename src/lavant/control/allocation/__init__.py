@@ -1,7 +1,7 @@
 """Consumers per topic: the least response time for a budget, or the least cost for a response time.
 
-P. Nguyen, K. Nahrstedt, "Resource Management for Elastic Publish Subscribe Systems". `min_time` and `min_cost` plan;
-an `Allocator` does so again and again, with what was measured, and with hysteresis.
+P. Nguyen, K. Nahrstedt, "Resource Management for Elastic Publish Subscribe Systems". `min_time` and `min_cost` plan
+once; an `Allocator` plans repeatedly from measurements, with hysteresis.
 """
 
 from lavant.control.allocation.config import AllocationConfig, Caution, Hysteresis, QueueThreshold

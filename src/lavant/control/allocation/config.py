@@ -1,4 +1,4 @@
-"""The allocation loop's configuration: all defaults are here."""
+"""Configuration of the allocation loop, with all defaults."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def require_share(name: str, value: float) -> None:
 
 
 class Hysteresis(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps allocations from swinging with the noise of what was measured. More is given at once."""
+    """Keeps allocations from following the noise of measurements. Scaling out is immediate."""
 
     scale_in_ms: int = 180_000
-    """A topic keeps a consumer until it was not asked for during so long."""
+    """A topic keeps a consumer until it was unneeded for this long."""
     tolerance: float = 0.05
-    """A budget is not spent anew for a smaller gain than this share of the requests in the network."""
+    """A budget is redistributed only if that removes more than this share of the requests in the network."""
 
     def __post_init__(self) -> None:
         if self.scale_in_ms < 0:
@@ -30,28 +30,28 @@ class Hysteresis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Caution(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model is asked for beyond the mean of what was measured."""
+    """Safety margins added to the measured means."""
 
     standard_errors: float = 0.0
     """Rates are counts over a window; so many of their standard errors are added."""
     drain_s: float | None = 30.0
-    """What waits already is to be worked off within this time, beside what arrives; None does not look at it."""
+    """Waiting requests must be worked off within this time, besides new arrivals; None ignores them."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.standard_errors) and self.standard_errors >= 0):
             raise InvalidValue(f"standard_errors must be a number from 0 on, got {self.standard_errors}")
         if self.drain_s is not None and not self.drain_s > 0:
-            raise InvalidValue(f"drain_s must be positive, got {self.drain_s}; leave it out not to look at queues")
+            raise InvalidValue(f"drain_s must be positive, got {self.drain_s}; omit it to ignore queues")
 
 
 class QueueThreshold(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the `threshold` allocator uses; the defaults are those of Kubernetes' HPA, with KEDA's metric."""
+    """Settings of the `threshold` allocator; the defaults are those of Kubernetes' HPA, with KEDA's metric."""
 
     requests_per_consumer: float = 5.0
     tolerance: float = 0.1
-    """Ratios of what is there to what is wanted this close to 1 change nothing."""
+    """A ratio of actual to desired this close to 1 changes nothing."""
     scale_in_ms: int = 300_000
-    """The stabilisation window for scaling down; there is none for scaling up."""
+    """The stabilisation window for scaling in; there is none for scaling out."""
     period_ms: int = 15_000
     growth_factor: float = 2.0
     growth_least: int = 4
@@ -66,7 +66,7 @@ class QueueThreshold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllocationConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole loop. `allocator` is a name in `allocators.ALLOCATORS`."""
+    """The whole loop. `allocator` is a name in `registry.ALLOCATORS`."""
 
     allocator: str = "min-cost"
     goal: Goal = Budget(additional=0.0)
@@ -76,4 +76,4 @@ class AllocationConfig(msgspec.Struct, frozen=True, kw_only=True):
     caution: Caution = Caution()
     threshold: QueueThreshold = QueueThreshold()
     seed: int = 0
-    """Of the `random` allocator."""
+    """For the `random` allocator."""

@@ -1,12 +1,12 @@
-"""One consumer at a time, where it helps most: what MinTime and MinCost share.
+"""The greedy step that MinTime and MinCost share: one consumer at a time, where it helps most.
 
 Allocation paper, Algorithms 1 and 2, line 5, with two changes:
 
-* The benefit of a consumer is the full difference WIP(m) − WIP(m + e_j), not that of topic j alone: what leaves j is
-  smoother then, and topics behind it gain too. With the difference of one topic the greedy missed the optimum in 36 of
+* The benefit of a consumer is the full difference WIP(m) − WIP(m + e_j), not that of topic j alone: departures from j
+  become smoother, so topics after it gain too. With the difference of one topic the greedy missed the optimum in 36 of
   1,378 random networks, with the full one in none.
-* Topics that get more than their consumers can do come first, the one that lacks most consumers (λ/μ − m) before the
-  others: their L is infinite, and differences of infinities compare nothing.
+* Overloaded topics come first, the one that lacks most consumers (λ/μ − m) before the others: their L is infinite, and
+  differences of infinities compare nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lavant.models.prediction import responses_s
 Affordable = Callable[[int, Consumers], bool]
 """Whether topic j may have one more."""
 Gain = Callable[[Consumers, list[int]], Sequence[float]]
-"""What one more consumer of each of these topics would save."""
+"""The saving by one more consumer of each of these topics."""
 
 
 class Greedy:
@@ -43,7 +43,7 @@ class Greedy:
         return self.system.can_serve(self.consumers)
 
     def stabilise(self, affordable: Affordable) -> None:
-        """Consumers for topics that lack some, until none does or nothing more is allowed."""
+        """Add consumers to overloaded topics, until none is left or no more are allowed."""
         load = self.system.network.offered_load
         while lacking := [j for j in self._open(affordable) if load[j] >= self.consumers[j]]:
             most = max(lacking, key=lambda j: (load[j] - self.consumers[j], -j))
@@ -52,8 +52,9 @@ class Greedy:
             self._add(most, reason, {"load": load[most], "consumers": m})
 
     def improve(self, affordable: Affordable, gain: Gain, *, least: float = 0.0) -> bool:
-        """One consumer where the gain for its price is largest; False if nothing is allowed, or none gains more than
-        `least`."""
+        """Add one consumer where the gain per price is largest; False if none is allowed, or none gains more than
+        `least`.
+        """
         candidates = self._open(affordable)
         if not candidates:
             return False
@@ -71,7 +72,7 @@ class Greedy:
         return True
 
     def steps(self) -> tuple[AllocationStep, ...]:
-        """The whole way, with what the model says of each allocation on it: evaluated at once."""
+        """The whole walk, with the model's prediction for each allocation, evaluated at once."""
         columns = self.model.evaluate([consumers for consumers, _, _, _ in self._trail])
         of_jobs = responses_s(self.model, columns)
         rates = np.array([job.arrival_rate_per_s for job in self.system.network.jobs])
@@ -101,7 +102,7 @@ class Greedy:
         )
 
     def wip_gain(self, consumers: Consumers, candidates: list[int]) -> list[float]:
-        """WIP(m) − WIP(m + e_j) for each candidate, weighted by what requests are worth."""
+        """WIP(m) − WIP(m + e_j) for each candidate, weighted by the value of requests."""
         return self._difference(consumers, candidates, 1)
 
     def wip_loss(self, consumers: Consumers, candidates: list[int]) -> list[float]:
@@ -109,7 +110,7 @@ class Greedy:
         return [-value for value in self._difference(consumers, candidates, -1)]
 
     def remove(self, topic: int, reason: str) -> None:
-        """One consumer less."""
+        """Remove one consumer."""
         self.consumers = changed(self.consumers, topic, -1)
         name = self.system.network.topic_names[topic]
         self._note(f"remove a consumer of {name}", reason)

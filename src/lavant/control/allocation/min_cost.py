@@ -1,12 +1,12 @@
-"""MinCost: the least cost that holds a response time (allocation paper, Algorithm 2).
+"""MinCost: the least cost that meets a response-time target (allocation paper, Algorithm 2).
 
 Its loop runs while the target is *not* met, unlike as printed. The target may also be a percentile, or that of one job
 type: then a consumer goes where it lowers that very figure most for its price, as `lavant.models.response_times`
-predicts it. At the end, consumers that turn out not to be needed go again: with prices that differ, the last step may
+predicts it. Finally, consumers that turn out to be unnecessary are removed: with different prices, the last step may
 have bought more than was missing.
 
-A plan serves the whole load, also where the target is about one job type: the response of the others may be anything
-finite, but no topic's queue grows without end.
+A plan serves the whole load, even if the target is about one job type: the response of the others may be anything
+finite, but no topic's queue grows without bound.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from lavant.models.prediction import responses_s
 from lavant.models.response_times import ResponseTimes
 
 WORTHWHILE = 0.01
-"""Where a target is out of reach, consumers come as long as one saves this share of what is left."""
+"""If a target is out of reach, consumers are added as long as one saves this share of the remainder."""
 
 
 def min_cost(system: System, target: Target, *, start: Sequence[int] | None = None) -> AllocationPlan:
-    """Consumers until the target is met; an error if no allocation within the limits meets it."""
+    """Add consumers until the target is met; raises if no allocation within the limits meets it."""
     plan = reach(system, target, start=start)
     if not plan.reached:
         system.require_stable()
@@ -42,7 +42,7 @@ def min_cost(system: System, target: Target, *, start: Sequence[int] | None = No
 
 
 def reach(system: System, target: Target, *, start: Sequence[int] | None = None) -> AllocationPlan:
-    """As `min_cost`, but where the target cannot be met, as far as consumers help."""
+    """Like `min_cost`, but if the target cannot be met, as far as consumers help."""
     if target.job is not None and target.job not in system.network.job_names:
         raise InvalidValue(f"there is no job type {target.job!r}; there are {', '.join(system.network.job_names)}")
     walk = Greedy(system, system.least if start is None else tuple(start))
@@ -77,7 +77,7 @@ def reach(system: System, target: Target, *, start: Sequence[int] | None = None)
 
 
 def measured_s(model: Model, consumers: Consumers, target: Target) -> float:
-    """The figure that the target is about, as predicted."""
+    """The predicted value of the target's figure."""
     if target.percentile is not None:
         return ResponseTimes(model, consumers).percentile_s(target.percentile, target.job)
     columns = model.evaluate(consumers)
@@ -91,12 +91,14 @@ def measured_s(model: Model, consumers: Consumers, target: Target) -> float:
 
 
 def meets(model: Model, system: System, consumers: Consumers, target: Target) -> bool:
-    """Whether the target is predicted to hold and every topic can serve its load, those outside the target too."""
+    """Whether the target is predicted to hold and every topic, including those outside the target, can serve its
+    load.
+    """
     return system.can_serve(consumers) and measured_s(model, consumers, target) <= target.response_s
 
 
 def _trim(walk: Greedy, target: Target) -> None:
-    """Take consumers away as long as the target holds; what is least missed for what it costs goes first."""
+    """Remove consumers while the target holds, the least useful for their price first."""
     system = walk.system
     while True:
         over = [j for j, m in enumerate(walk.consumers) if m > system.least[j]]

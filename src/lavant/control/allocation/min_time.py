@@ -15,7 +15,7 @@ ROUNDING = 1e-9
 
 
 def min_time(system: System, budget: Budget, *, start: Sequence[int] | None = None) -> AllocationPlan:
-    """Spend the budget, from the least allocation on; an error if it cannot make all topics stable.
+    """Spend the budget, starting from the least allocation; raises if it cannot make all topics stable.
 
     Problem 1 of the paper asks for costs *equal* to the budget; here they may stay below it, where nothing more helps.
     """
@@ -31,7 +31,7 @@ def min_time(system: System, budget: Budget, *, start: Sequence[int] | None = No
 
 
 def spend(system: System, budget: Budget, *, start: Sequence[int] | None = None) -> AllocationPlan:
-    """As `min_time`, but where the budget is too small, the topics that lack most get what there is."""
+    """Like `min_time`, but if the budget is too small, the most overloaded topics get what there is."""
     first = system.least if start is None else tuple(start)
     most = system.cost(first) + budget.additional + ROUNDING
 

@@ -1,4 +1,4 @@
-"""What an allocator decides: an allocation, and the steps that led to it, each with its reason and its figures."""
+"""Allocation plans: an allocation, and the steps that led to it, each with its reason and figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOOP = "allocation"
 
 
 class AllocationStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One consumer more or less, and what the model says of the allocation after it."""
+    """One consumer more or less, and the model's prediction for the allocation after it."""
 
     consumers: Consumers
     wip: float
@@ -31,5 +31,5 @@ class AllocationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def added(self) -> int:
-        """Steps that added a consumer, less those that took one away."""
+        """Consumers added, less those removed."""
         return sum(self.consumers) - sum(self.steps[0].consumers) if self.steps else 0

@@ -1,8 +1,8 @@
-"""When to decide anew: when the load has changed, when the goal is missed, and once in a while.
+"""When to decide again: when the load has changed, when the goal is missed, and periodically.
 
 Nguyen and Nahrstedt, "Resource Management for Elastic Publish Subscribe Systems", Section II: the resource scheduler
-reschedules when the monitored response time is above a threshold. By then the queues are full; a change of the arrivals
-shows earlier, so it is an occasion of its own here.
+reschedules when the monitored response time is above a threshold. By then the queues are full; a change of arrivals
+shows earlier, so it triggers a decision too.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from lavant.core.errors import InvalidValue
 
 class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True):
     every_ms: int = 15_000
-    """Without any other occasion."""
+    """Without any other trigger."""
     pause_ms: int = 5_000
-    """After a decision nothing is decided for so long, unless the load has changed: it takes effect first. After a
-    change it is decided again so much later, then twice that, and so on: the first figures of a change are rough."""
+    """The pause after a decision, so that it takes effect, unless the load has changed. After a change it is decided
+    again after one pause, then twice that, and so on: the first figures of a change are rough.
+    """
     missed_above_s: float | None = None
-    """A response time beyond this is an occasion."""
+    """A response time above this triggers a decision."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.pause_ms <= self.every_ms or self.every_ms < 1:
@@ -27,7 +28,7 @@ class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schedule:
-    """Says why to decide now, or that there is no occasion.
+    """Returns the reason to decide now, or None.
 
     >>> schedule = Schedule(ScheduleConfig(every_ms=100, pause_ms=20, missed_above_s=5.0))
     >>> schedule.occasion(0, change="", response_s=None)
@@ -47,7 +48,7 @@ class Schedule:
         self._interval_ms = config.every_ms
 
     def occasion(self, now_ms: int, *, change: str, response_s: float | None) -> str | None:
-        """If it returns a reason, that counts as decided."""
+        """A returned reason counts as a decision."""
         reason = self._reason(now_ms, change, response_s)
         if reason is not None:
             self._decided_ms = now_ms

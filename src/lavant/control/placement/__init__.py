@@ -1,4 +1,6 @@
-"""Slices on hosts: when to add and release hosts, and which slices move where (the enforcer of e-StreamHub)."""
+"""Placement of slices on hosts: when to add and release hosts, and which slices move where (the enforcer of
+e-StreamHub).
+"""
 
 from lavant.control.placement.config import Band, ForecastConfig, HostCapacity, PlacementConfig, Rules
 from lavant.control.placement.enforcer import Enforcer

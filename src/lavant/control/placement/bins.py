@@ -1,6 +1,6 @@
-"""Hosts as bins: a working copy of a placement in which slices are moved about.
+"""Hosts as bins: a working copy of a placement in which slices can be moved.
 
-e-StreamHub, Section V, second step: hosts are bins, a slice is an item that weighs its CPU; memory and network are
+e-StreamHub, Section V, second step: hosts are bins, a slice is an item weighted by its CPU; memory and network are
 constraints of the same test. The paper compares strictly ("smaller than the remaining capacity"); here a slice that
 fills a host exactly fits.
 """
@@ -15,11 +15,11 @@ from lavant.control.placement.view import LoadView, SliceLoad
 from lavant.core.ids import HostId, SliceId
 
 ROUNDING = 1e-9
-"""Sums of shares that are equal on paper differ by less."""
+"""Sums of shares that are mathematically equal differ by less."""
 
 
 class Bins:
-    """Slices on hosts; `cpu_factor` scales their CPU, to pack for a load that is expected."""
+    """Slices on hosts; `cpu_factor` scales their CPU, to pack for an expected load."""
 
     def __init__(self, view: LoadView, *, cpu_factor: float = 1.0) -> None:
         self._capacity: HostCapacity = view.config.capacity
@@ -47,7 +47,7 @@ class Bins:
         self._on[host] = []
 
     def take(self, load: SliceLoad) -> None:
-        """Take a slice off its host; it is nowhere until it is put."""
+        """Take a slice off its host, before it is put on another."""
         host = self.host_of.pop(load.id)
         self._on[host].remove(load)
         self._cpu.pop(host, None)

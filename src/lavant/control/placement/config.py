@@ -1,4 +1,4 @@
-"""The placement loop's configuration: all defaults are here, and what cannot work is refused with the reason.
+"""Configuration of the placement loop, with all defaults and validation.
 
 Defaults of the rules are those of e-StreamHub, Section V: the average CPU of all hosts within [30 %, 70 %], that of
 each host within [20 %, 80 %], both over 30 s; a target of 50 %; 30 s of grace between two decisions. Hosts have 8 GB
@@ -25,7 +25,7 @@ def _require_not_negative(name: str, value: float) -> None:
 
 
 class Band(msgspec.Struct, frozen=True):
-    """CPU shares between which nothing needs to be done."""
+    """CPU shares between which no action is needed."""
 
     low: float
     high: float
@@ -42,7 +42,7 @@ class Band(msgspec.Struct, frozen=True):
 
 
 class HostCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """What one host has. `cpu` is in the unit of the probes: 1.0 if they report shares of a host, 8 if cores."""
+    """The resources of one host. `cpu` is in the unit of the probes: 1.0 for shares of a host, 8 for cores."""
 
     cpu: float = 1.0
     memory_bytes: int = 8 * 1024**3
@@ -73,39 +73,39 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForecastConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the `forecast` policy uses."""
+    """Settings of the `forecast` policy."""
 
     half_life_ms: int = 25_000
     """Of a sample's weight in the trend."""
     trend_errors: float = 3.0
-    """By so many standard errors the trend's slope is shrunk towards zero."""
+    """The trend's slope is shrunk towards zero by so many standard errors."""
     lead_ms: int = 30_000
-    """How far ahead it looks: about the start of a host and some moves."""
+    """Forecast horizon: about the start of a host and some moves."""
     look_back_ms: int = 60_000
-    """For so long the load must have been low before hosts go, unless it falls for sure."""
+    """The load must have been low this long before hosts are released, unless it is certainly falling."""
     rest_ms: int = 60_000
-    """For so long after an addition no host goes."""
+    """After an addition, no host is released for this long."""
     average: Band = Band(0.28, 0.70)
-    """Expected averages outside of it add or release hosts."""
+    """Expected averages outside it add or release hosts."""
     host: Band = Band(0.22, 0.76)
-    """Expected loads of single hosts outside of it move slices."""
+    """Expected loads of single hosts outside it move slices."""
     grow_target: float = 0.54
     """The expected average after an addition."""
     shrink_target: float = 0.54
     """The expected average after a release."""
     shrink_host_max: float = 0.62
-    """Up to here a host is filled by a release."""
+    """A release fills other hosts up to here."""
     fill_low: float = 0.26
     fill_high: float = 0.62
-    """Hosts between the two are even enough."""
+    """Hosts between the two are balanced enough."""
     spread: float = 0.10
-    """Hosts as near to the average as this are even enough too."""
+    """Hosts this near to the average are balanced enough too."""
     move_cost: float = 0.01
     """Of one move, in the unit of the imbalance (squared CPU)."""
     state_cost_per_gib: float = 0.1
     """Of moving one GiB of state, likewise."""
     saturated_factor: float = 1.6
-    """A host at its limit is taken to be offered so many times what it shows."""
+    """A saturated host is assumed to be offered so many times its measured load."""
 
     def __post_init__(self) -> None:
         for name in ("half_life_ms", "lead_ms", "grow_target", "shrink_target", "shrink_host_max"):
@@ -122,7 +122,7 @@ class ForecastConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacementConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole loop. `policy` is a name in `policies.POLICIES`."""
+    """The whole loop. `policy` is a name in `registry.POLICIES`."""
 
     policy: str = "forecast"
     rules: Rules = Rules()
@@ -131,11 +131,11 @@ class PlacementConfig(msgspec.Struct, frozen=True, kw_only=True):
     hosts_min: int = 1
     hosts_max: int = 30
     plan_ms_max: int = 120_000
-    """A plan that the probes do not confirm in this time is given up."""
+    """A plan that the probes do not confirm in this time is abandoned."""
     probe_gap_ms_max: int = 15_000
-    """A longer silence of the probes breaks the window: nothing is known about the time between."""
+    """A longer gap between probes breaks the window: nothing is known about the time between."""
     host_prefix: str = "host"
-    """Added hosts are named `host-0001`, `host-0002` and so on; no name is given twice."""
+    """Added hosts are named `host-0001`, `host-0002` and so on; names are never reused."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts_min <= self.hosts_max:

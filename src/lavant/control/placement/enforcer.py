@@ -1,16 +1,16 @@
-"""The elasticity enforcer (e-StreamHub, Section V): a machine that is fed with probes and asked for decisions.
+"""The elasticity enforcer (e-StreamHub, Section V): a state machine that takes probes and returns plans.
 
     observe(probes, now_ms)   as often as there are probes; they also confirm the moves of the last plan
     decide(now_ms)            a plan, or None
 
                decide() = plan with changes
       ┌───────┐ ─────────────────────────► ┌─────────┐
-      │ watch │                            │ pending │   no decisions while slices are on their way
+      │ watch │                            │ pending │   no decisions while slices migrate
       └───────┘ ◄───────────────────────── └─────────┘
           probes show each slice off its source and released hosts gone, or `plan_ms_max` has passed
 
 In `watch`, no plan comes within `grace_ms` of the last one. A plan without changes (it says why nothing can be done)
-starts no grace period, but is not repeated within one. `snapshot()` and `restore()` carry everything over a restart of
+starts no grace period, but is not repeated within one. `snapshot()` and `restore()` keep the state over a restart of
 the manager.
 """
 
@@ -30,7 +30,7 @@ SNAPSHOT_VERSION = 1
 
 
 class EnforcerMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the enforcer knows of its own past."""
+    """The enforcer's own history."""
 
     pending: PlacementPlan | None = None
     decided_ms: int | None = None
@@ -47,7 +47,7 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Enforcer:
-    """Decides on the placement of slices by the policy that the configuration names.
+    """Decides on the placement of slices with the configured policy.
 
     >>> from lavant.control.placement.values import HostProbe, SliceProbe
     >>> enforcer = Enforcer(PlacementConfig(policy="threshold"))
@@ -71,7 +71,7 @@ class Enforcer:
         return self._past.pending
 
     def observe(self, probes: Probes, now_ms: int) -> None:
-        """Take in one set of probes of all hosts and slices."""
+        """Take one set of probes of all hosts and slices."""
         if self._window.samples and now_ms < self._window.samples[-1].time_ms:
             raise InvalidValue(
                 f"probes of {now_ms} ms came after those of {self._window.samples[-1].time_ms} ms; send them in order"
@@ -81,7 +81,7 @@ class Enforcer:
             self._past = msgspec.structs.replace(self._past, pending=None)
 
     def decide(self, now_ms: int) -> PlacementPlan | None:
-        """A plan if there is need and it is time for one."""
+        """A plan, if one is needed and due."""
         self._give_up_late_plan(now_ms)
         if self._past.pending is not None or self._is_in_grace(now_ms) or not self._knows_hosts(now_ms):
             return None
@@ -91,7 +91,7 @@ class Enforcer:
         return self._decided(plan, now_ms) if plan.changes else self._held(plan, now_ms)
 
     def view(self, now_ms: int) -> LoadView:
-        """What the policy sees; also for dashboards. There must have been probes."""
+        """The policy's input, also for dashboards. Requires earlier probes."""
         return LoadView(
             now_ms=now_ms,
             config=self.config,
@@ -105,7 +105,7 @@ class Enforcer:
         )
 
     def snapshot(self) -> bytes:
-        """All that later decisions depend on, but the configuration."""
+        """Everything that later decisions depend on, except the configuration."""
         return msgspec.msgpack.encode(
             _Snapshot(
                 version=SNAPSHOT_VERSION,
@@ -116,7 +116,7 @@ class Enforcer:
         )
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         try:
             found = msgspec.msgpack.decode(data, type=_Snapshot)
         except UNDECODABLE as error:
@@ -160,7 +160,7 @@ class Enforcer:
 
 
 def _is_under_way(plan: PlacementPlan, probes: Probes) -> bool:
-    """A slice that is gone, or on a third host, is not on its way any more: the probes are right, not the plan."""
+    """Whether a move is pending. A slice that is gone, or on a third host, no longer is: probes overrule the plan."""
     placement = Placement.of_probes(probes)
     hosts: set[HostId] = set(placement.hosts)
     return any(placement.host_of.get(move.slice) == move.source for move in plan.moves) or any(

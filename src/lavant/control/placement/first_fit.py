@@ -1,7 +1,7 @@
-"""Where moving slices go: first fit by falling CPU, with new hosts when the present ones have no room.
+"""First fit by decreasing CPU, with new hosts when the present ones have no room.
 
 e-StreamHub, Section V, second step. A slice that no host of the given capacity can hold goes alone to an empty host,
-since it has to be somewhere. Where no host may be added, a slice goes to the least loaded host that stays within the
+since it must run somewhere. Where no host may be added, a slice goes to the least loaded host that stays within the
 local rule; where that fails too, it stays.
 """
 
@@ -16,8 +16,7 @@ from lavant.core.ids import HostId
 
 
 class Packing(NamedTuple):
-    """The result, the hosts that were opened, the slices that had to go to a fuller host than wished, and those that
-    stay."""
+    """The result, the hosts added, the slices that went to hosts above the target, and those that stay."""
 
     bins: Bins
     added: list[HostId]
@@ -25,7 +24,7 @@ class Packing(NamedTuple):
     stuck: list[SliceLoad]
 
     def shortcomings(self, view: LoadView) -> str:
-        """What a decision's reason says of them; empty if all went well."""
+        """Their description in a decision's reason; empty if there are none."""
         parts: list[str] = []
         if self.squeezed:
             limit = view.config.hosts_max
@@ -38,8 +37,8 @@ class Packing(NamedTuple):
 def pack(view: LoadView, moving: Sequence[SliceLoad], *, cpu_max: float, hosts: Sequence[HostId]) -> Packing:
     """Put the moving slices on `hosts` or new ones.
 
-    All leave their hosts before the first is placed, as in the paper. If one of them then finds no place, it has to go
-    back to a host that others may have filled meanwhile; so all is done again, one slice leaving at a time.
+    All leave their hosts before the first is placed, as in the paper. If one of them then does not fit, it must go back
+    to a host that others may have filled; so everything is redone with one slice leaving at a time.
     """
     result = _packed(view, moving, cpu_max=cpu_max, hosts=hosts, at_once=True)
     if result.squeezed or result.stuck:
@@ -70,7 +69,7 @@ def _packed(
 
 
 def pack_all(bins: Bins, moving: Iterable[SliceLoad], *, cpu_max: float, hosts: Sequence[HostId]) -> bool:
-    """First fit of all or, if one finds no room, False; the bins are of no use then."""
+    """First fit of all; False if one does not fit, and then the bins are invalid."""
     for load in by_falling_cpu(moving):
         host = bins.first_fit(load, hosts, cpu_max)
         if host is None:
@@ -81,7 +80,7 @@ def pack_all(bins: Bins, moving: Iterable[SliceLoad], *, cpu_max: float, hosts: 
 
 
 def _opened(view: LoadView, bins: Bins, load: SliceLoad, added: list[HostId]) -> HostId | None:
-    """A new host with this slice's name on it, if one may be added and could hold it."""
+    """A new host for this slice, if one may be added and could hold it."""
     if len(added) >= view.hosts_addable or not bins.has_room_alone(load):
         return None
     host = view.new_host(len(added))

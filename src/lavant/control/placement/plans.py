@@ -1,7 +1,7 @@
-"""From a wished placement to a plan: the moves in an order that never overfills a host, and the decision's figures.
+"""Turns a desired placement into a plan: moves in an order that never overfills a host, and the decision's figures.
 
 Two moves of one plan may be far apart in time, so a move comes after those that make room for it. Moves that wait for
-each other in a circle are left out; the plan is then smaller, and says so.
+each other in a cycle are left out; the plan is then smaller, and says so.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ REBALANCE = "rebalance"
 HOLD = "hold"
 
 
-class Wish(NamedTuple):
-    """Where the slices shall be, with the hosts that may be new and those that shall go."""
+class DesiredPlacement(NamedTuple):
+    """Where the slices should be, with the hosts that may be new and those to release."""
 
     host_of: Mapping[SliceId, HostId]
     added: Sequence[HostId] = ()
     released: Sequence[HostId] = ()
 
 
-def make_plan(view: LoadView, wish: Wish, *, reason: str, figures: Mapping[str, float]) -> PlacementPlan:
-    """The plan that comes closest to the wish; its action follows from what it does."""
-    ordered, left_out = _in_safe_order(view, wish)
-    moves = tuple(Move(slice=load.id, source=load.host, destination=wish.host_of[load.id]) for load in ordered)
+def make_plan(view: LoadView, desired: DesiredPlacement, *, reason: str, figures: Mapping[str, float]) -> PlacementPlan:
+    """The plan that comes closest to the desired placement; its action follows from its changes."""
+    ordered, left_out = _in_safe_order(view, desired)
+    moves = tuple(Move(slice=load.id, source=load.host, destination=desired.host_of[load.id]) for load in ordered)
     used = {move.destination for move in moves}
     waiting = {load.id for load in left_out}
-    kept = {load.host if load.id in waiting else wish.host_of[load.id] for load in view.slices}
-    added = tuple(host for host in wish.added if host in used)
-    released = tuple(host for host in wish.released if host not in kept)
+    kept = {load.host if load.id in waiting else desired.host_of[load.id] for load in view.slices}
+    added = tuple(host for host in desired.added if host in used)
+    released = tuple(host for host in desired.released if host not in kept)
     if left_out:
         reason += f"; {len(left_out)} moves are left out, because each waits for the memory or network of another"
     after = len(view.hosts) + len(added) - len(released)
@@ -74,24 +74,24 @@ def _action(added: Sequence[HostId], released: Sequence[HostId], moves: Sequence
     return REBALANCE if moves else HOLD
 
 
-def _in_safe_order(view: LoadView, wish: Wish) -> tuple[list[SliceLoad], list[SliceLoad]]:
+def _in_safe_order(view: LoadView, desired: DesiredPlacement) -> tuple[list[SliceLoad], list[SliceLoad]]:
     bins = Bins(view)
-    for host in wish.added:
+    for host in desired.added:
         bins.open(host)
-    waiting = [load for load in view.slices if wish.host_of[load.id] != load.host]
+    waiting = [load for load in view.slices if desired.host_of[load.id] != load.host]
     ordered: list[SliceLoad] = []
     progress = True
     while waiting and progress:
-        ready = list(_make_possible_moves(bins, waiting, wish))
+        ready = list(_make_possible_moves(bins, waiting, desired))
         ordered += ready
         waiting = [load for load in waiting if bins.host_of[load.id] == load.host]
         progress = bool(ready)
     return ordered, waiting
 
 
-def _make_possible_moves(bins: Bins, waiting: Iterable[SliceLoad], wish: Wish) -> Iterable[SliceLoad]:
+def _make_possible_moves(bins: Bins, waiting: Iterable[SliceLoad], desired: DesiredPlacement) -> Iterable[SliceLoad]:
     for load in waiting:
-        destination = wish.host_of[load.id]
+        destination = desired.host_of[load.id]
         if bins.has_room(load, destination):
             bins.take(load)
             bins.put(load, destination)

@@ -1,10 +1,10 @@
-"""Evening out: few, cheap moves and swaps that bring all hosts near to the average.
+"""Rebalancing: few, cheap moves and swaps that bring all hosts near to the average.
 
-The imbalance is the sum of squared loads. Moving CPU c from a host with load a to one with load b lowers it by
-2c(a − b − c); a swap of two slices counts with the difference of their CPU. What a change costs, a fixed part for each
-move and one for its state, is in the same unit. The best change (gain − cost) is made, again and again, until all
-hosts are even enough or no change is worth its cost. Large slices come first by themselves, as in LPT scheduling,
-since they gain the most.
+The imbalance is the sum of squared loads. Moving CPU c from a host with load a to one with load b lowers it by 2c(a − b
+− c); a swap of two slices counts with the difference of their CPU. The cost of a change, a fixed part for each move and
+one for its state, is in the same unit. The best change (gain − cost) is made repeatedly, until all hosts are balanced
+enough or no change is worth its cost. Large slices naturally come first, as in LPT scheduling, since they gain the
+most.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lavant.control.placement.view import SliceLoad
 from lavant.core.ids import HostId
 
 HOSTS_LOOKED_AT = 4
-"""From both ends of the list of hosts by load: the best change is almost always between those."""
+"""Hosts considered at either end of the load ranking: the best change is almost always between those."""
 CHANGES_MAX = 1000
 
 
@@ -36,9 +36,10 @@ def move_cost(config: ForecastConfig, load: SliceLoad) -> float:
     return config.move_cost + config.state_cost_per_gib * load.memory_bytes / 1024**3
 
 
-def even_out(bins: Bins, hosts: Sequence[HostId], config: ForecastConfig, *, low: float, high: float) -> None:
-    """Move slices among `hosts` until all are between `low` and `high` or, where the average leaves no room for that,
-    within `spread` of the average."""
+def rebalance(bins: Bins, hosts: Sequence[HostId], config: ForecastConfig, *, low: float, high: float) -> None:
+    """Move slices among `hosts` until all are between `low` and `high` or, if the average does not permit that, within
+    `spread` of the average.
+    """
     for _ in range(CHANGES_MAX):
         ranked = sorted(hosts, key=lambda host: (bins.cpu(host), host))
         average = math.fsum(map(bins.cpu, hosts)) / len(hosts)

@@ -1,8 +1,8 @@
-"""What the placement loop speaks of: probes of slices and hosts, placements, moves and plans.
+"""Values of the placement loop: probes of slices and hosts, placements, moves and plans.
 
-The paper is Barazzutti et al., "Elastic Scaling of a High-Throughput Content-Based Publish/Subscribe Engine". Its
-Section IV-B has the probes (CPU, memory, network of each slice), Section V what is decided from them. A *slice* is a
-part of an operator (AP, M or EP) and moves as a whole; a *host* runs slices.
+Barazzutti et al., "Elastic Scaling of a High-Throughput Content-Based Publish/Subscribe Engine": Section IV-B has the
+probes (CPU, memory, network of each slice), Section V the decisions. A *slice* is a part of an operator (AP, M or EP)
+and moves as a whole; a *host* runs slices.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from lavant.core.ids import HostId, SliceId
 
 HOSTS_MAX = 10_000
 SLICES_MAX = 100_000
-"""Of one set of probes: beyond it the sender is broken rather than the cluster large."""
+"""Per set of probes: beyond it the sender is broken rather than the cluster large."""
 
 
 class SliceProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """What one slice uses: CPU (1.0 is a whole host, unless the configured host capacity has another unit), memory,
-    which is also the state that a move copies, and network."""
+    """Resources used by one slice: CPU (1.0 is a whole host, unless the configured host capacity has another unit),
+    memory, which is also the state that a move copies, and network.
+    """
 
     id: SliceId
     operator: str
@@ -41,14 +42,14 @@ class SliceProbe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that is up, and its slices; a host without slices is one too."""
+    """A running host and its slices, if any."""
 
     id: HostId
     slices: tuple[SliceProbe, ...] = ()
 
 
 class Probes(msgspec.Struct, frozen=True, kw_only=True):
-    """One set of probes: every host that is up, every slice once."""
+    """One set of probes: every running host, every slice once."""
 
     hosts: tuple[HostProbe, ...]
 
@@ -63,7 +64,7 @@ class Probes(msgspec.Struct, frozen=True, kw_only=True):
         _refuse_twice("slice", slices)
 
     def in_order(self) -> Probes:
-        """The same probes with hosts and slices by id, so that the order of arrival decides nothing."""
+        """The same probes sorted by id, so that the order of arrival has no influence."""
         hosts = sorted(self.hosts, key=lambda host: host.id)
         return Probes(hosts=tuple(HostProbe(id=host.id, slices=_by_id(host.slices)) for host in hosts))
 
@@ -77,7 +78,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do and why: start the added hosts, make the moves in their order, release the hosts that are then empty.
+    """Start the added hosts, make the moves in their order, release the hosts that are then empty.
 
     In this order, no move fills the memory or network of a host beyond its capacity. A plan without changes says why
     nothing can be done about a violated rule.
@@ -94,7 +95,7 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, dict=True):
-    """Which host runs which slices; hosts and slices by id.
+    """The slices of each host; hosts and slices by id.
 
     >>> before = Placement.of(["a", "b"], {"M:1": "a", "M:2": "a"})
     >>> move = Move(slice="M:2", source="a", destination="b")
@@ -109,7 +110,7 @@ class Placement(msgspec.Struct, frozen=True, dict=True):
         slices: dict[HostId, list[SliceId]] = {host: [] for host in sorted(hosts)}
         for slice_id, host in sorted(host_of.items()):
             if host not in slices:
-                raise InvalidValue(f"slice {slice_id!r} is placed on {host!r}, which is none of the hosts")
+                raise InvalidValue(f"slice {slice_id!r} is placed on {host!r}, which is not one of the hosts")
             slices[host].append(slice_id)
         return cls(tuple((host, tuple(ids)) for host, ids in slices.items()))
 
@@ -127,7 +128,7 @@ class Placement(msgspec.Struct, frozen=True, dict=True):
         return {slice_id: host for host, slices in self.by_host for slice_id in slices}
 
     def after(self, plan: PlacementPlan) -> Placement:
-        """The placement when the plan is carried out; a plan that does not belong to this placement is refused."""
+        """The placement after a plan; raises if the plan does not fit this placement."""
         host_of = dict(self.host_of)
         hosts = [*self.hosts, *plan.hosts_added]
         _refuse_twice("host", hosts)
@@ -145,4 +146,4 @@ def _by_id(slices: Iterable[SliceProbe]) -> tuple[SliceProbe, ...]:
 def _refuse_twice(kind: str, ids: Iterable[str]) -> None:
     for name, count in Counter(ids).items():
         if count > 1:
-            raise InvalidValue(f"{kind} {name!r} is there {count} times; each {kind} is in one place")
+            raise InvalidValue(f"{kind} {name!r} occurs {count} times; each {kind} is in one place")

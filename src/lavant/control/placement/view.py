@@ -1,8 +1,8 @@
-"""What a policy sees: the loads over the window under the present placement, and what may be done.
+"""A policy's view: the loads over the window under the present placement, and what may be done.
 
-CPU is a share of one host here, whatever unit the probes have. A slice's CPU and network are means over the window,
-its memory is the latest. A host's CPU is the sum of the slices it runs now, so that it is right also just after a move;
-its range is what was measured on it in the window, and decides whether a rule was violated in all of it.
+CPU is a share of one host here, whatever unit the probes have. A slice's CPU and network are means over the window, its
+memory is the latest. A host's CPU is the sum of its present slices, so it is right just after a move too; its range is
+what was measured on it in the window, and decides whether a rule was violated throughout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lavant.core.ids import HostId, SliceId
 
 
 class SliceLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """One slice and what it uses."""
+    """One slice and the resources it uses."""
 
     id: SliceId
     operator: str
@@ -29,7 +29,7 @@ class SliceLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Range(msgspec.Struct, frozen=True):
-    """The lowest and the highest of what was measured in the window."""
+    """The lowest and highest values measured in the window."""
 
     lowest: float
     highest: float
@@ -59,7 +59,7 @@ class LoadView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     grown_ms: int | None = None
     """When hosts were last added."""
     hosts_named: int = 0
-    """The number in the last name that was given to a host."""
+    """The number in the last name given to a host."""
 
     @cached_property
     def on_host(self) -> dict[HostId, tuple[SliceLoad, ...]]:
@@ -93,7 +93,7 @@ class LoadView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return max(0, len(self.hosts) - self.config.hosts_min)
 
     def new_host(self, number: int) -> HostId:
-        """The name of the `number`th host to add, from 0 on; names of hosts that exist are passed over."""
+        """The name of the `number`th host to add, from 0 on; existing names are skipped."""
         candidate = self.hosts_named
         while True:
             candidate += 1

@@ -1,8 +1,8 @@
-"""The window: what was measured lately, kept as samples, and the means and extremes of it.
+"""The sliding window of probes, with means and extremes.
 
 A rule holds "for at least 30 seconds" (e-StreamHub, Section V) if each sample of the last `window_ms` violates it and
-samples reach back that far without a gap. Samples are kept in slots of a fraction of the window, the latest of a slot
-counts, so a host that probes too often costs no memory.
+samples reach back that far without a gap. Samples are kept in slots of a fraction of the window, only the latest of
+each slot, so a host that probes too often costs no memory.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from lavant.control.placement.view import UNKNOWN, Range, SliceLoad, TotalLoad
 from lavant.core.ids import HostId, SliceId
 
 SLOTS = 120
-"""Samples that one window holds at most."""
+"""The most samples of one window."""
 HISTORY_HALF_LIVES = 5
-"""What is older has lost all but 3 % of its weight in the trend."""
+"""Older samples have lost all but 3 % of their weight in the trend."""
 
 
 class LoadSample(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class LoadWindow:
 
     def _forget(self, now_ms: int) -> None:
         window_start_ms = now_ms - self._config.rules.window_ms
-        # One sample from before the window stays: it shows that the window is whole.
+        # One sample from before the window stays: it shows that the window is complete.
         while len(self.samples) > 1 and self.samples[1].time_ms <= window_start_ms:
             del self.samples[0]
         history_start_ms = now_ms - HISTORY_HALF_LIVES * self._config.forecast.half_life_ms
@@ -66,7 +66,7 @@ class LoadWindow:
         return self.is_current(now_ms) and self.samples[0].time_ms <= now_ms - self._config.rules.window_ms
 
     def slice_loads(self) -> tuple[SliceLoad, ...]:
-        """Each slice that exists now, on its present host."""
+        """Each present slice, on its present host."""
         cpu: dict[SliceId, list[float]] = {}
         network: dict[SliceId, list[float]] = {}
         for sample in self.samples:
@@ -88,7 +88,7 @@ class LoadWindow:
         return _range(math.fsum(cpu.values()) / len(cpu) if cpu else 0.0 for cpu in self._measured(now_ms))
 
     def host_ranges(self, now_ms: int) -> dict[HostId, Range]:
-        """Extremes of each host that was there in the whole window."""
+        """Extremes of each host that was present in the whole window."""
         if not self.is_whole(now_ms):
             return {}
         measured = self._measured(now_ms)
@@ -96,7 +96,7 @@ class LoadWindow:
         return {host: _range(cpu[host] for cpu in measured) for host in always}
 
     def _measured(self, now_ms: int) -> list[dict[HostId, float]]:
-        """The CPU of each host, for each sample in the window, its start included."""
+        """The CPU of each host, for each sample in the window, including its start."""
         start_ms = now_ms - self._config.rules.window_ms
         inside = [sample for sample in self.samples if sample.time_ms >= start_ms]
         return [

@@ -2,16 +2,16 @@
 
 "Auto-tuned Publisher in a Pub/Sub System", Section III and Figure 5:
 
-                 N are waiting, or T is over and some are              fetched, and in the workers' hands
+                 N are waiting, or T is over and some are              fetched, and taken by workers
       ┌──────┐ ──────────────────────────────────────────► ┌───────┐ ─────────────────────────────────────► idle
       │ idle │                                             │ batch │
       └──────┘                                             └───────┘
        │    ▲
        └────┘ every T_poll: fewer than N
 
-The poll timer starts with a batch. If handing the batch over takes longer than T_poll, that poll is missed, and is made
-up for T_poll_min after the batch's end. T, the time after which any number will do, starts at the batch's end as well.
-Where T_poll is 0, nothing is waited for: whatever is there is taken as soon as the last batch has been read.
+The poll timer starts with a batch. If passing the batch to workers takes longer than T_poll, that poll is missed, and
+made up for T_poll_min after the batch's end. T, the time after which any number will do, starts at the batch's end too.
+With T_poll = 0 there is no waiting: everything is taken as soon as the last batch has been read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lavant.control.publishing.controllers.interface import BatchSettings
 
 
 class HandedOver(NamedTuple):
-    """A batch that is in the workers' hands."""
+    """A batch that workers have taken."""
 
     took_ms: int
     """T_mpt: from the decision to take it."""
@@ -67,7 +67,7 @@ class BatchScheduler:
         self._was_full = is_full
 
     def end(self, now_ms: int) -> HandedOver:
-        """Everything is in the workers' hands."""
+        """Workers have taken everything."""
         assert self._began_ms is not None, "there is a batch to end"
         took_ms = now_ms - self._began_ms
         due_ms = self._began_ms + self._began_poll_ms

@@ -1,6 +1,6 @@
-"""The publisher's configuration: all defaults are here, and what cannot work is refused with the reason.
+"""Configuration of a publisher, with all defaults and validation.
 
-Those of the paper ("Auto-tuned Publisher in a Pub/Sub System", Table I) are the defaults where it has one: a polling
+The defaults are those of the paper ("Auto-tuned Publisher in a Pub/Sub System", Table I) where it has one: a polling
 interval of 50 to 200 ms, T = 200 ms, α = 0.5, γ = 0.75, β = 1.2, N from 1 on.
 """
 
@@ -19,19 +19,19 @@ def _require_positive(name: str, value: int) -> None:
 
 
 class TuningConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How publications are gathered into batches. `controller` is a name in `controllers.CONTROLLERS`."""
+    """How publications are gathered into batches. `controller` is a name in `registry.CONTROLLERS`."""
 
     controller: str = "eager"
     batch_size: int = 1
-    """N at the start; for `fixed`, N. `eager` takes up to `batch_size_max` from the start."""
+    """Initial N; for `fixed`, N. `eager` takes up to `batch_size_max` from the start."""
     batch_size_min: int = 1
     batch_size_max: int = 1000
     poll_ms: int = 50
-    """T_poll at the start; for `fixed`, T_poll. `eager` does not poll."""
+    """Initial T_poll; for `fixed`, T_poll. `eager` does not poll."""
     poll_ms_min: int = 50
     poll_ms_max: int = 200
     poll_margin: float = 1.2
-    """β: the polling interval is so many times what handing over a batch took."""
+    """β: the polling interval is so many times the time it took to pass a batch to workers."""
     load_gain: float = 0.5
     """α: the weight of the past in the estimate of the load (Equation 1)."""
     capacity_gain: float = 0.75
@@ -59,32 +59,32 @@ class TuningConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole publisher: its workers, its bounds, and how it tries again."""
+    """The whole publisher: workers, limits, and retries."""
 
     tuning: TuningConfig = TuningConfig()
     workers: int = 20
-    """They store what was received and hand over what is published."""
+    """They store received publications and publish stored ones."""
     workers_reserved: int = 3
-    """So many never publish: a broker that blocks all others cannot keep the publisher from receiving."""
+    """Workers that never publish: a broker that blocks all others cannot keep the publisher from receiving."""
     buffer_max: int = 1000
     """Publications received that no worker has taken yet; when it is full, the next is dropped."""
     stored_max: int = 100_000
-    """Publications stored and not yet published; at so many, what comes waits in the buffer."""
+    """Publications stored and not yet published; at this many, new ones wait in the buffer."""
     held_bytes_max: int = 256 << 20
-    """Of all publications that are not published yet; above it, the next is dropped."""
+    """Of all publications not published yet; above it, the next is dropped."""
     writes_max: int = 20
     """Workers that may store at the same time."""
     write_size_max: int = 1
     """Publications that one worker stores at once."""
     transfer_size_max: int = 500
-    """Publications that one worker hands over at once."""
+    """Publications that one worker publishes at once."""
     wait_ms_max: int = 200
-    """T: after waiting so long for N publications, those that are there are taken."""
+    """T: after waiting so long for N publications, those present are taken."""
     backoff_ms_min: int = 100
     backoff_ms_max: int = 30_000
-    """A failure is followed by a pause: this at first, twice as long with each further failure, up to the maximum."""
+    """The pause after a failure, doubled with each further failure, up to the maximum."""
     jitter_seed: int = 0
-    """Publishers with different seeds pause for different times, so that they do not come back all at once."""
+    """Publishers with different seeds pause for different times, so that they do not all return at once."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.workers_reserved < self.workers:

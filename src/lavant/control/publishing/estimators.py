@@ -1,18 +1,18 @@
 """Estimates of the load and of the broker's capacity.
 
-"Auto-tuned Publisher in a Pub/Sub System", Section IV-B: λ_est is `Load.per_s` (Equation 1), η_est `Capacity.per_s`
-(Equation 2). Both are exponentially weighted means, in which the first sample counts in full: from zero, the capacity
-would hold N down to 1 for the first transfers.
+"Auto-tuned Publisher in a Pub/Sub System", Section IV-B: λ_est is `LoadEstimate.per_s` (Equation 1), η_est
+`Capacity.per_s` (Equation 2). Both are exponentially weighted means, in which the first sample counts in full: starting
+from zero, the capacity would hold N down to 1 for the first transfers.
 """
 
 from __future__ import annotations
 
 INTERVAL_MS_SHOWN = 1000
-"""A shorter running interval says too little to be shown."""
+"""A shorter unfinished interval says too little to be shown."""
 
 
 class LoadEstimate:
-    """Publications received a second, sampled whenever `sample` is called.
+    """Publications received per second, sampled whenever `sample` is called.
 
     >>> load = LoadEstimate(gain=0.5, now_ms=0)
     >>> for _ in range(10):
@@ -45,7 +45,7 @@ class LoadEstimate:
         self._is_first = False
 
     def estimate(self, now_ms: int) -> float:
-        """For those who look: where nobody samples because nothing comes, it falls all the same."""
+        """For display: it falls even when nothing is sampled because nothing arrives."""
         return self.per_s if now_ms - self.sampled_ms < INTERVAL_MS_SHOWN else self._after(now_ms)
 
     def _after(self, now_ms: int) -> float:
@@ -55,7 +55,7 @@ class LoadEstimate:
 
 
 class Capacity:
-    """Publications a second that the broker takes: with each transfer, those on their way divided by its duration.
+    """Publications per second that the broker takes: with each transfer, those in flight divided by its duration.
 
     >>> capacity = Capacity(gain=0.75)
     >>> capacity.add(in_flight=2, duration_ms=100)
@@ -72,7 +72,7 @@ class Capacity:
         self._gain = gain
 
     def add(self, *, in_flight: int, duration_ms: int) -> None:
-        sample_per_s = 1000 * in_flight / max(1, duration_ms)  # less than the clock can tell apart counts as 1 ms
+        sample_per_s = 1000 * in_flight / max(1, duration_ms)  # durations below the clock's resolution count as 1 ms
         if self.per_s is None:
             self.per_s = sample_per_s
         else:

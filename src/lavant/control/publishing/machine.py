@@ -1,11 +1,11 @@
-"""The publisher as a machine: `handle(stimulus, now_ms)` returns effects, `wakeup_ms()` when to come again.
+"""The state machine of a publisher: `handle(stimulus, now_ms)` returns effects, `wakeup_ms()` when to call it again.
 
     received ─► buffer ─ Store ─► stored ─ Fetch ─► ready ─ Publish ─► published
                   │      worker             │                worker
                dropped                    N, T_poll          └─ failed: ready again, after a pause
 
-"Auto-tuned Publisher in a Pub/Sub System", Section III. Sources, store, workers and broker are somebody else's: threads
-and files in `lavant.client.publisher`, virtual time in `lavant.simulation.publisher`. Workers are only counted here.
+"Auto-tuned Publisher in a Pub/Sub System", Section III. Sources, store, workers and broker are outside: threads and
+files in `lavant.client.publisher`, virtual time in `lavant.simulation.publisher`. Workers are only counted here.
 
 Differences from the paper: a failed transfer is repeated; workers can be reserved for receiving, since priority alone
 cannot free one that the broker blocks; a worker may take several publications at once, in both directions.
@@ -24,8 +24,7 @@ from lavant.control.publishing.config import PublisherConfig
 from lavant.control.publishing.controllers.interface import BatchSettings, Figures, TransferEnded
 from lavant.control.publishing.controllers.registry import new_controller
 from lavant.control.publishing.estimators import Capacity, LoadEstimate
-from lavant.control.publishing.latencies import LatestLatencies
-from lavant.control.publishing.statistics import PublisherStatistics
+from lavant.control.publishing.statistics import LatestLatencies, PublisherStatistics
 from lavant.control.publishing.transfers import Transfers
 from lavant.control.publishing.values import (
     BatchSent,
@@ -45,7 +44,7 @@ from lavant.core.decisions import Decision
 
 
 class Receiving:
-    """Publications from the moment they are received until they are stored."""
+    """Publications from arrival until they are stored."""
 
     def __init__(self, config: PublisherConfig) -> None:
         self._config = config
@@ -67,7 +66,7 @@ class Receiving:
         self._buffer.append(ticket)
 
     def next_write(self, *, workers_free: int, stored: int) -> StorePublications | None:
-        """For a worker that is free; None if there is nothing to store, nobody to do it, or no room for it."""
+        """A write for a free worker; None if there is nothing to store, no worker, or no room."""
         config = self._config
         room = config.stored_max - stored - self.writing
         if not (self._buffer and workers_free > 0 and room > 0 and self.writes < config.writes_max):
@@ -89,7 +88,7 @@ DECISIONS_KEPT = 256
 
 
 class HeldPublication(NamedTuple):
-    """What is remembered of a publication until it is published."""
+    """A publication's data until it is published."""
 
     received_ms: int | None
     """None if it was recovered: nobody knows when it was received."""
@@ -141,12 +140,12 @@ class PublisherMachine:
 
     @property
     def has_room(self) -> bool:
-        """The next publication would be taken."""
+        """Whether the next publication would be accepted."""
         return self._receiving.has_room and self._held_bytes < self.config.held_bytes_max
 
     @property
     def waiting(self) -> int:
-        """Publications stored, and not published yet."""
+        """Publications stored and not published yet."""
         return self._unfetched + self._transfers.ready + self._transfers.publications_under_way
 
     @property
@@ -154,11 +153,11 @@ class PublisherMachine:
         return self._controller.settings
 
     def decisions(self) -> Sequence[Decision]:
-        """The latest, the oldest of them first."""
+        """The latest decisions, the oldest first."""
         return tuple(self._decisions)
 
     def wakeup_ms(self) -> int | None:
-        """When to come again, if nothing happens before."""
+        """When to call `handle` again, if nothing happens before."""
         times = (self._gathering.wakeup_ms(self.settings), self._transfers.wakeup_ms())
         return min((time for time in times if time is not None), default=None)
 
@@ -190,7 +189,7 @@ class PublisherMachine:
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
-        """What is to be done now that this has happened."""
+        """The effects of a stimulus."""
         effects: list[Effect] = []
         match stimulus:
             case PublicationsReceived(ticket, size_bytes):
@@ -266,7 +265,7 @@ class PublisherMachine:
             effects.append(write)
 
     def _send(self, now_ms: int, effects: list[Effect]) -> None:
-        """Spread what is ready over the transfers that may be under way."""
+        """Spread ready publications over the transfers that may be in flight."""
         transfers = self._transfers
         if not transfers.ready or transfers.is_paused(now_ms) or self._workers_free == 0:
             return

@@ -1,8 +1,8 @@
-"""Transfers to the broker: what is ready to go, what is under way, and pauses after failures.
+"""Transfers to the broker: what is ready, what is in flight, and pauses after failures.
 
-What failed goes again, before anything that is new, and never gets lost. A failure says more about the broker than
-about the publications: so everything pauses, and then one transfer at a time goes ahead until one has ended well. What
-fails again goes behind all else that failed, so that nothing keeps the rest from being tried.
+A failed transfer is repeated before anything new, and never lost. A failure says more about the broker than about the
+publications: so everything pauses, and then one transfer at a time is tried until one succeeds. A transfer that fails
+again goes behind all other failed ones, so that it does not keep them from being tried.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from lavant.control.publishing.values import SendBatch
 _GOLDEN = 0x9E3779B97F4A7C15
 _BITS = 64
 _DOUBLINGS_MAX = 40
-"""More would be above any maximum, and numbers without end."""
+"""More would exceed any maximum, and overflow."""
 
 
 def pause_ms(failures: int, config: PublisherConfig) -> int:
-    """After so many failures in a row: between half of the nominal pause and all of it.
+    """After so many consecutive failures: between half of the nominal pause and all of it.
 
     >>> config = PublisherConfig(backoff_ms_min=100, backoff_ms_max=1000)
     >>> [50 << n <= pause_ms(n + 1, config) <= 100 << n for n in range(4)], 500 <= pause_ms(10**6, config) <= 1000
@@ -33,30 +33,30 @@ def pause_ms(failures: int, config: PublisherConfig) -> int:
 
 
 class Transfer(NamedTuple):
-    """One that is under way."""
+    """One in flight."""
 
     tickets: tuple[int, ...]
     began_ms: int
     rivals: int
-    """Others that were under way when it began."""
+    """Others in flight when it began."""
 
 
 class Transfers:
-    """Publications from the moment they are fetched until the broker has them."""
+    """Publications from when they are fetched until the broker has them."""
 
     def __init__(self, config: PublisherConfig) -> None:
         self._config = config
         self._fresh: deque[int] = deque()
         self._failed: deque[tuple[int, ...]] = deque()
-        """Whole transfers: the same ones together again, the broker can know them by what they are together."""
+        """Whole transfers: repeated unchanged, so that the broker can recognise a repetition."""
         self._failed_publications = 0
         self._under_way: dict[int, Transfer] = {}
         self._last = 0
         """Number of the last transfer."""
         self._last_before_failure = 0
-        """Number of the last transfer that began before the latest failure: it says nothing about the time since."""
+        """Number of the last transfer before the latest failure: it says nothing about the time since."""
         self._failures = 0
-        """In a row."""
+        """Consecutive failures."""
         self._paused_until_ms: int | None = None
         self._progress_ms = 0
         """When a transfer ended, or the first one began."""
@@ -67,17 +67,17 @@ class Transfers:
 
     @property
     def size_mean(self) -> int:
-        """Publications of a transfer under way, on average; at least 1."""
+        """Mean number of publications of a transfer in flight; at least 1."""
         return max(1, self.publications_under_way // max(1, len(self._under_way)))
 
     @property
     def ready(self) -> int:
-        """Publications that could go."""
+        """Publications that could be sent."""
         return len(self._fresh) + self._failed_publications
 
     @property
     def has_fresh(self) -> bool:
-        """Some of the latest batch are in no worker's hands yet."""
+        """Workers have not yet taken all of the latest batch."""
         return bool(self._fresh)
 
     def silence_ms(self, now_ms: int) -> int:
@@ -96,11 +96,11 @@ class Transfers:
         self._fresh.extend(tickets)
 
     def limit(self, transfers_max: int) -> int:
-        """How many may be under way at a time; after a failure, one to see whether the broker is back."""
+        """How many may be in flight; after a failure, one to see whether the broker is back."""
         return 1 if self._failures else min(transfers_max, self._config.transfers_max)
 
     def begin(self, now_ms: int, *, size_max: int) -> SendBatch:
-        """What failed before goes first, as it was; else up to `size_max` that are fresh."""
+        """Failed transfers go first, unchanged; else up to `size_max` fresh publications."""
         if self._failed:
             tickets = self._failed.popleft()
             self._failed_publications -= len(tickets)

@@ -1,7 +1,7 @@
-"""What goes into a publisher and what comes out of it.
+"""Stimuli and effects of a publisher.
 
-A publication is a *ticket* here: a number that whoever runs the machine gives it, higher than all before. What it says
-and where it is stored is none of the machine's business.
+A publication is a *ticket* here: a number, higher than all before, assigned by the machine's caller. Its content and
+where it is stored do not concern the machine.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from lavant.core.decisions import Decision
 
 
 class PublicationsReceived(msgspec.Struct, frozen=True):
-    """A source brought a publication."""
+    """A source delivered a publication."""
 
     ticket: int
     size_bytes: int = 0
 
 
 class PublicationsRecovered(msgspec.Struct, frozen=True):
-    """This one was in the store when the publisher started; to be told oldest first, before anything else."""
+    """A publication in the store at the publisher's start; reported oldest first, before anything else."""
 
     ticket: int
     size_bytes: int = 0
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """They are durable: a `StorePublications` is done."""
+    """A `StorePublications` is done: they are durable."""
 
     tickets: tuple[int, ...]
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """A `Fetch` is done: the oldest that were stored, at most as many as were asked for."""
+    """A `Fetch` is done: the oldest stored ones, at most as many as requested."""
 
     tickets: tuple[int, ...]
 
 
 class BatchSent(msgspec.Struct, frozen=True):
-    """The broker has them: a `SendBatch` is done. It refused so many of them for good."""
+    """A `SendBatch` is done: the broker has them. It refused so many of them for good."""
 
     transfer: int
     refused: int = 0
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A `SendBatch` failed: the broker may or may not have them, and may have said when to come again."""
+    """A `SendBatch` failed: the broker may or may not have them, and may have said when to try again."""
 
     transfer: int
     retry_after_ms: int = 0
@@ -65,25 +65,25 @@ Stimulus: TypeAlias = PublicationsReceived | PublicationsRecovered | Stored | Fe
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """The buffer is full: this one was not taken."""
+    """The buffer is full: this publication was not accepted."""
 
     ticket: int
 
 
 class StorePublications(msgspec.Struct, frozen=True):
-    """A worker stores these; answer with `Stored`."""
+    """Have a worker store these; answer with `Stored`."""
 
     tickets: tuple[int, ...]
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """Read up to so many from the store, the oldest first; answer with `Fetched`. At most one is under way."""
+    """Read up to so many from the store, the oldest first; answer with `Fetched`. At most one is in flight."""
 
     size_max: int
 
 
 class SendBatch(msgspec.Struct, frozen=True):
-    """A worker hands these to the broker; answer with `BatchSent` or `Failed`."""
+    """Have a worker send these to the broker; answer with `BatchSent` or `Failed`."""
 
     transfer: int
     tickets: tuple[int, ...]

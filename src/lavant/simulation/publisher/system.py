@@ -8,7 +8,10 @@ A publication's latency ends when the broker has it; its worker is free when the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from itertools import islice
+from random import Random
 
 import msgspec
 
@@ -30,10 +33,135 @@ from lavant.core.decisions import Decision
 from lavant.simulation.kernel.calendar import Calendar
 from lavant.simulation.kernel.distributions import MS, S
 from lavant.simulation.kernel.randomness import Randomness
-from lavant.simulation.publisher.broker import SimulatedBroker
-from lavant.simulation.publisher.config import SystemConfig
+from lavant.simulation.publisher.config import BrokerConfig, SystemConfig
 from lavant.simulation.publisher.load import LoadStep, arrivals_us
-from lavant.simulation.publisher.store import SimulatedStore
+
+
+class SimulatedStore:
+    """`on_stored` and `on_fetched` are told the tickets when something is done."""
+
+    def __init__(
+        self,
+        calendar: Calendar,
+        config: SystemConfig,
+        *,
+        on_stored: Callable[[tuple[int, ...]], None],
+        on_fetched: Callable[[tuple[int, ...]], None],
+    ) -> None:
+        self._calendar = calendar
+        self._config = config
+        self._on_stored = on_stored
+        self._on_fetched = on_fetched
+        self._content: deque[int] = deque()
+        self._writes: deque[tuple[int, ...]] = deque()
+        self._fetch_size: int | None = None
+        self._is_busy = False
+
+    def write(self, tickets: tuple[int, ...]) -> None:
+        self._writes.append(tickets)
+        self._go_on()
+
+    def fetch(self, size_max: int) -> None:
+        assert self._fetch_size is None, "the publisher fetches one batch at a time"
+        self._fetch_size = size_max
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_busy:
+            return
+        config = self._config
+        if self._writes:
+            tickets = self._writes.popleft()
+            self._start(config.write_ms * len(tickets), self._written, tickets)
+        elif self._fetch_size is not None:
+            tickets = tuple(islice(self._content, self._fetch_size))
+            self._fetch_size = None
+            self._start(config.read_ms + config.read_each_ms * len(tickets), self._read, tickets)
+
+    def _start(self, duration_ms: int, done: Callable[[tuple[int, ...]], None], tickets: tuple[int, ...]) -> None:
+        self._is_busy = True
+        self._calendar.enter(self._calendar.now_us + duration_ms * MS, done, tickets)
+
+    def _written(self, tickets: tuple[int, ...]) -> None:
+        self._is_busy = False
+        self._content.extend(tickets)
+        self._go_on()
+        self._on_stored(tickets)
+
+    def _read(self, tickets: tuple[int, ...]) -> None:
+        self._is_busy = False
+        for _ in tickets:
+            self._content.popleft()
+        self._go_on()
+        self._on_fetched(tickets)
+
+
+class SimulatedBroker:
+    """`on_taken` is told each ticket that it has taken, `on_complete` each transfer of which it has all."""
+
+    def __init__(
+        self,
+        calendar: Calendar,
+        config: BrokerConfig,
+        random: Random,
+        *,
+        on_taken: Callable[[int], None],
+        on_complete: Callable[[int], None],
+    ) -> None:
+        self._calendar = calendar
+        self._config = config
+        self._random = random
+        self._on_taken = on_taken
+        self._on_complete = on_complete
+        self._free_us = 0
+        """When it can begin to take the next transfer."""
+        self._held = 0
+        """Publications that the subscriber has not read."""
+        self._blocked: deque[tuple[int, int, bool]] = deque()
+        """Ticket, transfer, and whether it is the transfer's last."""
+        if config.room is not None:
+            self._subscriber_leaves()
+
+    def offer(self, transfer: int, tickets: tuple[int, ...]) -> None:
+        config = self._config
+        duration_us = (config.transfer_ms + config.each_ms * len(tickets)) * MS
+        self._free_us = max(self._free_us, self._calendar.now_us) + duration_us
+        self._calendar.enter(self._free_us, self._accept, transfer, tickets)
+
+    def _accept(self, transfer: int, tickets: tuple[int, ...]) -> None:
+        self._blocked.extend((ticket, transfer, ticket == tickets[-1]) for ticket in tickets)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        room = self._config.room
+        while self._blocked and (room is None or self._held < room):
+            ticket, transfer, is_last = self._blocked.popleft()
+            self._held += 1
+            self._on_taken(ticket)
+            if is_last:
+                self._on_complete(transfer)
+
+    def _after(self, mean_ms: float, action: Callable[..., None], *arguments: int) -> None:
+        delay_us = round(self._random.expovariate(1 / mean_ms) * MS)
+        self._calendar.enter(self._calendar.now_us + delay_us, action, *arguments)
+
+    def _subscriber_leaves(self) -> None:
+        self._after(self._config.subscriber.away_ms, self._subscriber_comes)
+
+    def _subscriber_comes(self) -> None:
+        self._read_next(self._held)  # what comes in later waits for the next visit: the gate is closed
+
+    def _read_next(self, left: int) -> None:
+        if left == 0:
+            self._subscriber_leaves()
+        else:
+            self._after(self._config.subscriber.read_ms, self._has_read, left)
+
+    def _has_read(self, left: int) -> None:
+        self._held -= 1
+        self._let_in()
+        self._read_next(left - 1)
+
 
 EVENTS_MAX = 50_000_000
 

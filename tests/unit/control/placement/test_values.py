@@ -24,17 +24,17 @@ def test_a_probe_without_a_proper_number_is_refused(cpu: float) -> None:
 
 def test_a_slice_on_two_hosts_is_refused() -> None:
     probe = SliceProbe(id=M1, operator="M", cpu=0.1)
-    with pytest.raises(InvalidValue, match="slice 'M:1' is there 2 times"):
+    with pytest.raises(InvalidValue, match="slice 'M:1' occurs 2 times"):
         Probes(hosts=(HostProbe(id=A, slices=(probe,)), HostProbe(id=B, slices=(probe,))))
 
 
 def test_a_host_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="host 'a' is there 2 times"):
+    with pytest.raises(InvalidValue, match="host 'a' occurs 2 times"):
         Probes(hosts=(HostProbe(id=A), HostProbe(id=A)))
 
 
 def test_a_placement_on_an_unknown_host_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="none of the hosts"):
+    with pytest.raises(InvalidValue, match="not one of the hosts"):
         Placement.of([A], {M1: B})
 
 
@@ -45,5 +45,5 @@ def test_a_plan_for_another_placement_is_refused() -> None:
 
 
 def test_a_plan_that_releases_a_host_with_slices_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="none of the hosts"):
+    with pytest.raises(InvalidValue, match="not one of the hosts"):
         Placement.of([A, B], {M1: A}).after(PlacementPlan(decision=DECISION, hosts_released=(A,)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lavant.broker.matching import EncryptedMatcher
-from lavant.simulation.workloads.encrypted import STEPS, EncryptedWorkload
+from lavant.simulation.workloads.synthetic import STEPS, EncryptedWorkload
 
 
 @pytest.mark.parametrize("attributes", [1, 4, 6])

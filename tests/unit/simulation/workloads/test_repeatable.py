@@ -9,7 +9,7 @@ import sys
 
 SCRIPT = """
 import hashlib
-from lavant.simulation.workloads.encrypted import EncryptedWorkload
+from lavant.simulation.workloads.synthetic import EncryptedWorkload
 from lavant.simulation.workloads.stock import StockWorkload
 from lavant.simulation.workloads.synthetic import SyntheticWorkload
 

@@ -1,4 +1,4 @@
-"""When a budget need not be spent: while the least allocation holds the response time, and has for a while."""
+"""Decides when a budget need not be spent: the least allocation has met the response time for a while."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lavant.models.prediction import predict
 
 
 class IdleBudget:
-    """Knows since when the least allocation would do. Without `act_above_s` it is never quiet."""
+    """Tracks since when the least allocation suffices. Without `act_above_s` it is never idle."""
 
     def __init__(self, *, act_above_s: float | None, window_ms: int) -> None:
         self._act_above_s, self._window_ms = act_above_s, window_ms
@@ -19,7 +19,7 @@ class IdleBudget:
         self._predicted_s = 0.0
 
     def is_quiet(self, system: System, observed: ObservedLoad, now_ms: int) -> bool:
-        """Whether nothing is to be spent. What was given stays until it was quiet for the whole window."""
+        """Whether nothing needs to be spent. Consumers stay until it was idle for the whole window."""
         if self._act_above_s is None:
             return False
         self._predicted_s = predict(Model(system.network, refined=system.refined), system.least).response_s

@@ -1,4 +1,4 @@
-"""What every allocator is: a machine that is shown what was measured, and says how many consumers each topic gets."""
+"""The interface of allocators: measurements come in, the number of consumers of each topic leaves."""
 
 from __future__ import annotations
 
@@ -16,41 +16,42 @@ from lavant.models.network import Network
 
 
 class ObservedLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at the system. What is not measured is as in the `System` that the allocator was made with."""
+    """One observation of the system. Unmeasured values are those of the allocator's `System`."""
 
     consumers: Consumers
-    """Of each topic, those that are starting included."""
+    """Of each topic, including those that are starting."""
     arrival_rates_per_s: tuple[float, ...]
     """Of each job type, over the window."""
     requests: tuple[float, ...]
-    """At each topic, those in service included."""
+    """At each topic, including those in service."""
     window_s: float
     service_rates_per_s: tuple[float, ...] = ()
-    """Of each topic, if measured; so are the variabilities."""
+    """Of each topic, if measured; likewise the variabilities."""
     service_scvs: tuple[float, ...] = ()
     arrival_scvs: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         numbers = (*self.consumers, *self.arrival_rates_per_s, *self.requests)
         if not all(math.isfinite(number) and number >= 0 for number in numbers):
-            raise InvalidValue(f"what was observed must be numbers from 0 on, got {self}")
+            raise InvalidValue(f"observed values must be numbers from 0 on, got {self}")
         if not (math.isfinite(self.window_s) and self.window_s > 0):
             raise InvalidValue(f"window_s must be positive, got {self.window_s}")
 
 
 class Allocator(Protocol):
-    """Decides. The same observations at the same times give the same plans."""
+    """Deterministic: the same observations at the same times give the same plans."""
 
     name: str
 
     def decide(self, observed: ObservedLoad, now_ms: int) -> AllocationPlan:
-        """The consumers that each topic should have from now on; never below or above the limits."""
+        """The consumers that each topic should have from now on, always within the limits."""
         ...
 
 
 def expected(system: System, observed: ObservedLoad, caution: Caution) -> System:
-    """The system under the load that was measured, with caution: rates by so many standard errors higher, and at each
-    topic at least as many consumers as work off in time what waits there."""
+    """The system under the measured load, with caution: rates raised by so many standard errors, and enough consumers
+    at each topic to work off waiting requests in time.
+    """
     rates = [
         rate + caution.standard_errors * math.sqrt(rate / observed.window_s) for rate in observed.arrival_rates_per_s
     ]

@@ -1,4 +1,4 @@
-"""MinCost as a loop: the least cost that holds the target under the load that was just measured."""
+"""MinCost as a control loop: the least cost that meets the target under the measured load."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lavant.core.errors import InvalidValue
 
 
 class MinCostAllocator:
-    """Gives more at once, and takes away what was not needed during the whole scale-in window.
+    """Scales out at once, and removes consumers that were unneeded during the whole scale-in window.
 
-    A plan is made from the least allocation each time, not from the present one: that is what it costs least with, and
-    a topic that the load has left gives its consumers back.
+    Each plan starts from the least allocation, not from the present one: this gives the least cost, and a topic whose
+    load is gone releases its consumers.
     """
 
     name = "min-cost"

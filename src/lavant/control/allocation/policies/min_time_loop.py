@@ -1,4 +1,4 @@
-"""MinTime as a loop: the budget where it helps most under the load that was just measured."""
+"""MinTime as a control loop: spends the budget where it helps most under the measured load."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lavant.models.evaluation import Model
 
 
 class MinTimeAllocator:
-    """Spends the whole budget, or nothing while it is quiet (Section II of the paper: rescheduling is done when the
-    response time is above a threshold). Consumers change topics only for a gain that is worth it.
+    """Spends the whole budget, or nothing while idle (Section II of the paper: rescheduling is done when the response
+    time is above a threshold). Consumers change topics only for a sufficient gain.
 
-    What waits already does not raise the least allocation here: the budget is what there is.
+    Waiting requests do not raise the least allocation here: the budget is all there is.
     """
 
     name = "min-time"

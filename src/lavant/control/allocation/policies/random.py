@@ -1,7 +1,8 @@
-"""Random: the paper's baseline. Each further consumer goes to any topic, until the budget is spent or the target met.
+"""Random: the paper's baseline. Each further consumer goes to a random topic, until the budget is spent or the target
+met.
 
-The draws are a fixed function of the seed and the number of the consumer, so that plans for a growing load are
-continuations of each other, as the paper's iterations are.
+The draws are a fixed function of the seed and the number of the consumer, so that plans for a growing load continue
+each other, as the paper's iterations do.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lavant.core.decisions import Decision
 from lavant.models.evaluation import Model
 
 DRAWS_MAX = 10_000
-"""After so many consumers without the target met, it is given up."""
+"""It gives up after so many consumers without meeting the target."""
 
 
 class RandomAllocator:

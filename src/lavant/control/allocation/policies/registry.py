@@ -1,4 +1,4 @@
-"""The allocators by name. The conformance suite runs over all that are listed here."""
+"""Allocators by name. The conformance suite runs over all of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The largest allocation that was wanted within a window: scale out at once, scale in late.
+"""The stabilisation window: scale out at once, scale in late.
 
-This is the rule of Kubernetes' stabilisation window: a topic goes down to the most that it was given within the last
-so many milliseconds, and no further.
+As in Kubernetes, a topic is scaled in only to the largest allocation wanted within the window.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from lavant.control.allocation.system.system import Consumers
 
 
 class StabilizationWindow:
-    """Allocations that were wanted, as long as they count.
+    """Wanted allocations within the window.
 
     >>> recent = StabilizationWindow(window_ms=10)
     >>> [recent.most((m,), now_ms) for now_ms, m in [(0, 3), (5, 1), (10, 1), (11, 1)]]
@@ -24,7 +23,7 @@ class StabilizationWindow:
         self._wanted: deque[tuple[int, Consumers]] = deque()
 
     def most(self, wanted: Consumers, now_ms: int) -> Consumers:
-        """For each topic the most within the window, with what is wanted now."""
+        """The largest allocation of each topic within the window, including the one wanted now."""
         self._wanted.append((now_ms, wanted))
         while self._wanted[0][0] < now_ms - self._window_ms:
             self._wanted.popleft()

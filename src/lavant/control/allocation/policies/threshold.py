@@ -1,4 +1,4 @@
-"""Threshold: consumers by the length of each queue, as KEDA's queue scalers and Kubernetes' HPA do. A baseline.
+"""Threshold: consumers by queue length, as KEDA's queue scalers and Kubernetes' HPA do. A baseline.
 
     ratio   = requests / (requests_per_consumer · consumers)         no change where it is within the tolerance of 1
     wanted  = ⌈requests / requests_per_consumer⌉                     within the limits
@@ -6,7 +6,7 @@
     decline to the most that was wanted within the stabilisation window
 
 Requests in service count, as they do by default in KEDA's scalers for RabbitMQ and SQS. It knows neither rates nor
-service times, and treats each topic by itself.
+service times, and treats each topic separately.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lavant.core.decisions import Decision
 
 
 class ThresholdAllocator:
-    """Decides by queue lengths alone; a goal is not looked at."""
+    """Decides by queue lengths alone; ignores the goal."""
 
     name = "threshold"
 

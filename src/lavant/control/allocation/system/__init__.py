@@ -1,1 +1,1 @@
-"""The system that is allocated: topics, job types, costs and the goal, and its TOML file."""
+"""The system to allocate: topics, job types, costs and the goal, and its TOML file."""

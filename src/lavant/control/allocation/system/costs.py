@@ -1,7 +1,7 @@
-"""What consumers of a topic cost: F_j(m) of the allocation paper, non-decreasing and convex.
+"""Costs of a topic's consumers: F_j(m) of the allocation paper, non-decreasing and convex.
 
-Convex means that no consumer is cheaper than the one before it. Greedy allocation needs that; prices that fall with
-the number are refused.
+Convex means that no consumer is cheaper than the one before it. Greedy allocation needs that; prices that fall with the
+number are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Linear(msgspec.Struct, frozen=True, tag="Linear"):
 
 
 class Power(msgspec.Struct, frozen=True, tag="Power"):
-    """`price` · m to the power of `exponent`: each consumer dearer than the one before it."""
+    """`price` · m to the power of `exponent`: each consumer costs more than the one before it."""
 
     price: float
     exponent: float
@@ -44,7 +44,7 @@ class Power(msgspec.Struct, frozen=True, tag="Power"):
 
 
 class Prices(msgspec.Struct, frozen=True, tag="Prices"):
-    """A price for each consumer, one by one; further ones cost what the last does. Any convex function is of this kind.
+    """A price for each consumer, one by one; further ones cost what the last does. Can express any convex function.
 
     >>> Prices((1.0, 1.0, 2.5)).of(5)
     9.5

@@ -1,4 +1,4 @@
-"""What is to be allocated: a network, what consumers cost and how many there may be; and the goal."""
+"""The system to allocate: a network, the cost and limits of consumers, and the goal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Consumers: TypeAlias = tuple[int, ...]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many consumers a topic has at least and at most."""
+    """The least and most consumers of a topic."""
 
     least: int = 1
     most: int = 1000
@@ -41,7 +41,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, tag="Budget"):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, tag="Target"):
-    """Least cost for a response time: the mean, or that within which a fraction of jobs is done; of one type or all."""
+    """Least cost for a response time: the mean, or a percentile; of one job type or all."""
 
     response_s: float
     percentile: float | None = None
@@ -68,7 +68,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     costs: tuple[Cost, ...] = ()
     limits: tuple[Limits, ...] = ()
     refined: bool = True
-    """Predict with Whitt's refinement; without, with the paper's Eq. 2."""
+    """Predict with Whitt's refinement; otherwise with the paper's Eq. 2."""
 
     def __post_init__(self) -> None:
         for name, given in (("costs", self.costs), ("limits", self.limits)):
@@ -100,19 +100,19 @@ class System(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def least_stable(self) -> Consumers:
-        """The fewest consumers that can do the work, limits apart from `least` not looked at."""
+        """The fewest consumers that can do the work; respects only the lower limits."""
         return tuple(max(low, int(load) + 1) for low, load in zip(self.least, self.network.offered_load, strict=True))
 
     def can_serve(self, consumers: Sequence[int]) -> bool:
-        """Whether every topic has more consumers than its load needs, so that no queue grows without end."""
+        """Whether every topic has more consumers than its load needs, so that no queue grows without bound."""
         return all(load < m for load, m in zip(self.network.offered_load, consumers, strict=True))
 
     def named(self, consumers: Sequence[int]) -> str:
-        """An allocation in words: "A 2, B 1"."""
+        """An allocation as text: "A 2, B 1"."""
         return ", ".join(f"{name} {m}" for name, m in zip(self.network.topic_names, consumers, strict=True))
 
     def require_stable(self) -> None:
-        """An error if limits leave a topic with less than its load needs."""
+        """Raise if the limits leave a topic with less than its load needs."""
         rows = zip(self.network.topic_names, self.least_stable, self.most, self.network.offered_load, strict=True)
         for name, needed, most, load in rows:
             if needed > most:

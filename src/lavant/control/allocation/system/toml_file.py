@@ -48,7 +48,7 @@ _KEY = re.compile(r"\s*([\w\"'.*-]+)\s*=")
 
 
 def line_of(text: str, path: Path) -> int:
-    """The line of the innermost table or key on the way to a value, from 1.
+    """The line of the innermost table or key on the path to a value, from 1.
 
     >>> line_of('[[topic]]\\nname = "A"\\n[[topic]]\\nname = "B"\\nrate = 3', ("topic", 1, "rate"))
     5
@@ -66,7 +66,7 @@ def line_of(text: str, path: Path) -> int:
             here = (*table, *_names(key[1]))
         else:
             continue
-        depth = min(len(here), len(path))  # a key with dots may begin further inside than the value that is asked for
+        depth = min(len(here), len(path))  # a dotted key may begin further inside than the requested value
         if depth > best_depth and path[:depth] == here[:depth]:
             best_depth, best_line = depth, number
     return best_line
@@ -77,7 +77,7 @@ def _names(dotted: str) -> Path:
 
 
 def _numbered(names: Path, counts: dict[Path, int]) -> Path:
-    """With the number of the table behind each name that stands for several."""
+    """With the table's number after each name of an array of tables."""
     found: Path = ()
     for length in range(1, len(names) + 1):
         found = (*found, names[length - 1])
@@ -139,7 +139,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SystemFile:
-    """A file that was read: the system and the goal it describes."""
+    """The contents of a file: the system and the goal."""
 
     def __init__(self, text: str, *, name: str, tables: dict[str, Any] | None = None, remark: str = "") -> None:
         self._text, self._name, self._remark = text, name, remark
@@ -160,7 +160,7 @@ class SystemFile:
         return self._file.rates_per
 
     def with_changes(self, changes: Sequence[str]) -> SystemFile:
-        """The same file with other values, in the words of `what_if`."""
+        """The same file with other values, in the syntax of `what_if`."""
         tables = self.tables
         for change in changes:
             tables = changed(tables, change)
@@ -168,7 +168,7 @@ class SystemFile:
         return SystemFile(self._text, name=self._name, tables=tables, remark=remark)
 
     def place(self, *path: str | int) -> str:
-        """File and line of a value, for errors about it."""
+        """File and line of a value, for errors."""
         return f"{self._name}:{line_of(self._text, path)}{self._remark}"
 
     def _system(self) -> System:
@@ -240,7 +240,8 @@ class SystemFile:
         assert goal.response_s is not None
         return Target(response_s=goal.response_s, percentile=goal.percentile, job=goal.job)
 
-    # ---- errors with their place ------------------------------------------------------------------------------------
+    # ---- errors with their location
+    # ---------------------------------------------------------------------------------
 
     def _converted(self) -> _File:
         try:
@@ -249,7 +250,7 @@ class SystemFile:
             self._explain(str(error))
 
     def _explain(self, message: str) -> NoReturn:
-        """What msgspec says, with the value and the line."""
+        """Raise msgspec's error with the value and the line."""
         said, _, where = message.partition(" - at ")
         path = tuple(
             int(part) if part.isdecimal() else part
@@ -267,7 +268,7 @@ class SystemFile:
         self._refuse(f"{self._spoken(path)} is {value!r}, {wanted}", *path)
 
     def _spoken(self, path: Path) -> str:
-        """A path as people say it: "service_rate of topic 'A'"."""
+        """A path as text: "service_rate of topic 'A'"."""
         if len(path) < 2 or not isinstance(path[1], int):
             return ".".join(map(str, path)) if path else "the file"
         name = self._value((*path[:2], "name"))
@@ -292,7 +293,7 @@ class SystemFile:
 
 
 class _Place:
-    """Gives an error of the values below the place in the file that they came from."""
+    """Adds the location in the file to errors about its values."""
 
     def __init__(self, file: SystemFile, path: Path) -> None:
         self._file, self._path = file, path

@@ -1,4 +1,4 @@
-"""A system file as text, from a network: what `SystemFile` reads, and people go on writing."""
+"""Writes a network as a system file, which `SystemFile` reads and people edit."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def _job(job: ModelJobType, rate_s: float) -> str:
 
 
 def _quoted(text: str) -> str:
-    """TOML's basic strings are JSON's, as long as nothing beyond ASCII is escaped by halves."""
+    """TOML's basic strings are JSON's, if characters beyond ASCII are not escaped."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Changes to a system file in a few words: `arrival_rate.1=4`, `service_rate.*=x1.5`, `response_s=40`.
+"""Short changes to a system file: `arrival_rate.1=4`, `service_rate.*=x1.5`, `response_s=40`.
 
 PARAMETER.NAME=VALUE     of a topic or a job type; NAME * is all of them
 PARAMETER=VALUE          of the goal: response_s, percentile, job, budget

@@ -1,4 +1,4 @@
-"""Policies by name. A policy is a pure function of a `LoadView`; all that is remembered is in the `Enforcer`."""
+"""Policies by name. A policy is a pure function of a `LoadView`; only the `Enforcer` has state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lavant.core.errors import InvalidValue
 
 
 class Policy(Protocol):
-    """What decides. None: nothing to do. A plan without changes: something is wrong that it cannot mend."""
+    """Returns None if there is nothing to do, and a plan without changes for a problem it cannot solve."""
 
     @property
     def name(self) -> str: ...

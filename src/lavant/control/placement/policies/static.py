@@ -7,8 +7,6 @@ from lavant.control.placement.view import LoadView
 
 
 class StaticPolicy:
-    """Leaves the placement as it is."""
-
     name = "static"
 
     def decide(self, view: LoadView) -> PlacementPlan | None:

@@ -1,4 +1,4 @@
-"""Where the load is going: a straight line through the recent past, fitted with weights that halve with age.
+"""The load trend: a straight line through the recent past, fitted with weights that halve with age.
 
     minimise  Σ wᵢ (yᵢ − level − slope · xᵢ)²,    wᵢ = 2^(−age / half-life),    xᵢ = seconds from now (≤ 0)
 

@@ -1,16 +1,16 @@
 """The controller of "Auto-tuned Publisher in a Pub/Sub System", Section IV-B and Figure 7.
 
-what happened                                        N            T_poll
-────────────────────────────────────────────────     ─────        ──────────────────────────────────────────────────────
-the poll finds fewer than N                          N / 2        as it is
-a batch of N was handed over before the next poll    N + 1        β · T_mpt, within [T_poll_min, T_poll_max]
-… or after it                                        N - 1        the same
-a batch of fewer, because T was over                 as it is     the same
+    event                                            N            T_poll
+    ─────────────────────────────────────────────    ─────        ──────────────────────────────────────────────────
+    the poll finds fewer than N                      N / 2        unchanged
+    a batch of N was taken before the next poll      N + 1        β · T_mpt, within [T_poll_min, T_poll_max]
+    … or after it                                    N - 1        the same
+    a batch of fewer, because T was over             unchanged    the same
 
-N stays within [λ_est · T_poll_min, η_est · 1 s]. Two readings are needed for that. N_max is set to η_est, which is a
-rate: it is taken for the publications of one second. λ_est is estimated and never used: here it bounds N from below by
-what arrives in the shortest polling interval, since a smaller N could not keep up at any. Where the two bounds cross,
-the capacity has the last word.
+N stays within [λ_est · T_poll_min, η_est · 1 s]. This needs two interpretations. N_max is set to η_est, which is a
+rate: it is taken as the publications of one second. λ_est is estimated and never used: here it bounds N from below by
+the arrivals in the shortest polling interval, since a smaller N could not keep up at any. Where the two bounds cross,
+the capacity wins.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lavant.control.publishing.controllers.interface import BatchSettings, Figur
 from lavant.core.decisions import Decision
 
 N_MAX_INTERVAL_S = 1.0
-"""The interval that makes a batch of the capacity."""
+"""The interval that turns the capacity into a batch size."""
 
 
 class AimdController(Passive):
-    """Additive increase and multiplicative decrease of N; T_poll follows the time that handing over takes."""
+    """Additive increase and multiplicative decrease of N; T_poll follows the time to pass a batch to workers."""
 
     name = "aimd"
 

@@ -1,30 +1,29 @@
-"""The default controller: takes what waits as soon as it can, and backs off when the broker is congested.
+"""The default controller: takes waiting publications as soon as it can, and backs off when the broker is congested.
 
 Polling makes every publication wait for the next poll, and waiting for N makes it wait for others. Neither is needed to
-form batches: while one batch is read from the store and handed over, the next gathers by itself, and it is the larger
-the higher the load is. So N is as large as it may be, T_poll is 0, the next batch is read while the last one waits for
-workers, and what is controlled is how many transfers may be under way. Publications are spread over those: fewer
-transfers at a time are larger ones, which is what a congested broker takes best, and they leave workers free for
-receiving.
+form batches: while one batch is read from the store and published, the next gathers by itself, and it is the larger the
+higher the load. So N is as large as allowed, T_poll is 0, the next batch is read while the last one waits for workers,
+and the controlled quantity is the number of concurrent transfers. Publications are spread over those: fewer concurrent
+transfers are larger ones, which suit a congested broker best, and leave workers free for receiving.
 
-what happened                                                                    transfers_max
-───────────────────────────────────────────────────────────────────────────     ─────────────────────────────────────
-a transfer ended, the strain is below 1.1, and more was ready than might go      + 1 in the time of a transfer
-a transfer ended, and the strain is above 1.3                                    · 0.7, once in the time of a transfer
-no transfer has ended for three times as long as one should take                 2, and a probe
-a transfer failed                                                                / 2, and the publisher pauses
-the limit has held transfers back for 32 of them, and the strain stays           a probe: 2 for 8 transfers
-a probe is over                                                                  as before; all if the way is longer
+    event                                                                        transfers_max
+    ──────────────────────────────────────────────────────────────────────────   ─────────────────────────────────────
+    a transfer ended, the strain is below 1.1, and more was ready than allowed   + 1 in the time of a transfer
+    a transfer ended, and the strain is above 1.3                                · 0.7, once in the time of a transfer
+    no transfer has ended for three times as long as one should take             2, and a probe
+    a transfer failed                                                            / 2, and the publisher pauses
+    the limit has delayed 32 transfers, and the strain stays                     a probe: 2 for 8 transfers
+    a probe is over                                                              as before; all if the path is longer
 
-The strain is how much longer transfers take than one that is alone, see `transfer_times`. The rule is that of TCP
-Vegas: time, unlike loss, shows congestion before something breaks.
+The strain is how much longer transfers take than a single one, see `TransferTimes`. The rule is that of TCP Vegas:
+time, unlike loss, shows congestion before anything breaks.
 
-A *probe* tells a congested broker from one that is further away than it was (another route, another region). Both look
-alike from the transfers of a busy publisher; with two under way, the congested one is quick again. If even the quickest
-transfer of a probe took longer than expected, then that is how long the way is now. The quickest, because a broker
+A *probe* distinguishes a congested broker from one that is further away than before (another route, another region).
+Both look alike from the transfers of a busy publisher; with two in flight, the congested one is fast again. If even the
+fastest transfer of a probe took longer than expected, the path is that much longer now. The fastest, because a broker
 that blocks now and then delays some of them, but not all. Probes that find nothing new become rare: each waits for
-twice as many transfers as the one before. Silence limits transfers for good, not for the probe alone: one may be stuck,
-all are unlikely.
+twice as many transfers as the one before. A stall limits transfers permanently, not for the probe alone: one may be
+stuck, all are unlikely.
 """
 
 from __future__ import annotations
@@ -36,17 +35,18 @@ from lavant.control.publishing.controllers.interface import BatchSettings, Figur
 from lavant.core.decisions import Decision
 
 RIVALS_MAX = 1
-"""With so many others under way a transfer still counts as having the broker to itself."""
+"""With up to so many others in flight, a transfer counts as alone."""
 STRAIN_NONE = 0.95
-"""Below it, transfers are quicker than expected, whatever else is under way."""
+"""Below it, transfers are faster than expected, whatever else is in flight."""
 _LEARNING = 1 / 16
 _SMOOTHING = 1 / 32
 _RATIO_MAX = 2.0
-"""A transfer counts for at most so many times what was expected: how long a stall was says nothing about the next."""
+"""A transfer counts for at most so many times its expected duration: the length of a stall says nothing about the next.
+"""
 
 
 class TransferTimes:
-    """Learns from transfers that ended.
+    """Learns the duration of transfers from those that ended.
 
     >>> times = TransferTimes()
     >>> for _ in range(300):
@@ -70,15 +70,15 @@ class TransferTimes:
         return self._start_ms is not None
 
     def expected_ms(self, size: int) -> float:
-        """Of a transfer of so many; at least the 1 ms that a clock can tell."""
+        """Of a transfer of so many publications; at least the 1 ms that a clock can resolve."""
         return max(1.0, (self._start_ms or 0.0) + (size - 1) * self._each_ms)
 
     def relax(self) -> None:
-        """Forget the strain: fewer are under way from now on, and what was seen before says nothing about that."""
+        """Forget the strain: with fewer in flight from now on, earlier observations do not apply."""
         self.strain = 1.0
 
     def lengthen(self, more_ms: float) -> None:
-        """The way to the broker takes so much longer, whatever is sent."""
+        """The path to the broker takes so much longer, for any size."""
         self._start_ms = (self._start_ms or 0.0) + more_ms
 
     def add(self, *, size: int, duration_ms: int, rivals: int) -> None:
@@ -95,24 +95,24 @@ class TransferTimes:
 
 
 STRAIN_LOW = 1.1
-"""Up to here the broker could take more at a time."""
+"""Below it, the broker could take more concurrent transfers."""
 STRAIN_HIGH = 1.3
-"""From here on it is congested."""
+"""Above it, the broker is congested."""
 SILENT = 3.0
-"""Nothing for so many times as long as a transfer should take is a stall."""
+"""A stall: no transfer has ended for so many times its expected duration."""
 SLACK_MS = 10
-"""Delays below this are chance: of threads, and of a clock that counts milliseconds."""
+"""Shorter delays are noise, of threads and of a clock that counts milliseconds."""
 DECREASE = 0.7
 TRANSFERS_MIN = 2
 PROBE_AFTER, PROBE_AFTER_MAX = 32, 1024
 """Transfers under strain until the first probe, and at most."""
 PROBE_TRANSFERS = 8
 PROBE_GAIN = 1.1
-"""The way is longer if the quickest transfer of a probe took so many times what was expected."""
+"""The path is longer if the fastest transfer of a probe took so many times what was expected."""
 
 
 class EagerController(Passive):
-    """No polling, no waiting; transfers are limited by the time they take."""
+    """No polling, no waiting; limits transfers by the time they take."""
 
     name = "eager"
 
@@ -120,14 +120,14 @@ class EagerController(Passive):
         self._transfers_max = config.transfers_max
         self._transfers_min = min(TRANSFERS_MIN, config.transfers_max)
         self._limit = float(config.transfers_max)
-        """What `transfers_max` is rounded from."""
+        """`transfers_max` before rounding."""
         self._times = TransferTimes()
         self._decreased_ms: int | None = None
         self._strained = 0
         """Transfers that ended under strain while more was ready, since the last probe."""
         self._probe_after = PROBE_AFTER
         self._late_ms: list[float] | None = None
-        """During a probe: by how much transfers that began in it took longer than expected."""
+        """During a probe: how much longer than expected its transfers took."""
         self.settings = BatchSettings(
             batch_size=config.tuning.batch_size_max, poll_ms=0, transfers_max=config.transfers_max
         )
@@ -192,7 +192,7 @@ class EagerController(Passive):
         return self._set(figures, self._transfers_max, reason, **seen)
 
     def _may_decrease(self, now_ms: int, duration_ms: int) -> bool:
-        """Once in the time of a transfer: those that were under way already cannot show the effect of a decrease."""
+        """Once in the time of a transfer: those already in flight cannot show the effect of a decrease."""
         return self._decreased_ms is None or now_ms - duration_ms >= self._decreased_ms
 
     def _set(self, figures: Figures, limit: float, reason: str, **more: float) -> Decision | None:

@@ -1,4 +1,4 @@
-"""N and T_poll as they are configured: the baseline without tuning."""
+"""Configured N and T_poll: the baseline without tuning."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from lavant.control.publishing.controllers.interface import BatchSettings, Passi
 
 
 class FixedController(Passive):
-    """Changes nothing."""
-
     name = "fixed"
 
     def __init__(self, config: PublisherConfig) -> None:

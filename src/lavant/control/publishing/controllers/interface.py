@@ -1,4 +1,4 @@
-"""What decides how publications are gathered: the interface of controllers.
+"""The interface of controllers, which decide how publications are gathered into batches.
 
 A controller has `settings`, is told what happened, and may change them: then it returns a decision that says why. It
 never reads a clock: the time is in the figures it is given.
@@ -16,18 +16,18 @@ LOOP = "tuning"
 
 
 class BatchSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller controls."""
+    """The controlled settings."""
 
     batch_size: int
-    """N: so many are waited for, and at most so many taken from the store at once."""
+    """N: the batch size to wait for, and the most taken from the store at once."""
     poll_ms: int
-    """T_poll: how often it is looked whether there are N; 0 means to take what is there, as soon as it is there."""
+    """T_poll: the interval between checks for N; 0 means to take publications as soon as there are any."""
     transfers_max: int
-    """Workers that may hand over to the broker at the same time."""
+    """Workers that may publish at the same time."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known at one moment."""
+    """Measurements at one moment."""
 
     now_ms: int
     load_per_s: float
@@ -35,16 +35,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     capacity_per_s: float | None
     """η_est; None while nothing was published yet."""
     waiting: int
-    """Publications in the store that nobody has taken yet."""
+    """Publications in the store, not taken yet."""
     transfers: int
-    """On their way to the broker."""
+    """In flight to the broker."""
     silence_ms: int
-    """How long transfers are on their way without any of them ending."""
+    """How long transfers have been in flight without any of them ending."""
     transfer_size: int = 1
-    """Publications of a transfer on its way, on average."""
+    """Mean number of publications of a transfer in flight."""
 
     def decision(self, action: str, reason: str, settings: BatchSettings, **figures: float) -> Decision:
-        """With these figures, and the settings that are decided."""
+        """A decision with these figures and the new settings."""
         known = {} if self.capacity_per_s is None else {"capacity_per_s": self.capacity_per_s}
         return Decision(
             loop=LOOP,
@@ -69,13 +69,13 @@ class TransferEnded(NamedTuple):
     """Publications in it."""
     duration_ms: int
     rivals: int
-    """Others that were under way when it began."""
+    """Others in flight when it began."""
     was_held: bool
-    """More was ready at its end than might go."""
+    """More was ready at its end than was allowed."""
 
 
 class Controller(Protocol):
-    """Told at each turn of the publisher what happened; a change of `settings` is a decision."""
+    """Told what happened at each step of the publisher; a change of `settings` is a decision."""
 
     @property
     def name(self) -> str: ...
@@ -88,15 +88,15 @@ class Controller(Protocol):
         ...
 
     def handed_over(self, figures: Figures, *, took_ms: int, in_time: bool, was_full: bool) -> Decision | None:
-        """A batch is in the workers' hands: T_mpt, whether the next poll is still to come, whether there were N."""
+        """Workers have taken a batch: T_mpt, whether the next poll is still to come, whether there were N."""
         ...
 
     def wants_to_send(self, figures: Figures) -> Decision | None:
-        """Something could be handed to the broker now."""
+        """Something could be sent to the broker now."""
         ...
 
     def published(self, figures: Figures, ended: TransferEnded) -> Decision | None:
-        """A transfer ended well."""
+        """A transfer succeeded."""
         ...
 
     def failed(self, figures: Figures) -> Decision | None:
@@ -105,7 +105,7 @@ class Controller(Protocol):
 
 
 class Passive:
-    """What a controller does not care about changes nothing."""
+    """Ignores every event that a subclass does not handle."""
 
     def fell_short(self, figures: Figures) -> Decision | None:
         return None

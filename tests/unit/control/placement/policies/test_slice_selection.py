@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lavant.control.placement.policies.offload import select_slices
+from lavant.control.placement.policies.threshold import select_slices
 from lavant.control.placement.view import SliceLoad
 from lavant.core.ids import HostId, SliceId
 
