@@ -191,10 +191,7 @@ def match(workload: str, *, seconds: float, subscriptions: int, batch: int, tick
 def _subject(workload: str, subscriptions: int, batch: int) -> tuple[Any, list[Any]]:
     from lavant.broker.matching import EncryptedMatcher, PlainMatcher  # noqa: PLC0415
     from lavant.simulation.workloads.stock import StockWorkload  # noqa: PLC0415
-    from lavant.simulation.workloads.synthetic import (
-        EncryptedWorkload,
-        SyntheticWorkload,
-    )
+    from lavant.simulation.workloads.synthetic import EncryptedWorkload, SyntheticWorkload  # noqa: PLC0415
 
     kinds: dict[str, Any] = {"stock": StockWorkload, "synthetic": SyntheticWorkload, "encrypted": EncryptedWorkload}
     made = kinds[workload](subscriptions=subscriptions)
