@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, AsJson
+from lavant.cli.common import EXIT_FAILED, AsJson, counted
 
 
 class FilterScheme(StrEnum):
@@ -66,14 +66,12 @@ def stream(
     if as_json:
         print(msgspec.json.encode(result).decode())
         raise typer.Exit(EXIT_FAILED if result.matched_none else 0)
-    print(
-        f"{result.publications:,} publications against {result.subscriptions:,} subscriptions "
-        f"in {result.seconds:.1f} s ({result.batches} batches)"
-    )
+    matched = f"{counted(result.publications, 'publication')} against {counted(result.subscriptions, 'subscription')}"
+    print(f"{matched} in {result.seconds:.1f} s ({result.batches} batch{'' if result.batches == 1 else 'es'})")
     print(f"notifications: {result.notifications}")
     if result.rejected:
-        print(f"{result.rejected} publications were refused, {in_words(result.reasons)}")
-        print(f"each with its reason: {output / 'rejected.jsonl'}, or column rejected of the notifications")
+        print(f"{counted(result.rejected, 'publication')} refused, {in_words(result.reasons)}")
+        print(f"reasons: {output / 'rejected.jsonl'}, or column rejected of the notifications")
     if result.matched_none:
         print("lavant: every publication of the log was refused, so nothing was matched", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED)
