@@ -290,7 +290,7 @@ def test_a_torn_end_is_said_by_the_check_and_by_the_next_start(served: Path, tmp
         (lambda data: (data / "manifest").unlink(), 3, "manifest is missing"),
         (lambda data: (data / "segment-0000000001").unlink(), 3, "segment-0000000001 is missing"),
         (lambda data: (data / "manifest").write_bytes(b"lavant-journal 2 00000000\n{}\n"), 4, "has format 2"),
-        (lambda data: (data / "notes.txt").write_text("hello"), 0, "is none of a server's files"),
+        (lambda data: (data / "notes.txt").write_text("hello"), 0, "is not a file of a server"),
     ],
     ids=["manifest", "segment", "too-new", "foreign"],
 )

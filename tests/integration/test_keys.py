@@ -1,4 +1,4 @@
-"""Keys, scopes and namespaces with a real server, over HTTP and the compact protocol."""
+"""Keys, scopes and namespaces with a real server, over HTTP and the native protocol."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What operators see: metrics at `/metrics`, and telemetry files."""
+"""Observability: metrics at `/metrics`, and telemetry files."""

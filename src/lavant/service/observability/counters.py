@@ -13,7 +13,7 @@ class Meters:
 
     def __init__(self) -> None:
         self.answers: Counter[str] = Counter()
-        """Of the HTTP interface, by the status of the answer."""
+        """Answers of the HTTP interface by status."""
         self.publish_seconds = Histogram()
         self.accepted = 0
         self.refused = 0

@@ -1,10 +1,10 @@
-"""What a server tells about itself at `/metrics`.
+"""The metrics of a server, for `/metrics`.
 
-    scrapers ──► text() ──► a rendering that is fresh enough, or under way ──► bytes
-                               └── made in slices of about a millisecond, between which the event loop goes on
+    scrapers ──► text() ──► a rendering that is fresh, or in progress ──► bytes
+                               └── made in slices of about a millisecond, between which the event loop runs
 
-With many queues a rendering takes some time, so it is made in slices, shared by all who ask while it is fresh, and
-bounded: only so many queues have series of their own, those with the most messages. All are in the sums by namespace.
+With many queues a rendering takes time, so it is made in slices, shared by all scrapers while it is fresh, and bounded:
+only the queues with the most messages have series of their own. The sums by namespace include all queues.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from lavant.service.runtime.limits import QUEUES_SHOWN_MAX
 from lavant.service.storage.stores import RecordStore
 
 SLICE_S = 0.001
-"""How long the event loop is kept at once."""
+"""The longest that rendering blocks the event loop."""
 FRESH_S_MAX = 1.0
 FRESH_RATIO = 100
-"""A text is fresh for so many times as long as it took to make: so scrapers cost at most a hundredth of the time, until
-`FRESH_S_MAX` is reached."""
+"""A rendering is fresh for this many times its own duration, up to `FRESH_S_MAX`: until then scrapers cost at most 1 %
+of the time."""
 
 _AT_ONCE = 100
-"""Queues that are looked at, or lines that are written, before a look at the clock: much less than a slice."""
+"""Queues summed, or lines written, between two readings of the clock: much less than a slice."""
 _PAGE = 1000
 _GAUGES = {
     "visible": "Messages that can be received.",
-    "in_flight": "Messages that somebody is working on.",
+    "in_flight": "Messages that are leased to a consumer.",
     "delayed": "Messages that cannot be received yet.",
 }
 _COUNTERS = {
     "sent": "Messages sent.",
     "received": "Deliveries of messages.",
     "acknowledged": "Messages acknowledged.",
-    "expired": "Messages that were kept for as long as the queue keeps them.",
-    "returned": "Leases that ran out, or were given back.",
+    "expired": "Messages deleted at the end of their retention period.",
+    "returned": "Leases that ran out or were released.",
     "dead_lettered": "Messages moved to the dead-letter queue.",
-    "deduplicated": "Messages taken for one that was sent before.",
+    "deduplicated": "Messages dropped as duplicates of an earlier one.",
 }
 
 
 FamiliesOf: TypeAlias = Callable[[], Iterable[MetricFamily]]
-"""Asked for figures each time."""
+"""Called for each rendering."""
 
 
 def queue_names(queues: Queues) -> Iterator[str]:
-    """Of all queues, sorted."""
+    """The names of all queues, sorted."""
     after = ""
     while True:
         answer = queues.handle(ListQueues("", after, _PAGE), queues.now_ms)
@@ -76,7 +76,7 @@ def figures_of(queues: Queues, name: str) -> QueueFigures:
 
 
 class Metrics:
-    """Makes the text when it is asked for, unless there is one that is fresh enough."""
+    """Renders the text on request, unless there is a fresh one."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class Metrics:
         queues_max: int = QUEUES_SHOWN_MAX,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`others` are asked for what they know beside."""
+        """`others` provide further families."""
         self.renderings = 0
-        """How many texts were made."""
+        """The number of renderings."""
         self._others = others
         self._queues = queues
         self._store = store
@@ -102,12 +102,12 @@ class Metrics:
         self._rendering: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
-        """All who ask while one is being made get that one."""
+        """Concurrent callers share one rendering."""
         if self._rendering is None and self._clock() < self._fresh_until_s:
             return self._text
         if self._rendering is None:
             self._rendering = asyncio.get_running_loop().create_task(self._render())
-        return await asyncio.shield(self._rendering)  # one who is gone does not take it from the others
+        return await asyncio.shield(self._rendering)  # a cancelled caller does not cancel it for the others
 
     async def _render(self) -> bytes:
         started_s = self._clock()
@@ -159,18 +159,28 @@ class Metrics:
         service, store = self._service, self._store
         return [
             _one("lavant_requests", "counter", "Requests over all protocols.", service.requests),
-            _one("lavant_connections", "gauge", "Connections of the compact protocol.", len(service.connections)),
-            _one("lavant_waiting_receives", "gauge", "Receives that wait for a message.", service.waiting_total),
+            _one("lavant_connections", "gauge", "Connections of the native protocol.", len(service.connections)),
+            _one(
+                "lavant_waiting_receives",
+                "gauge",
+                "Receives that wait for a message.",
+                service.waiting_total,
+            ),
             _one("lavant_access_waiting", "gauge", "Publications that wait to be matched.", service.ingest.waiting),
-            _one("lavant_idempotency_keys", "gauge", "Idempotency keys that are remembered.", len(service.ingest.keys)),
+            _one("lavant_idempotency_keys", "gauge", "Remembered idempotency keys.", len(service.ingest.keys)),
             _one(
                 "lavant_idempotency_keys_evicted",
                 "counter",
-                "Idempotency keys forgotten before their time, because their namespace uses too many.",
+                "Idempotency keys dropped early because their namespace uses too many.",
                 service.ingest.keys.evicted,
             ),
             _one("lavant_journal_records", "counter", "Records of changes, since the journal began.", store.position),
-            _one("lavant_journal_staged_bytes", "gauge", "Not yet on its way to the disk.", store.staged_bytes),
+            _one(
+                "lavant_journal_staged_bytes",
+                "gauge",
+                "Bytes of records not being written yet.",
+                store.staged_bytes,
+            ),
             MetricFamily(
                 "lavant_commit_seconds",
                 "histogram",
@@ -178,25 +188,25 @@ class Metrics:
                 [({}, store.commit_times)],
                 unit="seconds",
             ),
-            _one("lavant_storage_full", "gauge", "1 if nothing new is accepted.", int(store.is_full)),
+            _one("lavant_storage_full", "gauge", "1 if the disk is full: nothing new is accepted.", int(store.is_full)),
             _one("lavant_stored_bytes", "gauge", "Bodies and attributes of all messages.", self._queues.bytes_held),
             _one(
                 "lavant_memory_bytes",
                 "gauge",
-                "Memory that messages, queues, jobs and subscriptions take, as counted for the limit.",
+                "Memory of messages, queues, jobs and subscriptions, as counted for the limit.",
                 self._queues.memory_held,
             ),
             _one(
                 "lavant_memory_limit_bytes",
                 "gauge",
-                "Beyond, nothing new is accepted.",
+                "Memory limit; beyond it nothing new is accepted.",
                 self._queues.limits.memory_max,
             ),
         ]
 
 
 class _Turns:
-    """Leaves the event loop to others after each slice."""
+    """Yields to the event loop after each slice."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -211,7 +221,7 @@ class _Turns:
             self._since_s = self._clock()
 
     async def joined(self, parts: list[str]) -> bytes:
-        """The end is added."""
+        """The whole text, with its end."""
         text = bytearray()
         for part in (*parts, END):
             text += part.encode()
@@ -219,19 +229,19 @@ class _Turns:
         return bytes(text)
 
     def used_s(self) -> float:
-        """Without what others used in between."""
+        """Time used, without that of other tasks in between."""
         return self._used_s + self._clock() - self._since_s
 
 
 class _Sums:
-    """Of the queues of each namespace. Totals since queues were created are not summed: such a sum would fall with each
-    queue that is deleted, which no counter does."""
+    """Sums over the queues of each namespace. Counters of queues are not summed: a counter must not fall, and such a
+    sum would with each deleted queue."""
 
     def __init__(self) -> None:
         self._sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
 
     def add(self, queue: QueueState) -> int:
-        """How many messages the queue holds."""
+        """Add a queue; returns its number of messages."""
         name, depth = queue.name, len(queue.messages)
         sums = self._sums[name[: name.find(NAMESPACE_END)] if NAMESPACE_END in name else ""]
         sums[0] += 1
@@ -242,7 +252,7 @@ class _Sums:
         return depth
 
     def families(self, namespaces_max: int) -> Iterator[MetricFamily]:
-        """Those with the most queues, if there are too many namespaces."""
+        """Of the namespaces with the most queues, if there are too many."""
         shown = sorted(self._sums, key=lambda namespace: (-self._sums[namespace][0], namespace))[:namespaces_max]
         yield _one(
             "lavant_namespaces_omitted", "gauge", "Namespaces without sums.", max(0, len(self._sums) - len(shown))
@@ -262,7 +272,7 @@ def _in_parts(queues: list[QueueState]) -> Iterator[list[QueueState]]:
 
 
 def _deepest(queues: list[QueueState], depths: list[int], count: int) -> list[QueueState]:
-    """Those with the most messages, in the order that they had."""
+    """The queues with the most messages, in their original order."""
     if len(queues) <= count:
         return queues
     places = np.sort(np.argpartition(np.negative(depths), count)[:count])
@@ -274,7 +284,7 @@ _Column: TypeAlias = tuple[str, str, str, Callable[[QueueFigures], float]]
 
 
 def _queue_columns(now_ms: int) -> Iterator[_Column]:
-    """Name, kind and meaning, and how the value is found."""
+    """Name, kind, help text and value of each family."""
 
     def age_s(figures: QueueFigures) -> float:
         return 0 if figures.oldest_sent_ms is None else (now_ms - figures.oldest_sent_ms) / SECOND_MS

@@ -1,4 +1,4 @@
-"""Figures as OpenMetrics text, which Prometheus and others collect.
+"""Metric families and histograms as OpenMetrics text, for Prometheus and others.
 
 OpenMetrics 1.0: a family is its metadata and then its samples, a counter's samples end in `_total`, and the text ends
 with `# EOF`.
@@ -45,7 +45,7 @@ class Histogram:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Add the seconds that something takes, however it ends."""
+        """Time a block of code, however it ends."""
         start_s = time.monotonic()
         try:
             yield
@@ -53,7 +53,7 @@ class Histogram:
             self.add(time.monotonic() - start_s)
 
     def cumulative(self) -> Iterator[tuple[str, int]]:
-        """How many were at most each bound; the last is all."""
+        """The number of values up to each bound; the last is the total."""
         return zip((*map(str, self._bounds), "+Inf"), accumulate(self._counts), strict=True)
 
 
@@ -63,19 +63,19 @@ END = "# EOF\n"
 
 
 class MetricFamily(msgspec.Struct, frozen=True):
-    """Samples of one meaning, told apart by their labels."""
+    """Samples of one metric, distinguished by their labels."""
 
     name: str
     kind: str
     """`counter`, `gauge`, `info` or `histogram`."""
     help: str
     samples: Sequence[tuple[Mapping[str, str], float | Histogram]]
-    """A histogram's samples are histograms, all others' are numbers."""
+    """Histograms for kind `histogram`, numbers for all others."""
     unit: str = ""
 
 
 def openmetrics(families: Iterable[MetricFamily]) -> str:
-    """The whole text.
+    """The text of all families.
 
     >>> print(openmetrics([MetricFamily("tea_cups", "gauge", 'Cups of "tea"', [({"kind": 'a"b'}, 2)])]))
     # TYPE tea_cups gauge
@@ -92,13 +92,13 @@ def family_text(family: MetricFamily) -> str:
 
 
 def head(name: str, kind: str, help: str, unit: str = "") -> str:
-    """What comes before the samples of a family."""
-    said = f"# UNIT {name} {unit}\n" if unit else ""
-    return f"# TYPE {name} {kind}\n{said}# HELP {name} {escaped(help)}\n"
+    """The metadata of a family, before its samples."""
+    unit_line = f"# UNIT {name} {unit}\n" if unit else ""
+    return f"# TYPE {name} {kind}\n{unit_line}# HELP {name} {escaped(help)}\n"
 
 
 def column(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
-    """Samples of one family, for many at once: labels are text already, in braces and with the blank behind it.
+    """Many samples of one family at once: labels are rendered already, in braces and with the space after them.
 
     >>> column("cups", ['{kind="a"} ', '{kind="b"} '], [1, 2.5])
     'cups{kind="a"} 1\\ncups{kind="b"} 2.5\\n'
@@ -124,8 +124,8 @@ def _histogram_lines(name: str, labels: Mapping[str, str], histogram: Histogram)
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    said = ",".join(f'{label}="{escaped(text)}"' for label, text in labels.items())
-    return f"{name}{f'{{{said}}}' if said else ''} {value}"
+    rendered = ",".join(f'{label}="{escaped(text)}"' for label, text in labels.items())
+    return f"{name}{f'{{{rendered}}}' if rendered else ''} {value}"
 
 
 def escaped(text: str) -> str:

@@ -1,1 +1,1 @@
-"""Queue backends: other brokers through which tasks travel to workers, while jobs stay here."""
+"""The RabbitMQ bridge: tasks travel to workers through RabbitMQ, while jobs stay in Lavant."""

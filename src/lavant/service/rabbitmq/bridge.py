@@ -3,17 +3,17 @@
     topic.A ──lease, as many as there are consumers──► bridge ──confirmed──► lavant.topic.A ──► workers
     jobs ◄──CompleteTask, FailTask, ExtendTask── bridge ◄── lavant.reports ◄────────────────────┘
 
-It is the set-up in which "Resource Management for Elastic Publish Subscribe Systems" was evaluated: consumers behind
-RabbitMQ, one queue a topic, their number set by a resource manager. There RabbitMQ holds all work that waits. Here it
-holds only as much as its consumers can begin at once; the rest waits where it is measured, and can still be cancelled.
-So a service time, from lease to report, is what the model means by it.
+"Resource Management for Elastic Publish Subscribe Systems" was evaluated in this set-up: consumers behind RabbitMQ, one
+queue per topic, their number set by a resource manager. There, RabbitMQ holds all waiting work. Here it holds only as
+much as its consumers can begin at once; the rest waits in Lavant, where it is measured and can be cancelled. So a
+service time, from lease to report, is what the model means by it.
 
-    what breaks       what happens
+    failure           effect
     ────────────      ─────────────────────────────────────────────────────────────────────────────
     a worker          its lease runs out, and the workflow's rules decide about another attempt
-    RabbitMQ          leases are kept from here until it is back; its queues and their messages are durable
-    the server        reports wait in RabbitMQ; what waits for workers is found there, who works says so
-    a message is lost (a queue was purged or deleted): nobody keeps its lease, so it runs out
+    RabbitMQ          the bridge extends leases until it is back; its queues and their messages are durable
+    the server        reports wait in RabbitMQ; waiting tasks are read from its queues, running ones report
+    a lost message    (a queue was purged or deleted) its lease is not extended and runs out
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from lavant.service.rabbitmq.settings import RabbitMQSettings
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 
 WORKER = "rabbitmq"
-"""Who leases; a job's timeline shows it."""
-LOOK_S = 0.5
-"""Between two looks at the queues: consumers that come are noticed so much later."""
+"""The worker name of the bridge's leases, shown in a job's timeline."""
+POLL_S = 0.5
+"""Interval of polling the queues: new consumers are noticed after this at the latest."""
 LEASE_WAIT_MS = 1000
 KEEP_S_MAX = 1.0
-"""Between two looks at the leases; more often if they are short."""
+"""Longest interval of extending leases; shorter for short leases."""
 PAUSE_S, PAUSE_S_MAX = 0.5, 2.0
-"""Between two attempts to connect. No longer than those of workers: they wait for answers when they are back."""
+"""Between two attempts to connect; no longer than for workers, which wait for answers once they are back."""
 STOP_S_MAX = 5.0
 
 _PASSING = frozenset((StorageFull.__name__, Overloaded.__name__))
@@ -55,11 +55,11 @@ _logger = logging.getLogger(__name__)
 
 
 class RabbitMQBridge:
-    """Serves all topics that the server has, those that are defined later as well."""
+    """Serves all topics of the server, also those defined later."""
 
     def __init__(self, service: BrokerRuntime, settings: RabbitMQSettings) -> None:
         self.fault: str | None = "RabbitMQ is not connected yet"
-        """Why nothing goes through; None if it does."""
+        """Why tasks cannot go through RabbitMQ; None if they can."""
         self._service = service
         self._settings = settings
         self._lease_ms = round(settings.lease_s * SECOND_MS)
@@ -67,16 +67,16 @@ class RabbitMQBridge:
         self._ready: dict[str, int] = {}
         self._consumers: dict[str, int] = {}
         self._changed: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        """There may be room for more tasks of a topic."""
+        """Set when consumers of a topic may take more tasks."""
         self._told: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Returns at once: whether RabbitMQ is there or not, the server is."""
+        """Returns at once: the server runs with or without RabbitMQ."""
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._keep())]
 
     async def stop(self) -> None:
-        """Tasks that were leased and not yet published, if RabbitMQ is away, come again when their leases run out."""
+        """Tasks leased but not published, because RabbitMQ is away, come again when their leases run out."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -90,8 +90,8 @@ class RabbitMQBridge:
             MetricFamily(
                 "lavant_rabbitmq_connected", "gauge", "1 if tasks can go through RabbitMQ.", [({}, is_connected)]
             ),
-            MetricFamily("lavant_rabbitmq_tasks", "gauge", "With RabbitMQ, or with workers behind it.", tasks),
-            MetricFamily("lavant_rabbitmq_consumers", "gauge", "Slots of workers that RabbitMQ knows.", consumers),
+            MetricFamily("lavant_rabbitmq_tasks", "gauge", "Tasks in RabbitMQ, or with workers behind it.", tasks),
+            MetricFamily("lavant_rabbitmq_consumers", "gauge", "Worker slots known to RabbitMQ.", consumers),
         ]
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,7 +117,7 @@ class RabbitMQBridge:
             await asyncio.sleep(PAUSE_S)
 
     def _away(self, fault: str) -> None:
-        """Each reason is told once, until all is well again."""
+        """Log each reason once until RabbitMQ is back."""
         if fault not in self._told:
             _logger.warning("%s; trying again, tasks wait meanwhile", fault)
         self._told.add(fault)
@@ -125,7 +125,7 @@ class RabbitMQBridge:
         self._consumers.clear()
 
     async def _serve(self, session: RabbitMQSession) -> None:
-        """Until the connection is lost."""
+        """Runs until the connection is lost."""
         await session.consume_reports(self._settle)
         async with asyncio.TaskGroup() as feeding:
             declared: set[str] = set()
@@ -133,26 +133,26 @@ class RabbitMQBridge:
                 for topic in await self._topics():
                     if topic not in declared:
                         declared.add(topic)
-                        await self._take_up(session, topic)
+                        await self._recover(session, topic)
                         feeding.create_task(self._feed(session, topic), name=f"tasks of topic {topic}")
-                    self._ready[topic], self._consumers[topic] = await session.look(topic)
+                    self._ready[topic], self._consumers[topic] = await session.poll(topic)
                     self._changed[topic].set()
                 if self.fault is not None:
                     self._back()
-                await session.pause(LOOK_S)
+                await session.pause(POLL_S)
 
     def _back(self) -> None:
-        """Workers could not report for a while: each gets a whole lease to do so."""
+        """Workers could not report for a while: extend all leases by a full period."""
         _logger.info("tasks go through RabbitMQ at %s", redacted(self._settings.url))
         self.fault = None
         self._told.clear()
         for entry in self._ledger.entries():
             self._extend(entry)
 
-    async def _take_up(self, session: RabbitMQSession, topic: str) -> None:
+    async def _recover(self, session: RabbitMQSession, topic: str) -> None:
         await session.declare(topic)
         for relayed in await session.peek(topic):
-            self._ledger.found(relayed, self._now_s())
+            self._ledger.recovered(relayed, self._now_s())
 
     async def _topics(self) -> list[str]:
         listed = await self._service.execute(ListJobTypes())
@@ -162,7 +162,7 @@ class RabbitMQBridge:
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _feed(self, session: RabbitMQSession, topic: str) -> None:
-        """Lease as many tasks as there are consumers for, and publish them."""
+        """Lease as many tasks as the consumers can take, and publish them."""
         changed = self._changed[topic]
         while True:
             changed.clear()
@@ -179,7 +179,7 @@ class RabbitMQBridge:
         self._ledger.published(entry)
 
     async def _lease(self, topic: str, count: int) -> None:
-        """Whatever comes is in the ledger, though nobody waits for the answer any more."""
+        """Leased tasks enter the ledger even if this is cancelled."""
         call = self._service.ask(LeaseTasks(topic, WORKER, count, LEASE_WAIT_MS, self._lease_ms))
         call.answer.add_done_callback(lambda answered: self._leased(topic, answered))
         try:
@@ -199,7 +199,7 @@ class RabbitMQBridge:
     # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _settle(self, report: Report) -> bytes | None:
-        """The answer to a report, when it is durable; None if there is no room for it just now."""
+        """The answer to a report, once durable; None if the server cannot take it now."""
         if not self._ledger.claim(report.topic, report.key, report.worker):
             return encode(Refused(AttemptOver.__name__, f"{report.key} is with another worker"))
         answer = await self._service.execute(report.command)

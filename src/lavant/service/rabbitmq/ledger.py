@@ -1,14 +1,13 @@
-"""Which attempts are with another broker, and who has to keep their leases.
+"""The ledger of attempts in RabbitMQ, and whose turn it is to extend their leases.
 
     leased ──published──► waiting ──the first report──► begun ──┬── ended by its worker, or by the job
        │                     │                            │     └── its lease ran out: the worker is gone
-       └── kept here ────────┘                            └── kept by its worker
+       └── extended here ────┘                            └── extended by its worker
 
-An attempt is its first worker's: a copy that the broker delivers to another one is refused there, for as long as the
-attempt is open. So it makes no difference whether a broker delivers once or twice, and a worker that dies is missed
-when its lease runs out, as any other of Lavant's.
+An attempt belongs to its first worker: reports of a redelivered copy by another worker are refused while the attempt is
+open. So duplicate deliveries do no harm, and a dead worker is noticed when its lease runs out, as elsewhere in Lavant.
 
-While the broker is away, nobody can report: then all leases are kept here.
+While RabbitMQ is away no worker can report, so all leases are extended here.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from enum import Enum, auto
 from lavant.broker.protocol.amqp_messages import AttemptKey, Relayed, encode
 
 SLACK_S = 1.0
-"""A lease is thought to have run out so much later than it does: the server's clock decides, not this."""
+"""Margin before a lease counts as expired here: the server's clock decides, not this one."""
 
 
 class LedgerStage(Enum):
     LEASED = auto()
-    """By the server; the broker may have it or not."""
+    """Leased from the server; RabbitMQ may have it or not."""
     WAITING = auto()
-    """With the broker."""
+    """In a queue of RabbitMQ."""
     BEGUN = auto()
     """With a worker."""
 
 
 class LedgerEntry:
-    """An attempt under way."""
+    """An open attempt."""
 
     __slots__ = ("body", "key", "stage", "topic", "until_s", "worker")
 
@@ -44,11 +43,11 @@ class LedgerEntry:
         """When the lease runs out."""
         self.worker = ""
         self.body = b""
-        """What is to be published; let go when that is done."""
+        """The message to publish; dropped afterwards."""
 
 
 class AttemptLedger:
-    """In the order in which tasks were leased. Times are seconds of a clock that never goes back."""
+    """Attempts in the order of their leases. Times are seconds of a monotonic clock."""
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
@@ -66,19 +65,19 @@ class AttemptLedger:
     def unpublished(self, topic: str) -> list[LedgerEntry]:
         return [entry for entry in self._entries.get(topic, {}).values() if entry.stage is LedgerStage.LEASED]
 
-    # ── what happened ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def leased(self, relayed: Relayed, now_s: float) -> None:
         self._add(relayed, LedgerStage.LEASED, now_s + self._lease_s).body = encode(relayed)
 
     def published(self, entry: LedgerEntry) -> None:
-        """The broker has it for sure. Its worker may have been quicker to say so."""
+        """RabbitMQ has confirmed it. Its worker may have reported even before."""
         entry.body = b""
         if entry.stage is LedgerStage.LEASED:
             entry.stage = LedgerStage.WAITING
 
-    def found(self, relayed: Relayed, now_s: float) -> None:
-        """It was with the broker already. How much is left of its lease is not known: it is to be extended at once."""
+    def recovered(self, relayed: Relayed, now_s: float) -> None:
+        """A task that was in RabbitMQ at the start. The rest of its lease is unknown, so it is extended soon."""
         entry = self._entries.get(relayed.topic, {}).get(relayed.key)
         if entry is None:
             self._add(relayed, LedgerStage.WAITING, now_s + self._lease_s / 4)
@@ -86,7 +85,7 @@ class AttemptLedger:
             self.published(entry)
 
     def claim(self, topic: str, key: AttemptKey, worker: str) -> bool:
-        """Whether a worker may report this attempt. One of which nothing is known here may be known to the server."""
+        """Whether a worker may report this attempt. An attempt unknown here may be known to the server."""
         entry = self._entries.get(topic, {}).get(key)
         if entry is None:
             return True
@@ -95,7 +94,7 @@ class AttemptLedger:
         return entry.worker == worker
 
     def extended(self, topic: str, key: AttemptKey, worker: str, until_s: float) -> None:
-        """By a worker, who may be the first to tell that there is such an attempt."""
+        """A worker extended the lease; its attempt may be new here."""
         entry = self._entries.setdefault(topic, {}).get(key)
         if entry is None:
             entry = self._entries[topic][key] = LedgerEntry(topic, key, LedgerStage.BEGUN, until_s)
@@ -108,10 +107,10 @@ class AttemptLedger:
     # ── leases ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def to_extend(self, ready: Mapping[str, int] | None, now_s: float) -> list[LedgerEntry]:
-        """Those whose lease is half over, and that have nobody else to keep it.
+        """Attempts whose lease is half over and that no worker extends.
 
-        `ready` says how many messages of each topic wait with the broker; None while it is away. Queues are first in,
-        first out: the newest so many are those that wait, older ones have been taken, or lost.
+        `ready` is the number of waiting messages by topic; None while RabbitMQ is away. Queues are first in, first out:
+        the newest that many are still waiting, older ones were delivered or lost.
         """
         due: list[LedgerEntry] = []
         for topic, entries in self._entries.items():
@@ -120,7 +119,7 @@ class AttemptLedger:
         return due
 
     def forget(self, now_s: float) -> None:
-        """Those whose lease ran out: the server has noticed, and there will be another attempt."""
+        """Drop attempts whose lease ran out: the server has noticed and makes another attempt."""
         for entries in self._entries.values():
             for key in [key for key, entry in entries.items() if entry.until_s + SLACK_S < now_s]:
                 del entries[key]

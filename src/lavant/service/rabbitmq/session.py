@@ -1,4 +1,4 @@
-"""The server's side of a connection to RabbitMQ: tasks go out, reports come in."""
+"""The server's connection to RabbitMQ: publishes tasks, consumes reports."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 REPORTS_AHEAD = 200
 PEEKED_MAX = 1000
 AGAIN_S = 1.0
-"""Before a report is taken up again that the server has no room for."""
+"""Delay before a report that the server could not take is redelivered."""
 
 _logger = logging.getLogger(__name__)
 
 
-class SeenReport(NamedTuple):
-    """A look at the queue of a topic."""
+class QueueDepth(NamedTuple):
+    """The state of a topic's queue."""
 
     ready: int
-    """Messages that no worker has."""
+    """Messages not delivered to a worker."""
     consumers: int
-    """Workers' slots."""
+    """Worker slots."""
 
 
 class RabbitMQSession:
-    """Any of its calls raises `ConnectionLost` when it is over."""
+    """All calls raise `ConnectionLost` when the connection is over."""
 
     def __init__(self, wire: Wire, tasks: AbstractChannel, reports: AbstractChannel) -> None:
         self._wire = wire
@@ -57,7 +57,7 @@ class RabbitMQSession:
         await self._wire.close()
 
     async def pause(self, seconds: float) -> None:
-        """Raises at once when the session is over: if only the channel of reports is, no other call would notice."""
+        """Sleeps, but raises at once when the session is over: no other call would notice a closed report channel."""
         try:
             async with asyncio.timeout(seconds):
                 await self._wire.lost.wait()
@@ -70,13 +70,13 @@ class RabbitMQSession:
     async def declare(self, topic: str) -> None:
         self._queues[topic] = await declare(self._tasks, task_queue(topic))
 
-    async def look(self, topic: str) -> SeenReport:
+    async def poll(self, topic: str) -> QueueDepth:
         queue = await call(self._tasks.declare_queue(task_queue(topic), passive=True))
         counts = queue.declaration_result
-        return SeenReport(counts.message_count or 0, counts.consumer_count or 0)
+        return QueueDepth(counts.message_count or 0, counts.consumer_count or 0)
 
     async def peek(self, topic: str) -> list[Relayed]:
-        """What waits there. All of it goes back at once."""
+        """Waiting tasks, which are requeued at once."""
         messages: list[AbstractIncomingMessage] = []
         while len(messages) < PEEKED_MAX:
             message = await call(self._queues[topic].get(fail=False))
@@ -93,7 +93,7 @@ class RabbitMQSession:
         return found
 
     async def publish(self, entry: LedgerEntry) -> None:
-        """Returns when RabbitMQ has it for good."""
+        """Returns when RabbitMQ has confirmed the message."""
         key = entry.key
         message_id = f"{key.job}/{key.task}/{key.attempt}"
         await publish(self._tasks, task_queue(entry.topic), entry.body, message_id=message_id)
@@ -101,7 +101,7 @@ class RabbitMQSession:
     # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def consume_reports(self, settle: Callable[[Report], Awaitable[bytes | None]]) -> None:
-        """Have each settled, which gives an answer, or None if the server has no room for it just now."""
+        """Settle each report, which returns an answer, or None if the server cannot take it now."""
 
         async def on_message(message: AbstractIncomingMessage) -> None:
             try:
@@ -118,7 +118,7 @@ class RabbitMQSession:
         try:
             report = decode_report(message.body)
         except InvalidValue as error:
-            _logger.warning("%s: %s; it is thrown out", REPORTS, error)
+            _logger.warning("%s: %s; it is discarded", REPORTS, error)
             await call(message.reject())
             return
         answer = await settle(report)

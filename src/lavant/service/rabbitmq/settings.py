@@ -1,4 +1,4 @@
-"""What a server is told about a queue backend."""
+"""Settings of the RabbitMQ bridge."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LEASE_S_MIN, LEASE_S_MAX = 1.0, 3600.0
 class RabbitMQSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     ahead: float = 1.0
-    """Tasks with RabbitMQ for each consumer. More than one hides the way of a report and of the next task, some
-    milliseconds, but a task's service time then begins before its work does."""
+    """Tasks in RabbitMQ for each consumer (prefetch). More than one hides the round trip of some milliseconds, but a
+    task's service time then begins before its work does."""
     lease_s: float = 30.0
-    """A worker that is not heard of for so long is taken for dead."""
+    """A worker without a report or heartbeat for so long counts as dead."""
 
     def __post_init__(self) -> None:
         check_address(self.url)

@@ -1,7 +1,7 @@
-"""Checking a data directory: it is opened as a server opens it, over a disk that keeps every change to itself.
+"""`lavant check`: opens a data directory as a server does, over a disk that keeps all changes in memory.
 
-So a directory is fine if a server opens it, and nothing is changed by the check. It looks at rights, room, foreign
-files and the Spark engine's logs besides.
+So a directory passes if a server would open it, and the check changes nothing. It also checks permissions, free space,
+foreign files, and the publication logs of the Spark engine.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from lavant.core.errors import InvalidValue, LavantError, StorageLocked
 from lavant.core.identities import derived_identity
 from lavant.service.engines.factory import DIRECTORY as SPARK
 from lavant.service.observability.metrics import figures_of, queue_names
-from lavant.service.storage import namespace_logs as lane_logs
+from lavant.service.storage import namespace_logs
 from lavant.service.storage.directory_errors import checked_directory
 from lavant.service.storage.stores import identity_bytes
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of a broker in figures."""
+
     queues: int
     messages: int
     in_flight: int
@@ -38,9 +40,9 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: int
     advertisements: int
     jobs: int
-    """Under way."""
+    """Running."""
     owed: int
-    """Publications that the Spark engine has not delivered yet."""
+    """Publications that the Spark engine has not delivered yet (lag)."""
     time_ms: int
     """Of the last record."""
 
@@ -63,41 +65,41 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 class Level(StrEnum):
     DAMAGE = "damage"
-    """Something is lost or wrong: a server does not open it."""
+    """Data is lost or wrong: a server does not open it."""
     OBSTACLE = "obstacle"
-    """It is whole, but a server does not open it here: rights, room, an older version."""
+    """It is intact, but a server cannot open it here: permissions, space, an older version."""
     NOTE = "note"
     """Worth knowing; a server opens it."""
 
 
 class StorageFinding(msgspec.Struct, frozen=True):
     code: str
-    """For programs."""
+    """Machine-readable."""
     level: Level
     said: str
     remedy: str
 
 
 OnRead = Callable[[int], None]
-"""Told how many bytes were read."""
+"""Called with the number of bytes read."""
 OWN_FILES = frozenset({MANIFEST, LOCK, "clock", SPARK})
 _RESTORE = "restore the directory from a copy, or make one of what can be read: lavant check {0} --repair NEW"
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to say about a data directory."""
+    """The result of a check."""
 
     directory: str
     opens: bool
     """Whether a server, here and as this user, would open it."""
     findings: list[StorageFinding]
     contents: Contents | None
-    """What a server would find in it, if it opens."""
+    """If it opens."""
     size_bytes: int
 
 
 class WatchedDisk(FileDisk):
-    """Files that are only read, by somebody who wants to know how far it is."""
+    """Reads files and reports progress."""
 
     def __init__(self, directory: Path, on_read: OnRead) -> None:
         super().__init__(directory, lock=False)
@@ -110,14 +112,14 @@ class WatchedDisk(FileDisk):
 
 
 def check(directory: Path, on_read: OnRead = lambda size: None) -> CheckReport:
-    """Look at everything. Raises `StorageLocked` while a server uses it, and `InvalidValue` if it is none."""
+    """Check everything. Raises `StorageLocked` while a server uses it, `InvalidValue` if it is no data directory."""
     checked_directory(directory)
     with held(directory):
         disk = WatchedDisk(directory, on_read)
         names = disk.names()
         if not any(name == MANIFEST or is_segment(name) or is_snapshot(name) for name in names):
             raise InvalidValue(
-                f"{directory} is no data directory: there is neither a manifest nor a segment in it; give the "
+                f"{directory} is not a data directory: it has neither a manifest nor a segment; give the "
                 "directory that `lavant serve --data` was given"
             )
         findings = [*_rights(directory, names), *_foreign(directory, names)]
@@ -145,7 +147,7 @@ def size_of(directory: Path) -> int:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """No server starts meanwhile. Nothing is written: a directory without a lock is nobody's."""
+    """Keeps servers from starting. Writes nothing: a directory without a lock file is not in use."""
     try:
         descriptor = os.open(directory / LOCK, os.O_RDONLY)
     except OSError:
@@ -165,7 +167,7 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def _opened(disk: FileDisk, directory: Path) -> tuple[tuple[Journal, BrokerState] | None, list[StorageFinding]]:
-    """As a server does it."""
+    """Open it as a server does."""
     config = JournalConfig(directory=str(directory))
     code = "manifest"
     try:
@@ -178,10 +180,10 @@ def _opened(disk: FileDisk, directory: Path) -> tuple[tuple[Journal, BrokerState
             yield from recovered.records
 
         broker = replay(recovered.chunks, records(), after=recovered.position)
-    except Exception as error:  # damaged bytes may do anything
+    except Exception as error:  # damaged bytes may raise anything
         return None, [_damage(code, error, disk, directory)]
     return (journal, broker), [
-        StorageFinding("torn-end", Level.NOTE, torn.described(config), "nothing: the next start cuts it off")
+        StorageFinding("torn-end", Level.NOTE, torn.described(config), "nothing: the next start truncates it")
         for torn in journal.torn
     ]
 
@@ -202,18 +204,18 @@ def _rights(directory: Path, names: list[str]) -> Iterator[StorageFinding]:
             yield StorageFinding(
                 "unreadable",
                 Level.OBSTACLE,
-                f"{path} may not be read",
+                f"{path} is not readable",
                 f"check it as the server's user, or: chmod u+r {path}",
             )
         elif not os.access(path, os.W_OK):
             yield StorageFinding(
-                "read-only", Level.OBSTACLE, f"{path} may not be written", f"chmod u+w {path}, or mount it writable"
+                "read-only", Level.OBSTACLE, f"{path} is not writable", f"chmod u+w {path}, or mount it writable"
             )
     if not os.access(directory, os.W_OK | os.X_OK):
         yield StorageFinding(
             "read-only",
             Level.OBSTACLE,
-            f"{directory} may not be written",
+            f"{directory} is not writable",
             f"chmod u+wx {directory}, or mount it writable",
         )
 
@@ -222,7 +224,7 @@ def _foreign(directory: Path, names: list[str]) -> Iterator[StorageFinding]:
     for name in names:
         if name not in OWN_FILES and not is_segment(name) and not is_snapshot(name):
             yield StorageFinding(
-                "foreign", Level.NOTE, f"{directory / name} is none of a server's files", "nothing: it is left alone"
+                "foreign", Level.NOTE, f"{directory / name} is not a file of a server", "nothing: it is ignored"
             )
 
 
@@ -232,17 +234,17 @@ def _room(directory: Path, names: list[str]) -> Iterator[StorageFinding]:
     wanted = JournalConfig().segment_bytes
     if free_bytes < wanted:
         said = (
-            f"the disk of {directory} has {free_bytes:,} bytes free, and a server wants {wanted:,} for its next segment"
+            f"the disk of {directory} has {free_bytes:,} bytes free, and a server needs {wanted:,} for its next segment"
         )
-        yield StorageFinding("full", Level.NOTE if any(map(is_segment, names)) else Level.OBSTACLE, said, "make room")
+        yield StorageFinding("full", Level.NOTE if any(map(is_segment, names)) else Level.OBSTACLE, said, "free space")
 
 
 def _logs(directory: Path, broker: BrokerState, identity: bytes) -> Iterator[StorageFinding]:
     for name, lane in broker.subscriptions.log_offsets.all():
         place = directory / SPARK / name / "log"
-        log = lane_logs.look_at(lane, place, derived_identity(identity, name))
+        log = namespace_logs.scan(lane, place, derived_identity(identity, name))
         if log.problem:
-            said = f"the log of lane {name!r}, {log.lost} accepted publications of which cannot be read: {log.problem}"
+            said = f"{log.lost} accepted publications of the publication log {name!r} cannot be read: {log.problem}"
             yield StorageFinding("lane-log", Level.DAMAGE, said, _RESTORE.format(directory))
     if broker.subscriptions.log_offsets.lag:
         owed = f"{broker.subscriptions.log_offsets.lag} publications wait for the Spark engine"

@@ -1,9 +1,9 @@
-"""Compaction as a process, of low priority.
+"""The compaction process, which runs at low priority.
 
     python -m lavant.service.storage.compaction DIRECTORY UPTO
 
-writes a snapshot of the broker up to record UPTO beside the journal that a server has open, and prints its size in
-bytes. The process ends when its standard input does: with its server, however that ended.
+writes a snapshot of the broker up to record UPTO next to the journal of a running server, and prints its size in bytes.
+The process ends when its standard input does, so it never outlives its server.
 """
 
 from __future__ import annotations

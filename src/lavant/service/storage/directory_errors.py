@@ -1,4 +1,4 @@
-"""Whether a directory can be a server's, in words: what the system says about files, for those who run a server."""
+"""Explains errors of data directories to operators: what is wrong, and what to do."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _REMEDIES = {
     errno.EEXIST: "it is a file; give --data a directory",
     errno.ENOENT: "it is gone; mount its disk, or restore it from a copy",
     errno.ENAMETOOLONG: "give --data a shorter path",
-    errno.EIO: "the disk fails; look after it, and restore the directory from a copy",
+    errno.EIO: "the disk fails; replace it, and restore the directory from a copy",
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
 def explained(directory: Path | None) -> Iterator[None]:
-    """While a data directory is opened: errors of the system as errors of Lavant's own, and where to go from there."""
+    """While a data directory is opened, turns errors of the system into Lavant's own, with a remedy."""
     if directory is None:
         yield
         return
     try:
         yield
     except (CorruptJournal, CorruptSnapshot) as error:
-        raise type(error)(f"{error}. `lavant check {directory}` says more, and can save what is whole") from error
+        raise type(error)(f"{error}. `lavant check {directory}` says more, and can save the intact part") from error
     except OSError as error:
-        place = directory if error.filename is None else error.filename
+        path = directory if error.filename is None else error.filename
         if error.errno in _FULL:
-            raise StorageFull(f"there is no room for {place} ({error.strerror}); make room on the disk") from error
-        remedy = _REMEDIES.get(error.errno or 0, "look after it, or use another directory")
-        raise StorageFailed(f"{place} cannot be used ({error.strerror}): {remedy}") from error
+            raise StorageFull(f"there is no space for {path} ({error.strerror}); free space on the disk") from error
+        remedy = _REMEDIES.get(error.errno or 0, "check it, or use another directory")
+        raise StorageFailed(f"{path} cannot be used ({error.strerror}): {remedy}") from error
 
 
 def checked_directory(directory: Path) -> None:
-    """Raise unless it is there, and a directory."""
+    """Raise unless it is an existing directory."""
     if directory.is_dir():
         return
     if directory.exists():
         raise InvalidValue(f"{directory} is a file; give the directory that `lavant serve --data` was given")
-    raise InvalidValue(f"{directory} is not there; give the directory that `lavant serve --data` was given")
+    raise InvalidValue(f"{directory} does not exist; give the directory that `lavant serve --data` was given")

@@ -1,15 +1,15 @@
-"""Group commit: one write and sync for all records that came while the last one was on its way.
+"""Group commit: one write and sync for all records that were staged during the last one.
 
                 stage   stage stage          stage
     loop    ──────┴───────┴─────┴───┬──────────┴──────┬──► on_committed(3) …
     disk          [ block 1: 1 ]    [ block 2: 2, 3 ] [ block 3: 4 ]
 
-Nobody waits for company: when a block is durable the next begins at once, with whatever has been staged.
+There is no delay to gather records: when a block is durable, the next begins at once with all staged records.
 
-Where a sync is quick, it is done in the loop itself. Handing it to a thread and hearing from it took about as long as
-such a sync: in the loop, a commit took a quarter less time with one client, and a fifth less with eight. What arrives
-meanwhile waits in the sockets' buffers, and goes into the next block all together. Where syncs are slow, or the block
-is large, a thread does it and the loop goes on. Which of them it is, is measured all the time.
+A fast sync runs in the event loop itself, because a round trip to a thread took about as long: in the loop, a commit
+took a quarter less time with one client, and a fifth less with eight. Requests that arrive meanwhile wait in the socket
+buffers and go into the next block together. A slow sync, or a large block, runs in a thread while the loop goes on. A
+running mean of measured syncs decides.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from threading import Thread
 from lavant.broker.storage.journal import Disk, Journal, Write
 from lavant.core.errors import StorageFailed, StorageFull
 
-LEISURE_S = 0.01
-"""How long a record for which nobody waits may wait for another."""
+DELAY_S = 0.01
+"""The longest delay of a record that no client waits for."""
 INLINE_S_MAX = 0.0005
-"""A sync that took longer than this of late is not done in the loop."""
+"""Slower syncs do not run in the loop."""
 INLINE_BYTES_MAX = 256 << 10
 _WEIGHT = 1 / 16
-"""Of the latest sync in the running mean."""
+"""Weight of the latest sync in the running mean."""
 
 
 class GroupCommit:
-    """Commits what is staged, in the running loop.
+    """Commits staged records, in the running loop.
 
-    `on_committed` is told the position up to which everything is durable; `on_rolled` that a segment is full, and the
-    journal may want upkeep; `on_failed`, once, that the disk failed: nothing is confirmed from then on; `on_timed` how
-    long each block took.
+    `on_committed` gets the position up to which everything is durable, `on_timed` the time of each block; `on_rolled`
+    is called when a segment is full and the journal may need upkeep, `on_failed` once if the disk fails: nothing is
+    confirmed from then on.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class GroupCommit:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.sync_s = 0.0
-        """How long writing and syncing a block takes, as a running mean."""
+        """Running mean of the time to write and sync a block."""
         self._journal = journal
         self._disk = disk
         self._on_committed = on_committed
@@ -62,36 +62,36 @@ class GroupCommit:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._is_busy = False
-        """A block is on its way, or about to be."""
+        """A block is being written, or about to be."""
         self._is_wanted = False
-        """Somebody waits for what is staged."""
-        self._leisure: asyncio.TimerHandle | None = None
+        """A client waits for a staged record."""
+        self._delay: asyncio.TimerHandle | None = None
         self._has_failed = False
         self._idle: asyncio.Future[None] | None = None
         self._work: SimpleQueue[Write | None] = SimpleQueue()
         self._thread: Thread | None = None
 
     def stage(self, record: bytes, *, hurry: bool = True) -> int:
-        """Take a record and return its position; `on_committed` follows, never before this returns.
+        """Add a record and return its position; `on_committed` follows, never before this returns.
 
-        Without hurry, because nobody waits for it, it is committed along with another, at most `LEISURE_S` later.
+        Without `hurry` it is committed together with another one, at most `DELAY_S` later.
         """
         position = self._journal.stage(record)
         if hurry:
             self.go_on()
-        elif self._leisure is None:
-            self._leisure = self._loop.call_later(LEISURE_S, self._end_leisure)
+        elif self._delay is None:
+            self._delay = self._loop.call_later(DELAY_S, self._end_delay)
         return position
 
     def go_on(self) -> None:
-        """Commit what is staged, if anything is; to be called when somebody waits for it, or there is room again."""
+        """Commit staged records, because a client waits for them or there is space again."""
         self._is_wanted = True
         if not self._is_busy:
             self._is_busy = True
             self._loop.call_soon(self._begin)
 
     def commit(self) -> None:
-        """As `go_on`, but at once: `on_committed` may be called before this returns."""
+        """Like `go_on`, but at once: `on_committed` may be called before this returns."""
         self._is_wanted = True
         if not self._is_busy:
             self._is_busy = True
@@ -103,20 +103,20 @@ class GroupCommit:
         self._wake()
 
     async def close(self) -> None:
-        """Return when all that is staged is durable, or cannot become so because the disk is full or has failed."""
+        """Return when all staged records are durable, or cannot be because the disk is full or failed."""
         self.go_on()
         while self._is_busy or self._waits_for_spare():
             self._idle = self._loop.create_future()
             await self._idle
-        if self._leisure is not None:
-            self._leisure.cancel()
+        if self._delay is not None:
+            self._delay.cancel()
         if self._thread is not None:
             self._work.put(None)
             self._thread.join()
             self._thread = None
 
-    def _end_leisure(self) -> None:
-        self._leisure = None
+    def _end_delay(self) -> None:
+        self._delay = None
         self.go_on()
 
     def _begin(self) -> None:
@@ -131,7 +131,7 @@ class GroupCommit:
         if self.sync_s < INLINE_S_MAX and len(write.data) <= INLINE_BYTES_MAX:
             self._end(write, *self._perform(write))
         else:
-            self._hand_over(write)
+            self._write_in_thread(write)
 
     def _wake(self) -> None:
         if self._idle is not None and not self._idle.done():
@@ -152,17 +152,17 @@ class GroupCommit:
         elif self.sync_s < INLINE_S_MAX:
             self._loop.call_soon(self._begin)
         else:
-            self._begin()  # in the thread: it need not wait for what the loop does now
+            self._begin()  # in the thread, so it need not wait for the loop
         self._on_committed(durable)
 
     def _fail(self, write: Write, error: Exception) -> None:
-        """What a failed sync left on the disk is not known, and a second one may wrongly succeed: there is none."""
+        """Never retry a failed sync: the contents of the disk are unknown, and a second sync may wrongly succeed."""
         self._has_failed = True
         self._begin()
         self._on_failed(
             StorageFailed(
-                f"{write.name} could not be written at byte {write.offset}: {error}; all that was confirmed is safe, "
-                "nothing more can be: stop, look after the disk, start again"
+                f"{write.name} could not be written at byte {write.offset}: {error}; everything confirmed is "
+                "safe, nothing more can be confirmed: check the disk and start again"
             )
         )
 
@@ -180,7 +180,7 @@ class GroupCommit:
             return 0.0, error
         return self._clock() - start_s, None
 
-    def _hand_over(self, write: Write) -> None:
+    def _write_in_thread(self, write: Write) -> None:
         if self._thread is None:
             self._thread = Thread(target=self._run, name="lavant-commit", daemon=True)
             self._thread.start()

@@ -1,6 +1,6 @@
-"""Housekeeping: a spare segment is ready, a full disk is looked at again, and what is enough to fold is folded.
+"""Housekeeping of the journal: keeps a spare segment ready, retries on a full disk, and starts compaction.
 
-Everything here is done beside the commits: in a thread, and compaction in a process of its own.
+All of it runs besides the commits: in a thread, and compaction in a process of its own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from lavant.broker.storage.journal import Disk, Journal, SegmentUpkeep, apply_up
 from lavant.core.errors import LavantError, StorageFailed, StorageFull
 
 RETRY_S = 1.0
-"""How often a full disk is asked for room."""
+"""Interval of retries on a full disk."""
 COMPACTION_RETRY_S = 30.0
-"""How long after a compaction that failed the next is tried."""
+"""Delay after a failed compaction."""
 
 Compact: TypeAlias = Callable[[int], Awaitable[int]]
 """Writes a snapshot up to a position and returns its size in bytes."""
@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """Keeps one journal's files in order, in the running loop. `on_room` is told that there is a new spare segment."""
+    """Maintains one journal's files, in the running loop. `on_room` is called when there is a new spare segment."""
 
     def __init__(
         self,
@@ -52,19 +52,19 @@ class Housekeeper:
         self._may_compact = compact is not None
         self._is_closed = False
 
-    def look(self) -> None:
-        """See what is to be done, and start it; to be called whenever a segment was begun."""
+    def check(self) -> None:
+        """Start whatever is due; call it whenever a segment was begun."""
         if self._is_closed:
             return
         upkeep = self._journal.upkeep()
         if upkeep is not None:
-            self._upkeep = self._start(self._carry_out(upkeep))
+            self._upkeep = self._start(self._perform(upkeep))
         if self._may_compact and self._journal.wants_compaction:
             self._may_compact = False
-            self._compaction = self._start(self._fold())
+            self._compaction = self._start(self._compact_journal())
 
     async def close(self) -> None:
-        """End the compaction, if one runs; let the rest be done."""
+        """Cancel a running compaction; finish the rest."""
         self._is_closed = True
         for timer in self._timers:
             timer.cancel()
@@ -73,45 +73,45 @@ class Housekeeper:
         running = [task for task in (self._upkeep, self._compaction) if task is not None]
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _carry_out(self, upkeep: SegmentUpkeep) -> None:
+    async def _perform(self, upkeep: SegmentUpkeep) -> None:
         was_full = self._journal.is_full
         try:
             await self._loop.run_in_executor(None, apply_upkeep, self._disk, upkeep)
         except StorageFull as error:
             self._journal.refuse_upkeep(upkeep)
             if not was_full and self._journal.is_full:
-                _logger.warning("nothing new is accepted until there is room: %s", error)
+                _logger.warning("nothing new is accepted until there is disk space: %s", error)
             self._later(self._retry_s, self._retry)
         except OSError as error:
-            self._on_failed(StorageFailed(f"the journal's files could not be changed: {error}; look after the disk"))
+            self._on_failed(StorageFailed(f"the journal's files could not be changed: {error}; check the disk"))
             return
         else:
             self._journal.finish_upkeep(upkeep)
             if was_full and not self._journal.is_full:
-                _logger.warning("there is room again")
+                _logger.warning("there is disk space again")
             self._on_room()
-        self.look()
+        self.check()
 
-    async def _fold(self) -> None:
+    async def _compact_journal(self) -> None:
         assert self._compact is not None
         upto = self._journal.durable
         try:
             size_bytes = await self._compact(upto)
         except (LavantError, OSError) as error:
-            _logger.warning("no snapshot was made, the next is tried in %g s: %s", self._compaction_retry_s, error)
+            _logger.warning("compaction failed and is tried again in %g s: %s", self._compaction_retry_s, error)
             self._later(self._compaction_retry_s, self._allow_compaction)
             return
         self._may_compact = True
         self._journal.adopt(upto, size_bytes)
-        self.look()
+        self.check()
 
     def _retry(self) -> None:
         self._journal.retry()
-        self.look()
+        self.check()
 
     def _allow_compaction(self) -> None:
         self._may_compact = True
-        self.look()
+        self.check()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._loop.create_task(work)

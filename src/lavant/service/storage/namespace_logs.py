@@ -1,4 +1,4 @@
-"""The Spark engine's logs in a data directory: how far their publications can be read."""
+"""Publication logs of the Spark engine in a data directory: how far they can be read."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from lavant.core.identities import UNKNOWN
 
 
 class LaneLog(msgspec.Struct, frozen=True):
-    """What there is of a lane's log, from what is delivered on."""
+    """The readable part of a publication log, from the delivered offset on."""
 
     accepted: int
     end: int
-    """The offset up to which publications can be read, at least what is delivered."""
+    """The offset up to which publications can be read, at least the delivered one."""
     problem: str
-    """Why no further, or what else is wrong with it."""
+    """Why no further, or other damage; empty if there is none."""
     kept: tuple[tuple[str, int], ...]
-    """Files that hold what can be read, and how many bytes of each."""
+    """Readable files and the number of bytes of each."""
 
     @property
     def lost(self) -> int:
-        """Publications that were accepted and cannot be read."""
+        """Accepted publications that cannot be read."""
         return max(0, self.accepted - self.end)
 
 
-def look_at(lane: LogOffset, directory: Path, identity: str = UNKNOWN) -> LaneLog:
-    """Read what is owed, of a log with this identity if it is given. Files that are delivered do not count."""
-    end, problem = lane.delivered, ""
+def scan(offsets: LogOffset, directory: Path, identity: str = UNKNOWN) -> LaneLog:
+    """Read undelivered publications of a log, which must have this identity if given. Delivered files are skipped."""
+    end, problem = offsets.delivered, ""
     kept: dict[str, int] = {}
     try:
         check_log(directory, identity)
     except LavantError as error:
         problem = str(error)
     try:
-        for path in _files_behind(directory, lane.delivered):
+        for path in _files_behind(directory, offsets.delivered):
             for block in scan_blocks(path):
                 behind = block.first_offset + block.publications
                 if block.first_offset > end:
-                    raise CorruptSnapshot(f"{path}: publications {end} to {block.first_offset - 1} are not there")
-                if behind > lane.delivered and block.first_offset < lane.accepted:
+                    raise CorruptSnapshot(f"{path}: publications {end} to {block.first_offset - 1} are missing")
+                if behind > offsets.delivered and block.first_offset < offsets.accepted:
                     read_block(block)
                     end = max(end, behind)
                 kept[path.name] = block.position + block.length
     except (LavantError, OSError) as error:
-        if end < lane.accepted or not problem:
+        if end < offsets.accepted or not problem:
             problem = str(error)
-    if end < lane.accepted and not problem:
-        problem = f"it ends at publication {end}, and publications up to {lane.accepted} were accepted"
-    return LaneLog(lane.accepted, end, problem, tuple(kept.items()))
+    if end < offsets.accepted and not problem:
+        problem = f"it ends at publication {end}, and publications up to {offsets.accepted} were accepted"
+    return LaneLog(offsets.accepted, end, problem, tuple(kept.items()))
 
 
 def _files_behind(directory: Path, offset: int) -> list[Path]:
-    """Those that hold publications from an offset on, or may get them."""
+    """Files that hold publications from an offset on, or may get them."""
     following = [*files_of(directory)[1:], None]
     return [path for path, next_ in zip(files_of(directory), following, strict=True) if _begins_behind(next_, offset)]
 
@@ -68,7 +68,7 @@ def _begins_behind(path: Path | None, offset: int) -> bool:
 
 
 def copy(log: LaneLog, source: Path, target: Path) -> None:
-    """What can be read, so that it opens; an empty file says where it goes on if there is nothing."""
+    """Copy the readable part, so that it opens; if nothing is readable, an empty file marks where it continues."""
     target.mkdir(parents=True)
     if not log.kept:
         (target / file_name(log.end)).touch()

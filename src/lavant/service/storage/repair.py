@@ -1,4 +1,4 @@
-"""Repair: a copy of a damaged data directory that opens, and a list of what is not in it. The original stays."""
+"""Repair: copies a damaged data directory to one that opens, and lists what is missing. The original stays."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from lavant.broker.storage.journal.salvage import Salvaged, salvage
 from lavant.broker.subscriptions.log_offsets import LogOffset
 from lavant.core.errors import InvalidValue
 from lavant.service.engines.factory import DIRECTORY as SPARK
-from lavant.service.storage import namespace_logs as lane_logs
+from lavant.service.storage import namespace_logs
 from lavant.service.storage.check import Contents, OnRead, WatchedDisk, held
 from lavant.service.storage.directory_errors import checked_directory, explained
 
 _ALSO = ("clock",)
-"""Files that are copied as they are."""
+"""Files copied unchanged."""
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made."""
+    """The result of a repair."""
 
     directory: str
     report: str
-    """A file that lists everything that was left out, a line of JSON each."""
+    """A file with one line of JSON for each record or file that was left out."""
     position: int
-    """Of the last record that is in it."""
+    """The last record in the copy."""
     problem: str
     """Why it ends there; empty if nothing is lost."""
     contents: Contents
     left_out: dict[str, int]
-    """By kind of record, or what else it is: how many."""
+    """Counts by kind of record or damage."""
 
 
 def repair(directory: Path, target: Path, on_read: OnRead = lambda size: None) -> Repaired:
-    """Make the copy. Raises if the target exists, the directory is in use, or there is nothing to be saved."""
+    """Make the copy. Raises if the target exists, the directory is in use, or nothing can be saved."""
     checked_directory(directory)
     report = target.with_name(target.name + ".left-out.jsonl")
     for path in (target, report):
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-            raise InvalidValue(f"{path} exists already; give --repair a directory that is not there yet")
+            raise InvalidValue(f"{path} exists already; give --repair a new directory")
     with held(directory), explained(target):
         disk = WatchedDisk(directory, on_read)
         config = JournalConfig(directory=str(directory))
         found = salvage(disk, config)
         if found is None:
-            raise InvalidValue(f"nothing in {directory} says that there was ever a journal; there is nothing to save")
+            raise InvalidValue(f"{directory} has no trace of a journal; there is nothing to save")
         rescued, damaged = rescue(disk, found, config)
         lost = _copy_logs(rescued, directory, target)
-        missing = [LeftOut("the file is not there", name) for name in missing_segments(found, disk.names())]
+        missing = [LeftOut("the file is missing", name) for name in missing_segments(found, disk.names())]
         _write(target, found, rescued)
         for name in _ALSO:
             if (directory / name).is_file():
@@ -75,7 +75,7 @@ def repair(directory: Path, target: Path, on_read: OnRead = lambda size: None) -
 
 
 def _write(target: Path, found: Salvaged, rescued: Rescued) -> None:
-    """A snapshot and a manifest: the first start makes the segments."""
+    """Write a snapshot and a manifest; the first start creates the segments."""
     position = rescued.position
     with FileDisk(target) as disk:
         manifest = JournalManifest(journal_id=found.journal_id, first_position=position + 1, durable=position)
@@ -87,19 +87,19 @@ def _write(target: Path, found: Salvaged, rescued: Rescued) -> None:
 
 
 def _copy_logs(rescued: Rescued, directory: Path, target: Path) -> list[LeftOut]:
-    """Logs of lanes as far as they can be read; the broker then says that no more was accepted."""
+    """Copy the readable parts of publication logs, and set the accepted offsets to their ends."""
     lanes = rescued.broker.subscriptions.log_offsets
     lost: list[LeftOut] = []
     kept: list[tuple[str, LogOffset]] = []
     for name, lane in lanes.all():
         source = directory / SPARK / name / "log"
-        if not lane.lag:  # its log begins anew
+        if not lane.lag:  # its log starts empty
             continue
-        log = lane_logs.look_at(lane, source)
-        lane_logs.copy(log, source, target / SPARK / name / "log")
+        log = namespace_logs.scan(lane, source)
+        namespace_logs.copy(log, source, target / SPARK / name / "log")
         kept.append((name, LogOffset(min(lane.accepted, log.end), lane.delivered)))
         if log.lost:
-            why = f"publications of lane {name!r} that were accepted: {log.problem}"
+            why = f"accepted publications of the log {name!r}: {log.problem}"
             lost.append(LeftOut(why, str(Path(SPARK, name, "log")), first=log.end, last=lane.accepted - 1))
     lanes.restore(kept)
     return lost

@@ -1,6 +1,6 @@
-"""Stores: where a server's records go, and where they come from when it starts.
+"""Record stores: durable in a journal, or in memory only.
 
-recovered ──► the queues are made anew ──► start() ──► stage() … on_committed() … ──► close()
+recovered ──► replay ──► start() ──► stage() … on_committed() … ──► close()
 """
 
 from __future__ import annotations
@@ -35,52 +35,52 @@ COMMIT_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0
 
 class RecordStore(Protocol):
     recovered: RecoveredJournal
-    """What the store holds; to be read to its end before `start`."""
+    """The stored records; read them to the end before `start`."""
     commit_times: Histogram
-    """How long it took to write and sync a block."""
+    """Times to write and sync a block."""
 
     @property
     def identity(self) -> bytes:
-        """No other store has the same; it lasts as long as what is stored."""
+        """Unique to this store, and constant as long as its data."""
         ...
 
     @property
     def position(self) -> int:
-        """Of the last record: recovered, or staged since."""
+        """The position of the last record, recovered or staged."""
         ...
 
     @property
     def is_full(self) -> bool:
-        """Nothing new should be staged, only what helps to make room."""
+        """The disk is full: stage only records that free space."""
         ...
 
     @property
     def is_exhausted(self) -> bool:
-        """Nothing at all should be staged: there is no room for it."""
+        """No space is left even for those: stage nothing."""
         ...
 
     def start(self, *, on_committed: OnCommitted, on_failed: OnFailed) -> None:
-        """From now on records can be staged. Both are called in the running loop, `on_failed` at most once."""
+        """Records can be staged from now on. Both callbacks run in the loop, `on_failed` at most once."""
         ...
 
     @property
     def staged_bytes(self) -> int:
-        """Of the records that are not on their way to the disk yet."""
+        """Bytes of records whose write has not begun."""
         ...
 
     def stage(self, record: bytes, *, hurry: bool = True) -> int:
-        """Take a record, and return its position: 1, 2, 3, … over the store's whole life.
+        """Add a record and return its position: 1, 2, 3, … over the store's whole life.
 
-        Without hurry it may take some milliseconds until it is committed, unless `hurry` is called.
+        Without `hurry` the commit may be delayed by some milliseconds, unless `hurry()` is called.
         """
         ...
 
     def hurry(self, *, at_once: bool = False) -> None:
-        """Somebody waits for what was staged. At once means that `on_committed` may be called before this returns."""
+        """Commit staged records now. With `at_once`, `on_committed` may be called before this returns."""
         ...
 
     async def close(self) -> None:
-        """Commit what is staged, and give everything back."""
+        """Commit staged records and release all resources."""
         ...
 
 
@@ -89,7 +89,7 @@ def identity_bytes(journal: Journal) -> bytes:
 
 
 class JournalStore:
-    """A journal on a disk. `compact` folds it while it runs; without, it only grows."""
+    """A journal on a disk. `compact` compacts it while it runs; without it, the journal only grows."""
 
     def __init__(
         self,
@@ -132,22 +132,22 @@ class JournalStore:
                 commit.give_up()
                 on_failed(error)
 
-        def look() -> None:
-            housekeeper.look()
+        def check() -> None:
+            housekeeper.check()
 
         commit = GroupCommit(
             self.journal,
             self._disk,
             on_committed=on_committed,
             on_failed=fail,
-            on_rolled=look,
+            on_rolled=check,
             on_timed=self.commit_times.add,
         )
         housekeeper = Housekeeper(self.journal, self._disk, self._compact, on_room=commit.go_on, on_failed=fail)
         self._commit, self._housekeeper = commit, housekeeper
         for torn in self.journal.torn:
-            _logger.warning("%s; it is cut off", torn.described(self._config))
-        housekeeper.look()
+            _logger.warning("%s; it is truncated", torn.described(self._config))
+        housekeeper.check()
 
     @property
     def staged_bytes(self) -> int:
@@ -168,17 +168,17 @@ class JournalStore:
         if self._commit is not None and self._housekeeper is not None:
             await self._commit.close()
             await self._housekeeper.close()
-            if not self._has_failed:  # else it is not known what the files are like
+            if not self._has_failed:  # otherwise the state of the files is unknown
                 await asyncio.get_running_loop().run_in_executor(None, self._mark_end)
         self._on_closed()
 
     def _mark_end(self) -> None:
-        with suppress(StorageFull, OSError):  # without the mark, the end is found as it is after a crash
+        with suppress(StorageFull, OSError):  # without the mark, the next start scans for the end as after a crash
             apply_upkeep(self._disk, self.journal.closing())
 
 
 class VolatileStore:
-    """Keeps nothing: what is staged counts as committed, and is gone with the process."""
+    """In memory only: staged records count as committed and are lost with the process."""
 
     def __init__(self) -> None:
         self.recovered = RecoveredJournal(0, None, iter(()))
@@ -202,7 +202,7 @@ class VolatileStore:
         return self.position
 
     def hurry(self, *, at_once: bool = False) -> None:
-        """All is confirmed in the next turn of the loop anyway."""
+        """Everything is confirmed in the next turn of the loop anyway."""
 
     async def close(self) -> None:
         if self._is_due:
@@ -214,9 +214,9 @@ class VolatileStore:
 
 
 def open_store(directory: Path | None, config: JournalConfig = DEFAULT) -> RecordStore:
-    """The store of a directory, locked; without a directory, one that keeps nothing.
+    """Open and lock the store of a directory; without a directory, a volatile one.
 
-    Raises `StorageLocked`, `CorruptJournal`, and `StorageFull` if there is no room even for an empty one.
+    Raises `StorageLocked`, `CorruptJournal`, and `StorageFull` if there is no space even for an empty journal.
     """
     if directory is None:
         return VolatileStore()

@@ -1,4 +1,4 @@
-"""A connection of the compact protocol: greeting, pipelining, bounds in both directions, and clients that misbehave."""
+"""A connection of the native protocol: greeting, pipelining, bounds in both directions, and clients that misbehave."""
 
 from __future__ import annotations
 

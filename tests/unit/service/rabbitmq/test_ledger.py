@@ -104,7 +104,7 @@ def test_a_lease_that_ran_out_is_forgotten_and_one_that_was_extended_is_not() ->
 
 def test_what_was_there_before_the_server_is_known_by_what_waits_and_by_who_reports() -> None:
     ledger = AttemptLedger(LEASE_S)
-    ledger.found(relayed(1), 0.0)
+    ledger.recovered(relayed(1), 0.0)
     assert due(ledger, 1, 0.0) == [1], "nobody knows what is left of its lease"
     ledger.extended("A", key(2), "ann", LEASE_S)
     assert not ledger.claim("A", key(2), "bob")
@@ -113,7 +113,7 @@ def test_what_was_there_before_the_server_is_known_by_what_waits_and_by_who_repo
 
 def test_what_was_published_though_nobody_said_so_is_not_published_again() -> None:
     ledger = ledger_of(1, 2)
-    ledger.found(relayed(1), 0.0)
+    ledger.recovered(relayed(1), 0.0)
     assert [entry.key for entry in ledger.unpublished("A")] == [key(2)]
 
 

@@ -22,7 +22,7 @@ HERE = Path("data")
         (errno.EEXIST, "it is a file; give --data a directory"),
         (errno.ENOTDIR, "a part of the path is a file"),
         (errno.EIO, "the disk fails"),
-        (errno.EMFILE, "look after it, or use another directory"),
+        (errno.EMFILE, "check it, or use another directory"),
     ],
 )
 def test_every_error_of_the_system_names_the_file_the_reason_and_what_to_do(number: int, remedy: str) -> None:
@@ -34,7 +34,7 @@ def test_every_error_of_the_system_names_the_file_the_reason_and_what_to_do(numb
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_no_room_is_said_as_such(number: int) -> None:
-    with pytest.raises(StorageFull, match=r"there is no room for data .*; make room on the disk"), explained(HERE):
+    with pytest.raises(StorageFull, match=r"there is no space for data .*; free space on the disk"), explained(HERE):
         raise OSError(number, os.strerror(number))
 
 

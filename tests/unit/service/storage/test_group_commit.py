@@ -275,8 +275,8 @@ def test_a_failure_is_told_once_and_nothing_is_confirmed_from_then_on(is_slow: b
         await asyncio.sleep(0.01)
         assert bench.committed == [1]
         assert str(bench.failed[0]) == (
-            "segment-0000000001 could not be written at byte 512: [Errno 5] medium error; all that was confirmed is "
-            "safe, nothing more can be: stop, look after the disk, start again"
+            "segment-0000000001 could not be written at byte 512: [Errno 5] medium error; everything confirmed is "
+            "safe, nothing more can be confirmed: check the disk and start again"
         )
         assert len(bench.failed) == 1
 

@@ -63,8 +63,8 @@ class House:
 def test_a_spare_is_made_and_told() -> None:
     async def main() -> None:
         house = House(SPARING)
-        house.keeper.look()
-        house.keeper.look()
+        house.keeper.check()
+        house.keeper.check()
         await house.until(lambda: house.rooms == 1)
         assert house.segments() == [1, 2]
         await house.keeper.close()
@@ -75,7 +75,7 @@ def test_a_spare_is_made_and_told() -> None:
 def test_a_full_disk_is_asked_again_until_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         house = House(SPARING, capacity_bytes=4096 + 4000)
-        house.keeper.look()
+        house.keeper.check()
         await house.until(lambda: house.journal.is_full)
         await asyncio.sleep(0.02)
         assert house.rooms == 0
@@ -87,8 +87,8 @@ def test_a_full_disk_is_asked_again_until_there_is_room(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
     first, last = (record.getMessage() for record in caplog.records)
-    assert first.startswith("nothing new is accepted until there is room: segment-0000000002 needs 4096 bytes")
-    assert last == "there is room again"
+    assert first.startswith("nothing new is accepted until there is disk space: segment-0000000002 needs 4096 bytes")
+    assert last == "there is disk space again"
 
 
 def test_compaction_starts_by_itself_and_segments_go() -> None:
@@ -96,7 +96,7 @@ def test_compaction_starts_by_itself_and_segments_go() -> None:
         house = House(SMALL)
         for count in (20, 60, 180):  # each time more than the snapshot holds
             commit(house.journal, house.disk, [b"s" * 400] * count)
-            house.keeper.look()
+            house.keeper.check()
             await house.until(lambda: house.journal.sealed_bytes == 0)
             assert house.asked[-1] == house.journal.durable
             assert contents(house.disk) == [b"s" * 400] * house.journal.durable
@@ -110,7 +110,7 @@ def test_a_compaction_that_fails_is_tried_again_later_and_hurts_nothing(caplog: 
         house = House(SMALL)
         commit(house.journal, house.disk, [b"s" * 400] * 20)
         house.refuse = StorageFull("no room for a snapshot")
-        house.keeper.look()
+        house.keeper.check()
         await house.until(lambda: len(house.asked) > 2)
         assert contents(house.disk) == [b"s" * 400] * 20
         house.refuse = None
@@ -119,18 +119,16 @@ def test_a_compaction_that_fails_is_tried_again_later_and_hurts_nothing(caplog: 
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    assert (
-        caplog.records[0].getMessage() == "no snapshot was made, the next is tried in 0.001 s: no room for a snapshot"
-    )
+    assert caplog.records[0].getMessage() == "compaction failed and is tried again in 0.001 s: no room for a snapshot"
 
 
 def test_one_compaction_runs_at_a_time() -> None:
     async def main() -> None:
         house = House(SMALL)
         commit(house.journal, house.disk, [b"s" * 400] * 20)
-        house.keeper.look()
-        house.keeper.look()
-        house.keeper.look()
+        house.keeper.check()
+        house.keeper.check()
+        house.keeper.check()
         await house.until(lambda: 1 not in house.segments())
         assert house.asked == [20]
         await house.keeper.close()
@@ -152,11 +150,11 @@ def test_closing_ends_a_compaction_and_the_waiting_for_room() -> None:
 
         house.keeper._compact = forever
         commit(house.journal, house.disk, [b"s" * 400] * 20)
-        house.keeper.look()
+        house.keeper.check()
         await asyncio.sleep(0)
         await house.keeper.close()
         assert ended.is_set()
-        house.keeper.look()
+        house.keeper.check()
         assert house.asked == []
 
     asyncio.run(main())
@@ -172,10 +170,10 @@ def test_any_other_error_is_a_failure() -> None:
     async def main() -> None:
         house = House(SPARING)
         house.keeper._disk = Broken()
-        house.keeper.look()
+        house.keeper.check()
         await house.until(lambda: len(house.failed) == 1)
         assert str(house.failed[0]) == (
-            "the journal's files could not be changed: [Errno 5] medium error; look after the disk"
+            "the journal's files could not be changed: [Errno 5] medium error; check the disk"
         )
         await house.keeper.close()
 

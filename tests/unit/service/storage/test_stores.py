@@ -75,7 +75,7 @@ def test_a_failure_between_two_changes_of_files_leaves_them_as_they_are() -> Non
         disk.replace("snapshot-00000000000000000010", [b"whatever"])
         store.journal.adopt(10, 8)
         assert store._housekeeper is not None
-        store._housekeeper.look()
+        store._housekeeper.check()
         while not failed:
             await asyncio.sleep(0.001)
         after = disk.read("manifest")
@@ -86,7 +86,7 @@ def test_a_failure_between_two_changes_of_files_leaves_them_as_they_are() -> Non
     disk = Stubborn()
     asyncio.run(asyncio.wait_for(main(), 60))
     assert [str(error) for error in failed] == [
-        "the journal's files could not be changed: [Errno 1] not permitted; look after the disk"
+        "the journal's files could not be changed: [Errno 1] not permitted; check the disk"
     ]
     assert b'"snapshot":10' in disk.read("manifest")
 

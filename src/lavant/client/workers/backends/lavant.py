@@ -1,4 +1,4 @@
-"""Tasks from Lavant's own server, over its compact protocol."""
+"""Tasks from Lavant's own server, over its native protocol."""
 
 from __future__ import annotations
 

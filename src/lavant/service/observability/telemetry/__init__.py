@@ -1,4 +1,4 @@
-"""What the service observes of itself: at each stage how many and how long, as rows in files and as figures."""
+"""Telemetry: counts and times of each stage of a publication, as rows in Parquet files and as metrics."""
 
 from lavant.service.observability.telemetry.files import TelemetryFiles
 from lavant.service.observability.telemetry.stages import Stages

@@ -1,4 +1,4 @@
-"""From what was noted to rows and figures: what messages waited and took, for all of them together."""
+"""Turns recorded events into rows and metrics: waiting and service times of messages, vectorised."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lavant.service.observability.telemetry.rows import Integers, Rows
 from lavant.service.observability.telemetry.stages import Stages
 
 UNKNOWN = -1
-"""In place of a time."""
+"""Stands for an unknown time."""
 SENT_MAX = 1 << 20
 SLOTS = 1 << 20
 
@@ -25,7 +25,7 @@ class SentTimes:
     """Messages with numbers up to `last[i]`, and above the one before, were sent at `times[i]`."""
 
     def __init__(self, last: int, most: int = SENT_MAX) -> None:
-        """`last` is the number of the last message that was there before: when those were sent is not known."""
+        """`last` is the number of the last earlier message: send times up to it are unknown."""
         self._most = most
         self._last: Integers = np.empty(2 * most, np.int64)
         self._times: Integers = np.empty(2 * most, np.int64)
@@ -33,7 +33,7 @@ class SentTimes:
         self._count = 1
 
     def add(self, last: Integers, times: Integers) -> None:
-        """Ascending, and no more than are kept; what sent nothing new says what the one before says."""
+        """Add ascending numbers, at most as many as are kept; repeated ones are ignored."""
         assert len(last) <= self._most
         is_new = np.diff(last, prepend=self._last[self._count - 1]) > 0
         last, times = last[is_new], times[is_new]
@@ -46,13 +46,13 @@ class SentTimes:
         self._count = end
 
     def of(self, numbers: Integers) -> Integers:
-        """A message that a job sent since has a larger number than all, and is not known either."""
+        """A message that a job sent since has a larger number than all, and is unknown too."""
         places = np.searchsorted(self._last[: self._count], numbers)
         known = places < self._count
         return np.where(known, self._times[np.where(known, places, 0)], UNKNOWN)
 
     def _forget(self) -> None:
-        """All but the latest, which move to the front: seldom, so it costs little for each that is added."""
+        """Drop all but the latest, which move to the front; rare, so the amortised cost is small."""
         start, kept = max(0, self._count - self._most), min(self._count, self._most)
         self._last[:kept], self._times[:kept] = self._last[start : self._count], self._times[start : self._count]
         self._times[0] = UNKNOWN  # of all before, too
@@ -60,12 +60,12 @@ class SentTimes:
 
 
 class ReceivedTimes:
-    """A slot for each of the last million numbers or so."""
+    """Receive times in a ring of about a million slots."""
 
     def __init__(self, slots: int = SLOTS) -> None:
         self._slots = slots
         self._number: Integers = np.zeros(slots, np.int64)
-        """Whose slot it is; messages are numbered from 1."""
+        """The message of each slot; messages are numbered from 1."""
         self._times: Integers = np.zeros(slots, np.int64)
         self._first: NDArray[np.int32] = np.zeros(slots, np.int32)
 
@@ -75,7 +75,7 @@ class ReceivedTimes:
         self._times[slots] = times
 
     def pop(self, numbers: Integers) -> Integers:
-        """Each is known once."""
+        """Return and remove the times: each is known once."""
         slots = numbers % self._slots
         order = np.arange(len(numbers), dtype=np.int32)
         self._first[slots[::-1]] = order[::-1]
@@ -86,21 +86,21 @@ class ReceivedTimes:
 
 
 ACCESS, MATCH = f"{STAGE_PREFIX}access", f"{STAGE_PREFIX}match"
-"""Topics of what happens before queues."""
+"""Topics of the stages before queues."""
 NOWHERE = -1
 TABLE_MAX = 1 << 20
 JOBS_MAX = 1_000_000
-"""Jobs and tasks under way; beyond, the oldest are forgotten."""
+"""Open jobs and tasks; beyond this, the oldest are dropped."""
 ENDED = ("completed", "failed")
 
 
 class Digest:
-    """`name_of` tells the name of a queue by its number, or None if it is gone; `wall_ns` is what to add to times."""
+    """`name_of` returns the name of a queue by its number, or None if it is gone; `wall_ns` is added to times."""
 
     def __init__(
         self, rows: Rows, stages: Stages, name_of: Callable[[int], str | None], *, last: int, wall_ns: int = 0
     ) -> None:
-        """`last` is the number of the last message that was there before."""
+        """`last` is the number of the last earlier message."""
         self._rows = rows
         self._stages = stages
         self._name_of = name_of
@@ -134,7 +134,7 @@ class Digest:
             _forget(remembered)
 
     def _codes(self, columns: events.EventColumns) -> Integers:
-        """Of queues in the rows, by those in the columns."""
+        """Codes of queues in the rows, by their codes in the columns."""
         return np.array([self._rows.code(name) for name in columns.queues], np.int64)
 
     def _times_us(self, times_ns: Integers) -> Integers:
@@ -151,7 +151,7 @@ class Digest:
         self._rows.add(ObservationKind.ARRIVAL, times_us[some], topics, publications=arrived[some])
 
     def _take_spread(self, columns: events.EventColumns) -> None:
-        """One row for each queue of each batch; queues that are gone have none."""
+        """One row for each queue of each batch; deleted queues have none."""
         times_ns, queues, ends_of = zip(*columns.spread, strict=True)
         sizes = np.array([len(each) // INTEGERS.itemsize for each in queues])
         ends = np.frombuffer(b"".join(ends_of), INTEGERS)
@@ -176,7 +176,7 @@ class Digest:
         self._stages.times["queue"].add_all((times_us - sent_us)[sent_us >= 0] / 1e6)
 
     def _take_settled(self, columns: events.EventColumns) -> None:
-        """Those that nobody is known to have received were acknowledged before, or received too long ago."""
+        """Messages without a receive time were acknowledged before, or received too long ago."""
         counts, numbers = _integers(columns.settled_count), _integers(columns.settled_numbers)
         times_us = np.repeat(self._times_us(_integers(columns.settled_ns)), counts)
         topics = np.repeat(self._codes(columns)[_integers(columns.settled_queue)], counts)
@@ -242,7 +242,7 @@ class Digest:
 
 
 def _rows_of(flat: list[int], fields: int) -> Integers:
-    """By field."""
+    """Rows as columns, by field."""
     return np.fromiter(flat, np.int64, len(flat)).reshape(-1, fields).T
 
 
@@ -251,8 +251,8 @@ def _integers(column: array[int]) -> Integers:
 
 
 def _distinct(serials: NDArray[np.uint32]) -> tuple[Integers, Integers]:
-    """Those that occur, ascending, and which of them each is. Queues that were made at about the same time have numbers
-    close together: then a table does it, without sorting.
+    """The distinct values, ascending, and the index of each. Queues created at about the same time have numbers close
+    together: then a table does it, without sorting.
 
     >>> _distinct(np.array([70, 80, 70], np.uint32))
     (array([70, 80]), array([0, 1, 0]))
@@ -268,6 +268,6 @@ def _distinct(serials: NDArray[np.uint32]) -> tuple[Integers, Integers]:
 
 
 def _forget(remembered: dict[Any, Any]) -> None:
-    """The oldest, if there are too many."""
+    """Drop the oldest, if there are too many."""
     while len(remembered) > JOBS_MAX:
         del remembered[next(iter(remembered))]

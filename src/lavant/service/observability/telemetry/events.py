@@ -1,10 +1,10 @@
-"""What the event loop notes: by column what is frequent, and one by one what happens to jobs.
+"""Events recorded by the event loop: frequent ones by column, those of jobs one by one.
 
-Bodies are not kept, only numbers. From time to time the loop hands the columns over, and goes on with new ones.
+Only numbers are kept, no bodies. The thread takes the columns at intervals, and the loop goes on with new ones.
 
-Arrivals are all noted, because their variability counts. Messages are timed by the request that received them: all, up
-to some requests a second. Beyond that one is drawn by chance from time to time. In between, and for acknowledgements of
-messages that are not timed, the observers return at once: under full load they cost next to nothing.
+All arrivals are recorded, because their variability matters. Messages are timed by the request that received them: all
+of them up to some requests a second, and a random sample beyond that. In between, and for acknowledgements of messages
+that are not timed, the observers return at once: under full load they cost next to nothing.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from lavant.broker.protocol.subscriptions import Deliver
 from lavant.broker.queues.machine import Queues
 
 EVENTS_MAX = 200_000
-"""Requests of some seconds at full speed; more than that behind, and they are dropped and counted."""
+"""Some seconds of requests at full speed; further ones are dropped and counted."""
 RECEIVES_TIMED = 200
-"""All of them, if there are no more until columns are handed over."""
+"""Receives that are all timed, until the columns are taken; then sampling begins."""
 BUSY_FROM = 50
-"""So many were timed since the last hand-over although most were left out: then it goes on like that."""
-DRAWN = 4
+"""Sampling continues if this many were timed since the columns were last taken."""
+SAMPLED = 4
 """Receives that are timed between two pauses,"""
-DRAWN_FROM = 8
-"""each one out of so many."""
+SAMPLED_FROM = 8
+"""each one of so many."""
 SENT_FIELDS, ARRIVED_FIELDS, MATCHED_FIELDS = 4, 2, 5
 MANY = -1
 ELSEWHERE = -1
 TIMED_MAX = 200_000
-"""Messages that are timed and not acknowledged yet; then all are forgotten."""
+"""Timed messages that are not acknowledged yet; beyond this, all are dropped."""
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
@@ -50,14 +50,14 @@ class SubmitEvent(_Event, frozen=True):
 
 
 class LeaseEvent(_Event, frozen=True):
-    """Workers got tasks: job, task, attempt and job type of each."""
+    """Workers leased tasks: job, task, attempt and job type of each."""
 
     topic: str
     tasks: list[tuple[int, str, int, str]]
 
 
 class ReportEvent(_Event, frozen=True):
-    """A worker is done with a task."""
+    """A worker reported a task."""
 
     job: int
     task: str
@@ -70,7 +70,7 @@ Event: TypeAlias = SubmitEvent | LeaseEvent | ReportEvent
 
 
 class _Codes(dict[str, int]):
-    """By name; one that is new gets the next.
+    """Codes by name; a new name gets the next code.
 
     >>> codes = _Codes()
     >>> codes["orders"], codes["stock"], codes["orders"]
@@ -83,10 +83,10 @@ class _Codes(dict[str, int]):
 
 
 class EventColumns:
-    """What was noted since the last time. Times are those of a steady clock, in nanoseconds.
+    """Events since the columns were last taken. Times are those of a monotonic clock, in nanoseconds.
 
-    What is most frequent is in lists of integers, row after row: so it costs least, and gives the collector of garbage
-    nothing to look at.
+    The most frequent ones are in flat lists of integers, row after row: the cheapest, with nothing for the garbage
+    collector to track.
     """
 
     __slots__ = (
@@ -108,15 +108,15 @@ class EventColumns:
     def __init__(self) -> None:
         self.queues = _Codes()
         self.arrived: list[int] = []
-        """`ARRIVED_FIELDS` for each request that published some: the time, and how many."""
+        """`ARRIVED_FIELDS` for each request to publish: the time and the number of publications."""
         self.matched: list[int] = []
-        """`MATCHED_FIELDS` for publications that were matched together: the time, how many, against how many
-        subscriptions, how many matches, and for how long, or `ELSEWHERE`."""
+        """`MATCHED_FIELDS` for each matched batch: the time, numbers of publications, subscriptions and matches, and
+        the duration, or `ELSEWHERE`."""
         self.sent: list[int] = []
-        """`SENT_FIELDS` for each request that sent some: the time, the last message's number then, how many, and the
-        queue; none, and `MANY`, if into many."""
+        """`SENT_FIELDS` for each request that sent messages: the time, the last message's number, how many, and the
+        queue; 0 and `MANY` for several queues."""
         self.spread: list[tuple[int, bytes, bytes]] = []
-        """Of notifications that went into queues: the time, and the queues and ends of the `Spread`."""
+        """For notifications: the time, and the queues and ends of the `FanOut`."""
         self.taken_ns = array("q")
         self.taken_count = array("q")
         self.taken_numbers = array("q")
@@ -132,12 +132,12 @@ def _draw(most: int) -> int:
 
 
 class TelemetryEvents:
-    """Of one thread, the loop's: it appends, and hands over what it has.
+    """Used by the event loop's thread only, which appends events and takes the columns.
 
-    `chance` draws a number from 1 up to one that it is given; `later` calls what it is given after a pause.
+    `chance(n)` draws a number from 1 to n; `later(callback)` calls back after a pause.
     """
 
-    # It is used for every request that sends: in slots, what it looks at is together in memory.
+    # Used for every request that sends: slots keep its data together in memory.
     __slots__ = (
         "_chance",
         "_clock_ns",
@@ -176,18 +176,18 @@ class TelemetryEvents:
         self._later = later
         self._columns = EventColumns()
         self._sent, self._codes = self._columns.sent, self._columns.queues
-        """Of the columns: what each request that sends needs."""
+        """Shortcuts into the columns for requests that send."""
         self._number = queues.number
         self._receives = 0
-        """Timed since the last hand-over."""
+        """Receives timed since the columns were last taken."""
         self._is_busy = False
-        """Not all receives are timed."""
+        """Receives are sampled."""
         self._is_paused = False
         """No receive is timed."""
         self._left = 1
-        """Receives up to the next one that is."""
+        """Receives until the next timed one."""
         self._timed: set[int] = set()
-        """Messages of which it is known when they were received."""
+        """Messages with a known receive time."""
         self.observers: dict[type, Observer] = {
             Send: self._send,
             Receive: self._receive,
@@ -201,7 +201,7 @@ class TelemetryEvents:
         """By command type, for `BrokerMachine.observe`."""
 
     def take(self) -> EventColumns:
-        """All that came since the last time."""
+        """Remove and return the events since the last call."""
         taken, self._columns = self._columns, EventColumns()
         self._sent, self._codes = self._columns.sent, self._columns.queues
         self._is_busy = self._is_busy and self._receives >= BUSY_FROM
@@ -217,7 +217,7 @@ class TelemetryEvents:
         count, sent = len(entries), entries[-1]
         if type(sent) is SentEntry and sent.number - self._number == count:
             last = sent.number
-        else:  # some were refused, or sent before, or a job has sent something
+        else:  # some were refused or duplicates, or a job has sent messages
             last, count = self._queues.number, list(map(type, entries)).count(SentEntry)
         self._number = last
         if len(rows) < self._sent_max:
@@ -245,7 +245,7 @@ class TelemetryEvents:
         self._time_received(answer.deliveries)
         self._receives += 1
         self._is_busy = self._is_busy or self._receives >= RECEIVES_TIMED
-        if self._is_busy and self._receives % DRAWN == 0:
+        if self._is_busy and self._receives % SAMPLED == 0:
             self._is_paused = True
             self._later(self._resume)
         self._draw_next()
@@ -256,8 +256,8 @@ class TelemetryEvents:
         self._draw_next()
 
     def _draw_next(self) -> None:
-        """Not always the very next one: it is mostly the first that was read from the sockets."""
-        self._left = self._chance(DRAWN_FROM) if self._is_busy else 1
+        """Random, because the next one is mostly the first that was read from the sockets."""
+        self._left = self._chance(SAMPLED_FROM) if self._is_busy else 1
 
     def _time_received(self, deliveries: list[Delivery]) -> None:
         columns = self._columns
@@ -275,7 +275,7 @@ class TelemetryEvents:
         if not timed:
             return
         receipts, columns = command.receipts, self._columns
-        # What was received together is mostly acknowledged together: the first stands for all.
+        # Messages received together are mostly acknowledged together: the first stands for all.
         if not receipts or receipts[0].number not in timed:
             return
         if len(columns.settled_ns) >= self._events_max:

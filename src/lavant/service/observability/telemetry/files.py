@@ -1,8 +1,8 @@
-"""Rows in files that roll: a new one every few seconds, the oldest deleted when there are too many.
+"""Rolling telemetry files: a new one every few seconds; the oldest are deleted when there are too many.
 
-    telemetry-0001794807119-000007.parquet     seconds since 1970 at the writer's start, and which file it is of that
+    telemetry-0001794807119-000007.parquet     Unix time of the writer's start, and the number of the file
 
-A file appears under its name when it is whole, so that readers find no half ones.
+A file gets its name when it is complete, so readers never see half of one.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ FORMAT: dict[str, Any] = {
     "write_statistics": ["time_us"],
     "store_schema": False,
 }
-"""What costs least: readers look for times, so only they have statistics. Without the writer's schema texts are read
-as texts, not as the dictionaries they are written from."""
+"""The cheapest: readers select by time, so only times have statistics. Without the writer's schema, strings are read
+as strings, not as the dictionaries they are written from."""
 
 
 class TelemetryFiles:
-    """`keep` files at most; `start_s` tells the files of one writer from those of the one before."""
+    """Keeps at most `keep` files; `start_s` distinguishes the files of one writer from those of the previous."""
 
     def __init__(self, directory: Path, *, start_s: int, keep: int = KEEP) -> None:
         if keep < 1:
-            raise InvalidValue(f"at least one telemetry file is kept, got {keep}")
+            raise InvalidValue(f"keep must be at least 1 telemetry file, got {keep}")
         self.written = 0
         self._directory = directory
         self._start_s = start_s

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from lavant.core.telemetry import DURATION_US_MAX, TELEMETRY_SCHEMA, TELEMETRY_VERSION, ObservationKind, Outcome
 
 NONE = -1
-"""In place of a duration that is not there."""
-PIECE = 1 << 16
-"""Rows that are made columns of at once: so few that columns of one value are made once, for all."""
+"""Stands for a missing duration."""
+BLOCK_ROWS_MAX = 1 << 16
+"""Rows converted to columns at once; columns of one value are made once and shared."""
 _CODED = pa.dictionary(pa.int32(), pa.string())
-"""Texts are written by code, not looked at one by one: a file costs half."""
+"""Strings are written by code instead of one by one, which halves the cost of a file."""
 SCHEMA = pa.schema([field.with_type(_CODED) if field.type == pa.string() else field for field in TELEMETRY_SCHEMA])
 _CODES = {kind: code for code, kind in enumerate(ObservationKind)}
 
@@ -26,7 +26,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 
 class _Block(NamedTuple):
-    """Rows by column; a single number stands for all of them."""
+    """Rows by column; a single number stands for a constant column."""
 
     kind: Integers | int
     time_us: Integers
@@ -38,16 +38,16 @@ class _Block(NamedTuple):
     subscriptions: Integers | int = 0
     matches: Integers | int = 0
 
-    def pieces(self) -> Iterator[_Block]:
-        for start in range(0, len(self.time_us), PIECE):
-            end = start + PIECE
+    def split(self) -> Iterator[_Block]:
+        for start in range(0, len(self.time_us), BLOCK_ROWS_MAX):
+            end = start + BLOCK_ROWS_MAX
             yield _Block._make(each if isinstance(each, int) else each[start:end] for each in self)
 
 
 class Rows:
-    """Single rows one after the other, many of one kind as blocks; names by code.
+    """Rows to write: single rows in sequence, many of one kind as blocks; names by code.
 
-    Nothing here may take long at once, or hold the GIL for long: the server's loop would wait for it.
+    No step may take long or hold the GIL for long: the event loop would wait for it.
     """
 
     def __init__(self, host: str) -> None:
@@ -58,11 +58,11 @@ class Rows:
         return len(self._single) // len(_Block._fields) + sum(len(block.time_us) for block in self._blocks)
 
     def code(self, name: str) -> int:
-        """Of a topic or job type."""
+        """The code of a topic or job type."""
         return self._names.setdefault(name, len(self._names))
 
     def add(self, kind: ObservationKind, times_us: Integers, topics: Integers | int, **columns: Integers) -> None:
-        """Many, with what a kind has: counts or durations."""
+        """Add many rows of one kind, with its counts or durations."""
         if len(times_us):
             self._blocks.append(_Block(_CODES[kind], times_us, topics, **columns))
 
@@ -82,10 +82,10 @@ class Rows:
         self._single.extend((_CODES[kind], time_us, topic, job_type, duration_us, int(not is_ok), 0, 0, 0))
 
     def take(self) -> pa.Table:
-        """All rows, which are gone then."""
+        """Remove and return all rows."""
         singles = np.frombuffer(self._single, np.int64).reshape(-1, len(_Block._fields))
         blocks, names = [*self._blocks, _Block(*singles.T)], _texts(self._names)
-        batches = [self._batch(piece, names) for block in blocks for piece in block.pieces()]
+        batches = [self._batch(part, names) for block in blocks for part in block.split()]
         self.clear()
         return pa.Table.from_batches(batches, SCHEMA)
 
@@ -128,11 +128,10 @@ def _column(values: Integers | int, length: int, dtype: type) -> NDArray[Any]:
 
 @lru_cache(maxsize=32)
 def _constant(value: int, dtype: type) -> NDArray[Any]:
-    return np.full(PIECE, value, dtype)
+    return np.full(BLOCK_ROWS_MAX, value, dtype)
 
 
-# Not by `pa.array`: it looks whether it was given something of pandas', and imports that for a second or more, during
-# which the server's loop comes to nothing.
+# Not `pa.array`: it checks for objects of pandas and imports pandas, which blocks the event loop for a second or more.
 
 
 def _numbers(values: NDArray[Any], valid: pa.Buffer | None = None) -> pa.Array:

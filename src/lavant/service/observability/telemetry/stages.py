@@ -1,9 +1,9 @@
-"""The stages of a publication's way, as figures for `/metrics`.
+"""Counts and times of the stages of a publication, for `/metrics`.
 
 access ──► match ──► exit ──► queue ──► consumer
   n         n, s      n        s         s, and from queue to end: response
 
-How many messages go through queues, the queues count themselves.
+Queues count their messages themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 
 class Stages:
-    """A thread adds to it, and whoever asks reads: figures may be some milliseconds apart."""
+    """Written by one thread and read by others: figures may be some milliseconds apart."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(COUNTED, 0)

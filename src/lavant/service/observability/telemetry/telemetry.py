@@ -1,9 +1,9 @@
-"""Telemetry of a server: the loop notes what happens, a thread makes rows and figures of it, and writes files.
+"""Telemetry of a server: the event loop records events, a thread turns them into rows and metrics, and writes files.
 
-    BrokerServer, Access ──► Events ──columns, every 2 seconds──► thread ──► figures for /metrics
-                                                                      └─────► rows ──► files, every few seconds
+    BrokerMachine, Ingest ──► TelemetryEvents ──columns, every 2 seconds──► thread ──► metrics
+                                                                              └─────► rows ──► files, every few seconds
 
-Nothing waits for it: what is too much is dropped and counted, and a disk that does not write costs rows, not service.
+Nothing waits for it: excess events are dropped and counted, and a failing disk costs rows, not service.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ from lavant.service.observability.telemetry.stages import Stages
 
 TICK_S = 2.0
 PAUSE_S = 0.08
-"""After some receives were timed, if there are many."""
+"""Pause after timing some receives, under load."""
 FILE_S = 10.0
 FILE_ROWS_MAX = 500_000
 BEHIND_MAX = 5
-"""Hand-overs that wait for the thread; then the loop keeps what it has, up to its own bound."""
+"""Columns that wait for the thread; then the loop keeps its events, up to a bound of its own."""
 NAMES_MAX = 100_000
 _logger = logging.getLogger(__name__)
 
 
 class Telemetry:
-    """`events` is where the loop notes; without `files` there are figures only."""
+    """The loop records in `events`; without `files` there are only metrics."""
 
     def __init__(self, queues: Queues, files: TelemetryFiles | None = None) -> None:
         self.events = TelemetryEvents(queues, later=self._pause)
         self.stages = Stages()
         self.lost_rows = 0
-        """That the disk did not take."""
+        """Rows that could not be written."""
         self._queues = queues
         self._files = files
         self._rows = Rows(socket.gethostname()[:NAME_LENGTH_MAX])
         wall_ns = time.time_ns() - time.monotonic_ns()
         self._digest = Digest(self._rows, self.stages, self._name_of, last=queues.number, wall_ns=wall_ns)
         self._names: dict[int, str] = {}
-        self._handed: queue.SimpleQueue[EventColumns | None] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[EventColumns | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """In the loop."""
+        """Call it in the event loop."""
         self._thread.start()
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def stop(self) -> None:
-        """What was noted until now is in files."""
+        """Write all events recorded so far."""
         if self._timer is not None:
             self._timer.cancel()
-        self._handed.put(self.events.take())
-        self._handed.put(None)
+        self._pending.put(self.events.take())
+        self._pending.put(None)
         self._thread.join()
 
     def families(self) -> list[MetricFamily]:
@@ -72,16 +72,19 @@ class Telemetry:
         written = 0 if self._files is None else self._files.written
         return [
             *self.stages.families(),
-            MetricFamily("lavant_telemetry_dropped", "counter", "Requests not noted.", [({}, self.events.dropped)]),
+            MetricFamily("lavant_telemetry_dropped", "counter", "Requests not recorded.", [({}, self.events.dropped)]),
             MetricFamily(
-                "lavant_telemetry_lost_rows", "counter", "Rows the disk did not take.", [({}, self.lost_rows)]
+                "lavant_telemetry_lost_rows",
+                "counter",
+                "Rows that could not be written.",
+                [({}, self.lost_rows)],
             ),
             MetricFamily("lavant_telemetry_files", "counter", "Files written since the start.", [({}, written)]),
         ]
 
     def _tick(self) -> None:
-        if self._handed.qsize() < BEHIND_MAX:
-            self._handed.put(self.events.take())
+        if self._pending.qsize() < BEHIND_MAX:
+            self._pending.put(self.events.take())
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     @staticmethod
@@ -92,7 +95,7 @@ class Telemetry:
         due_s = time.monotonic() + FILE_S
         while True:
             try:
-                columns = self._handed.get(timeout=FILE_S)
+                columns = self._pending.get(timeout=FILE_S)
             except queue.Empty:
                 columns = EventColumns()
             if columns is None:

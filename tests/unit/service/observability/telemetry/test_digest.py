@@ -46,7 +46,7 @@ from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.core.estimation import EstimationConfig, Estimator
 from lavant.core.telemetry import TELEMETRY_SCHEMA, checked_telemetry, telemetry_batch
 from lavant.service.observability.telemetry.digest import TABLE_MAX, Digest, _distinct
-from lavant.service.observability.telemetry.events import BUSY_FROM, DRAWN, RECEIVES_TIMED, TelemetryEvents
+from lavant.service.observability.telemetry.events import BUSY_FROM, RECEIVES_TIMED, SAMPLED, TelemetryEvents
 from lavant.service.observability.telemetry.rows import Rows
 from lavant.service.observability.telemetry.stages import Stages
 
@@ -369,7 +369,7 @@ def test_under_full_load_receives_are_timed_from_time_to_time() -> None:
     assert busy.cycles(3 * RECEIVES_TIMED) == RECEIVES_TIMED
     assert busy.cycles(100) == 0, "there was no end of the pause yet"
     busy.resume()
-    assert busy.cycles(RECEIVES_TIMED + 400, pause_after=100) == RECEIVES_TIMED + 4 * DRAWN
+    assert busy.cycles(RECEIVES_TIMED + 400, pause_after=100) == RECEIVES_TIMED + 4 * SAMPLED
 
 
 def test_a_load_that_stays_full_is_known_from_the_time_before() -> None:
@@ -377,8 +377,8 @@ def test_a_load_that_stays_full_is_known_from_the_time_before() -> None:
     busy.cycles(RECEIVES_TIMED)
     busy.resume()
     for _ in range(2):
-        assert busy.cycles(1300, pause_after=100) == 13 * DRAWN >= BUSY_FROM
-    assert busy.cycles(1200, pause_after=100) == 12 * DRAWN < BUSY_FROM, "from here on, all are timed again"
+        assert busy.cycles(1300, pause_after=100) == 13 * SAMPLED >= BUSY_FROM
+    assert busy.cycles(1200, pause_after=100) == 12 * SAMPLED < BUSY_FROM, "from here on, all are timed again"
     assert busy.cycles(5) == 1
     assert busy.cycles(50) == 50
 

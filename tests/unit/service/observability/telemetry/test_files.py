@@ -16,7 +16,7 @@ from lavant.broker.machine.state import BrokerState
 from lavant.core.errors import InvalidValue
 from lavant.core.telemetry import TELEMETRY_SCHEMA, ObservationKind, checked_telemetry
 from lavant.service.observability.telemetry import Telemetry, TelemetryFiles
-from lavant.service.observability.telemetry.rows import PIECE, Rows
+from lavant.service.observability.telemetry.rows import BLOCK_ROWS_MAX, Rows
 
 
 def _rows(count: int) -> Rows:
@@ -46,7 +46,7 @@ def test_the_oldest_files_go_and_unfinished_ones_too(tmp_path: Path) -> None:
             files.write(_rows(2).take())
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["notes.txt", *(f"telemetry-0000000006-00000{n}.parquet" for n in (1, 2, 3))]
-    with pytest.raises(InvalidValue, match="at least one"):
+    with pytest.raises(InvalidValue, match="keep must be at least 1"):
         TelemetryFiles(tmp_path, start_s=7, keep=0)
 
 
@@ -62,11 +62,11 @@ def test_what_was_noted_before_the_end_is_in_files(tmp_path: Path) -> None:
 
 
 def test_many_rows_stay_in_order_and_keep_what_belongs_together() -> None:
-    rows, times_us = Rows("h1"), np.arange(2 * PIECE + 3)
+    rows, times_us = Rows("h1"), np.arange(2 * BLOCK_ROWS_MAX + 3)
     topics = np.array([rows.code("even"), rows.code("odd")])[times_us % 2]
     rows.add(ObservationKind.ARRIVAL, times_us, topics, publications=times_us + 1)
     rows.timed(ObservationKind.SERVICE, 7, rows.code("even"), 5)
-    assert len(rows) == 2 * PIECE + 4
+    assert len(rows) == 2 * BLOCK_ROWS_MAX + 4
     table = rows.take()
     assert len(rows) == 0
     *many, last = table.select(["time_us", "topic", "publications", "duration_us"]).to_pylist()
