@@ -41,8 +41,6 @@ DATA, ADMINISTRATION = True, False
 
 ANSWERS: dict[type[Answer], Strip] = {
     q.Refused: n.strip_refused,
-    q.Done: n.no_names,
-    q.QueueCreated: n.no_names,
     q.Sent: n.strip_entries,
     q.Received: n.strip_received,
     q.Acknowledged: n.strip_refusals,
@@ -50,7 +48,6 @@ ANSWERS: dict[type[Answer], Strip] = {
     q.Described: n.strip_described,
     q.Listed: n.strip_listed,
     q.Peeked: n.strip_peeked,
-    q.MoveStarted: n.no_names,
     q.Moved: n.strip_moved,
     q.Moves: n.strip_moves,
     s.Subscribed: n.strip_subscribed,
@@ -58,16 +55,11 @@ ANSWERS: dict[type[Answer], Strip] = {
     s.Published: n.strip_entries,
     s.SubscriptionsListed: n.strip_subscriptions,
     s.AdvertisementsListed: n.strip_advertisements,
-    j.JobSubmitted: n.no_names,
-    j.TasksLeased: n.no_names,
-    j.Reported: n.no_names,
-    j.Cancelled: n.no_names,
-    j.JobView: n.no_names,
-    j.JobsListed: n.no_names,
-    j.JobTypeView: n.no_names,
-    j.JobTypesListed: n.no_names,
+    **dict.fromkeys((q.Done, q.QueueCreated, q.MoveStarted), n.no_names),
+    **dict.fromkeys((j.JobSubmitted, j.TasksLeased, j.Reported, j.Cancelled), n.no_names),
+    **dict.fromkeys((j.JobView, j.JobsListed, j.JobTypeView, j.JobTypesListed), n.no_names),
 }
-"""Requests about jobs are for keys without a namespace, so their answers have nothing to lose."""
+"""Jobs belong to no namespace, so answers about them have no names to strip."""
 
 
 class Declaration(msgspec.Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""One door for every protocol: keys, authorisation, namespaces and rate limits."""
+"""Access control for every protocol: keys, authorisation, namespaces, quotas, rate limits, audit log."""

@@ -27,8 +27,7 @@ from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.registry import ANSWERS, REGISTRY, SERVER
 from lavant.broker.queues.validation import refusal
 from lavant.core.errors import AccessDenied, LavantError, Overloaded
-from lavant.service.auth.audit.log import AuditLog
-from lavant.service.auth.audit.records import ORIGIN
+from lavant.service.auth.audit.log import ORIGIN, AuditLog
 from lavant.service.auth.keys import Principal
 from lavant.service.net.connections import RequestConnection
 

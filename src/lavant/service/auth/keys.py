@@ -1,27 +1,26 @@
-"""API keys: a file says who may come in, as whom, and to do what.
+"""API keys: the keys file, principals, and their revocation.
 
     [[keys]]
-    name = "till-7"                               shown in logs and lists, never secret
-    sha256 = "9f86d081884c7d65…"                  of the secret, which is written down nowhere
-    scopes = ["publish"]                          of publish, subscribe and admin
-    namespace = "shop"                            where its subscriptions and queues live
-    publications_per_s = 500                      if it may not publish as much as it likes
+    name = "till-7"                               for logs and lists, not secret
+    sha256 = "9f86d081884c7d65…"                  of the secret, which is stored nowhere
+    scopes = ["publish"]                          publish, subscribe, admin
+    namespace = "shop"                            of its subscriptions and queues
+    publications_per_s = 500                      rate limit; optional
 
     [[namespaces]]
-    name = "shop"                                 all its keys together, of all protocols
-    queues_max = 100                              what is not there has no bound, or that of `lavant serve`
+    name = "shop"                                 quota of all its keys together, in all protocols
+    queues_max = 100                              each is optional; default: none, or that of `lavant serve`
     bytes_max = 1_000_000_000
     subscriptions_max = 1000
     connections_max = 50
     streams_max = 20
     requests_per_s = 500
 
-A secret is looked up by its SHA-256. That takes as long for a wrong one as for a right one, as far as it depends on the
-secret: to learn anything of a stored hash, one would have to find inputs with chosen hashes. Secrets are long and
-random, so a slow hash, as for passwords, would add nothing.
+A secret is looked up by its SHA-256. The time of the lookup tells nothing about stored hashes: an attacker would have
+to find inputs with chosen hashes. Secrets are long and random, so a slow hash, as for passwords, would add nothing.
 
-`Ring` is what a file of keys and a file of SQS credentials have in common: its principals, and what happens to them
-when the file is read again. What a principal may ask is decided in `lavant.service.auth.authorization`.
+`Ring` is the common base of the keys file and the file of SQS credentials: the principals, and their revocation when
+the file is read again. `lavant.service.auth.authorization` decides what a principal may do.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import asdict, replace
 
+from lavant.broker.protocol.registry import SCOPES
 from lavant.broker.queues.accounting.quotas import Quota
 from lavant.broker.subscriptions.validation import check_namespace
 from lavant.core.errors import AccessDenied, InvalidValue
@@ -43,9 +43,8 @@ from lavant.service.auth.rate_limits import TokenBucket
 from lavant.service.auth.tenants import ANYBODY as NO_TENANT
 from lavant.service.auth.tenants import Tenant, Tenants
 
-SCOPES = ("publish", "subscribe", "admin")
 SECRET_PREFIX = "lavant_"
-"""Tells people, and programs that look for secrets in the wrong places, what it is."""
+"""Identifies a secret to people and to secret scanners."""
 SECRET_BYTES = 32
 KEYS_MAX = 10_000
 FILE_BYTES_MAX = 8 << 20
@@ -55,7 +54,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class KeyEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One key, as the file has it."""
+    """A key in the file."""
 
     name: str
     sha256: str
@@ -81,7 +80,7 @@ class KeyEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class NamespaceEntry(Quota, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The quota of one namespace, as the file has it."""
+    """The quota of a namespace in the file."""
 
     name: str
 
@@ -94,7 +93,7 @@ class NamespaceEntry(Quota, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Revocation:
-    """Whether a principal was shut out, and who is told when it is: long polls and streams, which end then."""
+    """Whether a principal is revoked, and callbacks for its long polls and streams, which end then."""
 
     __slots__ = ("_watchers", "is_revoked")
 
@@ -103,7 +102,7 @@ class Revocation:
         self._watchers: dict[Callable[[], None], None] = {}
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Called once, at once if it is too late already."""
+        """Call back once, immediately if it is revoked already."""
         if self.is_revoked:
             callback()
         else:
@@ -120,24 +119,24 @@ class Revocation:
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Who asks: one that showed a key, or anybody where no key is wanted."""
+    """An authenticated client; `ANYBODY` if the server requires no key."""
 
     name: str
     scopes: frozenset[str]
     namespace: str = ""
     bucket: TokenBucket | None = None
-    """Shared by all who show the same key."""
+    """Shared by all clients with the same key."""
     digest: bytes = b""
     """SHA-256 of the key."""
     is_confined: bool = False
-    """Never reaches into namespaces, whatever its scopes: clients of SQS, whose protocol knows none."""
+    """Is no operator, whatever its scopes: SQS clients, whose protocol has no namespaces."""
     tenant: Tenant = NO_TENANT
-    """What all keys of the namespace use together."""
+    """Shared by all keys of the namespace."""
     revocation: Revocation = msgspec.field(default_factory=Revocation)
 
     @property
     def is_operator(self) -> bool:
-        """May reach the queues of all namespaces."""
+        """Whether it has access to all namespaces."""
         return not self.namespace and not self.is_confined and "admin" in self.scopes
 
     @property
@@ -146,7 +145,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 ANYBODY = Principal(name="anybody", scopes=frozenset(SCOPES))
-"""Where no key is wanted, everybody may do everything."""
+"""For servers without keys: every client may do everything."""
 
 
 class KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,8 +154,8 @@ class KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ring:
-    """The principals of a file, read again when it is told to. Without a file anybody may come in, or, if it is closed,
-    nobody."""
+    """The principals of a file that can be read again. Without a file it is open to every client, or to none if
+    `is_closed`."""
 
     def __init__(self, path: Path | None, *, is_closed: bool = False, tenants: Tenants | None = None) -> None:
         self.path = path
@@ -177,10 +176,10 @@ class Ring:
         return len(self._principals)
 
     def read(self) -> list[Principal]:
-        """Take what the file says now. If it cannot be read that is raised, and all stays as it was.
+        """Read the file again; raises if that fails, and nothing has changed then.
 
-        Returns the principals that were shut out, because they were removed or have other rights now. Whatever was
-        under way for them has ended when this returns.
+        Returns the revoked principals: those that were removed, or whose rights changed. Their long polls and streams
+        have ended when this returns.
         """
         if self.path is None:
             return []
@@ -192,11 +191,11 @@ class Ring:
         return revoked
 
     def knows(self, principal: Principal) -> bool:
-        """Whether it may still come in, with the same rights."""
+        """Whether the principal is still valid."""
         return self.is_open or self._principals.get(principal.digest) is principal
 
     def _read(self, path: Path) -> Iterable[Principal]:
-        """The principals of the file; those of which nothing has changed are the same ones as before."""
+        """The principals of the file; unchanged ones are the same objects as before."""
         raise NotImplementedError
 
 
@@ -213,7 +212,7 @@ class KeyRing(Ring):
         return [_principal(entry, before.get(entry.name), self.tenants.of(entry.namespace)) for entry in file.keys]
 
     def principal(self, secret: bytes) -> Principal:
-        """Who shows this secret; raises if nobody is known by it."""
+        """The principal with this secret; raises if there is none."""
         if self.is_open:
             return ANYBODY
         if self.is_closed:
@@ -231,7 +230,7 @@ def read_keys(path: Path) -> list[KeyEntry]:
 
 
 def read_keys_file(path: Path) -> KeysFile:
-    """What a file says; raises what is wrong with it."""
+    """Read and validate a keys file."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise InvalidValue(f"the keys file {path} is larger than {FILE_BYTES_MAX} bytes")
@@ -243,9 +242,9 @@ def read_keys_file(path: Path) -> KeysFile:
     for what, count in (("keys", len(file.keys)), ("namespaces", len(file.namespaces))):
         if count > KEYS_MAX:
             raise InvalidValue(f"the keys file {path} has {count} {what}, at most {KEYS_MAX} are allowed")
-    _check_twins(path, "keys", "name", [entry.name for entry in file.keys])
-    _check_twins(path, "keys", "sha256", [entry.sha256 for entry in file.keys])
-    _check_twins(path, "namespaces", "name", [entry.name for entry in file.namespaces])
+    _check_unique(path, "keys", "name", [entry.name for entry in file.keys])
+    _check_unique(path, "keys", "sha256", [entry.sha256 for entry in file.keys])
+    _check_unique(path, "namespaces", "name", [entry.name for entry in file.namespaces])
     return file
 
 
@@ -258,7 +257,7 @@ def sha256_of(secret: str) -> str:
 
 
 def entry_text(entry: KeyEntry) -> str:
-    """An entry as it is appended to a file.
+    """A key in TOML, to append to the file.
 
     >>> print(entry_text(KeyEntry(name="till-7", sha256="0" * 64, scopes=["publish"], namespace="shop")))
     [[keys]]
@@ -268,7 +267,7 @@ def entry_text(entry: KeyEntry) -> str:
     namespace = "shop"
     <BLANKLINE>
     """
-    # Names, scopes and namespaces are plain letters: JSON of them is TOML too.
+    # Names, scopes and namespaces need no escapes, so their JSON is TOML too.
     lines = [
         f"{name} = {msgspec.json.format(msgspec.json.encode(value), indent=-1).decode()}\n"
         for name, value in msgspec.to_builtins(entry).items()
@@ -277,7 +276,7 @@ def entry_text(entry: KeyEntry) -> str:
 
 
 def _principal(entry: KeyEntry, before: Principal | None, tenant: Tenant) -> Principal:
-    """The same one as before if nothing has changed; its bucket is as full as it was."""
+    """The same object as before if nothing changed; the bucket keeps its tokens."""
     bucket = None if before is None else before.bucket
     if entry.publications_per_s is None:
         bucket = None
@@ -295,13 +294,13 @@ def _principal(entry: KeyEntry, before: Principal | None, tenant: Tenant) -> Pri
 
 
 def unless_changed(principal: Principal, before: Principal | None) -> Principal:
-    """The one that was there before, if this says nothing else."""
+    """The old object if it is equal."""
     if before is None or asdict(before) != asdict(replace(principal, revocation=before.revocation)):
         return principal
     return before
 
 
-def _check_twins(path: Path, entries: str, what: str, values: list[str]) -> None:
+def _check_unique(path: Path, entries: str, what: str, values: list[str]) -> None:
     if len(set(values)) < len(values):
         twice = next(value for value in values if values.count(value) > 1)
         raise InvalidValue(f"the keys file {path} has two {entries} with {what} {twice!r}; remove one")

@@ -1,9 +1,9 @@
-"""Tenants: what each namespace uses of a server beside what is in its queues, and the door where quotas are checked.
+"""Tenants: connections, streams and request rates of each namespace, and their quotas.
 
     keys file ──► quotas ──► Tenants ──► one Tenant a namespace, shared by all its keys and credentials
 
-Requests, connections and streams of all protocols are counted here; queues, bytes and subscriptions by the broker
-itself, when it checks a command, because only there nothing comes between the check and the change.
+Requests, connections and streams of all protocols are counted here. The broker itself counts queues, bytes and
+subscriptions, because its check and change are atomic.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from lavant.service.observability.openmetrics import MetricFamily
 
 SUBSCRIPTIONS_MAX = 100_000
 DEFAULT_QUOTA = Quota(subscriptions_max=SUBSCRIPTIONS_MAX)
-"""Of a namespace with a name, if neither the keys file nor the options of `lavant serve` say otherwise."""
+"""For named namespaces, unless the keys file or options of `lavant serve` set another."""
 
 
 class Tenant:
-    """A namespace that somebody may ask for."""
+    """The shared state of all keys of a namespace."""
 
     __slots__ = ("__weakref__", "_bucket", "_tenants", "connections", "namespace", "streams")
 
     def __init__(self, namespace: str, tenants: Tenants) -> None:
         self.namespace = namespace
         self.connections = 0
-        """Of all protocols, that have shown one of its keys."""
+        """Authenticated connections of all protocols."""
         self.streams = 0
         self._tenants = tenants
         self._bucket: TokenBucket | None = None
@@ -43,7 +43,7 @@ class Tenant:
         return self._tenants.quotas.of(self.namespace)
 
     def check_request(self, now_s: float) -> None:
-        """Raises if the namespace asks more often than it may."""
+        """Raises if the namespace exceeds its request rate."""
         rate_per_s = self.quota.requests_per_s
         if rate_per_s is None:
             return
@@ -56,7 +56,7 @@ class Tenant:
             )
 
     def connect(self) -> None:
-        """One more connection; raises if there are as many as may be."""
+        """Count a connection; raises if that exceeds the quota."""
         check_count("connections", self.namespace, self.connections + 1, self.quota.connections_max)
         self.connections += 1
 
@@ -65,7 +65,7 @@ class Tenant:
 
     @contextmanager
     def stream(self) -> Iterator[None]:
-        """As long as a stream is open; raises if there are as many as may be."""
+        """Count a stream while it is open; raises if that exceeds the quota."""
         check_count("streams", self.namespace, self.streams + 1, self.quota.streams_max)
         self.streams += 1
         try:
@@ -75,11 +75,11 @@ class Tenant:
 
 
 class Tenants:
-    """Of one server. A tenant is forgotten when nobody has a key of it, or a connection, any more."""
+    """The tenants of a server. One without keys and connections is garbage collected."""
 
     def __init__(self, default: Quota = NO_QUOTA) -> None:
         self.quotas = Quotas(default)
-        """The broker looks at the same."""
+        """Shared with the broker."""
         self._tenants: WeakValueDictionary[str, Tenant] = WeakValueDictionary()
 
     def of(self, namespace: str) -> Tenant:
@@ -89,26 +89,26 @@ class Tenants:
         return found
 
     def set_quotas(self, own: Mapping[str, Quota]) -> None:
-        """What the keys file says now. What is there stays, also if it is more than is allowed by now."""
+        """Replace the quotas of the keys file. Existing connections and queues stay, even above a new quota."""
         default = self.quotas.default
         self.quotas.own = {name: _with_default(quota, default if name else NO_QUOTA) for name, quota in own.items()}
 
     def families(self, broker: BrokerState, namespaces_max: int) -> Iterator[MetricFamily]:
-        """What namespaces use and what they may, of those with the most queues if there are too many."""
+        """Usage and quotas; of the namespaces with the most queues, if there are too many."""
         usages = broker.queues.usages
         known = {*usages, *self._tenants, *self.quotas.own}
-        shown = sorted(known, key=lambda name: (-usages.of(name).queues, name))[:namespaces_max]
+        listed = sorted(known, key=lambda name: (-usages.of(name).queues, name))[:namespaces_max]
         columns: dict[str, Callable[[str], int]] = {
             "subscriptions": broker.subscriptions.count,
             "connections": lambda name: self.of(name).connections,
             "streams": lambda name: self.of(name).streams,
         }
         for what, value in columns.items():
-            samples = [({"namespace": name}, value(name)) for name in shown]
+            samples = [({"namespace": name}, value(name)) for name in listed]
             yield MetricFamily(f"lavant_namespace_{what}", "gauge", f"{what.capitalize()} of a namespace.", samples)
         limits = [
             ({"namespace": name, "resource": field.removesuffix("_max")}, allowed)
-            for name in shown
+            for name in listed
             for field in Quota.__struct_fields__
             if (allowed := getattr(self.quotas.of(name), field)) is not None
         ]
@@ -116,10 +116,10 @@ class Tenants:
 
 
 def _with_default(quota: Quota, default: Quota) -> Quota:
-    """What it does not say is as it is for all."""
+    """Missing limits are those of the default."""
     said = {field: getattr(quota, field) for field in Quota.__struct_fields__}
     return replace(default, **{field: value for field, value in said.items() if value is not None})
 
 
 ANYBODY = Tenants().of("")
-"""Where no keys are wanted: nobody has a quota."""
+"""For servers without keys: no quotas."""

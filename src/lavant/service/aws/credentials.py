@@ -20,9 +20,10 @@ from pathlib import Path
 
 import msgspec
 
+from lavant.broker.protocol.registry import SCOPES
 from lavant.broker.subscriptions.validation import check_namespace
 from lavant.core.errors import InvalidValue
-from lavant.service.auth.keys import FILE_BYTES_MAX, KEYS_MAX, SCOPES, Principal, Ring, unless_changed
+from lavant.service.auth.keys import FILE_BYTES_MAX, KEYS_MAX, Principal, Ring, unless_changed
 from lavant.service.auth.tenants import Tenant, Tenants
 from lavant.service.aws.http import HttpRequest
 from lavant.service.aws.signature import Claim, SignatureChecker

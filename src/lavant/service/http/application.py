@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lavant.service.auth.audit.records import ORIGIN, Origin, peer_of
+from lavant.service.auth.audit.log import ORIGIN, Origin, peer_of
 from lavant.service.http.context import ApiContext
 from lavant.service.http.errors import ApiError, response_of
 from lavant.service.http.openapi import openapi

@@ -17,7 +17,7 @@ from lavant.broker.protocol.queues import Delivery, Refused
 from lavant.broker.protocol.registry import checked
 from lavant.broker.queues.validation import refusal
 from lavant.core.errors import AccessDenied, LavantError
-from lavant.service.auth.audit.records import ORIGIN
+from lavant.service.auth.audit.log import ORIGIN
 from lavant.service.auth.authorization import audited, authorize, execute_as, revoked
 from lavant.service.auth.keys import KeyRing, Principal
 from lavant.service.delivery.registry import Deliveries

@@ -26,7 +26,7 @@ from lavant.broker.protocol.queues import Done, Refused
 from lavant.broker.queues.validation import refusal
 from lavant.core.errors import UNDECODABLE, AccessDenied, InvalidValue, LavantError, NotReady, QuotaExceeded
 from lavant.core.frames import Frames, append_frame, frame
-from lavant.service.auth.audit.records import Origin
+from lavant.service.auth.audit.log import Origin
 from lavant.service.auth.authorization import authorize, revoked, strip
 from lavant.service.auth.keys import KeyRing, Principal
 from lavant.service.auth.tenants import ANYBODY

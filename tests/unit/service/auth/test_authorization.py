@@ -9,10 +9,10 @@ import pytest
 
 from lavant.broker.protocol import jobs, queues, subscriptions
 from lavant.broker.protocol.queue_config import QueueConfig
-from lavant.broker.protocol.registry import BROKER, INGEST, JOBS, REGISTRY, SERVER, SUBSCRIPTIONS
+from lavant.broker.protocol.registry import BROKER, INGEST, JOBS, REGISTRY, SCOPES, SERVER, SUBSCRIPTIONS
 from lavant.core.errors import AccessDenied, Overloaded
 from lavant.service.auth.authorization import authorize, check_rate, in_namespace, strip
-from lavant.service.auth.keys import SCOPES, Principal
+from lavant.service.auth.keys import Principal
 from lavant.service.auth.rate_limits import TokenBucket
 
 ALL = frozenset(SCOPES)

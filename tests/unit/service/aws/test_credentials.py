@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.service.key_rings import credential_ring
 
+from lavant.broker.protocol.registry import SCOPES
 from lavant.core.errors import InvalidValue
-from lavant.service.auth.keys import SCOPES
 from lavant.service.aws.credentials import (
     ANY_CLIENT,
     Credential,

@@ -1,9 +1,9 @@
-"""The file of the audit log: a thread appends whole lines; when it cannot, the server goes on and says so.
+"""The file of the audit log: a thread appends whole lines. If it fails, the server continues and logs the fault.
 
-    append ──► lines that wait, bounded ──► thread ──► file
-                 └── too many: lost          └── disk full, …: lost
+    append ──► bounded buffer ──► thread ──► file
+                 └── full: lost    └── disk full, …: lost
 
-Lines that were lost are counted, and the first line that can be written again says how many there were.
+Lost lines are counted; the next line that can be written says how many.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _logger = logging.getLogger(__name__)
 
 
 class AuditFile:
-    """`gap` makes the line that says how many were lost."""
+    """`gap` formats the line about lost lines."""
 
     def __init__(self, path: Path, gap: Callable[[int], bytes], *, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
         self.written = 0
         self.lost = 0
-        """Lines, since the server started."""
+        """Since the server started, like `written`."""
         self.fault: str | None = None
-        """Why nothing can be written, if that is so."""
+        """Why nothing can be written; None if it can."""
         self._path = path
         self._gap = gap
         self._waiting_bytes_max = waiting_bytes_max
-        self._told_lost = 0
+        self._reported_lost = 0
         self._lines: list[bytes] = []
         self._waiting_bytes = 0
         self._is_reopening = self._is_closing = False
@@ -54,13 +54,13 @@ class AuditFile:
             self._changed.notify()
 
     def reopen(self) -> None:
-        """The file may have been renamed: what comes from now on goes to one of the old name."""
+        """Open the path again, after the file was renamed (log rotation)."""
         with self._changed:
             self._is_reopening = True
             self._changed.notify()
 
     def close(self) -> None:
-        """Write what waits, as far as it can be."""
+        """Write the buffered lines if possible, and stop."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -77,7 +77,7 @@ class AuditFile:
                 lines, self._lines, self._waiting_bytes = self._lines, [], 0
                 is_reopening, self._is_reopening = self._is_reopening, False
                 is_closing = self._is_closing
-            # What came before the file was renamed may be in either.
+            # Lines from before the rename may be in either file.
             if lines:
                 self._write(lines)
             if is_reopening:
@@ -85,25 +85,25 @@ class AuditFile:
         os.close(self._descriptor)
 
     def _write(self, lines: list[bytes]) -> None:
-        lost = self.lost - self._told_lost
+        lost = self.lost - self._reported_lost
         whole = [self._gap(lost), *lines] if lost else lines
         try:
             _append(self._descriptor, b"".join(whole))
         except OSError as error:
             with self._changed:
                 self.lost += len(lines)
-            self._say(f"the audit log {self._path} cannot be written: {error.strerror}")
+            self._set_fault(f"the audit log {self._path} cannot be written: {error.strerror}")
         else:
-            self._told_lost += lost
+            self._reported_lost += lost
             self.written += len(lines)
-            self._say(None)
+            self._set_fault(None)
 
     def _reopen(self) -> None:
         try:
             descriptor = _open(self._path)
         except OSError as error:
             _logger.warning(
-                "the audit log %s cannot be opened again: %s; it goes on in the file as it was",
+                "the audit log %s cannot be opened again: %s; the old file stays in use",
                 self._path,
                 error.strerror,
             )
@@ -111,11 +111,11 @@ class AuditFile:
         os.close(self._descriptor)
         self._descriptor = descriptor
 
-    def _say(self, fault: str | None) -> None:
-        """In the log, when it begins and when it is over."""
+    def _set_fault(self, fault: str | None) -> None:
+        """Log the start and the end of a fault."""
         before, self.fault = self.fault, fault
         if fault is not None and before is None:
-            _logger.error("%s; the server goes on without it", fault)
+            _logger.error("%s; the server continues without it", fault)
         elif fault is None and before is not None:
             _logger.warning("the audit log %s can be written again", self._path)
 
@@ -125,7 +125,7 @@ def _open(path: Path) -> int:
 
 
 def _append(descriptor: int, data: bytes) -> None:
-    """All of it, or nothing: half a line would spoil the next."""
+    """Append all of it or nothing: half a line would corrupt the next."""
     size_bytes = os.fstat(descriptor).st_size
     view = memoryview(data)
     try:

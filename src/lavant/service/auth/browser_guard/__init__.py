@@ -1,12 +1,12 @@
-"""Keeps web pages of others away from the server.
+"""Protection against foreign web pages: DNS rebinding and cross-site requests.
 
-A browser sends requests to a server on the same machine or network on behalf of whatever page it shows. Every HTTP
-request and WebSocket of every port passes this guard before it is routed and before its body is read:
+A browser sends requests to a server on the same machine or network on behalf of any page it shows. Every HTTP request
+and WebSocket of every port passes this guard before it is routed and before its body is read:
 
     request ──► Host one of ours? ──► Origin, Sec-Fetch-Site of our own pages? ──► application
                      │ no: 421              │ no: 403
 
-`hosts` has the names of the server, `rules` what is refused, `application` the answers.
+`hosts` has the names of the server, `rules` the refusals, `application` the responses.
 """
 
 from lavant.service.auth.browser_guard.application import Guarded

@@ -1,4 +1,4 @@
-"""An application behind the guard, and the answers to pages: refusals, and CORS for origins that are allowed."""
+"""The guard as ASGI middleware: refuses requests, and adds CORS headers for allowed origins."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from lavant.service.http.errors import HttpFault
 
 _METHODS = b"GET, POST, PUT, DELETE"
 _PREFLIGHT_S = b"600"
-"""How long a browser need not ask again."""
+"""How long a browser may cache a preflight."""
 
 
 class _Refused(msgspec.Struct, frozen=True):
-    """As all errors of the HTTP interface, and with the member that SDKs of Amazon show."""
+    """An error of the HTTP interface, with the member that Amazon's SDKs show."""
 
     error: HttpFault
     message: str
 
 
 class Guarded:
-    """Lets through what the guard does not refuse."""
+    """An application behind the guard."""
 
     def __init__(self, application: ASGIApp, guard: BrowserGuard) -> None:
         self.application = application
@@ -41,7 +41,7 @@ class Guarded:
 
 
 async def _refuse(refused: Refusal, scope: Scope, send: Send) -> None:
-    """The rest of the connection is not read: it may be a body, and of any size."""
+    """Refuse, and close the connection: its body, of any size, is not read."""
     body = msgspec.json.encode(_Refused(HttpFault(refused.code, refused.reason), refused.reason))
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
@@ -64,7 +64,7 @@ def _cors(origin: str) -> list[tuple[bytes, bytes]]:
 
 
 def _permissions(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Whatever headers the page wants to send: its origin is trusted."""
+    """Allow all headers that the page wants to send: its origin is trusted."""
     wanted = b", ".join(value for name, value in scope["headers"] if name == b"access-control-request-headers")
     headers = [(b"access-control-allow-methods", _METHODS), (b"access-control-max-age", _PREFLIGHT_S)]
     return [*headers, (b"access-control-allow-headers", wanted)] if wanted else headers

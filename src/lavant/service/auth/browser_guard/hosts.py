@@ -1,8 +1,8 @@
-"""The names that a server answers to: what the header `Host` may say.
+"""The host names of a server: the allowed values of the header `Host`.
 
-A page can have its own name resolve to the address of any server, one on this machine too (DNS rebinding). The browser
-then takes page and server for one origin, and only `Host` tells which name was asked for. An IP address is no name that
-somebody could point elsewhere, so all addresses are accepted: probes of Kubernetes and load balancers use them.
+A page can make its own name resolve to the address of any server, even one on this machine (DNS rebinding). The browser
+then treats page and server as one origin, and only `Host` shows the requested name. An IP address cannot be rebound, so
+all addresses are accepted: probes of Kubernetes and load balancers use them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import NamedTuple
 from lavant.core.errors import InvalidValue
 
 HOSTS_MAX = 100
-"""Names of one server."""
+"""Names of a server."""
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,260})(?::([0-9]{1,5})?)?")
 _NAME = re.compile(r"(?:\*\.)?[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,125}")
 
 
 class Authority(NamedTuple):
-    """Of a URL: a host and perhaps a port."""
+    """Host and optional port of a URL."""
 
     host: str
     """In lower case, without the dot at its end; an IPv6 address without brackets."""
@@ -69,7 +69,7 @@ class HostList:
 
 
 def _matching(asked: Authority) -> Iterable[Authority]:
-    """Everything in a list that would let this one in: the name, and its domains behind a `*`."""
+    """All entries that would accept a host: the name, and its domains after a `*`."""
     labels = asked.host.split(".")
     for host in (asked.host, *(f"*.{'.'.join(labels[start:])}" for start in range(1, len(labels)))):
         yield Authority(host, None)

@@ -1,12 +1,12 @@
-"""Which requests are refused because of the page that they come from.
+"""The rules that refuse requests of foreign web pages.
 
-Browsers say which page asks: in `Origin`, if the request is no mere GET, and in `Sec-Fetch-Site`, always. Pages cannot
-change these headers. Other clients send neither, and pass.
+Browsers identify the page of a request: in `Origin`, unless it is a simple GET, and always in `Sec-Fetch-Site`. Pages
+cannot change these headers. Other clients send neither, and pass. Refused values:
 
-    Host                            not one of the server's names: another name was made to lead here     421
-    Origin                          neither the host that is asked nor one of --allow-origin; `null`      403
-    Sec-Fetch-Site                  `cross-site` and `same-site`, which another port is too; but for      403
-                                    links that a user follows to a page of `PAGES`
+    Host                            not a name of the server (DNS rebinding)                              421
+    Origin                          neither the requested host nor one of --allow-origin; `null`          403
+    Sec-Fetch-Site                  `cross-site`, and `same-site`, which includes other ports; except     403
+                                    links to `PAGES` that a user follows
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from lavant.core.errors import InvalidValue
 from lavant.service.auth.browser_guard.hosts import Authority, HostList, authority_of
 
 PAGES = frozenset({"/", "/healthz", "/readyz", "/metrics", "/openapi.json"})
-"""May be the target of links: they need no key and change nothing."""
+"""Allowed targets of links: they need no key and change nothing."""
 ORIGINS_MAX = 100
 ADMITTED_MAX = 1000
-"""Different values of `Host` that are remembered; there are more only if somebody makes them up."""
+"""Cached values of `Host`; more exist only if a client makes them up."""
 _OWN_SITES = frozenset({"same-origin", "none"})
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+")
@@ -37,7 +37,7 @@ class Refusal(NamedTuple):
 
 
 class _Headers(NamedTuple):
-    """Those that matter here, each as often as it came."""
+    """The relevant headers, with repetitions."""
 
     host: list[str]
     origin: list[str]
@@ -46,11 +46,11 @@ class _Headers(NamedTuple):
     dest: list[str]
 
 
-_PLACES = {b"host": 0, b"origin": 1, b"sec-fetch-site": 2, b"sec-fetch-mode": 3, b"sec-fetch-dest": 4}
+_INDEXES = {b"host": 0, b"origin": 1, b"sec-fetch-site": 2, b"sec-fetch-mode": 3, b"sec-fetch-dest": 4}
 
 
 class BrowserGuard:
-    """`origins` are those of pages that may use the server though they come from elsewhere."""
+    """`origins` are the allowed origins of foreign pages."""
 
     def __init__(self, hosts: HostList | None = None, origins: Iterable[str] = ()) -> None:
         self._hosts = HostList() if hosts is None else hosts
@@ -60,17 +60,17 @@ class BrowserGuard:
         self._admitted: set[bytes] = set()
 
     def is_plain(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether a request, no header of which came twice, surely passes; whatever else it is, `refusal` says it."""
+        """Whether a request without repeated headers certainly passes; if not, ask `refusal`."""
         return headers.get(b"host") in self._admitted and b"origin" not in headers and b"sec-fetch-site" not in headers
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """Why a request, or a WebSocket, is refused."""
+        """Why a request or WebSocket is refused; None if it is not."""
         given = _headers(scope)
         refused = self._check_host(given, scope)
         return self._check_page(given, scope) if refused is None else refused
 
     def allowed_origin(self, scope: Scope) -> str | None:
-        """That of a page elsewhere that may use the server, if it is one that asks."""
+        """The origin of an allowed foreign page, if the request comes from one."""
         given = _headers(scope).origin if self._origins else []
         return given[0] if len(given) == 1 and given[0] in self._origins else None
 
@@ -127,8 +127,7 @@ def allowed_origin(text: str) -> str:
 
 
 def _is_own(origin: str, hosts: list[str], *, is_tls: bool) -> bool:
-    """Whether a page came from the very host and port that is asked. A server without TLS may be behind a proxy that
-    has it."""
+    """Whether the page is from the requested host and port. A server without TLS may be behind a proxy with TLS."""
     scheme, _, rest = origin.partition("://")
     if scheme not in _PORTS or (is_tls and scheme != "https"):
         return False
@@ -143,7 +142,7 @@ def _with_port(authority: Authority | None, scheme: str) -> Authority | None:
 
 
 def _is_link(given: _Headers, scope: Scope) -> bool:
-    """Whether a user follows a link, and to where that is harmless."""
+    """Whether a user follows a link to a harmless page."""
     is_followed = (scope.get("method"), given.mode, given.dest, given.origin) == ("GET", ["navigate"], ["document"], [])
     return is_followed and scope["path"] in PAGES
 
@@ -155,6 +154,6 @@ def _foreign(page: str, option: str) -> Refusal:
 def _headers(scope: Scope) -> _Headers:
     found = _Headers([], [], [], [], [])
     for name, value in scope["headers"]:
-        if name in _PLACES:
-            found[_PLACES[name]].append(value.decode("latin-1"))
+        if name in _INDEXES:
+            found[_INDEXES[name]].append(value.decode("latin-1"))
     return found

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from lavant.broker.queues.validation import refusal as refused_by
 from lavant.core.errors import QuotaExceeded
-from lavant.service.auth.audit.log import AuditLog
-from lavant.service.auth.audit.records import ORIGIN, Origin, peer_of
+from lavant.service.auth.audit.log import ORIGIN, AuditLog, Origin, peer_of
 from lavant.service.auth.authorization import Execute
 from lavant.service.auth.keys import KEYS_MAX, Principal
 from lavant.service.aws.credentials import CredentialRing

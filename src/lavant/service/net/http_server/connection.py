@@ -23,7 +23,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from lavant.service.auth.audit.records import peer_of
+from lavant.service.auth.audit.log import peer_of
 from lavant.service.auth.browser_guard import BrowserGuard, Guarded
 from lavant.service.auth.tenants import Tenant
 from lavant.service.aws.http import HttpResponse, body_bytes

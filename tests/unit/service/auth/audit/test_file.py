@@ -14,11 +14,12 @@ import pytest
 
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue, ListQueues, Refused
+from lavant.broker.protocol.registry import SCOPES
 from lavant.core.errors import InvalidValue
 from lavant.service.auth.audit import AuditLog, Origin
 from lavant.service.auth.audit.file import AuditFile
 from lavant.service.auth.audit.log import DENIED_PER_S
-from lavant.service.auth.keys import SCOPES, Principal
+from lavant.service.auth.keys import Principal
 
 
 def gap(lost: int) -> bytes:
@@ -84,7 +85,7 @@ def test_a_full_disk_is_told_and_so_is_what_was_lost(tmp_path: Path, caplog: pyt
         until(lambda number=number: file.lost == number + 1)  # type: ignore[misc]
     until(lambda: file.fault is not None)
     assert "No space left on device" in str(file.fault)
-    assert caplog.text.count("the server goes on without it") == 1, "once, not with every line"
+    assert caplog.text.count("the server continues without it") == 1, "once, not with every line"
     path.unlink()
     file.reopen()
     until(path.exists)
