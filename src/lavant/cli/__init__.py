@@ -7,6 +7,7 @@ import sys
 import typer
 
 from lavant.cli.bench import bench
+from lavant.cli.common import take_local_paths
 from lavant.cli.demo import demo
 from lavant.cli.encrypt import encrypt, keygen
 from lavant.cli.explain import explain
@@ -18,7 +19,6 @@ from lavant.cli.messaging.pub import pub
 from lavant.cli.messaging.queue import queue
 from lavant.cli.messaging.sub import sub
 from lavant.cli.messaging.subscriptions import subscriptions
-from lavant.cli.paths import take_local_paths
 from lavant.cli.planning.model import model
 from lavant.cli.planning.plan import plan
 from lavant.cli.planning.reproduce import reproduce

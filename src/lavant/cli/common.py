@@ -1,4 +1,4 @@
-"""Shared by commands that talk to a server: connection options, and how results are printed."""
+"""Shared by commands: connection options, printing of results, checks of paths."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from lavant.core.files import local_path
 
 if TYPE_CHECKING:
     from lavant.client.client import Client
@@ -142,3 +145,22 @@ def time_of(time_ms: int) -> str:
     '1970-01-01T00:00:01.500Z'
     """
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def take_local_paths(commands: typer.Typer) -> None:
+    """Refuse URIs such as hdfs:// in the `Path` parameters of all commands and groups."""
+    for command in commands.registered_commands:
+        assert command.callback is not None
+        command.callback = _with_local_paths(command.callback)
+    for group in commands.registered_groups:
+        assert group.typer_instance is not None
+        take_local_paths(group.typer_instance)
+
+
+def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(command)
+    def run(**given: Any) -> Any:
+        taken = {name: local_path(value) if isinstance(value, Path) else value for name, value in given.items()}
+        return command(**taken)
+
+    return run

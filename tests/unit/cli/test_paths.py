@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from lavant.cli import commands
-from lavant.cli.paths import take_local_paths
+from lavant.cli.common import take_local_paths
 from lavant.core.errors import InvalidValue
 
 FILES = ["--subscriptions", "s", "--input", "p", "--output", "o"]

@@ -45,7 +45,7 @@ def _read(file: Path) -> str:
     except OSError as error:
         raise InvalidValue(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise InvalidValue(f"{file} is no text in UTF-8: byte {error.start} does not belong there") from None
+        raise InvalidValue(f"{file} is not UTF-8 text: invalid byte at {error.start}") from None
 
 
 def _print(workflows: Workflows) -> None:

@@ -60,7 +60,7 @@ def _batches(directory: Path) -> Any:
 
     files = sorted(path for path in directory.rglob("*.parquet") if not path.name.startswith((".", "_")))
     if not files:
-        raise InvalidValue(f"there is no Parquet file in {directory}; telemetry is written there by the service")
+        raise InvalidValue(f"no Parquet file in {directory}; give the directory of `lavant serve --telemetry`")
     for path in files:
         try:
             yield from pq.ParquetFile(path).iter_batches()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXIT_VIOLATED = 1
 EXIT_INTERRUPTED = 130
 SEEDS_DEFAULT = "1..100"
-FIGURES_A_LINE = 4
+FIGURES_PER_LINE = 4
 
 sim = typer.Typer(help="Simulate whole systems in virtual time, with faults drawn from a seed.", no_args_is_help=True)
 
@@ -168,5 +168,5 @@ def _bar(name: str, total: int) -> Iterator[Callable[[int, int], None]]:
 def _print_totals(totals: Counter[str]) -> None:
     """Print event counts, so that a run in which nothing happened is not taken for a proof."""
     figures = [f"{name} {count:,}" for name, count in sorted(totals.items())]
-    for first in range(0, len(figures), FIGURES_A_LINE):
-        print("  " + " · ".join(figures[first : first + FIGURES_A_LINE]))
+    for first in range(0, len(figures), FIGURES_PER_LINE):
+        print("  " + " · ".join(figures[first : first + FIGURES_PER_LINE]))

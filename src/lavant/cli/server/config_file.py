@@ -54,7 +54,7 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
     known = sorted(name for parameter in context.command.params if (name := parameter.name) and name != "config")
     for name in options:
         if name not in known:
-            raise InvalidValue(f"{path} sets {name!r}, which is no option{_meant(name, known)}")
+            raise InvalidValue(f"{path} sets {name!r}, which is not an option{_meant(name, known)}")
     repeated = {parameter.name for parameter in context.command.params if getattr(parameter, "multiple", False)}
     listed = {name: [options[name]] for name in repeated & options.keys() if isinstance(options[name], str)}
     context.default_map = {**(context.default_map or {}), **options, **listed}
@@ -75,7 +75,7 @@ def limits_of(table: object, path: Path) -> ServiceLimits:
     known = list(ServiceLimits.__struct_fields__)
     for name in table:
         if name not in known:
-            raise InvalidValue(f"{path} sets limits.{name}, which is no limit{_meant(name, known)}")
+            raise InvalidValue(f"{path} sets limits.{name}, which is not a limit{_meant(name, known)}")
     try:
         limits = msgspec.convert(table, ServiceLimits)
     except msgspec.ValidationError as error:

@@ -135,7 +135,7 @@ def test_a_directory_without_telemetry_is_refused(
     monkeypatch.setattr("sys.argv", ["lavant", "model", "fit", str(tmp_path)])
     with pytest.raises(SystemExit):
         app()
-    assert "there is no Parquet file in" in capsys.readouterr().err
+    assert "no Parquet file in" in capsys.readouterr().err
 
 
 def test_the_paper_is_reproduced_with_what_was_expected_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
