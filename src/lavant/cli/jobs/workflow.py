@@ -45,7 +45,7 @@ def _read(file: Path) -> str:
     except OSError as error:
         raise InvalidValue(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise InvalidValue(f"{file} is not UTF-8 text: invalid byte at {error.start}") from None
+        raise InvalidValue(f"{file} is not UTF-8 text: byte {error.start} is invalid") from None
 
 
 def _print(workflows: Workflows) -> None:
