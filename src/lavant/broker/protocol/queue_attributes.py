@@ -17,7 +17,7 @@ _NEW_QUEUE = bounds.QueueConfig()
 
 class QueueAttribute(msgspec.Struct, frozen=True):
     name: str
-    """In Python, in the native protocol and over HTTP."""
+    """In Python, in the native protocol and over HTTP; it says the unit: ms, bytes."""
     type: type
     """int, bool, str or dict (of strings)."""
     sqs_name: str
@@ -27,7 +27,6 @@ class QueueAttribute(msgspec.Struct, frozen=True):
     least: int = 0
     most: int | None = None
     """The range of an int; None for other types."""
-    unit: str = ""
     sqs_values: tuple[str, str] = ("false", "true")
     """How SQS writes a bool."""
     other_flag: str = ""
@@ -41,8 +40,8 @@ class QueueAttribute(msgspec.Struct, frozen=True):
 
     @property
     def sqs_unit(self) -> int:
-        """How many of `unit` are 1 in SQS, which counts times in seconds."""
-        return bounds.SECOND_MS if self.unit == "ms" else 1
+        """What 1 in SQS stands for: SQS counts times in seconds."""
+        return bounds.SECOND_MS if self.name.endswith("_ms") else 1
 
     @property
     def flag(self) -> str:
@@ -63,26 +62,19 @@ QUEUE_ATTRIBUTES = (
         "visibility_ms",
         int,
         "VisibilityTimeout",
-        "how long a received message is hidden from other consumers",
+        "how long a received message is hidden from others",
         most=bounds.VISIBILITY_MS_MAX,
-        unit="ms",
     ),
     QueueAttribute(
-        "delay_ms",
-        int,
-        "DelaySeconds",
-        "how long a sent message stays hidden first",
-        most=bounds.DELAY_MS_MAX,
-        unit="ms",
+        "delay_ms", int, "DelaySeconds", "how long a sent message stays hidden first", most=bounds.DELAY_MS_MAX
     ),
     QueueAttribute(
         "retention_ms",
         int,
         "MessageRetentionPeriod",
         "how long a message is kept",
-        least=bounds.RETENTION_MS_MIN,
-        most=bounds.RETENTION_MS_MAX,
-        unit="ms",
+        bounds.RETENTION_MS_MIN,
+        bounds.RETENTION_MS_MAX,
     ),
     QueueAttribute(
         "wait_ms",
@@ -90,16 +82,14 @@ QUEUE_ATTRIBUTES = (
         "ReceiveMessageWaitTimeSeconds",
         "how long a receive waits for a message (long poll)",
         most=bounds.WAIT_MS_MAX,
-        unit="ms",
     ),
     QueueAttribute(
         "message_bytes_max",
         int,
         "MaximumMessageSize",
         "largest message, body and attributes",
-        least=bounds.MESSAGE_BYTES_MIN,
-        most=bounds.MESSAGE_BYTES_MAX,
-        unit="bytes",
+        bounds.MESSAGE_BYTES_MIN,
+        bounds.MESSAGE_BYTES_MAX,
     ),
     QueueAttribute(
         "depth_max",
@@ -108,16 +98,14 @@ QUEUE_ATTRIBUTES = (
         "messages in the queue; beyond, sends are refused",
         least=1,
         most=bounds.DEPTH_MAX,
-        unit="messages",
     ),
     QueueAttribute(
         "in_flight_max",
         int,
         "Lavant.InFlightMax",
-        "messages received and not yet acknowledged; beyond, receives are refused",
+        "messages in flight; beyond, receives are refused",
         least=1,
         most=bounds.DEPTH_MAX,
-        unit="messages",
     ),
     QueueAttribute("dead_letters", str, "RedrivePolicy", "queue for messages that were received receives_max times"),
     QueueAttribute(
@@ -127,7 +115,6 @@ QUEUE_ATTRIBUTES = (
         "deliveries before a message is dead-lettered; goes with dead_letters",
         least=1,
         most=bounds.RECEIVES_MAX,
-        unit="receives",
     ),
     QueueAttribute(
         "deduplicate_by_content",

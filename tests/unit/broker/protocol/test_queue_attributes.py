@@ -22,7 +22,7 @@ def reference_table() -> str:
 def row(attribute: QueueAttribute) -> tuple[str, ...]:
     default = attribute.default
     shown = f"{default:,}" if attribute.type is int and default is not None else str(default)
-    bounds = "" if attribute.most is None else f"{attribute.least:,} to {attribute.most:,} {attribute.unit}"
+    bounds = "" if attribute.most is None else f"{attribute.least:,} to {attribute.most:,}"
     in_seconds = " (seconds)" if attribute.sqs_unit > 1 else ""
     fixed = "; cannot be changed later" if attribute.is_fixed else ""
     names = (f"`{attribute.sqs_name}`{in_seconds}", f"`{attribute.flag}`")
