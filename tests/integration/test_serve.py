@@ -183,7 +183,7 @@ def test_what_is_no_server_of_lavant_is_told_from_one() -> None:
             for connected in (connect, lambda url: asyncio.run(connect_async(url))):
                 answering = threading.Thread(target=answer)
                 answering.start()
-                with pytest.raises(ConnectionLost, match=r"is it a server of Lavant|it hung up"):
+                with pytest.raises(ConnectionLost, match=r"is it a Lavant server|the server closed it"):
                     connected(f"lavant://127.0.0.1:{port}")
                 answering.join()
 
@@ -215,7 +215,7 @@ def test_a_send_that_may_have_been_done_is_not_repeated(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGSTOP)
         goes_on = threading.Timer(0.5, lambda: server.process.send_signal(signal.SIGCONT))
         goes_on.start()
-        with pytest.raises(ConnectionLost, match=r"it was silent for 0\.2 s; it may or may not"):
+        with pytest.raises(ConnectionLost, match=r"it was silent for 0\.2 s; requests may have been"):
             queue.send(b"one")
         goes_on.join()
         assert len(queue.peek()) <= 1

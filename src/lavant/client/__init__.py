@@ -1,1 +1,4 @@
-"""What runs at publishers, subscribers and consumers and never at the server: clients, keys, and what they need."""
+"""The clients of a server, for publishers, subscribers, consumers and workers; keys and encryption.
+
+Calls of an application come in, requests to a server leave. The server imports nothing from here.
+"""

@@ -1,4 +1,4 @@
-"""Publications on their way to a server: as JSON, in requests of a bounded size that may be repeated."""
+"""Encodes publications as JSON, in requests of bounded size that may be repeated."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1000
 AT_ONCE_BYTES = 4 << 20
-"""Of one request; a larger publication is a request of its own."""
+"""The size of one request; a larger publication is a request of its own."""
 
 Publishable: TypeAlias = Publication | Mapping[str, AttributeValue]
 Result: TypeAlias = str | LavantError
-"""The id of a publication, or why it was refused."""
+"""The id of a publication, or its refusal."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def random_key(contents: Sequence[bytes]) -> str:
-    """Of a request that this process may repeat."""
+    """The idempotency key of a request that only this process repeats."""
     return secrets.token_hex(16)
 
 
 def key_of_contents(contents: Sequence[bytes]) -> str:
-    """Of a request that also another process may repeat: it holds the same publications, which all have ids."""
+    """The idempotency key of a request that another process may repeat: all its publications have ids."""
     return hashlib.sha256(b"\n".join(contents)).hexdigest()
 
 
 class _Encoded(NamedTuple):
     place: int
     content: bytes
-    """What is the same each time that the publication is encoded: the row or, if it is encrypted, the id."""
+    """The part that is the same each time a publication is encoded: the row or, if it is encrypted, the id."""
     row: bytes
 
 
 class Requests:
-    """Publications as calls; what cannot be published is refused here already, as the server would."""
+    """Turns publications into calls. Invalid publications are refused here, as the server would."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Requests:
             self._encode_sealed(checked, cipher)
 
     def __iter__(self) -> Iterator[tuple[Sequence[int], Call[list[Result]]]]:
-        """Each with the places of what it holds."""
+        """Yields each call with the indices of its publications."""
         some: list[_Encoded] = []
         size = 0
         for each in self._encoded:
@@ -88,19 +88,19 @@ class Requests:
             yield self._call(some)
 
     def take(self, places: Sequence[int], results: Sequence[Result]) -> None:
-        """What came of a call."""
+        """Takes the results of a call."""
         for place, result in zip(places, results, strict=True):
             self._results[place] = result
 
     def ids(self) -> list[str]:
-        """When all calls are done: the ids. Raises `PartlyRefused` if there are some without."""
+        """Returns the ids when all calls are done. Raises `PartlyRefused` if some publications were refused."""
         refused = {place: result for place, result in enumerate(self._results) if isinstance(result, LavantError)}
         if refused:
             raise PartlyRefused(refused)
         return [result for result in self._results if isinstance(result, str)]
 
     def _call(self, some: Sequence[_Encoded]) -> tuple[Sequence[int], Call[list[Result]]]:
-        """The key tells the server a repetition from another request, so it may be repeated."""
+        """May be repeated: the server recognises the idempotency key."""
         request = Publish([each.row for each in some], self._key_of([each.content for each in some]))
         return [each.place for each in some], Call(request, _results)
 
@@ -111,12 +111,12 @@ class Requests:
             if len(checked) == 1:
                 self._results[checked[0][0]] = error
                 return
-            for each in checked:  # some of them may be possible
+            for each in checked:  # some publications may be valid
                 self._encode_sealed([each], cipher)
 
 
 def only_id(requests: Requests) -> str:
-    """Of one publication; raises why it was refused, if it was."""
+    """Returns the id of the only publication; raises its refusal."""
     try:
         return requests.ids()[0]
     except PartlyRefused as refused:
@@ -154,7 +154,7 @@ def _sealed(checked: Sequence[tuple[int, Publication]], cipher: Cipher) -> list[
 
 
 def _add_envelope(row: dict[str, Any], publication: Publication, payload: bytes | None) -> None:
-    """The server gives an id and a time to what has none."""
+    """Leaves out an empty id and time: the server assigns them."""
     if publication.id:
         row[ID] = publication.id
     if publication.time_ms:

@@ -1,4 +1,4 @@
-"""The way of a tuned publisher's batches to the server: one connection, many batches under way."""
+"""The transport of a tuned publisher: one connection, many batches in flight."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class BackgroundTransport:
     """A `Transport` in the event loop of a client's thread.
 
-    It tries nothing again: the publisher does, and learns from it how much the server can take. The same batch once
-    more has the same key, also from another process, so the server does not publish it twice.
+    It retries nothing: the publisher does, and learns from failures how much the server can take. A repeated batch has
+    the same idempotency key, also from another process, so the server does not publish it twice.
     """
 
     def __init__(self, thread: LoopThread, settings: ConnectionSettings, cipher: Cipher | None) -> None:

@@ -1,1 +1,1 @@
-"""A connection to a server: where it is, how bytes travel, what is asked again when it was gone for a while."""
+"""Connections to a server: its address, frames over sockets, calls, and retries when the server does not answer."""

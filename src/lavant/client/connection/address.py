@@ -1,4 +1,4 @@
-"""Where a server listens, as a URL: `lavant://HOST:PORT`, or `lavants://HOST:PORT` with TLS."""
+"""The address of a server as a URL: `lavant://HOST:PORT`, or `lavants://HOST:PORT` with TLS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLAIN, SECURE = "lavant", "lavants"
 
 
 class Address(NamedTuple):
-    """A server's host and port, and whether it is spoken to through TLS.
+    """A server's host and port, and whether to use TLS.
 
     >>> Address.parse("lavant://127.0.0.1:9000")
     Address(host='127.0.0.1', port=9000, is_secure=False)

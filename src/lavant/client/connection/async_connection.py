@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class AsyncConnection(Caller, Asynchronous):
-    """Belongs to the event loop in which it is used first."""
+    """Belongs to the event loop that uses it first."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self._settings = settings
@@ -46,7 +46,7 @@ class AsyncConnection(Caller, Asynchronous):
     async def run(self, call: Call[T], *, retries: Retries | None = None) -> T:
         """Like `Connection.run`, except that calls do not wait for each other."""
         link = self._link
-        if link is not None and link.is_writable and link.fault is None:  # nearly always
+        if link is not None and link.is_writable and link.fault is None:  # the usual case
             try:
                 answer = await link.ask(call.request, call.wait_ms)
             except ConnectionLost:
@@ -96,7 +96,7 @@ class AsyncConnection(Caller, Asynchronous):
     async def _connected(self) -> AsyncLink:
         async with self._connecting:
             if self._is_closed:
-                raise ConnectionLost(f"this client of {self._settings.address} was closed; connect anew")
+                raise ConnectionLost(f"this client of {self._settings.address} was closed; connect again")
             if self._link is None or self._link.fault is not None:
                 self._link = await self._new_link()
             return self._link

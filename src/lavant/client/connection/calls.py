@@ -1,7 +1,7 @@
-"""Calls: a request, how its answer is read, and whether it may be repeated when a connection breaks.
+"""Calls: a request, how its answer is read, and whether it may be repeated when the connection breaks.
 
-Both clients, and pipelines, are made of these. A call may be repeated if a second time does no harm. An answer that
-refuses becomes the error it names.
+Both clients and pipelines use them. A call is repeatable if a second time does no harm. A refusal becomes the
+error that it names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """Something to be asked of a server."""
+    """A request to a server."""
 
     __slots__ = ("_read", "is_repeatable", "request")
 
@@ -51,6 +51,6 @@ def done(answer: Done) -> None:
 
 
 def refuse_some(refused: Mapping[int, Refused]) -> None:
-    """Raise if some entries of a batch were refused."""
+    """Raises `PartlyRefused` if entries of a batch were refused."""
     if refused:
         raise PartlyRefused({place: error_of(refusal) for place, refusal in sorted(refused.items())})

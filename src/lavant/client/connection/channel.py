@@ -1,4 +1,4 @@
-"""A connection for the blocking client: a plain socket, no thread, no event loop."""
+"""Frames over a plain socket, for the blocking client: no thread, no event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIMEVAL = struct.Struct("@ll")
 
 
 class Channel:
-    """Frames over a socket. After any error it is of no use any more."""
+    """Writes and reads frames. After any error, it must be closed."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self._address = settings.address
@@ -30,7 +30,7 @@ class Channel:
             self._socket = _connected(settings)
         except OSError as error:
             raise settings.nobody_answers(error) from None
-        self._socket.settimeout(None)  # the kernel's own timeouts: Python's cost a call more for each read and write
+        self._socket.settimeout(None)  # the kernel's timeouts: Python's cost one more call for each read and write
         self._readable = select.poll()
         self._readable.register(self._socket, select.POLLIN)
         self._timeout_s = 0.0
@@ -46,7 +46,7 @@ class Channel:
         self._socket.close()
 
     def is_quiet(self) -> bool:
-        """Between requests, whether the server is silent, as it should be. If not, it has hung up."""
+        """Whether nothing arrived between requests. If something did, the server has closed the connection."""
         return not self._readable.poll(0)
 
     def write(self, data: bytes | bytearray) -> None:
@@ -56,7 +56,7 @@ class Channel:
             raise self._broken(error) from None
 
     def wait_up_to(self, seconds: float) -> None:
-        """How long the server may be silent from now on."""
+        """Sets how long the server may be silent."""
         if seconds != self._timeout_s:
             interval = _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6))
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
@@ -64,14 +64,14 @@ class Channel:
             self._timeout_s = seconds
 
     def read(self) -> tuple[int, Answer]:
-        """The next answer, and the number of its request."""
+        """Reads the next answer, with the number of its request."""
         data = self._rest
         while len(data) < HEADER.size:
             data += self._some()
         length, number = HEADER.unpack_from(data)
         stop = _LENGTH_BYTES + length
         if length > FRAME_BYTES_MAX:
-            raise ConnectionLost(f"{self._address} sent a frame of {length} bytes; is it a server of Lavant?")
+            raise ConnectionLost(f"{self._address} sent a frame of {length} bytes; is it a Lavant server?")
         if len(data) < stop:
             data = self._fill(data, stop)
         self._rest = data[stop:]
@@ -79,7 +79,7 @@ class Channel:
             answer = decode_answer(memoryview(data)[HEADER.size : stop])
         except UNDECODABLE as error:
             raise ConnectionLost(
-                f"{self._address} sent what is no answer: {error}; is it a server of Lavant, of this version?"
+                f"{self._address} sent an invalid answer: {error}; is it a Lavant server of this version?"
             ) from None
         if number == FAULT_NUMBER and isinstance(answer, Refused):
             raise error_of(answer)
@@ -98,11 +98,11 @@ class Channel:
         except OSError as error:
             raise self._broken(error) from None
         if not data:
-            raise self._broken("it hung up")
+            raise self._broken("the server closed it")
         return data
 
     def _greet(self, token: bytes) -> None:
-        with contextlib.suppress(ConnectionLost):  # the server may have said why it hangs up: that is read first
+        with contextlib.suppress(ConnectionLost):  # the server may have said why it closes: read that first
             self.write(PREFACE + frame(GREETING_NUMBER, Hello(token)))
         answer = self.read()[1]
         if isinstance(answer, Refused):
@@ -111,7 +111,9 @@ class Channel:
     def _broken(self, reason: object) -> ConnectionLost:
         is_silent = isinstance(reason, BlockingIOError | ssl.SSLWantReadError)
         said = f"it was silent for {self._timeout_s:g} s" if is_silent else reason
-        return ConnectionLost(f"the connection to {self._address} broke: {said}; it may or may not have done its work")
+        return ConnectionLost(
+            f"the connection to {self._address} broke: {said}; requests may or may not have been carried out"
+        )
 
 
 def _connected(settings: ConnectionSettings) -> socket.socket:

@@ -141,7 +141,7 @@ class Connection(Caller, Blocking):
 
     def _connected(self) -> Channel:
         if self._is_closed:
-            raise ConnectionLost(f"this client of {self._settings.address} was closed; connect anew")
+            raise ConnectionLost(f"this client of {self._settings.address} was closed; connect again")
         if self._channel is None:
             self._channel = Channel(self._settings)
         return self._channel

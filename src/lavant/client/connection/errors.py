@@ -1,4 +1,4 @@
-"""From what a server refuses with to the error that it stands for."""
+"""Turns a refusal of a server into the error that it names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARGIN = "  "
 
 
 def error_of(refused: Refused) -> LavantError:
-    """The error whose class has the name that the refusal carries; a name that this client does not know is told.
+    """Returns an error of the class that the refusal names; `LavantError` if this client has no such class.
 
     >>> error_of(Refused("LimitExceeded", "the batch has 1001 entries, at most 1000 are allowed"))
     LimitExceeded('the batch has 1001 entries, at most 1000 are allowed')
@@ -20,13 +20,13 @@ def error_of(refused: Refused) -> LavantError:
         return _syntax_error(refused.reason)
     known = error_class(refused.code)
     if known.__name__ == refused.code:
-        with contextlib.suppress(TypeError, AttributeError):  # an error that is made of more than its text
+        with contextlib.suppress(TypeError, AttributeError):  # a class that needs more than the text
             return known(refused.reason)
     return LavantError(f"{refused.code}: {refused.reason}")
 
 
 def _syntax_error(reason: str) -> LavantError:
-    """Made of what is shown: the problem, and below it the filter's line with a caret under the place.
+    """Parses the text of a syntax error: the problem, then the line of the filter, then a caret at the position.
 
     >>> print(_syntax_error(str(FilterSyntaxError("price >> 5", 7, "expected a value"))))
     expected a value

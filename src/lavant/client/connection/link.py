@@ -1,4 +1,4 @@
-"""A connection for the asynchronous client: many requests under way at once, answers in any order."""
+"""Frames over an asyncio transport, for the asynchronous client: many requests in flight, answers in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNDER_WAY_MAX = 100_000
 
 
 class AsyncLink(asyncio.Protocol):
-    """Frames over an asyncio transport. What is asked in one turn of the loop leaves in one piece."""
+    """Writes all requests of one turn of the loop at once."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self._address = settings.address
@@ -35,16 +35,16 @@ class AsyncLink(asyncio.Protocol):
         self._writable.set()
         self._check_timer: asyncio.TimerHandle | None = None
         self.fault: LavantError | None = None
-        """Why it is of no use any more."""
+        """The error that ended the connection."""
         self.greeting: asyncio.Future[Answer] = self._loop.create_future()
         self.closed = asyncio.Event()
         append_frame(self._buffer, GREETING_NUMBER, Hello(settings.token))
         self._under_way[GREETING_NUMBER] = (self.greeting, self._loop.time() + settings.timeout_s)
 
     def ask(self, request: Request, wait_ms: int) -> asyncio.Future[Answer]:
-        """The answer, when it comes."""
+        """Sends a request, and returns the future answer."""
         if self.fault is not None:
-            raise ServerUnreachable(f"{self.fault}; nothing was asked")
+            raise ServerUnreachable(f"{self.fault}; nothing was sent")
         number = self._next_number()
         append_frame(self._buffer, number, request)
         future: asyncio.Future[Answer] = self._loop.create_future()
@@ -55,7 +55,7 @@ class AsyncLink(asyncio.Protocol):
         return future
 
     async def writable(self) -> None:
-        """Wait while the server does not read: then it has enough to do."""
+        """Waits while the server does not read: it has enough to do."""
         if not self._writable.is_set():
             await self._writable.wait()
 
@@ -84,14 +84,14 @@ class AsyncLink(asyncio.Protocol):
                 elif number == FAULT_NUMBER and isinstance(answer, Refused):
                     self.close(error_of(answer))
         except (ValueError, *UNDECODABLE) as error:  # not a frame, or not an answer
-            self.close(ConnectionLost(f"{self._address} sent what is no answer: {error}; is it a server of Lavant?"))
+            self.close(ConnectionLost(f"{self._address} sent an invalid answer: {error}; is it a Lavant server?"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed.set()
         self._fail(
             ConnectionLost(
-                f"the connection to {self._address} broke: {'it hung up' if exc is None else exc}; "
-                "it may or may not have done its work"
+                f"the connection to {self._address} broke: {'the server closed it' if exc is None else exc}; "
+                "requests may have been carried out"
             )
         )
 
@@ -103,7 +103,7 @@ class AsyncLink(asyncio.Protocol):
 
     def _next_number(self) -> int:
         if len(self._under_way) >= UNDER_WAY_MAX:
-            raise LimitExceeded(f"{UNDER_WAY_MAX} requests are under way already; wait for some of their answers first")
+            raise LimitExceeded(f"{UNDER_WAY_MAX} requests are in flight; wait for some answers first")
         while True:
             self._number = self._number % NUMBER_MAX + 1
             if self._number not in self._under_way:
@@ -120,7 +120,7 @@ class AsyncLink(asyncio.Protocol):
         return min(self._timeout_s / 4, CHECK_S_MAX)
 
     def _check(self) -> None:
-        """One timer for all requests: a server that owes an answer for too long is taken for dead."""
+        """One timer for all requests: closes the connection if an answer is overdue."""
         now = self._loop.time()
         if any(due < now for _, due in self._under_way.values()):
             self.close(ConnectionLost(f"{self._address} was silent for {self._timeout_s:g} s; is it stopped?"))
@@ -135,5 +135,5 @@ class AsyncLink(asyncio.Protocol):
         self._writable.set()
         for future, _ in self._under_way.values():
             if not future.done():
-                future.set_exception(copy(self.fault))  # its own, for its own traceback
+                future.set_exception(copy(self.fault))  # a copy each, for a traceback each
         self._under_way.clear()

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for what goes on in the background of a client that waits."""
+"""An event loop in a thread, for the background work of a blocking client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Starts when it is made, and runs until it is closed."""
+    """Runs from its construction until it is closed."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -19,7 +19,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have it done there, and wait; if the caller is interrupted, so is the work."""
+        """Runs a coroutine there and waits for its result. Interrupting the caller cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
@@ -28,7 +28,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Everything that was begun there must have ended."""
+        """Stops the loop. All coroutines must have ended."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""When a client tries again, and how long it waits before."""
+"""When a client retries, and how long it pauses before."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import msgspec
 from lavant.core.errors import LavantError, NotReady
 
 TIMEOUT_S = 30.0
-"""For an answer, beyond the time that a receive may wait for a message."""
+"""The time for an answer, in addition to the long poll of a receive."""
 STARTING_S = 300.0
-"""For a server that says that it is starting: it compiles kernels, perhaps, on a slow machine."""
+"""How long to retry while the server says it is starting: it may compile kernels on a slow machine."""
 
 
 class Retries(msgspec.Struct, frozen=True):
-    """Pauses between attempts double, and are shortened by chance so that many clients do not come back at once."""
+    """Exponential backoff with jitter, so that many clients do not come back at once."""
 
     within_s: float = 30.0
-    """No further attempt when so much time has passed since the first failed."""
+    """No further attempt after this time since the first failure."""
     first_s: float = 0.05
     longest_s: float = 2.0
 
     def pauses_s(self, clock: Callable[[], float] = time.monotonic) -> Iterator[float]:
-        """One for each further attempt; it is looked at the clock when the next one is asked for.
+        """Yields the pause before each further attempt, and ends when `within_s` is over.
 
         >>> pauses = Retries().pauses_s()
         >>> [0 < next(pauses) <= limit for limit in (0.05, 0.1, 0.2, 0.4)]
@@ -38,9 +38,9 @@ class Retries(msgspec.Struct, frozen=True):
 
 
 class Pauses:
-    """Before each further attempt at one thing, by the error of the last.
+    """The pauses before further attempts of one call, by the error of the last.
 
-    A server that is starting is waited for longer than one that is gone; without retries, neither is.
+    A server that is starting is retried for longer than one that does not answer; without retries, neither is.
     """
 
     def __init__(self, retries: Retries, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +49,7 @@ class Pauses:
         self._while_starting = msgspec.structs.replace(retries, within_s=starting_s).pauses_s(clock)
 
     def after_s(self, error: LavantError) -> float | None:
-        """None if there is to be no further attempt."""
+        """The pause after this error; None if there is no further attempt."""
         return next(self._while_starting if isinstance(error, NotReady) else self._while_gone, None)
 
 

@@ -1,4 +1,4 @@
-"""What a client is told once: which server, who asks, how long to wait, when to try again."""
+"""Settings of a connection: address, API key, timeout, retries and TLS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lavant.core.errors import InvalidValue, ServerUnreachable
 
 
 class ConnectionSettings(NamedTuple):
-    """The same for all connections that a client makes."""
+    """All connections of a client share these."""
 
     address: Address
     token: bytes
@@ -33,14 +33,14 @@ class ConnectionSettings(NamedTuple):
         return cls(address, key.encode(), timeout_s, retries, _context(address, ca_file))
 
     def nobody_answers(self, error: OSError) -> ServerUnreachable:
-        """Why there is no connection, and what to do."""
+        """The error for a failed connection, with its remedy."""
         if isinstance(error, ssl.SSLCertVerificationError):
             return ServerUnreachable(
                 f"the server at {self.address} cannot be trusted: {error.verify_message}; "
                 "give the certificate of its authority as ca_file"
             )
         if isinstance(error, ssl.SSLError):
-            return ServerUnreachable(f"what answers at {self.address} does not speak TLS: {error.reason or error}")
+            return ServerUnreachable(f"the server at {self.address} does not speak TLS: {error.reason or error}")
         return ServerUnreachable(
             f"no server answers at {self.address}: {error}; start one with `lavant serve --port {self.address.port}`"
         )

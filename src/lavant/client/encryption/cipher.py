@@ -1,9 +1,9 @@
-"""Whole publications under a key: a point that a server can match, and the rest sealed so that only clients read it.
+"""Encrypts whole publications: a point that the server matches, and a sealed rest that only clients can read.
 
     publication ──► point (ASPE, attributes of the schema) ──► matched by the server
                └──► attributes and payload, AES-256-GCM     ──► payload of what the server delivers
 
-The cipher's key is derived from the ASPE key (HKDF-SHA256), so that there is one secret to share and to guard. Nonces
+The AES key is derived from the ASPE key (HKDF-SHA256), so that there is one secret to share. Nonces
 are 96 random bits: one key should not seal more than 2³² publications.
 """
 
@@ -33,31 +33,31 @@ _decode = msgspec.msgpack.Decoder(tuple[dict[str, Any], bytes | None]).decode
 
 
 class Cipher:
-    """What a client does with a key: points and filters for the server, contents for other clients."""
+    """Encrypts points and filters for the server, and contents for other clients."""
 
     def __init__(self, key: Key, material: bytes) -> None:
         self._key = key
         self._sealing = _aead(material)
 
     def points(self, publications: Sequence[Publication]) -> list[list[float]]:
-        """What the server matches."""
+        """The point that the server matches."""
         points: list[list[float]] = self._key.encrypt_publications(publications).points.tolist()
         return points
 
     def filter(self, text: str) -> EncryptedFilter:
-        """What the server matches with."""
+        """The encrypted filter that the server matches with."""
         tests = self._key.encrypt_filters([Filter.parse(text)]).tests[0]
         return EncryptedFilter(tests.shape[1], tests.astype("<f8").tobytes())
 
     def seal(self, publication: Publication) -> bytes:
-        """All that nobody else is to read; also attributes that the schema does not name."""
+        """Seals all attributes, also those outside the schema, and the payload."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         content = _encode((publication.attributes, publication.payload))
         sealed: bytes = self._sealing.encrypt(nonce, content, VERSION)
         return VERSION + nonce + sealed
 
     def open(self, sealed: bytes) -> tuple[dict[str, AttributeValue], bytes | None]:
-        """The attributes and the payload. Raises `InvalidValue` if this key did not seal it, or somebody changed it."""
+        """Returns the attributes and the payload. Raises `InvalidValue` if another key sealed it or it was changed."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
 
         nonce, content = sealed[1 : 1 + NONCE_BYTES], sealed[1 + NONCE_BYTES :]

@@ -1,4 +1,4 @@
-"""Publications, however they come, as one array: publications × attributes of the schema."""
+"""Converts publications in any form to one array: publications × attributes of the schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Doubles = NDArray[np.float64]
 
 
 def values_of(schema: Schema, publications: Columns | Rows) -> tuple[Doubles, tuple[PublicationId, ...] | None]:
-    """The values, and the ids if all come as `Publication`. Attributes that the schema does not name are left out."""
+    """Returns the values, and the ids if all are `Publication`s. Attributes outside the schema are left out."""
     if isinstance(publications, Mapping):
         return _from_columns(schema, publications), None
     rows = [(p.attributes if isinstance(p, Publication) else p) for p in publications]

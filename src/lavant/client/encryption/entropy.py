@@ -1,4 +1,4 @@
-"""Randomness for keys and scales, all of it from the operating system's source unless a test supplies its own."""
+"""Randomness for keys and scales, from the operating system unless a test supplies its own source."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 Entropy = Callable[[int], bytes]
-"""Gives that many random bytes; `secrets.token_bytes` does."""
+"""Returns so many random bytes, like `secrets.token_bytes`."""
 
 Doubles = NDArray[np.float64]
 
 
 def uniform(entropy: Entropy, *shape: int) -> Doubles:
-    """Doubles in [0, 1), all multiples of 2⁻⁵³ alike."""
+    """Uniform doubles in [0, 1), multiples of 2⁻⁵³."""
     count = math.prod(shape)
     whole = np.frombuffer(entropy(8 * count), np.uint64)
     return np.asarray((whole >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
 
 def log_uniform(entropy: Entropy, low: float, high: float, *shape: int) -> Doubles:
-    """Doubles in [low, high) whose logarithms are uniform: no scale is likelier than another."""
+    """Doubles in [low, high) with uniform logarithms: all scales are equally likely."""
     return np.asarray(low * (high / low) ** uniform(entropy, *shape))
 
 
@@ -33,5 +33,5 @@ def normal(entropy: Entropy, *shape: int) -> Doubles:
 
 
 def permutations(entropy: Entropy, rows: int, length: int) -> NDArray[np.intp]:
-    """In each row a random order of 0 … length - 1."""
+    """A random permutation of 0 … length - 1 in each row."""
     return np.argsort(np.frombuffer(entropy(8 * rows * length), np.uint64).reshape(rows, length), axis=1)

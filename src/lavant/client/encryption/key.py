@@ -1,4 +1,4 @@
-"""The secret that publishers and subscribers share, and what it encrypts.
+"""The key that publishers and subscribers share.
 
 Choi, Ghinita, Bertino: A Privacy-Enhancing Content-Based Publish/Subscribe System Using Scalar Product Preserving
 Transformations (DEXA 2010), after Wong et al. (SIGMOD 2009). For d attributes, normalised to [-1, 1]:
@@ -8,8 +8,8 @@ Transformations (DEXA 2010), after Wong et al. (SIGMOD 2009). For d attributes, 
     test xᵢ < b          q = s·(-eᵢ, b)
                                                                  E(p)·E(q) = p·q = ± r·s·(xᵢ - b)
 
-M is the key, of d + 1 dimensions. The server sees the sign of xᵢ - b, as it must, without x, b or i. Every filter
-has 2d tests in an order of its own: an attribute it does not constrain gets bounds out of range.
+M is the key, of d + 1 dimensions. The server learns the sign of xᵢ - b, which matching needs, but not x, b or i. Every
+filter has 2d tests in random order: an attribute that it does not constrain gets bounds out of range.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FORMAT = "lavant-aspe-key-1"
 
 
 class KeyFile(msgspec.Struct, frozen=True):
-    """What the file holds. Doubles are written with all their digits, so the key that is read is the one written."""
+    """The contents of a key file. Doubles are written with all digits, so reading returns the same key."""
 
     schema: Schema
     matrix: list[list[float]]
@@ -65,7 +65,7 @@ class KeyFile(msgspec.Struct, frozen=True):
     def read(cls, path: Path) -> KeyFile:
         try:
             file = msgspec.json.decode(path.read_bytes(), type=cls)
-        except UNDECODABLE as error:  # its text names the place, never the content
+        except UNDECODABLE as error:  # its text names the position, never the content
             raise InvalidValue(f"{path} is not a key of Lavant: {error}; restore it from a copy") from None
         if file.format != FORMAT:
             raise InvalidValue(f"{path} has format {file.format!r}, expected {FORMAT!r}: it is of another version")
@@ -77,13 +77,13 @@ class KeyFile(msgspec.Struct, frozen=True):
 Doubles = NDArray[np.float64]
 
 CONDITION_MAX = 16.0
-"""Largest over smallest singular value. More would hide nothing better and cost digits (see `schema.STEPS_MAX`)."""
+"""Largest over smallest singular value. More would hide nothing better and lose digits (see `schema.STEPS_MAX`)."""
 
 
 def random_matrix(entropy: Entropy, dimensions: int) -> Doubles:
     """U·diag(σ)·Vᵀ with U and V random rotations or reflections and 1 ≤ σ < CONDITION_MAX."""
-    stretch = log_uniform(entropy, 1.0, CONDITION_MAX * (1 - 1e-9), dimensions)
-    return (random_orthogonal(entropy, dimensions) * stretch) @ random_orthogonal(entropy, dimensions).T
+    singular_values = log_uniform(entropy, 1.0, CONDITION_MAX * (1 - 1e-9), dimensions)
+    return (random_orthogonal(entropy, dimensions) * singular_values) @ random_orthogonal(entropy, dimensions).T
 
 
 def random_orthogonal(entropy: Entropy, dimensions: int) -> Doubles:
@@ -97,14 +97,14 @@ def condition(matrix: Doubles) -> float:
 
 
 SCALE_MIN, SCALE_MAX = 2.0**-8, 2.0**8
-"""Of the random factors r and s."""
+"""The range of the random factors r and s."""
 
 OUT_OF_RANGE = 1.0
-"""How far beyond [-1, 1] the bounds of what a filter does not constrain may lie."""
+"""How far beyond [-1, 1] the bounds of unconstrained attributes may lie."""
 
 
 class Key:
-    """Encrypts publications and filters of one schema. Whoever holds it can also read what others encrypted with it.
+    """Encrypts publications and filters of one schema. Every holder can also read what others encrypted with it.
 
     >>> from lavant.client.encryption import NumericAttribute
     >>> Key.generate(Schema.of(NumericAttribute("price", 0, 1000, 0.01)))
@@ -134,27 +134,27 @@ class Key:
         """A new random key."""
         return cls(schema, random_matrix(entropy, len(schema.attributes) + 1), entropy=entropy)
 
-    def __repr__(self) -> str:  # without the matrix: what is printed ends in logs
+    def __repr__(self) -> str:  # without the matrix: printed values end up in logs
         return f"Key(of {', '.join(self.schema.names)})"
 
     def save(self, path: Path) -> None:
-        """Write the key to a new file that only its owner may read."""
+        """Writes the key to a new file that only its owner may read."""
         KeyFile(self.schema, self._matrix.tolist()).write(path)
 
     @classmethod
     def load(cls, path: Path) -> Key:
-        """The key that was saved."""
+        """Reads a saved key."""
         file = KeyFile.read(path)
         return cls(file.schema, np.array(file.matrix, np.float64))
 
     def cipher(self) -> Cipher:
-        """What clients encrypt whole publications with."""
+        """The cipher for whole publications."""
         from lavant.client.encryption.cipher import Cipher  # noqa: PLC0415
 
         return Cipher(self, self._matrix.astype("<f8").tobytes())
 
     def encrypt_publications(self, publications: Columns | Rows) -> EncryptedBatch:
-        """Publications, or mappings of attributes, or one mapping of columns; each carries all of the schema."""
+        """Encrypts publications, mappings of attributes, or one mapping of columns; none may lack an attribute."""
         values, ids = values_of(self.schema, publications)
         places = self._grid.place(self._grid.points(values))
         extended = np.column_stack([places, np.ones(len(places))])
@@ -162,11 +162,11 @@ class Key:
         return EncryptedBatch((scale * extended) @ self._matrix, ids)
 
     def encrypt_filters(self, filters: Sequence[Filter]) -> EncryptedFilters:
-        """Filters of the language that are one conjunction of one numeric range an attribute."""
+        """Encrypts filters that are one conjunction with one numeric range for each attribute."""
         return self.encrypt_ranges(*ranges_of(self.schema, filters))
 
     def encrypt_ranges(self, low: ArrayLike, high: ArrayLike) -> EncryptedFilters:
-        """Half-open ranges low ≤ x < high, filters × attributes, with -inf and inf for no bound."""
+        """Encrypts half-open ranges low ≤ x < high, filters × attributes, with -inf and inf for no bound."""
         lows, highs = self._checked(low), self._checked(high)
         if len(lows) != len(highs):
             raise InvalidValue(f"low and high must be of the same filters, got {len(lows)} and {len(highs)} filters")

@@ -1,4 +1,4 @@
-"""Filters of the language as ranges by attribute, as far as encrypted filters can express them."""
+"""Converts filters to a range for each attribute, as far as encrypted filters can express them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Grid:
         self._schema = schema
 
     def values(self, points: Doubles) -> Doubles:
-        """The doubles that grid points (by number) stand for."""
+        """The values of grid points, by their numbers."""
         return np.asarray((self._first + points * self._step) / self._denominator)
 
     def points(self, values: Doubles) -> Doubles:
-        """The numbers of the nearest grid points; an error for values out of range."""
+        """The numbers of the nearest grid points; raises for values out of range."""
         attributes = self._schema.attributes
         inside = (values >= [a.min for a in attributes]) & (values <= [a.max for a in attributes])  # NaN is not
         if not inside.all():

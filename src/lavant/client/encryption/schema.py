@@ -1,7 +1,7 @@
-"""Which attributes are encrypted, and the grid on which the values of each lie.
+"""The encrypted attributes, and the grid on which the values of each lie.
 
-A grid makes matching exact: publications lie on grid points, bounds half-way between two of them, so that rounding
-cannot carry a value across a bound (see `STEPS_MAX`).
+A grid makes matching exact: publications lie on grid points, and bounds half-way between two of them, so rounding
+cannot move a value across a bound (see `STEPS_MAX`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ tolerance amounts there to TOLERANCE · κ · ‖(x, 1)‖ · ‖(e, b)‖ ≤ 1
 and the worst key (of condition κ), and rounding to no more; so 10⁹ steps leave a factor of five."""
 
 INTEGER_MAX = 2**50
-"""Of the grid's numerators and denominators: products and quotients of such integers are good in doubles."""
+"""The largest numerator and denominator of the grid: products and quotients of such integers are exact enough."""
 
 
 class Ticks(NamedTuple):
@@ -36,7 +36,7 @@ class Ticks(NamedTuple):
 
 
 class NumericAttribute(msgspec.Struct, frozen=True):
-    """Values min, min + resolution, … max. Numbers mean what they look like: 0.01 is a hundredth, not its double.
+    """Values min, min + resolution, … max. Numbers are decimal: 0.01 is a hundredth, not the nearest double.
 
     >>> NumericAttribute("price", min=0, max=1000, resolution=0.01).ticks()
     Ticks(first=0, step=1, denominator=100, steps=100000)
@@ -62,7 +62,7 @@ class NumericAttribute(msgspec.Struct, frozen=True):
         self.ticks()
 
     def ticks(self) -> Ticks:
-        """The grid in integers, or an error if it is too fine."""
+        """The grid in integers; raises if it is too fine."""
         low, high, resolution = (Fraction(str(value)) for value in (self.min, self.max, self.resolution))
         steps = (high - low) / resolution
         if steps.denominator != 1:
@@ -112,5 +112,5 @@ class Schema(msgspec.Struct, frozen=True):
         return tuple(attribute.name for attribute in self.attributes)
 
     def unknown(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that are not in the schema."""
+        """Returns the names that are not in the schema."""
         return sorted(set(names) - set(self.names))

@@ -1,4 +1,4 @@
-"""The publisher of an application: durable before it is published, in batches that follow load and congestion."""
+"""The publisher: stores publications before it sends them, in batches tuned to load and congestion."""
 
 from lavant.client.publisher.publisher import Publisher
 from lavant.client.publisher.transport import Transport

@@ -1,14 +1,13 @@
-"""The publisher: takes publications from an application, makes them durable, and hands them to a broker.
+"""The publisher: stores the publications of an application, and sends them to a broker.
 
     publish() ─► buffer ─► storing thread ─► journal ─► worker threads ─► transport ─► broker
-                  finite    one write and sync           as many as the controller lets go
+                  finite    one write and sync           as many as the controller allows
                             for all that is there
 
-Everything that is decided is decided by `PublisherMachine`, the same that runs in virtual time. Here are its clock, its
-threads, its disk, and the transport. The machine and what belongs to it are used under one lock; files and the network
-are never touched under it.
+`PublisherMachine` makes all decisions, here and in virtual time. This module adds clock, threads, disk and transport.
+One lock guards the machine and its state; files and the network are never used under it.
 
-At least once: what is stored is published in the end, after a crash as well; what was on its way when the process ended
+At least once: stored publications are published in the end, also after a crash. Those in flight when the process ended
 may be published twice, with the same id.
 """
 
@@ -56,7 +55,7 @@ from lavant.core.publications.publication import Publication
 
 DEFAULT = PublisherConfig(workers=9, workers_reserved=1)
 WRITE_SIZE_MAX = 4096
-"""Publications that are stored with one sync."""
+"""Publications stored with one sync."""
 CLOSE_S = 30.0
 
 _logger = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ def _log_refused(publication: Publication, error: LavantError) -> None:
 class Publisher:
     """Publishes from any number of threads. A directory belongs to one publisher at a time.
 
-    `on_refused` is told what the broker refused for good, in the thread of a worker, which waits for it.
+    A worker thread calls `on_refused` with publications that the broker refused for good, and waits for it.
     """
 
     def __init__(
@@ -87,24 +86,24 @@ class Publisher:
         self._id_prefix = secrets.token_hex(8)
         self._id_numbers = count(1)
         self._lock = Lock()
-        """Guards everything below."""
+        """Guards all attributes below."""
         self._changed = Condition(self._lock)
-        """Something was stored, or published, or is over."""
+        """Notified when something was stored or published, or a thread ended."""
         self._time_set = Condition(self._lock)
         self._wakeup_ms: int | None = None
         self._received: dict[int, tuple[Publication, bytes]] = {}
-        """What is not durable yet, with what is to be stored of it."""
+        """Publications that are not durable yet, with their encoding."""
         self._stored: dict[int, Publication] = {}
-        """What is durable, and not published."""
+        """Publications that are durable and not published."""
         self._unfetched: deque[int] = deque()
-        """Those of `_stored` that the machine has not fetched."""
+        """Tickets in `_stored` that the machine has not fetched."""
         self._under_way: dict[int, tuple[int, ...]] = {}
         """Tickets by transfer."""
         self._settled: list[int] = []
-        """Published, and the store does not know it yet."""
+        """Tickets that were published, and the store has not recorded it."""
         self._failure: StorageFailed | None = None
         self._is_failing = False
-        """The last transfer failed, and the log has said so."""
+        """Whether the last transfer failed and was logged."""
         self._is_closing = False
         self._is_closed = False
         self._open(Path(directory), journal)
@@ -120,9 +119,9 @@ class Publisher:
     # ── for applications ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def publish(self, publication: Publication, *, wait_s: float = 0.0) -> bool:
-        """Take a publication, to be stored and published soon. One without an id gets one.
+        """Takes a publication, to be stored and published soon. One without an id gets one.
 
-        Where there is no room, wait for it up to `wait_s` seconds. False: there was none, and this one is dropped.
+        If the buffer is full, waits up to `wait_s` seconds; False if it stayed full and the publication was dropped.
         Raises `LimitExceeded` if it is too large, `StorageFailed` if the disk has failed, and `PublisherClosed`.
         """
         if not publication.id:
@@ -145,7 +144,7 @@ class Publisher:
             return ticket in self._received
 
     def flush(self, wait_s: float) -> bool:
-        """Wait until everything that was taken before is durable; False if that takes longer than `wait_s` seconds."""
+        """Waits until everything taken so far is durable; False if that takes longer than `wait_s` seconds."""
         with self._lock:
             last = self._ticket
 
@@ -162,14 +161,14 @@ class Publisher:
             return self._machine.statistics(_now_ms())
 
     def decisions(self) -> Sequence[Decision]:
-        """The latest of the controller, the oldest of them first."""
+        """The latest decisions of the controller, the oldest first."""
         with self._lock:
             return self._machine.decisions()
 
     def close(self, wait_s: float = CLOSE_S) -> bool:
-        """Take no more, and wait up to `wait_s` seconds until everything is published; whether it is.
+        """Takes no more, waits up to `wait_s` seconds until everything is published, and returns whether it is.
 
-        What is stored and not published then is published when a publisher is opened on the directory again.
+        The rest is published when a publisher opens the directory again.
         """
         deadline_s = time.monotonic() + wait_s
         with self._lock:
@@ -239,7 +238,7 @@ class Publisher:
         for publication, reason in refused:
             try:
                 self._on_refused(publication, reason)
-            except Exception:  # the application's mistake must not cost a worker
+            except Exception:  # an error of the application must not end a worker
                 _logger.exception("on_refused failed for publication %s", publication.id)
 
     def _settle(self, tickets: tuple[int, ...]) -> None:
@@ -282,7 +281,7 @@ class Publisher:
 
     @property
     def _is_drained(self) -> bool:
-        """Nothing is left that could still be published."""
+        """Whether nothing is left to publish."""
         return not self._stored and (not self._received or self._failure is not None)
 
     def _require_open(self) -> None:
@@ -293,7 +292,7 @@ class Publisher:
 
     def _handle(self, stimulus: Stimulus) -> None:
         if self._is_closed:
-            return  # too late: what is not published is published the next time
+            return  # too late: the rest is published the next time
         stimuli = deque([stimulus])
         while stimuli:
             for effect in self._machine.handle(stimuli.popleft(), _now_ms()):
@@ -315,7 +314,7 @@ class Publisher:
             self._time_set.notify()
 
     def _note_outcome(self, error: Exception | None) -> None:
-        """The log says when the trouble begins and ends, not each time."""
+        """Logs the first failure and the recovery, not each failure."""
         if error is not None and not self._is_failing:
             _logger.warning("a transfer to the broker failed, and is tried again until it succeeds: %s", error)
         elif error is None and self._is_failing:
@@ -328,7 +327,7 @@ def _now_ms() -> int:
 
 
 def _for_machine(config: PublisherConfig) -> PublisherConfig:
-    """One worker stores, as much at once as there is; chance keeps publishers from coming back at the same time."""
+    """One storing worker with unbounded batches; jitter keeps publishers from retrying at the same time."""
     return msgspec.structs.replace(
         config, writes_max=1, write_size_max=WRITE_SIZE_MAX, jitter_seed=secrets.randbits(32)
     )

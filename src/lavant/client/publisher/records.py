@@ -1,7 +1,7 @@
-"""What a publisher writes to its journal: publications, and which of them have been published.
+"""The records of a publisher's journal: publications, and which of them are settled.
 
-1 | ticket | publication           it was received
-2 | ticket | ticket | …            these need not be published any more
+1 | ticket | publication           received
+2 | ticket | ticket | …            settled: published, or refused for good
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Publication)
 HEAD_BYTES = _HEAD.size
 TICKETS_MAX = 8192
-"""In one record of what is settled; more are several records."""
+"""Tickets in one record of settled publications; more take several records."""
 
 
 def encode_publication(publication: Publication) -> bytes:
@@ -29,7 +29,7 @@ def encode_publication(publication: Publication) -> bytes:
 
 
 def encode_received(ticket: int, encoded: bytes) -> bytes:
-    """The record of a publication that was encoded before."""
+    """The record of an encoded publication."""
     return _HEAD.pack(_RECEIVED, ticket) + encoded
 
 
@@ -39,7 +39,7 @@ def encode_settled(tickets: Sequence[int]) -> list[bytes]:
 
 
 def replay(records: Iterable[bytes]) -> tuple[dict[int, Publication], int]:
-    """What is still to be published, in order, and the highest ticket ever given.
+    """Returns the publications that are not settled, in order, and the highest ticket.
 
     >>> one, two = (encode_publication(Publication(attributes={"n": n})) for n in (1, 2))
     >>> replay([encode_received(1, one), encode_received(2, two), *encode_settled([1])])

@@ -1,4 +1,4 @@
-"""The threads that hand publications to the broker; they are started when they are needed first."""
+"""The threads that send publications to the broker, started on demand."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _logger = logging.getLogger(__name__)
 
 
 class SentBatch(NamedTuple):
-    """How a transfer ended: as far as `error` is None, the broker has all but those that it refused for good."""
+    """The result of a transfer. If `error` is None, the broker has all publications except those refused for good."""
 
     transfer: int
     refused: dict[int, LavantError]
-    """By place in the transfer."""
+    """Refusals by index in the transfer."""
     error: Exception | None = None
 
     @property
@@ -30,7 +30,7 @@ class SentBatch(NamedTuple):
 
 
 class SendThreads:
-    """`on_sent` is called in the thread of a worker."""
+    """Worker threads call `on_sent`."""
 
     def __init__(self, transport: Transport, *, on_sent: Callable[[SentBatch], None]) -> None:
         self._transport = transport
@@ -39,7 +39,7 @@ class SendThreads:
         self._lock = Lock()
         self._threads: list[Thread] = []
         self._idle = 0
-        """Workers without a transfer."""
+        """The number of idle workers."""
 
     def send(self, transfer: int, batch: list[Publication]) -> None:
         with self._lock:
@@ -52,7 +52,7 @@ class SendThreads:
         self._work.put((transfer, batch))
 
     def close(self, wait_s: float) -> None:
-        """Let the transfers that are under way end, for so long."""
+        """Waits up to `wait_s` for transfers in flight."""
         for _ in self._threads:
             self._work.put(None)
         deadline_s = time.monotonic() + wait_s
@@ -73,8 +73,8 @@ class SendThreads:
         except PartlyRefused as error:
             if all(isinstance(reason, InvalidValue) for reason in error.refused.values()):
                 return SentBatch(transfer, error.refused)
-            return SentBatch(transfer, {}, error)  # what is not wrong in itself may be accepted later
-        except Exception as error:  # whatever it is, what is stored is not given up for it
+            return SentBatch(transfer, {}, error)  # valid publications may be accepted later
+        except Exception as error:  # no error makes the publisher give up what it stored
             if not isinstance(error, LavantError | OSError):
                 _logger.exception("the transport failed in a way that it should not")
             return SentBatch(transfer, {}, error)

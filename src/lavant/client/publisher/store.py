@@ -1,11 +1,10 @@
-"""The publisher's store: a journal on a disk, with what was received and what of it need not be published any more.
+"""The publisher's store: a journal of received and settled publications.
 
-One thread uses it. `stage` and `settle` take records, and `commit` makes them durable: one write and sync for all of
-them. What is settled is written along with the next publications, or when there is leisure: if it gets lost, something
-is published twice, and the broker knows it by its id.
+One thread uses it. `stage` and `settle` take records, and `commit` makes them durable, with one write and sync. Settled
+tickets are written with the next publications, or in idle time: if they get lost, publications are sent twice, and the
+broker recognises their ids.
 
-When there is enough that is settled, the journal is folded: a snapshot of what is not published yet takes its place,
-and its segments go.
+When enough is settled, the journal is compacted: a snapshot of the unpublished publications replaces its segments.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ DEFAULT = JournalConfig(segment_bytes=8 * MB, compaction_bytes_min=16 * MB)
 
 
 class PublicationStore:
-    """`unpublished` returns, when asked, what was staged or recovered and is not published yet, in order."""
+    """`unpublished` returns publications that were staged or recovered and are not published, in order."""
 
     def __init__(
         self,
@@ -40,11 +39,11 @@ class PublicationStore:
         self._journal, recovered = Journal.open(disk, config, new_id=new_id)
         chunks: Iterable[bytes] = () if recovered.chunks is None else recovered.chunks
         self.recovered, self.last_ticket = replay(chain(chunks, recovered.records))
-        """What was not published when the publisher ended, and the highest ticket that was ever given."""
+        """Returns the publications that were not published when the publisher ended, and the highest ticket."""
 
     @property
     def publication_bytes_max(self) -> int:
-        """Of one that is encoded."""
+        """Stages an encoded publication."""
         return self._config.record_bytes_max - HEAD_BYTES
 
     def stage(self, ticket: int, encoded: bytes) -> None:
@@ -56,7 +55,7 @@ class PublicationStore:
             self._journal.stage(record)
 
     def commit(self) -> bool:
-        """Make durable what is staged. False if the disk is full: then call again, a little later.
+        """Makes staged records durable. False if the disk is full: call again later.
 
         Raises `OSError` if the disk fails.
         """
@@ -71,14 +70,14 @@ class PublicationStore:
                 return journal.durable == journal.position
 
     def close(self) -> None:
-        """Leave a mark where the journal ends; without it, the end is found as it is after a crash."""
+        """Marks the end of the journal; without the mark, opening searches it as after a crash."""
         with suppress(StorageFull):
             apply_upkeep(self._disk, self._journal.closing())
 
     def _look_after_files(self) -> bool:
-        """Fold the journal, or make a spare segment; whether something was done."""
+        """Compacts the journal or makes a spare segment; returns whether it did."""
         if self._journal.wants_compaction:
-            with suppress(StorageFull):  # there may be room the next time
+            with suppress(StorageFull):  # there may be space the next time
                 self._fold()
         upkeep = self._journal.upkeep()
         if upkeep is None:
@@ -97,7 +96,7 @@ class PublicationStore:
         self._journal.adopt(upto, size_bytes)
 
     def _chunks(self) -> Iterator[bytes]:
-        """A settled record comes first, so that the highest ticket is known even if nothing is left to publish."""
+        """A settled record comes first, so that the highest ticket is known even if nothing is unpublished."""
         yield from encode_settled([self.last_ticket])
         for ticket, publication in self._unpublished():
             yield encode_received(ticket, encode_publication(publication))

@@ -1,7 +1,7 @@
-"""The thread that makes publications durable: one write and sync for all that came while the last one was on its way.
+"""The thread that makes publications durable, by group commit.
 
-What is settled is written along with that, or after some leisure, since nobody waits for it. A full disk is asked again
-and again; meanwhile the buffer fills, and then publications are dropped or wait.
+Settled tickets are written with the next publications, or in idle time, since no caller waits for them. A full disk is
+retried; meanwhile the buffer fills, and then publications are dropped or wait.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from lavant.client.publisher.store import PublicationStore
 from lavant.core.errors import LavantError, StorageFailed
 
 LEISURE_S = 0.2
-"""How long what is settled waits for something to be written with."""
+"""How long settled tickets wait for publications to be written with."""
 FULL_RETRY_S = 0.5
-"""How often a full disk is asked for room."""
+"""The pause between retries while the disk is full."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Storing:
-    """`on_stored` and `on_failed`, which is called at most once, are called in its thread."""
+    """The thread calls `on_stored`, and `on_failed` at most once."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Storing:
         self._on_failed = on_failed
         self._take_settled = take_settled
         self._work: SimpleQueue[Sequence[tuple[int, bytes]] | None] = SimpleQueue()
-        """Tickets with encoded publications; nothing in it means that something is settled."""
+        """Tickets with encoded publications; an empty list announces settled tickets."""
         self._ending = Event()
         self._thread = Thread(target=self._run, name="lavant-publisher-store", daemon=True)
         self._thread.start()
@@ -47,11 +47,11 @@ class Storing:
         self._work.put(publications)
 
     def settle(self) -> None:
-        """Something can be taken with `take_settled`."""
+        """Announces that `take_settled` has something."""
         self._work.put(())
 
     def close(self) -> None:
-        """Write what is left, as far as the disk lets it, and end."""
+        """Writes what is left, as far as the disk allows, and ends."""
         self._ending.set()
         self._work.put(None)
         self._thread.join()
@@ -76,7 +76,7 @@ class Storing:
         return work
 
     def _write(self, publications: Sequence[tuple[int, bytes]]) -> bool:
-        """Return when it is durable; False if the disk was full up to the end."""
+        """Returns when all is durable; False if the disk stayed full until the end."""
         for ticket, encoded in publications:
             self._store.stage(ticket, encoded)
         self._store.settle(self._take_settled())

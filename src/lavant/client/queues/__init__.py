@@ -1,4 +1,4 @@
-"""Queues on a server, as clients use them."""
+"""Queues on a server: their operations for both clients, and the calls behind them."""
 
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Delivery, Receipt, SendEntry

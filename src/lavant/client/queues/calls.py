@@ -1,4 +1,4 @@
-"""What can be asked about queues. All may be repeated but sending (there would be two messages), purging and moving."""
+"""Calls about queues. All are repeatable except send (it would make two messages), purge, delete and redrive."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from lavant.client.connection.errors import error_of
 NEW_QUEUE = QueueConfig()
 
 Leased: TypeAlias = Delivery | Receipt
-"""A message as it was received, or only its receipt."""
+"""A received message, or only its receipt."""
 
 
 def create(queue: str, config: QueueConfig, tags: dict[str, str]) -> Call[bool]:
-    """Whether it is new; creating a queue that is there with the same settings is no mistake."""
+    """Returns whether the queue is new; it may exist with the same settings."""
     return Call(CreateQueue(queue, config, tags), lambda answer: answer.is_new)
 
 
@@ -79,12 +79,12 @@ def describe(queue: str) -> Call[Described]:
 
 
 def send(queue: str, entry: SendEntry) -> Call[int]:
-    """The number that the message has now."""
+    """Returns the number of the message."""
     return Call(Send(queue, [entry]), _sent_one, is_repeatable=False)
 
 
 def send_many(queue: str, messages: Iterable[bytes | SendEntry]) -> Call[list[int]]:
-    """The numbers that the messages have now, in their order."""
+    """Returns the numbers of the messages, in order."""
     entries = [SendEntry(message) if isinstance(message, bytes) else message for message in messages]
     return Call(Send(queue, entries), _sent, is_repeatable=False)
 
@@ -94,7 +94,7 @@ def receive(queue: str, count: int, visibility_ms: int | None, wait_ms: int | No
 
 
 def acknowledge(queue: str, messages: Iterable[Leased], *, is_patient: bool = False) -> Call[None]:
-    """A patient one need not be on disk at once."""
+    """With `is_patient`, the server need not sync it at once."""
     return Call(Acknowledge(queue, [_receipt(message) for message in messages], is_patient), _acknowledged)
 
 
@@ -108,7 +108,7 @@ def peek(queue: str, count: int, after: int) -> Call[list[PeekedMessage]]:
 
 
 def redrive(source: str, destination: str | None, rate_per_s: int | None) -> Call[int]:
-    """The number of the move."""
+    """Returns the number of the move."""
     request = StartMove(source, destination, rate_per_s)
     return Call(request, lambda answer: answer.task, is_repeatable=False)
 

@@ -1,1 +1,1 @@
-"""Subscriptions on a server, as clients use them: what is asked, what comes, and how it is taken in and handled."""
+"""Subscriptions on a server: operations for both clients, prefetching, leases, and notifications."""

@@ -1,4 +1,4 @@
-"""What can be asked about subscriptions and advertisements. All may be repeated: names make a second time harmless."""
+"""Calls about subscriptions and advertisements. Names make most of them repeatable."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from lavant.core.errors import InvalidValue
 
 TEMPORARY_PREFIX = "tmp-"
 TEMPORARY = QueueConfig(retention_ms=60 * MINUTE_MS)
-"""The queue of a temporary subscription: should its program be slow, it does not fill the disk for days."""
+"""The queue of a temporary subscription. Its short retention keeps a slow program from filling the disk for days."""
 DURABLE = QueueConfig()
 
 
 def new_name() -> str:
-    """For a subscription that nobody named; the client chooses it, so that asking twice makes one subscription."""
+    """A name for an unnamed subscription. The client chooses it, so that a repeated request makes one subscription."""
     return TEMPORARY_PREFIX + secrets.token_hex(8)
 
 
@@ -44,7 +44,7 @@ def subscription(
     config: QueueConfig | None,
     lease_s: float | None,
 ) -> Subscribe:
-    """What is asked for: temporary without a name or with a lease, for good otherwise."""
+    """The request to subscribe: temporary without a name or with a lease, durable otherwise."""
     if webhook is not None and not name:
         raise InvalidValue("a subscription with a webhook goes on when this program has ended; give it a name")
     if lease_s is None:
@@ -71,7 +71,7 @@ def subscribe(request: Subscribe) -> Call[SubscriptionState]:
 
 
 def subscribe_again(request: Subscribe) -> Call[bool]:
-    """Whether it was gone."""
+    """Returns whether the subscription had ended."""
     return Call(request, lambda answer: answer.is_new)
 
 

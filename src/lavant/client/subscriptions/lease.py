@@ -1,11 +1,11 @@
-"""The lease of a temporary subscription, as its client keeps it.
+"""Renews the lease of a temporary subscription.
 
     every third of the lease: RenewSubscription ──► renewed
-                                    └──► unknown: it had ended ──► Subscribe once more, under the same name
-    end ──► Unsubscribe, tried again for some seconds; if nobody answers, the server ends it when the lease is over
+                                    └──► unknown: it had ended ──► Subscribe again, under the same name
+    end ──► Unsubscribe, retried for some seconds; if the server does not answer, the lease expires
 
-So a temporary subscription is there as long as its client is, whatever happens to the server. What was published
-between its end and the next `Subscribe` is missed: `lapses` counts how often that was.
+So a temporary subscription exists as long as its client, whatever happens to the server. Publications between its end
+and the next `Subscribe` are missed: `lapses` counts how often that happened.
 """
 
 from __future__ import annotations
@@ -22,74 +22,73 @@ from lavant.client.subscriptions import calls
 from lavant.core.errors import LavantError, UnknownSubscription
 
 END_S_MAX = 5.0
-"""How long a client that closes tries to tell the server."""
+"""How long a closing client tries to unsubscribe."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Lease:
-    """Belongs to the event loop in which it is started."""
+    """Belongs to the event loop that starts it."""
 
     def __init__(self, connection: AsyncConnection, request: Subscribe) -> None:
         self.lapses = 0
-        """How often the subscription had ended at the server, and was made anew."""
+        """How often the subscription had ended at the server and was made again."""
         self._connection = connection
         self._request = request
         self._lease_s = request.lease_ms / SECOND_MS
         self._renewing: asyncio.Task[None] | None = None
         self._is_ended = False
-        self._turn = asyncio.Lock()
-        """So that nothing brings it back that had begun before its end."""
+        self._exclusive = asyncio.Lock()
+        """Keeps a renewal that began earlier from restoring an ended subscription."""
 
     def start(self) -> None:
-        """Renew it from now on."""
-        self._renewing = asyncio.get_running_loop().create_task(self._renew_always())
+        """Starts to renew the lease."""
+        self._renewing = asyncio.get_running_loop().create_task(self._renew_forever())
 
     async def renew(self) -> None:
-        """Now. If the subscription is gone, it is made anew, unless it has ended here."""
-        async with self._turn:
+        """Renews the lease now. If the server has no such subscription, makes it again, unless it has ended here."""
+        async with self._exclusive:
             if self._is_ended:
                 raise UnknownSubscription(f"subscription {self._request.name!r} has ended here")
             try:
                 await self._connection.run(calls.renew(self._request.name))
             except UnknownSubscription:
-                await self._make_anew()
+                await self._subscribe_again()
 
     async def stop(self) -> None:
-        """Renew it no longer."""
+        """Stops renewing the lease."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
 
-    async def _make_anew(self) -> None:
+    async def _subscribe_again(self) -> None:
         if await self._connection.run(calls.subscribe_again(self._request)):
             self.lapses += 1
             _logger.warning(
-                "subscription %s had ended at the server, which had not heard of this client for %g s, or somebody "
-                "removed it; it was made anew, and what was published meanwhile is missed",
+                "subscription %s had ended at the server: this client was silent for %g s, or the subscription was "
+                "removed; it was made again, and publications in between are missed",
                 self._request.name,
                 self._lease_s,
             )
 
     async def end(self) -> None:
-        """Remove the subscription. Never raises: if the server cannot be told, the end of the lease does it."""
+        """Removes the subscription. Never raises: if the server does not answer, the lease expires."""
         self._is_ended = True
         await self.stop()
         try:
-            async with asyncio.timeout(END_S_MAX), self._turn:
+            async with asyncio.timeout(END_S_MAX), self._exclusive:
                 await self._connection.run(calls.remove(self._request.name), retries=Retries(within_s=END_S_MAX))
         except UnknownSubscription:
             pass
         except (LavantError, TimeoutError) as error:
             _logger.warning(
-                "subscription %s could not be removed; the server ends it when it has not heard of this client for "
-                "%g s: %s",
+                "subscription %s could not be removed; its lease expires within %g s: %s",
                 self._request.name,
                 self._lease_s,
-                error if str(error) else "it does not answer",
+                error if str(error) else "the server does not answer",
             )
 
-    async def _renew_always(self) -> None:
+    async def _renew_forever(self) -> None:
         while True:
             await asyncio.sleep(self._lease_s / 3)
             try:
@@ -99,5 +98,5 @@ class Lease:
 
 
 async def end_all(leases: Iterable[Lease]) -> None:
-    """At the same time, so that a server that is gone is waited for once."""
+    """Ends all leases at the same time, so that the timeout of a dead server is spent once."""
     await asyncio.gather(*(lease.end() for lease in leases))

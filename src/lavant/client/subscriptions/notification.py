@@ -1,4 +1,4 @@
-"""A notification: a publication that matched, and what its subscriber says about it."""
+"""A notification: a publication as a subscriber receives it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Notification:
-    """It comes again until it is acknowledged. What is said about it first counts, the rest is passed over."""
+    """Comes again until it is acknowledged. Only the first `acknowledge` or `retry` counts."""
 
     __slots__ = ("_is_settled", "_settle", "attempt", "attributes", "id", "payload", "time_ms")
 
@@ -44,31 +44,31 @@ class Notification:
         self.time_ms = time_ms
         self.payload = payload
         self.attempt = attempt
-        """How often it has been received, this time included; 1 unless something went wrong before."""
+        """The attempt number, from 1."""
         self._settle = settle
         self._is_settled = False
 
     def acknowledge(self) -> None:
-        """It is done, and never comes again. This is told in the background, many together."""
-        self._tell(None)
+        """Marks it as done: it never comes again. The server is told in the background, in batches."""
+        self._settle_once(None)
 
     def retry(self, after_s: float = 0.0) -> None:
-        """It comes again, to whoever asks then, after so many seconds."""
+        """Releases it: it comes again after `after_s`, to any consumer."""
         if not 0 <= after_s * SECOND_MS <= VISIBILITY_MS_MAX:
             raise InvalidValue(f"after_s must be between 0 and {VISIBILITY_MS_MAX // SECOND_MS} s, got {after_s}")
-        self._tell(round(after_s * SECOND_MS))
+        self._settle_once(round(after_s * SECOND_MS))
 
     def __repr__(self) -> str:
         return f"Notification({dict(self.attributes)!r}, id={self.id!r})"
 
-    def _tell(self, retry_ms: int | None) -> None:
+    def _settle_once(self, retry_ms: int | None) -> None:
         if not self._is_settled:
             self._is_settled = True
             self._settle(retry_ms)
 
 
 def pause_s(attempt: int) -> float:
-    """How long a notification rests that could not be handled: longer each time.
+    """The pause before a failed notification comes again; it doubles with each attempt.
 
     >>> [pause_s(attempt) for attempt in (1, 2, 3, 20)]
     [1.0, 2.0, 4.0, 300.0]
@@ -77,9 +77,9 @@ def pause_s(attempt: int) -> float:
 
 
 def notification_of(delivery: Delivery, cipher: Cipher | None, settle: Callable[[int | None], None]) -> Notification:
-    """What a delivery says. Raises `InvalidValue` if it is sealed with another key.
+    """Decodes a delivery. Raises `InvalidValue` if it is encrypted with another key.
 
-    A queue may also hold messages that are no publications: theirs is all payload.
+    A queue may also hold messages that are not publications: they are all payload.
     """
     try:
         row = _decode(delivery.body)

@@ -1,11 +1,10 @@
-"""What comes in for a subscription: received ahead of need, kept while it is worked on, settled many at a time.
+"""Prefetches messages of a subscription, extends their leases, and settles them in batches.
 
     server ──Receive──► ready ──take──► being handled ──settle──► settled ──Acknowledge, ChangeVisibility──► server
                           └───────── held: leases extended until they are settled ─────────┘
 
-All of it goes on in one event loop, over a connection of its own: a receive that waits for messages must not hold up
-others, and when the connection closes the server forgets that somebody waits. `take` and `settle` may be called from
-other threads.
+It runs in one event loop and has a connection of its own, so that a long poll does not hold up other requests and ends
+with the connection. `take` and `settle` may be called from other threads.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from lavant.client.queues import calls
 from lavant.core.errors import LavantError, PartlyRefused, TooManyInFlight, UnknownQueue
 
 PREFETCH = 256
-"""Notifications that are received before they are asked for; 1 MiB each at most."""
+"""Notifications that are leased ahead; 1 MiB each at most."""
 PREFETCH_MAX = BATCH_ENTRIES_MAX
 HELD_S_MAX = 12 * 3600.0
-"""A lease is not extended for longer: whoever works at it is taken for stuck."""
+"""A lease is not extended for longer: its handler is considered stuck."""
 CLOSE_S_MAX = 5.0
 GATHER_S, GATHERED_MIN = 0.01, 100
-"""How long the server is not told what is settled, to tell more at once: nobody waits for it. So many need not wait."""
+"""How long settled messages are gathered into a batch, and how many are sent at once."""
 BUSY_S = 0.5
-"""Until a queue is asked again that has as many messages in flight as it may."""
+"""The pause before the next receive if the queue has as many messages in flight as it may."""
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
@@ -49,16 +48,16 @@ class HeldNotification:
         self.delivery = delivery
         self.since_s = now_s
         self.leased_s = now_s
-        """When the lease was given or extended."""
+        """When the lease began or was last extended."""
         self.is_settled = False
         self.is_lost = False
-        """The lease ran out, say because the connection was gone: the message comes again."""
+        """The lease expired, for example while there was no connection: the message comes again."""
 
 
 class Prefetcher:
-    """Of one queue. `wake` sets an event of the loop, from whichever thread `take` and `settle` are called.
+    """Prefetches from one queue. `wake` sets an event of the loop from the threads that call `take` and `settle`.
 
-    `revive` brings the queue back should it be gone, if that is possible.
+    `revive` restores a queue that was deleted, if that is possible.
     """
 
     def __init__(
@@ -92,11 +91,11 @@ class Prefetcher:
     # ── from any thread ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self) -> HeldNotification | None:
-        """The next one, if it is there already."""
+        """The next message, if one is ready."""
         while self._ready and not self._is_stopped:
             try:
                 held = self._ready.popleft()
-            except IndexError:  # another thread was quicker
+            except IndexError:  # another thread took it
                 break
             if len(self._ready) <= self._low and not self._room.is_set():
                 self._wake(self._room)
@@ -105,7 +104,7 @@ class Prefetcher:
         return None
 
     def settle(self, held: HeldNotification, retry_ms: int | None) -> None:
-        """It is done, or is to come again after so long. The server is told in the background."""
+        """Acknowledges a message (None), or releases it after `retry_ms`. The server is told in the background."""
         held.is_settled = True
         self._settled.append((held, retry_ms))
         if not self._to_settle.is_set():
@@ -114,7 +113,7 @@ class Prefetcher:
     # ── in the loop ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def next(self, timeout_s: float | None) -> HeldNotification | None:
-        """The next one; None if none came in time, or it was stopped. Raises what made it fail."""
+        """Waits for a message; None if none came in time or it was stopped. Raises the error that ended prefetching."""
         deadline_s = None if timeout_s is None else self._loop.time() + timeout_s
         while (held := self.take()) is None:
             if self._failure is not None:
@@ -130,28 +129,28 @@ class Prefetcher:
         return held
 
     async def flush(self) -> None:
-        """Tell the server what is settled, and wait until it knows."""
+        """Sends what is settled, and waits until the server has it."""
         async with self._settling:
             while self._settled:
                 some = [self._settled.popleft() for _ in range(min(len(self._settled), BATCH_ENTRIES_MAX))]
                 await self._tell(some)
 
     def stop(self) -> None:
-        """Hand out no more; those who wait for some get none."""
+        """Delivers no more; waiting callers get None."""
         self._is_stopped = True
         self._arrived.set()
 
     async def close(self, *, is_queue_gone: bool = False) -> None:
-        """Tell what is settled, give back what nobody has taken, and hang up. Within some seconds, come what may."""
+        """Sends what is settled, releases the rest and closes the connection, within `CLOSE_S_MAX`."""
         self.stop()
         try:
             async with asyncio.timeout(CLOSE_S_MAX):
                 if not is_queue_gone and self._failure is None:
-                    # A receive that is under way is answered before this is, unless there is nothing for it.
+                    # A receive in flight is answered before this, unless the queue is empty.
                     await self._connection.run(calls.describe(self._queue))
                     self._settled.extend((held, 0) for held in self._ready)
                     await self.flush()
-        except (LavantError, TimeoutError) as error:  # the leases run out, and the messages come again
+        except (LavantError, TimeoutError) as error:  # the leases expire, and the messages come again
             _logger.warning("subscriber of %s: not all that was settled could be told: %s", self._queue, error)
         for task in self._tasks:
             task.cancel()
@@ -159,7 +158,7 @@ class Prefetcher:
         await self._connection.close()
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
-        """What cannot go on is told to whoever asks for the next one."""
+        """Keeps the error of a task for the next caller of `next`."""
         try:
             await work()
         except LavantError as error:
@@ -202,7 +201,7 @@ class Prefetcher:
                 await self._ask(
                     calls.acknowledge(self._queue, [held.delivery for held in done], is_patient=not self._is_stopped)
                 )
-        except PartlyRefused as refused:  # their leases had run out: they come again
+        except PartlyRefused as refused:  # their leases had expired: they come again
             _logger.info("subscriber of %s: %s", self._queue, refused)
         if again:
             await self._ask(_hide(self._queue, again))
@@ -210,7 +209,7 @@ class Prefetcher:
             self._forget(held)
 
     async def _extend(self) -> None:
-        """Three times within a lease, so that one lost connection does no harm."""
+        """Extends leases three times within their length, so that one lost connection does no harm."""
         period_s = self._visibility_ms / SECOND_MS / 3
         while True:
             await asyncio.sleep(period_s)
@@ -250,6 +249,6 @@ class Prefetcher:
 
 
 def _hide(queue: str, changes: list[tuple[HeldNotification, int]]) -> Call[frozenset[int]]:
-    """Hidden from others for so long; the places of those whose leases had run out, which is no mistake here."""
+    """Changes leases, and returns the indices of those that had expired, which is no error here."""
     wanted = [VisibilityChange(held.delivery.receipt, hidden_ms) for held, hidden_ms in changes]
     return Call(ChangeVisibility(queue, wanted), lambda answer: frozenset(answer.refused))

@@ -1,4 +1,4 @@
-"""How many notifications somebody wants, and for how long; counted for several workers together."""
+"""Limits the number of notifications and the time, for several workers together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lavant.core.errors import InvalidValue
 
 
 class NotificationQuota:
-    """`claim` before asking for a notification, `give_back` if none came.
+    """Call `claim` before you ask for a notification, and `give_back` if none came.
 
     >>> quota = NotificationQuota(count=2, timeout_s=None)
     >>> quota.claim(), quota.claim(), quota.claim()
@@ -40,5 +40,5 @@ class NotificationQuota:
             self.claimed -= 1
 
     def left_s(self) -> float | None:
-        """How long one may wait; None for as long as it takes."""
+        """The time that is left; None without a limit."""
         return None if self._end_s is None else max(0.0, self._end_s - self._clock())

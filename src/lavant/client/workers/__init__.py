@@ -1,1 +1,1 @@
-"""Workers: processes that lease the tasks of jobs, have functions do them, and report what they made."""
+"""Workers: processes that lease the tasks of jobs, run functions for them, and report the results."""

@@ -1,12 +1,12 @@
-"""One attempt at a task, from the call of its function to the report: the lease is kept, the time limit holds.
+"""One attempt at a task, from the call of its function to the report; extends the lease and enforces the time limit.
 
     function ──returns──────────────────► complete
-        │ ├───raises────────────────────► fail; final if it says so
+        │ ├───raises────────────────────► fail; final if the error says so
         │ ├───takes too long────────────► fail; it is cancelled, or the worker is stuck with it
-        │ └───somebody else has it now──► cancelled, nothing is reported
+        │ └───lease lost to another─────► cancelled, nothing is reported
 
-A function of the ordinary kind runs in a thread of its own, so that leases are kept meanwhile, and nothing that it does
-holds up others. A thread cannot be stopped from outside: one that goes on after its time is up makes the worker end.
+A synchronous function runs in a thread of its own, so that it blocks neither the heartbeat of leases nor other tasks. A
+thread cannot be stopped from outside: one that exceeds its time limit makes the worker end.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from lavant.client.workers.task import Made, Task, result_of
 from lavant.core.errors import AttemptOver, InvalidValue, LavantError, PermanentFailure, StorageFull, WorkerStuck
 
 CANCEL_S_MAX = 5.0
-"""For a function that was cancelled to end."""
+"""How long a cancelled function may take to end."""
 FULL_S = 1.0
-"""Between two tries to report to a server that has no room for the result."""
+"""The pause between retries of a report while the server has no room for the result."""
 
 _logger = logging.getLogger(__name__)
 
 
 class AttemptOutcome(Enum):
-    """Of an attempt, as it was reported."""
+    """The outcome of an attempt, as it was reported."""
 
     COMPLETED = auto()
     FAILED = auto()
     OVERTAKEN = auto()
-    """Nothing of it counts: somebody else has the task, or its job has ended."""
+    """The attempt does not count: another worker has the task, or its job has ended."""
 
 
 async def attempt(task: Task, handler: Handler, backend: Backend, *, lease_s: float) -> AttemptOutcome:
-    """Have it done and reported.
+    """Runs the function and reports the outcome.
 
-    Raises `WorkerStuck` if the function does not end and cannot be stopped; that it failed is reported before.
+    Raises `WorkerStuck` if the function does not end and cannot be stopped, after it has reported the failure.
     """
     running = asyncio.ensure_future(_started(task, handler))
     keeping = asyncio.create_task(_keep(task, backend, lease_s))
@@ -54,7 +54,7 @@ async def attempt(task: Task, handler: Handler, backend: Backend, *, lease_s: fl
         if running.done():
             return await _report(task, running, backend)
         return await _give_up(task, running, backend, is_lost=keeping.done(), is_stoppable=handler.is_async)
-    except AttemptOver as over:  # what it made is of no use: somebody else has it, or the job has ended
+    except AttemptOver as over:  # the result does not count: another worker has the task, or the job has ended
         _logger.warning("%s", over)
         return AttemptOutcome.OVERTAKEN
     except BaseException:
@@ -68,7 +68,7 @@ async def attempt(task: Task, handler: Handler, backend: Backend, *, lease_s: fl
 async def _until_over(
     task: Task, running: asyncio.Future[Made], keeping: asyncio.Task[None], *, is_stoppable: bool
 ) -> None:
-    """Until the function has ended, its time is up, or the task is lost. What cannot be stopped is waited for."""
+    """Waits until the function has ended, its time is up, or the lease is lost. Threads are awaited."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + task.timeout_s
     both: list[asyncio.Future[Any]] = [running, keeping]
@@ -78,9 +78,9 @@ async def _until_over(
 
 
 async def _keep(task: Task, backend: Backend, lease_s: float) -> None:
-    """Extend the lease, three times within its length, but not beyond the time that the task may take.
+    """Extends the lease three times within its length, but not beyond the time limit of the task.
 
-    Ends when there is nothing to keep any more.
+    Returns when the lease is lost.
     """
     loop = asyncio.get_running_loop()
     end_s = loop.time() + task.timeout_s
@@ -101,7 +101,7 @@ async def _give_up(
         await asyncio.wait([running], timeout=CANCEL_S_MAX)
     reason = f"it had not ended after {task.timeout_s:g} s"
     if not is_lost:
-        with contextlib.suppress(AttemptOver):  # the server has noticed by itself
+        with contextlib.suppress(AttemptOver):  # the server has noticed it already
             await backend.fail(task, reason)
     if not running.done():
         raise WorkerStuck(f"{task}: {reason}, and goes on; this worker ends, so that another can take its place")
@@ -118,10 +118,10 @@ async def _report(task: Task, running: asyncio.Future[Made], backend: Backend) -
     while True:
         try:
             await backend.complete(task, result)
-        except StorageFull as full:  # the lease is kept meanwhile, for as long as the task may take
+        except StorageFull as full:  # the lease is extended meanwhile, up to the time limit
             _logger.warning("%s cannot be reported yet: %s", task, full)
             await asyncio.sleep(FULL_S)
-        except InvalidValue as error:  # too large, say: it would be so again
+        except InvalidValue as error:  # too large, for example: a retry would not help
             await backend.fail(task, _reason(error), is_final=True)
             return AttemptOutcome.FAILED
         else:
@@ -138,7 +138,7 @@ def _started(task: Task, handler: Handler) -> Awaitable[Made]:
 
 
 def _in_thread(task: Task, handler: Handler) -> asyncio.Future[Made]:
-    """Not in a pool: that would wait for a function that never ends when the process does."""
+    """Not in a pool: at exit, a pool waits for functions that never end."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Made] = loop.create_future()
 
@@ -147,7 +147,7 @@ def _in_thread(task: Task, handler: Handler) -> asyncio.Future[Made]:
             made, error = handler.function(task), None
         except (Exception, SystemExit) as raised:
             made, error = None, raised
-        with contextlib.suppress(RuntimeError):  # the worker had to end without it
+        with contextlib.suppress(RuntimeError):  # the worker ended without it
             loop.call_soon_threadsafe(settle, made, error)
 
     def settle(made: Made, error: Exception | SystemExit | None) -> None:
@@ -155,7 +155,7 @@ def _in_thread(task: Task, handler: Handler) -> asyncio.Future[Made]:
             return
         if error is None:
             future.set_result(made)
-        elif isinstance(error, StopIteration | SystemExit):  # these mean something else in an event loop
+        elif isinstance(error, StopIteration | SystemExit):  # in an event loop, these have another meaning
             future.set_exception(RuntimeError(_reason(error)))
         else:
             future.set_exception(error)

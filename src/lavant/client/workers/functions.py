@@ -1,7 +1,6 @@
 """Functions for topics: `@task("A")` marks them, and a worker finds them in a module.
 
-A mark is all that the decorator leaves: the function stays as it is, can be called and tested, and no list of
-functions is shared by modules that know nothing of each other.
+The decorator only marks a function: you can call and test it as before, and there is no global registry.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from lavant.client.workers.task import Task
 from lavant.core.errors import InvalidValue
 
 Function: TypeAlias = Callable[[Task], Any]
-"""That returns `Made`, or an awaitable of it."""
+"""Returns `Made`, or an awaitable of it."""
 _F = TypeVar("_F", bound=Callable[[Task], Any])
 
 _TOPICS = "lavant_topics"
 
 
 class Handler(NamedTuple):
-    """What is done with the tasks of a topic."""
+    """The function for the tasks of a topic."""
 
     topic: str
     function: Function
@@ -36,7 +35,7 @@ class Handler(NamedTuple):
 
 
 def task(topic: str) -> Callable[[_F], _F]:
-    """Let workers call this function for the tasks of a topic. It may be given for several topics.
+    """Makes workers call this function for the tasks of a topic. Apply it several times for several topics.
 
     >>> @task("resize")
     ... def resize(task: Task) -> bytes:
@@ -53,9 +52,9 @@ def task(topic: str) -> Callable[[_F], _F]:
 
 
 def load(place: str, topics: Sequence[str] = ()) -> list[Handler]:
-    """The functions at MODULE, MODULE:ATTRIBUTE, FILE.py or FILE.py:ATTRIBUTE; those of some topics, or all.
+    """Loads the functions at MODULE, MODULE:ATTRIBUTE, FILE.py or FILE.py:ATTRIBUTE, for some topics or all.
 
-    A function without a mark can be named as the attribute, if the topic is said.
+    ATTRIBUTE may be a function without a mark, if you give the topic.
     """
     name, _, attribute = place.partition(":")
     module = _imported(name)
@@ -87,7 +86,7 @@ def _chosen(place: str, found: list[Handler], topics: Sequence[str]) -> list[Han
 
 
 def _imported(name: str) -> ModuleType:
-    """From the directory of the file, or from where the command was called, as `python -m` does."""
+    """Imports from the directory of the file, or from the current directory, as `python -m` does."""
     path = Path(name)
     is_file = path.suffix == ".py"
     directory = str(path.parent.resolve() if is_file else Path.cwd())
@@ -97,13 +96,13 @@ def _imported(name: str) -> ModuleType:
         raise InvalidValue(f"there is no file {name}")
     try:
         return importlib.import_module(path.stem if is_file else name)
-    except Exception as error:  # whatever a module raises when it is run
+    except Exception as error:  # a module may raise anything
         said = f"{type(error).__name__}: {error}{_last_line(error)}"
         raise InvalidValue(f"worker module {name!r} cannot be imported: {said}") from None
 
 
 def _last_line(error: Exception) -> str:
-    """Where in the user's own code, if it got that far."""
+    """The position in the user's own code, if the import got that far."""
     trace, where = error.__traceback__, ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -114,7 +113,7 @@ def _last_line(error: Exception) -> str:
 
 
 def _functions(module: ModuleType) -> list[Any]:
-    """All that are marked; an alias counts once."""
+    """All marked functions of a module; an alias counts once."""
     found = {id(each): each for each in vars(module).values() if callable(each) and hasattr(each, _TOPICS)}
     return list(found.values())
 

@@ -1,13 +1,13 @@
-"""A crew: a process that has the functions of a topic loaded, and forks as many workers as are wanted.
+"""Prefork: a pool process loads the functions of a topic, and forks as many workers as are wanted.
 
     wanted (stdin) ──► fork, or tell one to leave ──► workers
-    end of stdin ────► all leave, then the crew ends
-    a worker ended that was not told to ──► another, after a pause that grows while they do not last
-    a worker was silent for too long ─────► killed, and another
+    end of stdin ────► all leave, then the pool ends
+    a worker ended unexpectedly ──────► another, after a pause that grows while workers do not last
+    a worker missed its heartbeats ───► killed, and another
 
-Loading Python and the functions takes a second or more, and a fork of what is loaded milliseconds: so a burst is met
-before it has made a queue. A crew has no threads and no event loop, which forks would not bear; functions whose modules
-start threads when they are imported need workers in containers instead.
+Loading Python and the functions takes a second or more, and a fork milliseconds, so the pool meets a burst before a
+queue builds up. The pool has no threads and no event loop, because forks do not copy them; functions whose modules
+start threads on import need workers in containers instead.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ KEY_VARIABLE = "LAVANT_KEY"
 _logger = logging.getLogger(__name__)
 
 
-async def be_worker(settings: WorkerPoolSettings, handler: Handler, pulse: int) -> int:
-    """Work until it is told to leave; the exit code of the process."""
-    os.environ[HEARTBEAT_VARIABLE] = str(pulse)
+async def be_worker(settings: WorkerPoolSettings, handler: Handler, heartbeat: int) -> int:
+    """Runs a worker until it is told to leave, and returns the exit code of the process."""
+    os.environ[HEARTBEAT_VARIABLE] = str(heartbeat)
 
     async def open_it() -> Backend:
         return await open_backend(
@@ -75,12 +75,12 @@ async def be_worker(settings: WorkerPoolSettings, handler: Handler, pulse: int) 
 WORKERS_MAX = 1000
 PAUSE_FIRST_S, PAUSE_S_MAX = 0.2, 30.0
 LASTED_S = 10.0
-"""A worker that lived for so long did not die of being started."""
+"""A worker that lived for so long did not fail at its start."""
 _STDIN = 0
 
 
 class Member:
-    """A worker, as its crew sees it."""
+    """A worker of the pool."""
 
     def __init__(self, pid: int, pipe: int, now_s: float) -> None:
         self.pid = pid
@@ -90,13 +90,13 @@ class Member:
 
 
 class Prefork:
-    """`fork` starts a worker and returns its process and the pipe on which it is heard."""
+    """`fork` starts a worker and returns its process and the pipe of its heartbeats."""
 
     def __init__(self, settings: WorkerPoolSettings, fork: Callable[[Iterable[int]], tuple[int, int]]) -> None:
         self._settings = settings
         self._fork = fork
         self._members: dict[int, Member] = {}
-        """By their pipes."""
+        """Workers by their pipes."""
         self._wanted = 0
         self._pause_s = PAUSE_FIRST_S
         self._not_before_s = 0.0
@@ -105,7 +105,7 @@ class Prefork:
         self._is_ending = False
 
     def run(self) -> None:
-        """Until stdin ends, and all have left."""
+        """Runs until stdin ends and all workers have left."""
         reported: WorkerPoolReport | None = None
         while not (self._is_ending and not self._members):
             now_s = time.monotonic()
@@ -118,7 +118,7 @@ class Prefork:
             self._wait(now_s)
 
     def _wait(self, now_s: float) -> None:
-        """For orders, or a sign of life, or an end; not for long, since silence makes no sound."""
+        """Waits for orders, heartbeats or the end of a worker, but not for long: a missed heartbeat is no event."""
         listened = [*self._members, *([] if self._is_ending else [_STDIN])]
         pause_s = min(HEARTBEAT_S, max(0.0, self._not_before_s - now_s)) if self._lacking() else HEARTBEAT_S
         readable, _, _ = select.select(listened, [], [], pause_s)
@@ -155,7 +155,7 @@ class Prefork:
             _signal(member.pid, signal.SIGTERM)
 
     def _bury(self, now_s: float) -> None:
-        """Those who are silent."""
+        """Kills workers that missed their heartbeats."""
         for member in list(self._members.values()):
             if now_s - member.heard_s > self._settings.silence_s:
                 _logger.warning("worker %d of topic %s is silent, and is killed", member.pid, self._settings.topic)
@@ -163,7 +163,7 @@ class Prefork:
                 self._ended(self._members.pop(member.pipe), now_s)
 
     def _ended(self, member: Member, now_s: float) -> None:
-        """It has closed its pipe, which it does when it ends, or is to end now."""
+        """Reaps a worker that closed its pipe, or that must end now."""
         os.close(member.pipe)
         _signal(member.pid, signal.SIGKILL)
         os.waitpid(member.pid, 0)
@@ -182,9 +182,9 @@ class Prefork:
 
 
 def main(arguments: list[str]) -> int:
-    """The process: settings as JSON in its one argument, orders on stdin, reports on stdout."""
-    os.closerange(3, 1024)  # what the one who started it has left open is not for workers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it closes stdin when it is to end
+    """The pool process: settings as JSON in its argument, orders on stdin, reports on stdout."""
+    os.closerange(3, 1024)  # workers must not inherit the parent's open files
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent closes stdin to end the pool
     logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
     settings = msgspec.json.decode(arguments[0], type=WorkerPoolSettings)
     try:
@@ -193,7 +193,7 @@ def main(arguments: list[str]) -> int:
         _say(WorkerPoolReport(fault=str(error)))
         return 1
     gc.collect()
-    gc.freeze()  # what is loaded is shared with the workers as long as nobody writes to it
+    gc.freeze()  # workers share the loaded pages until one writes to them
     Prefork(settings, lambda others: _forked(settings, handler, others)).run()
     return 0
 
@@ -206,10 +206,10 @@ def _forked(settings: WorkerPoolSettings, handler: Handler, others: Iterable[int
         return pid, reading
     code = 1
     try:
-        for each in (reading, *others):  # the ends of the others' pipes are the crew's alone
+        for each in (reading, *others):  # only the pool keeps the pipes of other workers
             os.close(each)
         os.dup2(os.open(os.devnull, os.O_RDWR), _STDIN)
-        os.dup2(2, 1)  # reports are the crew's alone, too
+        os.dup2(2, 1)  # only the pool writes reports
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         code = asyncio.run(be_worker(settings, handler, writing))
     finally:
@@ -217,12 +217,12 @@ def _forked(settings: WorkerPoolSettings, handler: Handler, others: Iterable[int
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    """It has not been waited for, so the number is still its own."""
+    """The process has not been reaped, so its id is still its own."""
     os.kill(pid, number)
 
 
 def _say(report: WorkerPoolReport) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more: stdin ends, too
+    with contextlib.suppress(BrokenPipeError):  # the reader is gone: stdin ends, too
         os.write(1, msgspec.json.encode(report) + b"\n")
 
 

@@ -1,4 +1,4 @@
-"""A worker as a process: signals, sign of life, and an orderly end."""
+"""A worker process: signals, heartbeats, and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lavant.core.worker_pool import HEARTBEAT, HEARTBEAT_S, HEARTBEAT_VARIABLE
 
 
 async def beat(environment: Mapping[str, str], on_orphaned: Callable[[], None]) -> None:
-    """Until it is cancelled. Does nothing if nobody listens: the worker was started by hand, or in a container."""
+    """Sends heartbeats until it is cancelled; none without a supervisor (started by hand, or in a container)."""
     number = environment.get(HEARTBEAT_VARIABLE, "")
     if not number.isdecimal():
         return
@@ -24,7 +24,7 @@ async def beat(environment: Mapping[str, str], on_orphaned: Callable[[], None]) 
     os.set_blocking(pipe, False)
     while True:
         try:
-            with contextlib.suppress(BlockingIOError):  # the supervisor is busy; it sees enough when it looks
+            with contextlib.suppress(BlockingIOError):  # the pipe is full: the supervisor has heartbeats to read
                 os.write(pipe, HEARTBEAT)
         except OSError:
             on_orphaned()
@@ -33,7 +33,7 @@ async def beat(environment: Mapping[str, str], on_orphaned: Callable[[], None]) 
 
 
 def default_name() -> str:
-    """Tells people where an attempt was made."""
+    """The name of this worker in timelines of jobs."""
     return f"{socket.gethostname()}-{os.getpid()}"[-WORKER_CHARACTERS_MAX:]
 
 
@@ -44,7 +44,7 @@ async def work(
     drain_s: float = DRAIN_S,
     on_started: Callable[[], None] = lambda: None,
 ) -> Worker:
-    """Work until SIGTERM or SIGINT; the second ends the process at once, as it would without this."""
+    """Works until SIGTERM or SIGINT; a second signal ends the process at once."""
     backend = await open_backend()
     try:
         worker = make(backend)
@@ -57,12 +57,12 @@ async def work(
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
-        pulse = asyncio.create_task(beat(os.environ, worker.drain))
+        heartbeat = asyncio.create_task(beat(os.environ, worker.drain))
         on_started()
         try:
             await worker.run(drain_s=drain_s)
         finally:
-            pulse.cancel()
+            heartbeat.cancel()
         return worker
     finally:
         await backend.close()

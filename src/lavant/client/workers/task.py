@@ -1,4 +1,4 @@
-"""What the function of a task is given, and what it may give back."""
+"""The argument of a task's function, and its possible results."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from lavant.core.errors import InvalidValue
 from lavant.core.publications.attributes import AttributeValue
 
 Made: TypeAlias = "Result | bytes | str | dict[str, AttributeValue] | None"
-"""What a function may return: a body, attributes for the conditions of the workflow, or both as a `Result`."""
+"""The results of a function: a body, attributes for the conditions of the workflow, or both as a `Result`."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt at a task of a job. (`job`, `name`, `attempt`) names it for good."""
+    """One attempt at a task of a job. (`job`, `name`, `attempt`) is unique for all time."""
 
     job: int
     job_type: str
     name: str
-    """In the job; a topic may be visited by several tasks."""
+    """The name in the job; several tasks may have the same topic."""
     topic: str
     attempt: int
-    """Counted from 1. Work may be done twice: an attempt before this one may have got far."""
+    """The attempt number, from 1. An earlier attempt may have done part of the work."""
     input: bytes
-    """That of the job."""
+    """The input of the job."""
     results: dict[str, Result]
-    """Of the tasks before, by their names."""
+    """Results of the preceding tasks, by their names."""
     timeout_s: float
-    """How long the attempt may take, from now on."""
+    """The time limit of the attempt, from its start."""
 
     @property
     def key(self) -> str:
-        """The same in each attempt, and of no other task: for what must be done once outside."""
+        """An idempotency key for other systems: the same in each attempt, and of no other task."""
         return f"{self.job}/{self.name}"
 
     def json(self) -> Any:
-        """The job's input, if it is JSON."""
+        """The job's input, decoded from JSON."""
         return msgspec.json.decode(self.input)
 
     def __str__(self) -> str:

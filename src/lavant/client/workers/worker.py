@@ -1,10 +1,10 @@
-"""A worker: so many slots for each of its topics; a slot leases a task, has it done, reports it, and asks for the next.
+"""A worker: each slot of a topic leases a task, runs it, reports the outcome, and leases the next.
 
-    running ──drain()──► draining: no new lease, what was begun is finished ──► run() returns
-                            └──after drain_s──► what is left is given back, as failed attempts
+    running ──drain()──► draining: no new leases, running tasks finish ──► run() returns
+                            └──after drain_s──► the rest is released, as failed attempts
 
-A slot is what the models call a consumer: it has one task at a time, and none ahead, since a task that waits in a busy
-worker is missed by an idle one.
+A slot is a consumer of the models: it has one task at a time and no prefetch, since a task that waits in a busy worker
+could run in an idle one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lavant.core.errors import AttemptOver, InvalidValue, LavantError, WorkerStu
 
 CONCURRENCY_MAX = 1000
 DRAIN_S = 25.0
-"""Kubernetes kills a container 30 s after it was told to stop."""
+"""Shorter than the 30 s after which Kubernetes kills a container."""
 DRAIN_S_MAX = 24 * 3600.0
 LEASE_S_MIN, LEASE_S_MAX = 0.5, 3600.0
 GIVE_BACK_S_MAX = 3.0
@@ -31,17 +31,17 @@ _logger = logging.getLogger(__name__)
 
 
 class WorkerCounts:
-    """What became of the attempts of a worker. Each is counted once."""
+    """The outcomes of a worker's attempts. Each is counted once."""
 
     def __init__(self) -> None:
         self.completed = 0
         """Tasks whose results the server has."""
         self.failed = 0
-        """Attempts that raised, made something that is refused, or took too long."""
+        """Attempts that raised, took too long, or whose result was refused."""
         self.overtaken = 0
-        """Attempts of which nothing counts, since somebody else had the task by then, or its job had ended."""
+        """Attempts that do not count: another worker had the task, or its job had ended."""
         self.given_back = 0
-        """Attempts that had not ended when the worker had to."""
+        """Attempts that had not ended when the worker did."""
 
     def add(self, outcome: AttemptOutcome) -> None:
         match outcome:
@@ -66,7 +66,7 @@ class WorkerCounts:
 
 
 class Worker:
-    """Does the tasks of its handlers' topics, up to `concurrency` at a time of each."""
+    """Runs the tasks of its handlers' topics, up to `concurrency` at a time for each."""
 
     def __init__(
         self, backend: Backend, handlers: Sequence[Handler], *, concurrency: int = 1, lease_s: float = LEASE_S
@@ -86,13 +86,13 @@ class Worker:
         self.counts = WorkerCounts()
 
     def drain(self) -> None:
-        """Lease nothing more; `run` returns when what was begun is over. To be called in the worker's loop."""
+        """Leases nothing more; `run` returns when running tasks have ended. Call it in the worker's event loop."""
         self._draining.set()
 
     async def run(self, *, drain_s: float = DRAIN_S) -> None:
-        """Work until `drain` was called. What has not ended `drain_s` later is given back.
+        """Works until `drain` is called. Tasks that have not ended `drain_s` later are released.
 
-        Raises what makes it impossible to go on.
+        Raises the error that makes it impossible to go on.
         """
         if not 0 <= drain_s <= DRAIN_S_MAX:
             raise InvalidValue(f"drain_s must be between 0 and {DRAIN_S_MAX:g}, got {drain_s:g}")
@@ -111,7 +111,7 @@ class Worker:
             await self._give_back()
 
     async def _until_ended(self, slots: list[asyncio.Task[None]], alarm: asyncio.Task[None]) -> None:
-        """The first error of a slot lets the others finish what they have, and is raised then."""
+        """Runs all slots. After an error in one, the others finish their tasks; then it is raised."""
         open_, failed = set(slots), None
         while open_:
             done, _ = await asyncio.wait([*open_, alarm], return_when=asyncio.FIRST_COMPLETED)
@@ -134,7 +134,7 @@ class Worker:
             self._under_way[name] = task
             try:
                 outcome = await attempt(task, handler, self._backend, lease_s=self._lease_s)
-            except WorkerStuck:  # it is reported as failed, and need not be given back
+            except WorkerStuck:  # it is reported as failed and needs no release
                 self.counts.failed += 1
                 del self._under_way[name]
                 raise
@@ -142,12 +142,12 @@ class Worker:
             self.counts.add(outcome)
 
     async def _alarm(self, drain_s: float) -> None:
-        """Ends when there was enough time to drain."""
+        """Returns when `drain_s` has passed since `drain`."""
         await self._draining.wait()
         await asyncio.sleep(drain_s)
 
     async def _give_back(self) -> None:
-        """So that others need not wait until the leases run out."""
+        """Releases tasks, so that other workers need not wait for the leases to expire."""
         try:
             async with asyncio.timeout(GIVE_BACK_S_MAX):
                 for task in self._under_way.values():

@@ -67,12 +67,12 @@ class Bench:
 
     def __init__(self) -> None:
         self.backend = RabbitMQBackend(
-            "amqp://guest@127.0.0.1/", "ann", concurrency=2, lease_s=LEASE_S, open_line=self.open_line
+            "amqp://guest@127.0.0.1/", "ann", concurrency=2, lease_s=LEASE_S, open_channel=self.open_channel
         )
         self.lines: list[FakeLine] = []
         self._deliver: Callable[[str, Any], None] = lambda *_: None
 
-    async def open_line(self, url: str, worker: str, on_task: Any, on_answer: Any) -> Any:
+    async def open_channel(self, url: str, worker: str, on_task: Any, on_answer: Any) -> Any:
         self._deliver = on_task
         self.lines.append(FakeLine(on_answer))
         return self.lines[-1]

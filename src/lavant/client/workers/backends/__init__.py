@@ -1,1 +1,1 @@
-"""Where the tasks of workers come from, and where their reports go: one file each."""
+"""The sources of tasks: a Lavant server, or RabbitMQ."""

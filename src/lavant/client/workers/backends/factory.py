@@ -1,4 +1,4 @@
-"""Where tasks come from, by the scheme of an address."""
+"""Chooses the backend by the scheme of an address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def open_backend(
     concurrency: int = 1,
     lease_s: float = LEASE_S,
 ) -> Backend:
-    """RabbitMQ for `amqp://…` and `amqps://…`, else Lavant's server. Raises if it is not there, or lets nobody in."""
+    """RabbitMQ for `amqp://…` and `amqps://…`, otherwise a Lavant server. Raises if it cannot connect."""
     if is_amqp(url):
         from lavant.client.workers.backends.rabbitmq import RabbitMQBackend  # noqa: PLC0415  its library is an extra
 

@@ -1,4 +1,4 @@
-"""Tasks from Lavant's own server, over its native protocol."""
+"""Tasks from a Lavant server, over the native protocol."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lavant.client.workers.backend import LEASE_S, POLL_S
 from lavant.client.workers.task import Task
 
 PATIENCE = Retries(within_s=math.inf)
-"""A worker outlasts a server that is away, however long: it is what it is there for."""
+"""A worker waits for its server, however long that takes."""
 
 
 class LavantBackend:
-    """`worker` is the name under which the timeline of a job shows who did what."""
+    """`worker` is the name in the timelines of jobs."""
 
     def __init__(self, settings: ConnectionSettings, worker: str, *, lease_s: float = LEASE_S) -> None:
         self._first = AsyncConnection(settings)
@@ -27,7 +27,7 @@ class LavantBackend:
         self._lease_ms = round(lease_s * SECOND_MS)
 
     async def open(self) -> None:
-        """Raises if there is no server, or it does not let us in: at the start that is a mistake, later an episode."""
+        """Raises if the server does not answer or denies access; later failures are retried."""
         async with self._first as connection:
             await connection.open()
 

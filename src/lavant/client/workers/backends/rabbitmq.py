@@ -1,12 +1,11 @@
-"""Tasks through RabbitMQ: a worker consumes the queue of its topic, and reports to the server's.
+"""Tasks through RabbitMQ: a worker consumes the queue of its topic, and reports to the queue of the server.
 
     lavant.topic.A ──delivered──► "I begin" ──► the server agrees ──► the function ──► report ──► ack
-                                     ├──► nobody answers ──► the same if no other worker can have it, else ask again
+                                     ├──► no answer ──► the same if no other worker can have it, else ask again
                                      └──► it is over, or with another worker ──► ack
 
-A report is on disk at RabbitMQ before its task is acknowledged, so none is lost; the server takes the first worker of
-an attempt for its owner, so none counts twice. A worker goes on while RabbitMQ or the server is away, and what it made
-waits for them.
+A report is on disk at RabbitMQ before its task is acknowledged, so none is lost. The first worker of an attempt owns it
+at the server, so none counts twice. A worker goes on while RabbitMQ or the server is away; its results wait for them.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ if TYPE_CHECKING:
     from aio_pika.abc import AbstractIncomingMessage
 
 ANSWER_S_MAX = 5.0
-"""For the server's answer; without one, the worker relies on its lease."""
+"""How long to wait for the server's answer; without one, the worker relies on its lease."""
 UNASKED_S = 2.0
-"""A task that no slot asks for within this time goes back: the worker is about to end."""
+"""A task that no slot takes within this time is returned: the worker is about to end."""
 PATIENCE = Retries(within_s=math.inf, first_s=0.2, longest_s=2.0)
 
 _logger = logging.getLogger(__name__)
 
 
 class RabbitMQBackend:
-    """`worker` tells workers apart: no two may have the same name. `concurrency` slots ask for tasks of each topic."""
+    """`worker` must be a unique name. `concurrency` slots take tasks of each topic."""
 
     def __init__(
         self,
@@ -64,45 +63,45 @@ class RabbitMQBackend:
         *,
         concurrency: int = 1,
         lease_s: float = LEASE_S,
-        open_line: Callable[..., Awaitable[RabbitMQChannel]] = RabbitMQChannel.open,
+        open_channel: Callable[..., Awaitable[RabbitMQChannel]] = RabbitMQChannel.open,
     ) -> None:
         self._url = check_address(url)
         self._worker = worker
         self._concurrency = concurrency
         self._lease_s = lease_s
-        self._open_line = open_line
-        self._line: RabbitMQChannel | None = None
+        self._open_channel = open_channel
+        self._channel: RabbitMQChannel | None = None
         self._there = asyncio.Condition()
         self._mending: asyncio.Task[None] | None = None
         self._inbox: defaultdict[str, asyncio.Queue[AbstractIncomingMessage]] = defaultdict(asyncio.Queue)
         self._held: dict[AttemptKey, AbstractIncomingMessage] = {}
-        """Tasks under way, by what has to be acknowledged."""
+        """Running tasks, with the delivery to acknowledge."""
         self._leaving: set[asyncio.Task[None]] = set()
         self._numbers = count(1)
         self._awaited: dict[str, asyncio.Future[Reported | Refused]] = {}
 
     async def open(self) -> None:
-        """Raises if RabbitMQ is not there, or does not let us in: at the start a mistake, later an episode."""
-        self._line = await self._opened()
+        """Raises if RabbitMQ does not answer or denies access; later failures are retried."""
+        self._channel = await self._opened()
         self._mending = asyncio.create_task(self._mend(), name="connection to RabbitMQ")
 
     async def close(self) -> None:
-        """What was delivered and not reported goes back to RabbitMQ."""
+        """Returns delivered and unreported tasks to RabbitMQ."""
         if self._mending is not None:
             self._mending.cancel()
             await asyncio.wait([self._mending])
-        if self._line is not None:
-            await self._line.close()
+        if self._channel is not None:
+            await self._channel.close()
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def lease(self, topic: str) -> Task | None:
-        line = self._line
-        if line is None:
+        channel = self._channel
+        if channel is None:
             await asyncio.sleep(POLL_S)
             return None
         try:
-            await line.consume(topic, self._concurrency)
+            await channel.consume(topic, self._concurrency)
             async with asyncio.timeout(POLL_S):
                 message = await self._inbox[topic].get()
         except (ConnectionLost, TimeoutError):
@@ -117,7 +116,7 @@ class RabbitMQBackend:
         await self._settle(task, FailTask(task.job, task.name, task.attempt, reason, is_final))
 
     async def extend(self, task: Task, seconds: float) -> None:
-        """If nobody answers, all that is known is that the server knows of no other."""
+        """Without an answer, the worker only knows that the server has named no other owner."""
         key = AttemptKey(task.job, task.name, task.attempt)
         try:
             await self._ask(task.topic, key, seconds)
@@ -126,7 +125,7 @@ class RabbitMQBackend:
             raise
 
     async def _begun(self, message: AbstractIncomingMessage) -> Task | None:
-        """The task in a message, if it is ours to do."""
+        """The task in a message, if this worker may run it."""
         try:
             relayed = decode_relayed(message.body)
         except InvalidValue as error:
@@ -135,7 +134,7 @@ class RabbitMQBackend:
             return None
         key, given = relayed.key, relayed.assignment
         older, self._held[key] = self._held.get(key), message
-        if older is not None:  # a copy, or the same once more because the connection was lost: a slot has it already
+        if older is not None:  # a duplicate, for example after a lost connection: a slot has it already
             await self._acknowledge(older)
             return None
         try:
@@ -161,12 +160,12 @@ class RabbitMQBackend:
     # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _settle(self, task: Task, command: Command) -> None:
-        """Returns when the report is durable. Whether it came too late is for the server to say, to nobody."""
+        """Returns when the report is durable. The server alone decides whether it came too late."""
         body = encode(Report(task.topic, self._worker, command))
         while True:
-            line = await self._connected()
+            channel = await self._connected()
             try:
-                await line.report(body)
+                await channel.report(body)
                 break
             except ConnectionLost as error:
                 _logger.debug("a report has to be sent again: %s", error)
@@ -174,14 +173,14 @@ class RabbitMQBackend:
         await self._acknowledge(self._held.pop(AttemptKey(command.job, command.task, command.attempt), None))
 
     async def _ask(self, topic: str, key: AttemptKey, seconds: float) -> bool:
-        """Ask for time. Whether there was an answer; raises what the server refuses with."""
-        line = self._line
-        if line is None:
+        """Extends the lease; False without an answer. Raises the refusal of the server."""
+        channel = self._channel
+        if channel is None:
             return False
         number, command = str(next(self._numbers)), ExtendTask(*key, max(1, round(seconds * SECOND_MS)))
         answer = self._awaited[number] = asyncio.get_running_loop().create_future()
         try:
-            await line.ask(encode(Report(topic, self._worker, command)), number, seconds)
+            await channel.ask(encode(Report(topic, self._worker, command)), number, seconds)
             answered = await asyncio.wait_for(answer, min(ANSWER_S_MAX, seconds))
         except (ConnectionLost, TimeoutError):
             return False
@@ -197,7 +196,7 @@ class RabbitMQBackend:
             answer.set_result(decode_answer(body))
 
     async def _acknowledge(self, message: AbstractIncomingMessage | None) -> None:
-        """If the connection is gone, it comes again, and the server says that it is over."""
+        """Acknowledges a task. If the connection is lost, it comes again, and the server says that it is over."""
         if message is not None:
             with contextlib.suppress(ConnectionLost):
                 await call(message.ack())
@@ -207,54 +206,54 @@ class RabbitMQBackend:
     def _on_task(self, topic: str, message: AbstractIncomingMessage) -> None:
         inbox = self._inbox[topic]
         inbox.put_nowait(message)
-        asyncio.get_running_loop().call_later(UNASKED_S, self._look_after, topic, inbox)
+        asyncio.get_running_loop().call_later(UNASKED_S, self._leave_if_unasked, topic, inbox)
 
     def _is_first(self, message: AbstractIncomingMessage) -> bool:
-        """Nobody else can have been given this task: it was delivered once, on a connection that still is."""
+        """Whether no other worker can have this task: it was delivered once, on the connection that is still open."""
         return not message.redelivered and not message.channel.is_closed
 
     def _put_back(self, topic: str, message: AbstractIncomingMessage) -> None:
-        """For the next slot that asks; if the connection was lost, RabbitMQ does the same."""
+        """Keeps a task for the next slot; after a lost connection, RabbitMQ delivers it again."""
         if not message.channel.is_closed:
             self._on_task(topic, message)
 
-    def _look_after(self, topic: str, inbox: asyncio.Queue[AbstractIncomingMessage]) -> None:
+    def _leave_if_unasked(self, topic: str, inbox: asyncio.Queue[AbstractIncomingMessage]) -> None:
         if not inbox.empty() and self._inbox[topic] is inbox:
             leaving = asyncio.create_task(self._leave(topic))
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
 
     async def _leave(self, topic: str) -> None:
-        """Nobody asks any more: have nothing delivered, and give back what was. A slot that asks begins anew."""
+        """Cancels the consumer and returns its tasks when no slot asks; the next slot that asks starts it again."""
         inbox = self._inbox.pop(topic)
         with contextlib.suppress(ConnectionLost):
-            if self._line is not None:
-                await self._line.leave(topic)
+            if self._channel is not None:
+                await self._channel.leave(topic)
             while not inbox.empty():
                 await call(inbox.get_nowait().nack(requeue=True))
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _opened(self) -> RabbitMQChannel:
-        return await self._open_line(self._url, self._worker, self._on_task, self._on_answer)
+        return await self._open_channel(self._url, self._worker, self._on_task, self._on_answer)
 
     async def _connected(self) -> RabbitMQChannel:
         async with self._there:
-            await self._there.wait_for(lambda: self._line is not None)
-        assert self._line is not None
-        return self._line
+            await self._there.wait_for(lambda: self._channel is not None)
+        assert self._channel is not None
+        return self._channel
 
     async def _mend(self) -> None:
-        """Connect again whenever the connection is lost."""
+        """Reconnects whenever the connection is lost."""
         while True:
-            assert self._line is not None
-            await self._line.lost.wait()
-            lost, self._line = self._line, None
-            self._inbox.clear()  # RabbitMQ delivers it again, to whom it likes
+            assert self._channel is not None
+            await self._channel.lost.wait()
+            lost, self._channel = self._channel, None
+            self._inbox.clear()  # RabbitMQ delivers it again, to any worker
             await lost.close()
-            line = await self._opened_again()
+            channel = await self._opened_again()
             async with self._there:
-                self._line = line
+                self._channel = channel
                 self._there.notify_all()
             _logger.warning("RabbitMQ is back at %s", redacted(self._url))
 

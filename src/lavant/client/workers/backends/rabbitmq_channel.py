@@ -1,4 +1,4 @@
-"""A worker's side of a connection to RabbitMQ: tasks are delivered, reports go out, answers come back."""
+"""A worker's channel to RabbitMQ: delivers tasks, publishes reports, and receives answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
 _ANSWERS = "amq.rabbitmq.reply-to"
-"""RabbitMQ's own way back to who asked; it needs no queue."""
+"""RabbitMQ's direct reply-to, which needs no queue."""
 
 
 class RabbitMQChannel:
@@ -46,18 +46,18 @@ class RabbitMQChannel:
         """Raises `MissingComponent` or `AccessDenied`."""
         wire = await Wire.open(url, f"lavant worker {worker}")
         try:
-            line = cls(wire, await wire.channel(), await wire.channel(), on_task)
-            await line._prepare(on_answer)
+            channel = cls(wire, await wire.channel(), await wire.channel(), on_task)
+            await channel._prepare(on_answer)
         except BaseException as error:
             await wire.close()
             raise explained(error, url) from None
-        return line
+        return channel
 
     async def _prepare(self, on_answer: Callable[[str, bytes], None]) -> None:
         async def answered(message: AbstractIncomingMessage) -> None:
             on_answer(message.correlation_id or "", message.body)
 
-        await call(self._tasks.set_qos(prefetch_count=1))  # of each consumer, and each is a slot
+        await call(self._tasks.set_qos(prefetch_count=1))  # for each consumer, which is a slot
         await declare(self._reports, REPORTS)
         answers = await self._reports.get_queue(_ANSWERS, ensure=False)
         await call(answers.consume(answered, no_ack=True))
@@ -65,7 +65,7 @@ class RabbitMQChannel:
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def consume(self, topic: str, slots: int) -> None:
-        """Have tasks delivered, one for each slot; the next when the one before is acknowledged."""
+        """Starts a consumer for each slot; each gets its next task when the last is acknowledged."""
         if topic in self._consumers:
             return
         consumers = self._consumers[topic] = []
@@ -79,18 +79,18 @@ class RabbitMQChannel:
             consumers.append((queue, tag))
 
     async def leave(self, topic: str) -> None:
-        """Have no more tasks delivered."""
+        """Cancels the consumers."""
         for queue, tag in self._consumers.pop(topic, []):
             await call(queue.cancel(tag))
 
     # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def report(self, body: bytes) -> None:
-        """Returns when RabbitMQ has it for good."""
+        """Publishes, and returns when RabbitMQ has confirmed it."""
         await publish(self._reports, REPORTS, body)
 
     async def ask(self, body: bytes, number: str, valid_s: float) -> None:
-        """A report that wants an answer, and is of no use when it is older than that."""
+        """Publishes a report that wants an answer and expires after `valid_s`."""
         await publish(self._reports, REPORTS, body, correlation_id=number, reply_to=_ANSWERS, valid_s=valid_s)
 
     async def close(self) -> None:
