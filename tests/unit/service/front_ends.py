@@ -124,7 +124,7 @@ class FrontEnds:
         self.wiring = Wiring(limits, store=self.store, audit=audit)
         self.wiring.queues.usages.quotas = self.tenants.quotas
         self.service = self.wiring.service
-        self.desk = ApiContext(self.service, self.keys, Meters(), Deliveries(self.service))
+        self.context = ApiContext(self.service, self.keys, Meters(), Deliveries(self.service))
         self.sqs_app = SqsApp(
             self.service.execute,
             SqsSettings(salt=b"salt"),
@@ -132,7 +132,7 @@ class FrontEnds:
             unverified_bytes_max=limits.unverified_bytes_max,
             audit=audit,
         )
-        self.api = api_application(self.desk)
+        self.api = api_application(self.context)
         application = HttpApplication(
             operations=Operations(health=lambda: None, readiness=lambda: None, metrics=_no_metrics),
             api=self.api,

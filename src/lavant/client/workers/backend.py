@@ -34,5 +34,5 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None:
-        """Closes the connection for good."""
+        """Closes the backend for good."""
         ...

@@ -22,7 +22,7 @@ from lavant.service.http.streams.sse import EventStreams
 from lavant.service.http.streams.websocket import Streams
 
 PATHS = frozenset({"/openapi.json"} | {"/" + operation.path.split("/")[1] for operation in OPERATIONS})
-"""Beginnings of paths that belong to this application."""
+"""First parts of the paths that belong to this application."""
 
 _ABOUT = """\
 This is a Lavant server: publish, subscribe by content, durable queues.
@@ -32,16 +32,16 @@ This is a Lavant server: publish, subscribe by content, durable queues.
   GET  /subscriptions/NAME/events             server-sent events
   GET  /subscriptions/NAME/stream             WebSocket
   PUT  /workflows, POST /jobs                 jobs as workflows over queues
-  GET  /openapi.json                          all that there is
+  GET  /openapi.json                          a description of all routes
   GET  /metrics, /healthz, /readyz            for operators
 
 Clients of Amazon SQS use this address as their endpoint.
 """
 
 
-def api_application(desk: ApiContext) -> ASGIApp:
-    """Routes as the table of operations has them."""
-    events, streams = EventStreams(desk), Streams(desk)
+def api_application(context: ApiContext) -> ASGIApp:
+    """The application, with the routes of `OPERATIONS`."""
+    events, streams = EventStreams(context), Streams(context)
     document = msgspec.json.encode(openapi())
 
     async def about(request: Request) -> Response:
@@ -56,7 +56,7 @@ def api_application(desk: ApiContext) -> ASGIApp:
         if operation.way == STREAM:
             return WebSocketRoute(operation.path, streams)
         assert operation.handler is not None
-        return Route(operation.path, partial(operation.handler, desk), methods=[operation.method])
+        return Route(operation.path, partial(operation.handler, context), methods=[operation.method])
 
     application = Starlette(
         routes=[Route("/", about), Route("/openapi.json", description), *map(route, OPERATIONS)],
@@ -67,16 +67,16 @@ def api_application(desk: ApiContext) -> ASGIApp:
             500: _on_bug,
         },
     )
-    application.router.redirect_slashes = False  # it would redirect to whatever the Host header says
-    return _Counted(application, desk)
+    application.router.redirect_slashes = False  # a redirect would go to the host of the Host header
+    return _Counted(application, context)
 
 
 class _Counted:
     """Counts answers by their status."""
 
-    def __init__(self, application: ASGIApp, desk: ApiContext) -> None:
+    def __init__(self, application: ASGIApp, context: ApiContext) -> None:
         self._application = application
-        self._answers = desk.meters.answers
+        self._answers = context.meters.answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ORIGIN.set(Origin("http", peer_of(scope)))
@@ -95,17 +95,17 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
-    """No such path, or not with this method."""
+    """Answers an unknown path or method."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers) if error.headers else {}
-    reason = f"{error.detail}: {request.scope.get('method', '')} {request.url.path}; /openapi.json says what there is"
+    reason = f"{error.detail}: {request.scope.get('method', '')} {request.url.path}; /openapi.json lists all routes"
     return response_of(ApiError(error.status_code, "NoSuchRoute", reason, headers=headers))
 
 
 async def _on_gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=499)  # nobody reads it
+    return Response(status_code=499)  # the client is gone
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
-    """What it was is in the log, where uvicorn puts it, and is nobody else's business."""
-    return response_of(ApiError(500, "InternalError", "the server failed at this request; its log says why"))
+    """Hides the error from the client; uvicorn logs it."""
+    return response_of(ApiError(500, "InternalError", "the server failed to handle this request; see its log"))

@@ -1,7 +1,7 @@
-"""Bodies of requests: bounded in size, and of a kind that says what it is. The connection bounds their time.
+"""Reads bodies of requests, bounded in size and of a declared content type. The connection bounds their time.
 
-A body must say that it is JSON, and so must a POST without one. Browsers let any page send forms, plain text and empty
-requests to any server, but ask the server before they send JSON from elsewhere.
+A body must be declared as JSON, and so must a POST without a body. Browsers let any page send forms, plain text and
+empty requests to any server, but ask the server (CORS) before they send JSON from another origin.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def integer(query: Mapping[str, str], name: str, *, default: int, lowest: int, h
 
 
 def page_end(names: Sequence[str], limit: int) -> str | None:
-    """Where the next page begins; None if this one was not full."""
+    """The start of the next page; None if this one was not full."""
     return names[-1] if len(names) == limit else None
 
 
@@ -46,12 +46,12 @@ _CLOSE = {"Connection": "close"}  # the rest of the body is not read
 
 
 def content_type(request: Request) -> str:
-    """Without parameters, in lower case."""
+    """The content type without parameters, in lower case."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_body(request: Request, limits: ServiceLimits) -> bytes:
-    """One that says that it is too long is not read at all, one that is too long not to its end."""
+    """Reads a body. One whose Content-Length is too large is not read; others only up to the limit."""
     length = request.headers.get("content-length", "0")
     if length.isdigit() and (len(length) > 18 or int(length) > limits.body_bytes_max):
         raise _too_large(limits)
@@ -66,7 +66,7 @@ async def read_body(request: Request, limits: ServiceLimits) -> bytes:
 
 
 async def read_json(request: Request, limits: ServiceLimits, kind: type[_T]) -> _T:
-    """A body in JSON as a value of that kind. An empty one is an empty object."""
+    """Decodes a JSON body as a value of `kind`. An empty body is an empty object."""
     check_json(content_type(request))
     body = await read_body(request, limits)
     decoded: _T = decode(body or b"{}", kind)

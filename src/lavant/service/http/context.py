@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ApiContext:
-    """Lasts as long as the server."""
+    """Shared by all routes, for the lifetime of the server."""
 
     def __init__(self, service: BrokerRuntime, keys: KeyRing, meters: Meters, deliveries: Deliveries) -> None:
         self.service = service
@@ -41,7 +41,7 @@ class ApiContext:
         self.keys = keys
         self.meters = meters
         self.deliveries = deliveries
-        self.lately = SseResume()
+        self.sse_resume = SseResume()
         self.resources: Callable[[], Resources | None] | None = None
         """The view of the autoscaler, if there is one."""
         self.stopping = asyncio.Event()
@@ -65,15 +65,15 @@ class ApiContext:
             connection_of(connection.scope).authenticated(principal.tenant)
         return principal
 
-    def placed(self, principal: Principal, request: Request) -> Request:
-        """The request in the principal's namespace; raises if it may not ask that, or so often."""
+    def authorized(self, principal: Principal, request: Request) -> Request:
+        """The request in the principal's namespace; raises if its key lacks the scope, or its rate is exceeded."""
         try:
             return authorize(principal, request, time.monotonic())
         except LavantError as error:
             raise error_of(audited(self.service.audit, principal, request, refusal(error))) from None
 
     async def ask(self, principal: Principal, request: RequestFor[A_co]) -> A_co:
-        """Execute a request for the principal; raises a refusal."""
+        """Executes a request for the principal, and returns the answer; raises a refusal."""
         answer = checked(request, await self.answer(principal, request))
         if isinstance(answer, Refused):
             raise error_of(answer)
@@ -82,15 +82,15 @@ class ApiContext:
     async def answer(
         self, principal: Principal, request: Request, connection: RequestConnection | None = None
     ) -> Answer:
-        """Whatever the answer is. If the connection of a receive is lost, `ClientGone` is raised."""
+        """Executes a request, and returns the answer or refusal. Raises `ClientGone` if the connection is lost."""
         return await execute_as(self.service.execute, principal, request, connection, audit=self.service.audit)
 
     def tell(self, principal: Principal, request: Request, answer: Answer) -> None:
-        """The audit log of a request that was carried out in several."""
+        """Writes a request to the audit log that was executed in several parts."""
         audited(self.service.audit, principal, request, answer)
 
     async def revoked(self, principal: Principal) -> None:
-        """Returns never; raises when the principal is shut out."""
+        """Never returns; raises when the principal's key is revoked."""
         told = asyncio.Event()
         principal.revocation.watch(told.set)
         try:
@@ -100,7 +100,7 @@ class ApiContext:
         self.check(principal)
 
     def check(self, principal: Principal) -> None:
-        """Raises if the principal was shut out."""
+        """Raises if the principal's key was revoked."""
         if principal.is_revoked:
             raise error_of(refusal(revoked(principal)))
 
@@ -117,7 +117,7 @@ class ApiContext:
             raise ApiError(
                 429,
                 "QuotaExceeded",
-                f"{self.limits.streams_max} streams are open, which is the limit; come later",
+                f"{self.limits.streams_max} streams are open, which is the limit; try again later",
                 retry_after_s=10,
             )
         with ExitStack() as stack:

@@ -8,7 +8,7 @@ The status and Retry-After of each error are declared in `lavant.core.errors`. R
 | 406 | opens a stream of events without asking for one |
 | 408, 413, 415 | has a body that arrives too slowly, is too large, or has an unknown content type |
 
-A full disk or queue is 503, not 507, which clients and proxies do not try again.
+A full disk or queue is 503, not 507, which clients and proxies do not retry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`GET /openapi.json`: what can be done here, for programs that make clients and pages of it."""
+"""`GET /openapi.json`: the OpenAPI description of all routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SchemaOf: TypeAlias = Callable[[Any], dict[str, Any]]
 
 
 def openapi(operations: tuple[Operation, ...] = OPERATIONS) -> dict[str, Any]:
-    """The whole document."""
+    """The OpenAPI document."""
     schema_of, components = _schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -30,8 +30,8 @@ def openapi(operations: tuple[Operation, ...] = OPERATIONS) -> dict[str, Any]:
         "info": {
             "title": "Lavant",
             "version": version("lavant"),
-            "description": "Publish, subscribe by content, and receive. Keys are shown as `Authorization: Bearer KEY`, "
-            "where the server wants them.",
+            "description": "Publish, subscribe by content, and receive. Send an API key, if the server requires one, "
+            "as `Authorization: Bearer KEY`.",
         },
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
@@ -40,7 +40,7 @@ def openapi(operations: tuple[Operation, ...] = OPERATIONS) -> dict[str, Any]:
 
 
 def _schemas(operations: tuple[Operation, ...]) -> tuple[SchemaOf, dict[str, Any]]:
-    """How to describe a value of some kind, and what these descriptions refer to."""
+    """Returns a function from types to schemas, and the components that these refer to."""
     kinds: list[Any] = [Failure]
     for operation in operations:
         for kind in (*(body.kind for body in operation.bodies), *(outcome.kind for outcome in operation.outcomes)):

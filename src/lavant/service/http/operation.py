@@ -1,4 +1,4 @@
-"""What one thing that can be done over HTTP is: its route, and what OpenAPI says of it."""
+"""The description of a route: handler, scope, parameters, bodies and outcomes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """One of the forms that a body may have."""
+    """One form of a request body."""
 
     content_type: str
     kind: Any
@@ -38,7 +38,7 @@ class OperationOutcome(msgspec.Struct, frozen=True):
     status: int
     help: str
     kind: Any = None
-    """What the body is; a tuple if it may be one of several."""
+    """The type of the body, or a tuple of types."""
     example: Any = None
 
 
@@ -51,7 +51,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: tuple[OperationOutcome, ...]
     handler: Handler | None = None
     way: str = ""
-    """`events` or `stream`, if it is no single answer."""
+    """`events` or `stream`; empty for a single answer."""
     parameters: tuple[Parameter, ...] = ()
     bodies: tuple[Body, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What comes and goes over HTTP, in JSON. OpenAPI's description is made from these."""
+"""The JSON bodies of requests and answers. The OpenAPI schemas are generated from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Out(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedEntry(_Out, frozen=True):
-    """An entry of a request that was refused; the others were accepted."""
+    """A refused entry of a request; the others were accepted."""
 
     index: int
     code: str
@@ -32,7 +32,7 @@ class RefusedEntry(_Out, frozen=True):
 class PublishAnswer(_Out, frozen=True):
     accepted: int
     ids: list[str | None]
-    """By place; null where a publication was refused."""
+    """In the order of the request; null where a publication was refused."""
     refused: list[RefusedEntry]
 
 
@@ -68,7 +68,7 @@ class NewSubscription(_In, frozen=True):
     webhook: WebhookBody | None = None
     settings: QueueSettings = QueueSettings()
     lease_ms: int = 0
-    """If given, it is temporary: it ends when nobody has received from it or renewed it for so long."""
+    """If given, the subscription is temporary: it ends if no client receives from it or renews it for so long."""
 
 
 class WebhookView(_Out, frozen=True):
@@ -79,7 +79,7 @@ class WebhookView(_Out, frozen=True):
 
 
 class MessagesView(_Out, frozen=True):
-    """What the queue of a subscription holds."""
+    """The messages in the queue of a subscription."""
 
     visible: int
     in_flight: int
@@ -94,25 +94,25 @@ class SubscriptionView(_Out, frozen=True, omit_defaults=True):
     owns_queue: bool
     created_ms: int
     lease_ms: int = 0
-    """Only of a temporary one."""
+    """Only for a temporary subscription."""
     expires_ms: int = 0
-    """When a temporary one ends unless somebody receives from it or renews it."""
+    """When a temporary subscription ends, unless a client receives from it or renews it."""
     webhook: WebhookView | None = None
     messages: MessagesView | None = None
     settings: QueueSettings | None = None
-    """Both only where one subscription is asked for."""
+    """Both only if you ask for one subscription."""
 
 
 class SubscribeManyAnswer(_Out, frozen=True):
     subscriptions: list[SubscriptionView | None]
-    """By place; null where one was refused."""
+    """In the order of the request; null where a subscription was refused."""
     refused: list[RefusedEntry]
 
 
 class SubscriptionsPage(_Out, frozen=True):
     subscriptions: list[SubscriptionView]
     next: str | None
-    """Ask again with `after` set to this for more; null if there are no more."""
+    """The value of `after` for the next page; null on the last page."""
 
 
 # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -129,9 +129,9 @@ class ReceivedMessage(_Out, frozen=True, omit_defaults=True):
     id: int
     attempt: int
     publication: msgspec.Raw | None = None
-    """If the message is in JSON, as those of publications are."""
+    """The message, if it is JSON, as publications are."""
     body: bytes | None = None
-    """Base64, if it is not."""
+    """The message in base64, if it is not JSON."""
 
 
 class ReceiveAnswer(_Out, frozen=True):
@@ -141,7 +141,7 @@ class ReceiveAnswer(_Out, frozen=True):
 class AcknowledgeBody(_In, frozen=True):
     receipts: list[str] = []
     give_back: list[str] = []
-    """Not done: these can be received again at once."""
+    """Receipts to release: the messages are visible again at once."""
 
 
 class AcknowledgeAnswer(_Out, frozen=True):
@@ -169,11 +169,11 @@ class StreamReply(_In, frozen=True):
 
 
 class StreamConfirmation(_Out, frozen=True):
-    """From the server: acknowledgements are on its disk."""
+    """From the server: acknowledgements that are on its disk."""
 
     acknowledged: list[int]
     refused: list[RefusedEntry]
-    """With the message's id in place of the index."""
+    """With the id of the message as the index."""
 
 
 # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,11 +182,11 @@ class StreamConfirmation(_Out, frozen=True):
 class NewJob(_In, frozen=True):
     type: str
     input: Any = ""
-    """A text as it is, any other value as JSON."""
+    """Text is taken as it is, any other value as JSON."""
     input_base64: bytes | None = None
-    """Instead, for other bytes."""
+    """In base64, instead of `input`."""
     name: str = ""
-    """A second job of this name, while the first is known, is the first."""
+    """An idempotency key: a second submission under this name returns the first job, while that is remembered."""
 
 
 class JobAnswer(_Out, frozen=True):
@@ -197,15 +197,15 @@ class JobAnswer(_Out, frozen=True):
 class CancelAnswer(_Out, frozen=True):
     state: str
     is_new: bool
-    """False if it had ended before."""
+    """False if the job had ended before."""
 
 
 class JobResult(_Out, frozen=True, omit_defaults=True):
-    """What a task made."""
+    """The result of a task."""
 
     text: str | None = None
     body_base64: bytes | None = None
-    """If it is no text."""
+    """In base64, if the result is not text."""
     attributes: dict[str, str | int | float | bool] = {}
 
 
@@ -249,7 +249,7 @@ class JobDescription(_Out, frozen=True):
     ended_ms: int | None
     tasks: list[JobTask]
     results: dict[str, JobResult]
-    """Of the tasks behind which nothing comes."""
+    """Results of the tasks without successors."""
 
 
 class DefinedAnswer(_Out, frozen=True):

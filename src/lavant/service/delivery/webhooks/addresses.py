@@ -40,7 +40,7 @@ _PRIVATE_4 = tuple(
             "172.16.0.0/12",  # private
             "192.0.0.0/24",  # protocol assignments
             "192.0.2.0/24",  # documentation
-            "192.88.99.0/24",  # 6to4 relays, which are no more
+            "192.88.99.0/24",  # former 6to4 relays
             "192.168.0.0/16",  # private
             "198.18.0.0/15",  # benchmarks
             "198.51.100.0/24",  # documentation
@@ -51,8 +51,8 @@ _PRIVATE_4 = tuple(
     )
 )
 _PUBLIC_6 = IPv6Network("2000::/3")
-"""All global unicast addresses that IANA has given out. Outside are this machine, link-local, site-local, unique local,
-multicast and IPv4-compatible addresses, `64:ff9b:1::/48` for translation inside of a network, and what is reserved."""
+"""All global unicast addresses that IANA has assigned. Outside are this machine, link-local, site-local, unique local,
+multicast and IPv4-compatible addresses, `64:ff9b:1::/48` for translation inside a network, and reserved addresses."""
 _PRIVATE_6 = tuple(
     map(
         IPv6Network,
@@ -67,7 +67,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 class WebhookFault(Unavailable):
-    """A request to a webhook that came to nothing."""
+    """A request to a webhook failed."""
 
 
 def check_address(url: str) -> None:
@@ -105,7 +105,7 @@ def _is_host(host: str) -> bool:
 
 
 async def resolve(host: str, port: int, *, to_private: bool) -> list[str]:
-    """The addresses behind a name that may be called; raises if there is none."""
+    """Resolves a name, and returns the addresses that may be called; raises if there is none."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, OverflowError) as error:
@@ -121,7 +121,7 @@ async def resolve(host: str, port: int, *, to_private: bool) -> list[str]:
 
 
 def is_public(address: str) -> bool:
-    """Whether it is anywhere on the internet, and not on this machine or in a network of its owner.
+    """Whether an address is on the internet, and neither on this machine nor in a private network.
 
     >>> [is_public(address) for address in ("93.184.215.14", "127.0.0.1", "10.1.2.3", "169.254.169.254", "100.64.0.1")]
     [True, False, False, False, False]

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 client that can do one thing: post, and say what the answer's head says.
+"""A small HTTP/1.1 client that posts, and returns the status and Retry-After of the answer.
 
-Everything is bounded: the time, the head, and what is read of the body, which is of no interest. Redirects are not
-followed, certificates are checked, and a connection is used again if the answer allows it.
+Time, head and body of an answer are bounded. Redirects are not followed, certificates are verified, and connections are
+kept alive if the answer allows it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lavant.service.delivery.webhooks.addresses import WebhookFault, resolve
 HEAD_BYTES_MAX = 64 << 10
 READ_BYTES = 64 << 10
 IDLE_S_MAX = 15.0
-"""How long a connection is kept for the next request."""
+"""How long an idle connection is kept alive."""
 
 
 class Posted(msgspec.Struct, frozen=True):
-    """What became of a request."""
+    """The answer to a request."""
 
     status: int
     retry_after_s: float | None = None
@@ -36,12 +36,12 @@ class Posted(msgspec.Struct, frozen=True):
 
 
 class Idle:
-    """Connections of all posters that are kept for the next request: at most so many, the oldest goes first."""
+    """Bounds the idle connections of all clients; the oldest is closed first."""
 
     def __init__(self, size_max: int) -> None:
         self._size_max = size_max
         self._lists: dict[_Connection, list[_Connection]] = {}
-        """Which poster's list each is in; oldest first."""
+        """The list that holds each connection; oldest first."""
 
     def put(self, connection: _Connection, own: list[_Connection]) -> None:
         own.append(connection)
@@ -58,7 +58,7 @@ class Idle:
 
 
 class WebhookClient:
-    """Posts to one address. `idle` bounds the connections that it and others keep."""
+    """Posts to one address. `idle` bounds the idle connections of all clients."""
 
     def __init__(
         self, url: str, idle: Idle, *, to_private: bool, context: ssl.SSLContext, answer_bytes_max: int
@@ -71,7 +71,7 @@ class WebhookClient:
         self._idle: list[_Connection] = []
 
     async def post(self, headers: Mapping[str, str], body: bytes, timeout_s: float) -> Posted:
-        """The answer; raises a `WebhookFault` if none came."""
+        """Posts, and returns the answer; raises a `WebhookFault` if none came."""
         request = _head(self._url, headers, len(body)) + body
         try:
             async with asyncio.timeout(timeout_s):
@@ -81,8 +81,8 @@ class WebhookClient:
         except (OSError, EOFError, httptools.HttpParserError) as error:
             raise WebhookFault(f"{type(error).__name__}: {error}") from None
 
-    def tidy(self) -> None:
-        """Keep no connection."""
+    def close_idle(self) -> None:
+        """Closes idle connections."""
         while self._idle:
             self._all_idle.take(self._idle).close()
 
@@ -94,7 +94,7 @@ class WebhookClient:
                 continue
             try:
                 return await self._exchange_on(connection, request)
-            except (OSError, EOFError):  # it was closed meanwhile: that says nothing of the receiver
+            except (OSError, EOFError):  # an idle connection was closed: this is no fault of the receiver
                 break
         return await self._exchange_on(await self._connect(), request)
 
@@ -133,7 +133,7 @@ class WebhookClient:
 
 
 class _Connection:
-    """One connection, for one request after the other."""
+    """One connection, for sequential requests."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -146,7 +146,7 @@ class _Connection:
         return is_over or time.monotonic() - self._used_s > IDLE_S_MAX
 
     async def exchange(self, request: bytes, answer_bytes_max: int) -> tuple[Posted, bool]:
-        """The answer, and whether the connection can be used again."""
+        """Posts, and returns the answer and whether the connection can be kept alive."""
         self._writer.write(request)
         await self._writer.drain()
         answer = _Answer()
@@ -166,12 +166,12 @@ class _Connection:
         return answer.posted(), answer.can_stay
 
     def close(self) -> None:
-        # Not `close`, which waits until the other side has read everything.
+        # Not `close`, which waits until the receiver has read everything.
         self._writer.transport.abort()
 
 
 class _Answer:
-    """Reads an answer, as far as it is of interest."""
+    """Parses the head of an answer."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -185,7 +185,7 @@ class _Answer:
         self.size_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:  # nobody asked for it
+        except httptools.HttpParserUpgrade:  # unsolicited
             self.is_complete = True
 
     def posted(self) -> Posted:
@@ -197,7 +197,7 @@ class _Answer:
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status >= 200:  # others announce one that follows
+        if status >= 200:  # others are interim answers
             self.status = status
             self.can_stay = self._parser.should_keep_alive()
 
@@ -206,7 +206,7 @@ class _Answer:
 
 
 def retry_after_s(text: str, now_s: float) -> float | None:
-    """Seconds, or a date; None if it is neither.
+    """Parses a Retry-After header, in seconds or as a date; None if it is neither.
 
     >>> retry_after_s("120", 0), retry_after_s("Thu, 01 Jan 1970 00:01:00 GMT", 0), retry_after_s("soon", 0)
     (120.0, 60.0, None)

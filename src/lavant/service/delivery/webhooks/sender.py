@@ -144,7 +144,7 @@ class WebhookSender:
             for task in self._requests:
                 task.cancel()
             await asyncio.gather(*self._requests, return_exceptions=True)
-            self._client.tidy()
+            self._client.close_idle()
 
     async def _receive_some(self) -> bool:
         """Receives messages and starts to post them; False if the queue is gone."""
@@ -157,7 +157,7 @@ class WebhookSender:
             return answer.code != UnknownQueue.__name__
         assert isinstance(answer, Received)
         if not answer.deliveries:
-            self._client.tidy()
+            self._client.close_idle()
         received_s = time.monotonic()
         for delivery in answer.deliveries:
             task = asyncio.create_task(self._deliver(delivery, received_s))

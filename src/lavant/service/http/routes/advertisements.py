@@ -1,7 +1,7 @@
-"""`/advertisements`: what publishers say that they are going to publish.
+"""`/advertisements`: filters that publishers announce.
 
-Advertisements inform: they are listed, and compared with filters. A publication that none of them matches is accepted
-all the same.
+Advertisements only inform: you can list them and compare them with filters. A publication that matches none of them is
+still accepted.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from lavant.service.http.errors import error_of
 from lavant.service.http.schemas import AdvertisementsPage, AdvertisementView, NewAdvertisement
 
 
-async def advertise(desk: ApiContext, request: Request) -> Response:
-    principal = desk.principal(request)
-    asked = await read_json(request, desk.limits, NewAdvertisement)
-    answer = await desk.ask(principal, Advertise(asked.filter, asked.name))
+async def advertise(context: ApiContext, request: Request) -> Response:
+    principal = context.principal(request)
+    asked = await read_json(request, context.limits, NewAdvertisement)
+    answer = await context.ask(principal, Advertise(asked.filter, asked.name))
     return json_response(_view(answer.advertisement), 201 if answer.is_new else 200)
 
 
-async def list_advertisements(desk: ApiContext, request: Request) -> Response:
-    """All, or those that could ever match something that a filter matches."""
-    principal = desk.principal(request)
+async def list_advertisements(context: ApiContext, request: Request) -> Response:
+    """All advertisements, or those that intersect a filter."""
+    principal = context.principal(request)
     query = request.query_params
     wanted = _parsed(query["intersects"]) if "intersects" in query else None
     limit = integer(query, "limit", default=100, lowest=1, highest=1000)
     asked = ListAdvertisements(after=query.get("after", ""), count=limit)
-    found = (await desk.ask(principal, asked)).advertisements
+    found = (await context.ask(principal, asked)).advertisements
     shown = found if wanted is None else await asyncio.to_thread(_intersecting, found, wanted)
-    # A page may show fewer than it looked at: `next` says whether there are more.
+    # A page may have fewer than it examined: `next` says whether there are more.
     page = AdvertisementsPage(
         advertisements=list(map(_view, shown)), next=page_end([each.name for each in found], limit)
     )
     return json_response(page)
 
 
-async def unadvertise(desk: ApiContext, request: Request) -> Response:
-    await desk.ask(desk.principal(request), Unadvertise(request.path_params["name"]))
+async def unadvertise(context: ApiContext, request: Request) -> Response:
+    await context.ask(context.principal(request), Unadvertise(request.path_params["name"]))
     return Response(status_code=204)
 
 

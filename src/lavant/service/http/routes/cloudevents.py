@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 as publications, in the three forms that their HTTP binding knows.
+"""CloudEvents 1.0 as publications, in the three forms of their HTTP binding.
 
 | of the event | in the publication |
 | --- | --- |
@@ -8,9 +8,9 @@
 | `data`, an object in JSON | its members that are strings, numbers or booleans: attributes of the same names |
 | `data` of other kinds, `data_base64` | `@payload` |
 
-`@payload` also has the whole of an object that is not wholly in the attributes: if a member is an object, a list or
-null, or is named like an attribute of the event itself, which goes first. So filters reach what they can reach, and
-subscribers miss nothing.
+`@payload` also has the whole object if not all of it is in the attributes: if a member is an object, a list or null, or
+has the name of an attribute of the event itself, which takes precedence. So subscribers get all data, and filters see
+all that they can compare.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def of_json(event: msgspec.Raw | bytes) -> bytes | Refused:
-    """An event in structured form.
+    """Converts an event in structured form.
 
     >>> of_json(b'{"specversion": "1.0", "id": "7", "source": "/till", "type": "sold", "data": {"price": 3}}')
     b'{"source":"/till","type":"sold","price":3,"@id":"7"}'
@@ -55,7 +55,7 @@ def of_json(event: msgspec.Raw | bytes) -> bytes | Refused:
 
 
 def of_headers(headers: Mapping[str, str], body: bytes) -> bytes | Refused:
-    """An event in binary form: attributes in headers, data in the body."""
+    """Converts an event in binary form: attributes in headers, data in the body."""
     fields: dict[str, Any] = {
         name[len(HEADER_PREFIX) :]: unquote(value) for name, value in headers.items() if name.startswith(HEADER_PREFIX)
     }

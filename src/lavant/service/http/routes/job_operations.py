@@ -1,4 +1,4 @@
-"""What can be done with jobs over HTTP."""
+"""The routes of jobs, workflows and resources."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ TOML = "application/toml"
 NUMBER_MAX = 2**63 - 1
 
 
-async def define(desk: ApiContext, request: Request) -> Response:
-    """Topics and job types, as in a workflow file: in TOML, or the same in JSON."""
-    principal = desk.principal(request)
-    body = await read_body(request, desk.limits)
+async def define(context: ApiContext, request: Request) -> Response:
+    """Defines topics and job types, as in a workflow file: in TOML, or the same in JSON."""
+    principal = context.principal(request)
+    body = await read_body(request, context.limits)
     kind = content_type(request)
     try:
         if kind == TOML:
@@ -59,41 +59,41 @@ async def define(desk: ApiContext, request: Request) -> Response:
         raise bad_request(f"the definitions are no text in UTF-8: byte {error.start}") from None
     except InvalidValue as error:
         raise error_of(refusal(error)) from None
-    await desk.ask(principal, DefineJobs(workflows))
+    await context.ask(principal, DefineJobs(workflows))
     return json_response(DefinedAnswer(types=[job.name for job in workflows.jobs], topics=list(workflows.topics)))
 
 
-async def submit(desk: ApiContext, request: Request) -> Response:
-    principal = desk.principal(request)
-    asked = await read_json(request, desk.limits, NewJob)
-    answer = await desk.ask(principal, SubmitJob(asked.type, _input(asked), asked.name))
+async def submit(context: ApiContext, request: Request) -> Response:
+    principal = context.principal(request)
+    asked = await read_json(request, context.limits, NewJob)
+    answer = await context.ask(principal, SubmitJob(asked.type, _input(asked), asked.name))
     return json_response(JobAnswer(job=answer.job, is_new=answer.is_new), 201 if answer.is_new else 200)
 
 
-async def list_jobs(desk: ApiContext, request: Request) -> Response:
-    principal = desk.principal(request)
+async def list_jobs(context: ApiContext, request: Request) -> Response:
+    principal = context.principal(request)
     query = request.query_params
     after = integer(query, "after", default=0, lowest=0, highest=NUMBER_MAX)
     limit = integer(query, "limit", default=100, lowest=1, highest=1000)
-    page = await desk.ask(principal, ListJobs(after, limit, query.get("state", "")))
+    page = await context.ask(principal, ListJobs(after, limit, query.get("state", "")))
     return json_response(JobPage(jobs=[_line(job) for job in page.jobs], next=page.after))
 
 
-async def describe(desk: ApiContext, request: Request) -> Response:
-    view = await desk.ask(desk.principal(request), DescribeJob(_number(request)))
+async def describe(context: ApiContext, request: Request) -> Response:
+    view = await context.ask(context.principal(request), DescribeJob(_number(request)))
     return json_response(_description(view))
 
 
-async def cancel(desk: ApiContext, request: Request) -> Response:
-    answer = await desk.ask(desk.principal(request), CancelJob(_number(request)))
+async def cancel(context: ApiContext, request: Request) -> Response:
+    answer = await context.ask(context.principal(request), CancelJob(_number(request)))
     return json_response(CancelAnswer(state=answer.job_state, is_new=answer.is_new))
 
 
-async def show_resources(desk: ApiContext, request: Request) -> Response:
-    """It tells of jobs, so it is for those who may see jobs."""
-    principal = desk.principal(request)
-    desk.placed(principal, ListJobTypes())
-    view = None if desk.resources is None else desk.resources()
+async def show_resources(context: ApiContext, request: Request) -> Response:
+    """It shows jobs, so a key needs the scope to read jobs."""
+    principal = context.principal(request)
+    context.authorized(principal, ListJobTypes())
+    view = None if context.resources is None else context.resources()
     if view is None:
         raise ApiError(404, "NoResourceManager", "there is no resource manager; start the server with --resources FILE")
     return json_response(view)
@@ -104,7 +104,7 @@ def _number(request: Request) -> int:
 
 
 def _input(asked: NewJob) -> bytes:
-    """A text is what it says; whatever else is JSON stays JSON."""
+    """A string as text; any other value as JSON."""
     if asked.input_base64 is not None:
         return asked.input_base64
     return asked.input.encode() if isinstance(asked.input, str) else msgspec.json.encode(asked.input)

@@ -1,4 +1,4 @@
-"""Everything that can be done over HTTP, in one table: the routes and OpenAPI's description are made from it."""
+"""The table of all routes: the application and the OpenAPI description are generated from it."""
 
 from __future__ import annotations
 

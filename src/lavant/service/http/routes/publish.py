@@ -1,5 +1,4 @@
-"""`POST /publish`: publications in one of several forms, accepted when they are durable in the queues of all who want
-them."""
+"""`POST /publish`: publications in several forms, answered when they are durable in all matching queues."""
 
 from __future__ import annotations
 
@@ -26,19 +25,19 @@ ACCEPTED = 202
 _KINDS = (JSON, *JSON_LINES, cloudevents.STRUCTURED, cloudevents.BATCH)
 
 
-async def publish(desk: ApiContext, request: Request) -> Response:
-    principal = desk.principal(request)
-    body = await read_body(request, desk.limits)
+async def publish(context: ApiContext, request: Request) -> Response:
+    principal = context.principal(request)
+    body = await read_body(request, context.limits)
     entries = publications_in(content_type(request), request.headers, body)
     if len(entries) > PUBLICATIONS_MAX:
         raise ApiError(
             413, "LimitExceeded", f"a request has at most {PUBLICATIONS_MAX} publications, got {len(entries)}"
         )
-    with desk.meters.publish_seconds.timed():
-        outcome = await _outcome(desk, principal, entries, request.headers.get(KEY_HEADER, ""))
+    with context.meters.publish_seconds.timed():
+        outcome = await _outcome(context, principal, entries, request.headers.get(KEY_HEADER, ""))
     refused = {place: each for place, each in enumerate(outcome) if isinstance(each, Refused)}
-    desk.meters.accepted += len(outcome) - len(refused)
-    desk.meters.refused += len(refused)
+    context.meters.accepted += len(outcome) - len(refused)
+    context.meters.refused += len(refused)
     if len(refused) == len(outcome):
         raise error_of_all(list(refused.values()), too_large=413)
     answer = PublishAnswer(
@@ -50,18 +49,18 @@ async def publish(desk: ApiContext, request: Request) -> Response:
 
 
 async def _outcome(
-    desk: ApiContext, principal: Principal, entries: list[bytes | Refused], key: str
+    context: ApiContext, principal: Principal, entries: list[bytes | Refused], key: str
 ) -> list[str | Refused]:
-    """The id of each, or why it was refused."""
+    """Publishes, and returns the id or the refusal of each publication."""
     good = [entry for entry in entries if isinstance(entry, bytes)]
     if not good and entries:
         return [entry for entry in entries if isinstance(entry, Refused)]
-    published = iter((await desk.ask(principal, Publish(good, key))).entries)
+    published = iter((await context.ask(principal, Publish(good, key))).entries)
     return [entry if isinstance(entry, Refused) else next(published) for entry in entries]
 
 
 def publications_in(kind: str, headers: Mapping[str, str], body: bytes) -> list[bytes | Refused]:
-    """Each publication in JSON, or why it can't be one. What is in an array or in lines is looked at one by one.
+    """Each publication as JSON, or its refusal. Entries of an array and lines are examined one by one.
 
     >>> publications_in("application/json", {}, b'[{"price": 1}, 2]')
     [b'{"price": 1}', b'2']

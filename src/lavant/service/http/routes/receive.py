@@ -1,4 +1,4 @@
-"""`POST /subscriptions/{name}/receive` and `/acknowledge`: messages for whoever asks, in plain HTTP."""
+"""`POST /subscriptions/{name}/receive` and `/acknowledge`: receive messages by request and answer."""
 
 from __future__ import annotations
 
@@ -34,40 +34,40 @@ from lavant.service.http.schemas import (
 from lavant.service.net.connections import ClientGone, connection_of
 
 CLIENT_GONE = 499
-"""Nobody reads it."""
+"""The status for a client that closed its connection."""
 
 
-async def receive(desk: ApiContext, request: Request) -> Response:
-    principal = desk.principal(request)
-    asked = await read_json(request, desk.limits, ReceiveBody)
-    state = await find(desk, principal, request.path_params["name"])
+async def receive(context: ApiContext, request: Request) -> Response:
+    principal = context.principal(request)
+    asked = await read_json(request, context.limits, ReceiveBody)
+    state = await find(context, principal, request.path_params["name"])
     command = Receive(state.queue, asked.count, asked.visibility_ms, asked.wait_ms)
     try:
-        answer = await desk.answer(principal, command, connection_of(request.scope))
+        answer = await context.answer(principal, command, connection_of(request.scope))
     except ClientGone:
         return Response(status_code=CLIENT_GONE)
     if isinstance(answer, Refused):
         raise error_of(answer)
     assert isinstance(answer, Received)
-    desk.deliveries[QueueDelivery].delivered[PULL] += len(answer.deliveries)
+    context.deliveries[QueueDelivery].delivered[PULL] += len(answer.deliveries)
     return json_response(ReceiveAnswer(messages=list(map(_message, answer.deliveries))))
 
 
-async def acknowledge(desk: ApiContext, request: Request) -> Response:
-    principal = desk.principal(request)
-    asked = await read_json(request, desk.limits, AcknowledgeBody)
-    if not 1 <= len(asked.receipts) + len(asked.give_back) <= desk.limits.entries_max:
-        raise ApiError(400, "LimitExceeded", f"give 1 to {desk.limits.entries_max} receipts")
-    state = await find(desk, principal, request.path_params["name"])
+async def acknowledge(context: ApiContext, request: Request) -> Response:
+    principal = context.principal(request)
+    asked = await read_json(request, context.limits, AcknowledgeBody)
+    if not 1 <= len(asked.receipts) + len(asked.give_back) <= context.limits.entries_max:
+        raise ApiError(400, "LimitExceeded", f"give 1 to {context.limits.entries_max} receipts")
+    state = await find(context, principal, request.path_params["name"])
     done, returned = ([_receipt(text) for text in texts] for texts in (asked.receipts, asked.give_back))
     wanted = Acknowledge(state.queue, done)
-    command = desk.placed(principal, wanted)
+    command = context.authorized(principal, wanted)
     assert isinstance(command, Acknowledge)
-    refused = await consuming.acknowledge(desk.service, command.queue, done)
-    desk.tell(principal, wanted, Acknowledged(refused))
-    await consuming.give_back(desk.service, command.queue, returned)
+    refused = await consuming.acknowledge(context.service, command.queue, done)
+    context.tell(principal, wanted, Acknowledged(refused))
+    await consuming.give_back(context.service, command.queue, returned)
     if returned:
-        desk.tell(principal, Release(state.queue, returned), Done())
+        context.tell(principal, Release(state.queue, returned), Done())
     answer = AcknowledgeAnswer(
         acknowledged=len(done) - len(refused),
         refused=[RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()],
@@ -76,7 +76,7 @@ async def acknowledge(desk: ApiContext, request: Request) -> Response:
 
 
 def content_of(delivery: Delivery) -> tuple[msgspec.Raw | None, bytes | None]:
-    """A message as a publication, or as bytes if it is not in JSON: others may send to the queue too."""
+    """A message as a publication, or as bytes if it is not JSON: clients may also send to the queue."""
     return (msgspec.Raw(delivery.body), None) if is_json(delivery.body) else (None, delivery.body)
 
 

@@ -39,24 +39,24 @@ from lavant.service.http.schemas import (
 CREATED = 201
 
 
-async def subscribe(desk: ApiContext, request: Request) -> Response:
-    """One in an object, or many in an array."""
-    principal = desk.principal(request)
+async def subscribe(context: ApiContext, request: Request) -> Response:
+    """Creates one subscription from an object, or many from an array."""
+    principal = context.principal(request)
     check_json(content_type(request))
-    body = await read_body(request, desk.limits)
+    body = await read_body(request, context.limits)
     if body.lstrip()[:1] == b"[":
-        return await _subscribe_many(desk, principal, decode(body, list[NewSubscription]))
-    answer = await desk.ask(principal, _command(decode(body, NewSubscription)))
+        return await _subscribe_many(context, principal, decode(body, list[NewSubscription]))
+    answer = await context.ask(principal, _command(decode(body, NewSubscription)))
     return json_response(view(answer.subscription), CREATED if answer.is_new else 200)
 
 
-async def _subscribe_many(desk: ApiContext, principal: Principal, wanted: list[NewSubscription]) -> Response:
-    if not 1 <= len(wanted) <= desk.limits.entries_max:
+async def _subscribe_many(context: ApiContext, principal: Principal, wanted: list[NewSubscription]) -> Response:
+    if not 1 <= len(wanted) <= context.limits.entries_max:
         raise ApiError(
-            400, "LimitExceeded", f"an array has 1 to {desk.limits.entries_max} subscriptions, got {len(wanted)}"
+            400, "LimitExceeded", f"an array has 1 to {context.limits.entries_max} subscriptions, got {len(wanted)}"
         )
-    # All at once, so that they stand in the line together and are indexed together.
-    answers = await asyncio.gather(*(desk.answer(principal, _command(each)) for each in wanted))
+    # All at once, so that they are ingested and indexed as one batch.
+    answers = await asyncio.gather(*(context.answer(principal, _command(each)) for each in wanted))
     refused = {place: each for place, each in enumerate(answers) if isinstance(each, Refused)}
     if len(refused) == len(answers):
         raise error_of_all(list(refused.values()))
@@ -68,20 +68,20 @@ async def _subscribe_many(desk: ApiContext, principal: Principal, wanted: list[N
     return json_response(answer, CREATED if any(each.is_new for each in done) else 200)
 
 
-async def list_subscriptions(desk: ApiContext, request: Request) -> Response:
-    principal = desk.principal(request)
+async def list_subscriptions(context: ApiContext, request: Request) -> Response:
+    principal = context.principal(request)
     query = request.query_params
     limit = integer(query, "limit", default=100, lowest=1, highest=1000)
     asked = ListSubscriptions(prefix=query.get("prefix", ""), after=query.get("after", ""), count=limit)
-    found = (await desk.ask(principal, asked)).subscriptions
+    found = (await context.ask(principal, asked)).subscriptions
     page = SubscriptionsPage(subscriptions=list(map(view, found)), next=page_end([each.name for each in found], limit))
     return json_response(page)
 
 
-async def describe_subscription(desk: ApiContext, request: Request) -> Response:
-    principal = desk.principal(request)
-    state = await find(desk, principal, request.path_params["name"])
-    described = await desk.ask(principal, DescribeQueue(state.queue))
+async def describe_subscription(context: ApiContext, request: Request) -> Response:
+    principal = context.principal(request)
+    state = await find(context, principal, request.path_params["name"])
+    described = await context.ask(principal, DescribeQueue(state.queue))
     figures = described.figures
     messages = MessagesView(
         visible=figures.visible,
@@ -93,19 +93,19 @@ async def describe_subscription(desk: ApiContext, request: Request) -> Response:
     return json_response(msgspec.structs.replace(view(state), messages=messages, settings=settings))
 
 
-async def renew(desk: ApiContext, request: Request) -> Response:
-    answer = await desk.ask(desk.principal(request), RenewSubscription(request.path_params["name"]))
+async def renew(context: ApiContext, request: Request) -> Response:
+    answer = await context.ask(context.principal(request), RenewSubscription(request.path_params["name"]))
     return json_response(view(answer.subscription))
 
 
-async def unsubscribe(desk: ApiContext, request: Request) -> Response:
-    await desk.ask(desk.principal(request), Unsubscribe(request.path_params["name"]))
+async def unsubscribe(context: ApiContext, request: Request) -> Response:
+    await context.ask(context.principal(request), Unsubscribe(request.path_params["name"]))
     return Response(status_code=204)
 
 
-async def find(desk: ApiContext, principal: Principal, name: str) -> SubscriptionState:
-    """A subscription as the principal sees it; raises if there is none of that name."""
-    return (await desk.ask(principal, DescribeSubscription(name))).subscription
+async def find(context: ApiContext, principal: Principal, name: str) -> SubscriptionState:
+    """A subscription in the principal's namespace; raises if there is none of that name."""
+    return (await context.ask(principal, DescribeSubscription(name))).subscription
 
 
 def view(state: SubscriptionState) -> SubscriptionView:

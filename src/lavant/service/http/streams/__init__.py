@@ -1,1 +1,1 @@
-"""Streams over HTTP: server-sent events and WebSockets."""
+"""Front-ends of stream delivery: server-sent events and WebSockets."""

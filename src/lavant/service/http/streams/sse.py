@@ -1,15 +1,15 @@
 """Server-sent events: `GET /subscriptions/{name}/events`, and `GET /events?filter=…`.
 
-    leased ──written──► on its way ──the client's machine has it──► there ──settle_s later──► acknowledged
+    leased ──written──► in transit ──the client's machine has it──► arrived ──settle_s later──► acknowledged
        └─────────────────────┴──────────── connection ended ───────────┴──► back in the queue at once
 
-A stream of events has one way only: the client cannot acknowledge. What can be known is that the client's machine
-confirmed every byte that was written (TCP), and that the connection lived on for a while. That much is taken for an
-acknowledgement. So an event is delivered at least once to a client that reads what its machine receives within
-`settle_s`. One that hangs for longer and then crashes may miss what it had received and not read; who must process
-every message uses the WebSocket or `receive`, which have acknowledgements.
+A client of an event stream cannot acknowledge. The server knows that the client's machine confirmed every byte that was
+written (TCP), and that the connection stayed open for a while, and takes that for an acknowledgement. So an event is
+delivered at least once to a client that reads what its machine receives within `settle_s`. A client that hangs for
+longer and then crashes may miss events it had received and not read. If you must process every message, use the
+WebSocket or `receive`, which have acknowledgements.
 
-A client that reconnects sends `Last-Event-ID`, as browsers do: what it had is acknowledged, the rest comes again.
+A client that reconnects sends `Last-Event-ID`, as browsers do: events up to it are acknowledged, the rest comes again.
 """
 
 from __future__ import annotations
@@ -37,54 +37,60 @@ EVENT_STREAM = "text/event-stream"
 HEADERS = [
     (b"content-type", EVENT_STREAM.encode() + b"; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # proxies are not to collect events
+    (b"x-accel-buffering", b"no"),  # tells proxies not to buffer events
 ]
 
 
 class EventStreams:
-    """An ASGI application for requests for a stream of events."""
+    """An ASGI application for event streams."""
 
-    def __init__(self, desk: ApiContext) -> None:
-        self._desk = desk
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        desk = self._desk
+        context = self._context
         try:
             if request.method != "GET":
                 raise ApiError(405, "NoSuchRoute", "a stream is for GET", headers={"Allow": "GET"})
-            principal = desk.principal(request)
+            principal = context.principal(request)
             _check_accepted(request)
             last = _last_event(request)
-            with desk.stream(SSE, principal):
-                async with attached(desk, principal, request, prefetch=PREFETCH) as window:
-                    await acknowledge(desk.service, window.queue, desk.lately.had(window.queue, last))
-                    desk.lately.opened(window.queue, window)
+            with context.stream(SSE, principal):
+                async with attached(context, principal, request, prefetch=PREFETCH) as window:
+                    await acknowledge(context.service, window.queue, context.sse_resume.had(window.queue, last))
+                    context.sse_resume.opened(window.queue, window)
                     try:
-                        await _Stream(desk, principal, window, scope, receive, send).run()
+                        await _Stream(context, principal, window, scope, receive, send).run()
                     finally:
-                        desk.lately.ended(window.queue, window)
+                        context.sse_resume.ended(window.queue, window)
         except ApiError as error:
             await response_of(error)(scope, receive, send)
 
 
 class _Stream:
-    """One connection. Errors before its head was sent are answered; later ones are its last event."""
+    """One connection. Errors before the head is sent are answered; a later error is the last event."""
 
     def __init__(
-        self, desk: ApiContext, principal: Principal, window: PrefetchWindow, scope: Scope, receive: Receive, send: Send
+        self,
+        context: ApiContext,
+        principal: Principal,
+        window: PrefetchWindow,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        self._desk = desk
-        self._limits = desk.limits
+        self._context = context
+        self._limits = context.limits
         self._principal = principal
         self._window = window
         self._connection = connection_of(scope)
         self._receive = receive
         self._send = send
         self._written: deque[int] = deque()
-        """Numbers of events that are on their way."""
-        self._there: deque[tuple[float, list[int]]] = deque()
-        """Since when which events are there."""
+        """Numbers of events in transit."""
+        self._arrived: deque[tuple[float, list[int]]] = deque()
+        """Events that have arrived, with the time."""
         self._wrote_s = time.monotonic()
 
     async def run(self) -> None:
@@ -95,8 +101,8 @@ class _Stream:
                 self._feed(),
                 self._settle(),
                 self._gone(),
-                self._desk.revoked(self._principal),
-                self._desk.stopping.wait(),
+                self._context.revoked(self._principal),
+                self._context.stopping.wait(),
             )
         except ApiError as error:  # its queue was deleted, or its key revoked
             if not self._principal.is_revoked:
@@ -107,26 +113,26 @@ class _Stream:
 
     async def _feed(self) -> None:
         while True:
-            deliveries = await self._desk.lease(self._window)
+            deliveries = await self._context.lease(self._window)
             if deliveries:
                 await self._write(b"".join(map(event_of, deliveries)))
                 if not self._connection.is_lost:
                     self._window.sent(delivery.receipt.number for delivery in deliveries)
                 self._written.extend(delivery.receipt.number for delivery in deliveries)
-                self._desk.deliveries[StreamDelivery].delivered[SSE] += len(deliveries)
+                self._context.deliveries[StreamDelivery].delivered[SSE] += len(deliveries)
 
     async def _settle(self) -> None:
-        """Acknowledge what has been there for long enough; keep the line busy."""
+        """Acknowledges events that arrived `settle_s` ago, and sends heartbeats."""
         while True:
             await asyncio.sleep(self._limits.settle_s / 2)
             if self._connection.is_lost:
                 return
             now_s = time.monotonic()
             if self._written and self._connection.unsent_bytes() == 0:
-                self._there.append((now_s, list(self._written)))
+                self._arrived.append((now_s, list(self._written)))
                 self._written.clear()
-            while self._there and self._there[0][0] + self._limits.settle_s <= now_s:
-                await self._window.acknowledge(self._there.popleft()[1])
+            while self._arrived and self._arrived[0][0] + self._limits.settle_s <= now_s:
+                await self._window.acknowledge(self._arrived.popleft()[1])
             if now_s - self._wrote_s >= self._limits.heartbeat_s:
                 await self._write(HEARTBEAT)
 
@@ -135,15 +141,15 @@ class _Stream:
             pass
 
     async def _write(self, data: bytes) -> None:
-        """Waits while the client does not read, but not for ever. Nothing leaves for a key that is no more."""
-        self._desk.check(self._principal)
+        """Writes, and waits up to `unread_s_max` while the client does not read. Raises if the key was revoked."""
+        self._context.check(self._principal)
         async with asyncio.timeout(self._limits.unread_s_max):
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
         self._wrote_s = time.monotonic()
 
 
 def event_of(delivery: Delivery) -> bytes:
-    """A message as an event. One that is no text has the event type `base64`.
+    """A message as an event. If it is not text, its event type is `base64`.
 
     >>> from lavant.broker.protocol.queues import Receipt
     >>> event_of(Delivery(Receipt(7, 1), b'{"price":3}', b"", 0, 0, 1, "", ""))
@@ -159,7 +165,7 @@ def event_of(delivery: Delivery) -> bytes:
 
 
 def _check_accepted(request: Request) -> None:
-    """A stream leases and acknowledges by GET. `EventSource` accepts events; images and scripts of a page do not."""
+    """A stream changes state by GET: `EventSource` accepts events, images and scripts of a page do not."""
     kinds = [kind.partition(";")[0].strip().lower() for kind in request.headers.get("accept", "").split(",")]
     if EVENT_STREAM not in kinds:
         raise ApiError(

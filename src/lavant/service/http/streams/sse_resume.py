@@ -1,8 +1,7 @@
-"""What streams have sent lately: a client that connects anew says what it had last, and that much is acknowledged.
+"""Resumes event streams: remembers what they sent, and acknowledges it when a client reconnects with its last event id.
 
-A stream of server-sent events has one way only. When it breaks, whatever was not acknowledged returns to the queue. A
-client that comes back says in `Last-Event-ID` which event it had last, so it had all that were sent before it as well,
-and these need not come once more.
+A client of server-sent events cannot acknowledge. When its stream breaks, unacknowledged messages return to the queue.
+A client that reconnects names its last event in `Last-Event-ID`: it has all events up to it, which need not come again.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from lavant.broker.protocol.queues import Receipt
 
 REMEMBERED_S = 60.0
 STREAMS_MAX = 4000
-"""More, and the oldest are forgotten early."""
+"""The number of ended streams to remember; the oldest are forgotten first."""
 
 
 class SentEvent(Protocol):
-    """What a stream has sent."""
+    """The messages that a stream has sent."""
 
     @property
     def unacknowledged(self) -> OrderedDict[int, Receipt]:
@@ -29,7 +28,7 @@ class SentEvent(Protocol):
 
 
 class SseResume:
-    """Streams by queue: those that are open, and those that ended not long ago."""
+    """Streams by queue: open ones, and those that ended within `REMEMBERED_S`."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -48,7 +47,7 @@ class SseResume:
         self._forget()
 
     def had(self, queue: str, number: int) -> list[Receipt]:
-        """Receipts of what was sent on the stream that sent this message, up to and with it."""
+        """Receipts of the messages that the same stream sent, up to and including this one."""
         for stream in self._by_queue.get(queue, ()):
             if number in stream.unacknowledged:
                 return _until(stream.unacknowledged, number)

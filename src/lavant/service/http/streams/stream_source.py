@@ -1,8 +1,7 @@
-"""To which queue a stream is attached: that of a subscription, or one that lives only as long as the stream.
+"""Attaches a stream to the queue of a subscription, which may exist only as long as the stream.
 
-A subscription of the second kind is temporary, like those of clients: should the server be killed, its lease ends it.
-That is short, since nobody can come back to such a stream. While a stream is attached to a temporary subscription, its
-lease is renewed.
+Such a subscription is temporary, like those of clients: if the server is killed, its lease expires. The lease is short,
+because no client can come back to the stream. An attached stream renews the lease of a temporary subscription.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from lavant.service.http.routes.subscriptions import find
 
 
 async def first_of(*works: Coroutine[Any, Any, object]) -> None:
-    """Ends when one of them has ended, and all others are cancelled and over; raises what that one raised."""
+    """Runs coroutines until one has ended, and cancels the others; raises the error of that one."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -48,21 +47,21 @@ async def first_of(*works: Coroutine[Any, Any, object]) -> None:
 
 NAME_PREFIX = "stream-"
 VISIBILITY_MS_MIN = 1000
-"""With less, messages would come again while they are on their way."""
+"""With less, messages would come again while they are in transit."""
 
 
 @asynccontextmanager
 async def attached(
-    desk: ApiContext, principal: Principal, connection: HTTPConnection, *, prefetch: int
+    context: ApiContext, principal: Principal, connection: HTTPConnection, *, prefetch: int
 ) -> AsyncIterator[PrefetchWindow]:
-    """The window on the queue that a request for a stream names; at its end everything in it goes back."""
+    """The prefetch window on the queue that a request names; at the end, its messages are released."""
     name = connection.path_params.get("name")
-    size = integer(connection.query_params, "prefetch", default=prefetch, lowest=1, highest=desk.limits.prefetch_max)
+    size = integer(connection.query_params, "prefetch", default=prefetch, lowest=1, highest=context.limits.prefetch_max)
     if name is not None:
-        state = await find(desk, principal, name)
-        window = await _window(desk, principal, connection, state.queue, size)
+        state = await find(context, principal, name)
+        window = await _window(context, principal, connection, state.queue, size)
         try:
-            async with _renewed(desk, principal, state):
+            async with _renewed(context, principal, state):
                 yield window
         finally:
             await asyncio.shield(window.close())
@@ -70,39 +69,41 @@ async def attached(
     text = connection.query_params.get("filter")
     if text is None:
         raise bad_request("say in ?filter=… what to send, or name a subscription: /subscriptions/NAME/…")
-    wanted = Subscribe(text, f"{NAME_PREFIX}{secrets.token_hex(8)}", lease_ms=desk.limits.stream_lease_ms)
-    state = (await desk.ask(principal, wanted)).subscription
+    wanted = Subscribe(text, f"{NAME_PREFIX}{secrets.token_hex(8)}", lease_ms=context.limits.stream_lease_ms)
+    state = (await context.ask(principal, wanted)).subscription
     try:
-        async with _renewed(desk, principal, state):
-            yield await _window(desk, principal, connection, state.queue, size)
+        async with _renewed(context, principal, state):
+            yield await _window(context, principal, connection, state.queue, size)
     finally:
-        # Also for a principal that has been revoked since: its subscription must not stay.
-        await asyncio.shield(desk.service.execute(in_namespace(principal, Unsubscribe(state.name))))
+        # Also for a principal whose key was revoked: its subscription must not stay.
+        await asyncio.shield(context.service.execute(in_namespace(principal, Unsubscribe(state.name))))
 
 
 @asynccontextmanager
-async def _renewed(desk: ApiContext, principal: Principal, state: SubscriptionState) -> AsyncIterator[None]:
-    """While this lasts, a subscription that is temporary does not end."""
+async def _renewed(context: ApiContext, principal: Principal, state: SubscriptionState) -> AsyncIterator[None]:
+    """Renews the lease of a temporary subscription meanwhile."""
     if not state.is_temporary:
         yield
         return
-    renewing = asyncio.create_task(_renew(desk, in_namespace(principal, RenewSubscription(state.name)), state.lease_ms))
+    renewing = asyncio.create_task(
+        _renew(context, in_namespace(principal, RenewSubscription(state.name)), state.lease_ms)
+    )
     try:
         yield
     finally:
         renewing.cancel()
 
 
-async def _renew(desk: ApiContext, request: Request, lease_ms: int) -> None:
+async def _renew(context: ApiContext, request: Request, lease_ms: int) -> None:
     while True:
-        await desk.service.execute(request)
+        await context.service.execute(request)
         await asyncio.sleep(lease_ms / SECOND_MS / 3)
 
 
 async def _window(
-    desk: ApiContext, principal: Principal, connection: HTTPConnection, queue: str, size: int
+    context: ApiContext, principal: Principal, connection: HTTPConnection, queue: str, size: int
 ) -> PrefetchWindow:
-    config = (await desk.ask(principal, DescribeQueue(queue))).config
+    config = (await context.ask(principal, DescribeQueue(queue))).config
     visibility_ms = integer(
         connection.query_params,
         "visibility_ms",
@@ -110,6 +111,10 @@ async def _window(
         lowest=VISIBILITY_MS_MIN,
         highest=VISIBILITY_MS_MAX,
     )
-    placed = desk.placed(principal, Acknowledge(queue, []))  # whoever may not acknowledge may not receive either
-    assert isinstance(placed, Acknowledge)
-    return desk.deliveries[StreamDelivery].window(placed.queue, principal, size=size, visibility_ms=visibility_ms)
+    authorized = context.authorized(
+        principal, Acknowledge(queue, [])
+    )  # a key that may not acknowledge may not receive either
+    assert isinstance(authorized, Acknowledge)
+    return context.deliveries[StreamDelivery].window(
+        authorized.queue, principal, size=size, visibility_ms=visibility_ms
+    )

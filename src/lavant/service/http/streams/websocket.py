@@ -2,11 +2,11 @@
 
     server ► client   {"id": 7, "attempt": 1, "publication": {…}}
     client ► server   {"ack": [7]}     done; it does not come again
-                      {"nack": [7]}    not done; it comes again at once, here or elsewhere
+                      {"nack": [7]}    not done; it comes again at once, to any consumer
     server ► client   {"acknowledged": [7], "refused": []}     when that is on the server's disk
 
-At least once: what is not acknowledged when the connection ends, or when its lease runs out, comes again. At most
-`prefetch` messages are unacknowledged at any time, so a client that does not acknowledge gets no more.
+At least once: a message that is not acknowledged when the connection ends, or when its lease expires, comes again. At
+most `prefetch` messages are unacknowledged at any time, so a client that does not acknowledge gets no more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lavant.service.net.connections import connection_of
 
 PREFETCH = 100
 LEFT = (WebSocketDisconnect, WebSocketDisconnected)
-"""What it means when a client is gone: noticed now, or before."""
+"""The client is gone: noticed now, or before."""
 BAD_FRAME, GOING_AWAY, POLICY = 1007, 1001, 1008
 
 _decode = msgspec.json.Decoder(StreamReply).decode
@@ -41,30 +41,30 @@ _encode = msgspec.json.Encoder().encode
 class Streams:
     """An ASGI application for WebSockets."""
 
-    def __init__(self, desk: ApiContext) -> None:
-        self._desk = desk
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = WebSocket(scope, receive, send)
-        desk = self._desk
+        context = self._context
         try:
-            principal = desk.principal(socket)
-            with desk.stream(WEBSOCKET, principal):
-                async with attached(desk, principal, socket, prefetch=PREFETCH) as window:
+            principal = context.principal(socket)
+            with context.stream(WEBSOCKET, principal):
+                async with attached(context, principal, socket, prefetch=PREFETCH) as window:
                     await socket.accept()
-                    await _Stream(desk, principal, window, socket).run()
+                    await _Stream(context, principal, window, socket).run()
         except ApiError as error:
             with suppress(*LEFT):
                 await socket.send_denial_response(response_of(error))
-        except LEFT:  # it left before anything was said, or while it was told why it had to go
+        except LEFT:  # before the handshake ended, or during the denial
             pass
 
 
 class _Stream:
-    """One connection that was accepted."""
+    """One accepted connection."""
 
-    def __init__(self, desk: ApiContext, principal: Principal, window: PrefetchWindow, socket: WebSocket) -> None:
-        self._desk = desk
+    def __init__(self, context: ApiContext, principal: Principal, window: PrefetchWindow, socket: WebSocket) -> None:
+        self._context = context
         self._principal = principal
         self._window = window
         self._socket = socket
@@ -74,7 +74,7 @@ class _Stream:
         code, reason = GOING_AWAY, "the server stops"
         try:
             await first_of(
-                self._feed(), self._listen(), self._desk.revoked(self._principal), self._desk.stopping.wait()
+                self._feed(), self._listen(), self._context.revoked(self._principal), self._context.stopping.wait()
             )
         except LEFT:
             return
@@ -90,7 +90,7 @@ class _Stream:
 
     async def _feed(self) -> None:
         while True:
-            for delivery in await self._desk.lease(self._window):
+            for delivery in await self._context.lease(self._window):
                 publication, body = content_of(delivery)
                 await self._write(
                     StreamMessage(
@@ -102,7 +102,7 @@ class _Stream:
                 )
                 if not self._connection.is_lost:
                     self._window.sent([delivery.receipt.number])
-                self._desk.deliveries[StreamDelivery].delivered[WEBSOCKET] += 1
+                self._context.deliveries[StreamDelivery].delivered[WEBSOCKET] += 1
 
     async def _listen(self) -> None:
         while True:
@@ -111,16 +111,16 @@ class _Stream:
                 raise WebSocketDisconnect(message.get("code", 1005))
             text, data = message.get("text"), message.get("bytes")
             reply = _decode(text if text is not None else data if data is not None else b"")
-            self._desk.check(self._principal)
+            self._context.check(self._principal)
             refused = await self._window.acknowledge(reply.ack)
             await self._window.give_back(reply.nack)
             if reply.ack:
                 await self._write(_confirmation(reply.ack, refused))
 
     async def _write(self, value: object) -> None:
-        """Waits while the client does not read, but not for ever. Nothing leaves for a key that is no more."""
-        self._desk.check(self._principal)
-        async with asyncio.timeout(self._desk.limits.unread_s_max):
+        """Writes, and waits up to `unread_s_max` while the client does not read. Raises if the key was revoked."""
+        self._context.check(self._principal)
+        async with asyncio.timeout(self._context.limits.unread_s_max):
             await self._socket.send({"type": "websocket.send", "text": _encode(value).decode()})
 
 

@@ -75,7 +75,7 @@ def post(serve: Serve, times: int = 1, timeout_s: float = 5.0) -> tuple[list[Pos
                     results.append(await client.post({"X": "y"}, b"body", timeout_s))
                 except WebhookFault as fault:
                     results.append(fault)
-            client.tidy()
+            client.close_idle()
             return results, len(connections)
 
     return asyncio.run(work())
@@ -217,7 +217,7 @@ def test_few_connections_are_kept_however_many_webhooks_there_are() -> None:
             assert await clients[0].post({}, b"", 5.0) == Posted(200)
             assert len(connections) == 6, "only that of the last was kept for the next request"
             for client in clients:
-                client.tidy()
+                client.close_idle()
             assert not idle._lists
 
     asyncio.run(work())
@@ -242,7 +242,7 @@ def test_a_connection_that_was_reset_while_it_was_kept_is_not_used_again() -> No
                 assert await client.post({}, b"", 5.0) == Posted(200)
                 await asyncio.sleep(0.1)
             assert len(connections) == 2
-            client.tidy()
+            client.close_idle()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(work())

@@ -126,7 +126,7 @@ def test_a_stream_with_another_request_behind_it_ends_with_its_connection(
         client = await served.connect()
         stream = authorized("GET /subscriptions/s/events HTTP/1.1", "Accept: text/event-stream")
         assert await client.status(stream) == 200
-        streams = served.front.desk.deliveries[StreamDelivery].open
+        streams = served.front.context.deliveries[StreamDelivery].open
         client.writer.write(HEALTH)
         await asyncio.sleep(0.05)
         assert sum(streams.values()) == 1

@@ -94,7 +94,7 @@ def test_what_is_no_frame_is_told_by_a_code(
         assert await close_code(client) == code
         client.close()
         await until(
-            lambda: len(served.admission) == 0 and not sum(served.front.desk.deliveries[StreamDelivery].open.values())
+            lambda: len(served.admission) == 0 and not served.front.context.deliveries[StreamDelivery].open.total()
         )
 
     serving(tmp_path, work, monkeypatch)
@@ -121,7 +121,7 @@ def test_who_does_not_wait_for_the_handshake_or_leaves_in_it_does_no_harm(
                 await asyncio.sleep(0.002)
             client.close()
         await until(
-            lambda: len(served.admission) == 0 and not sum(served.front.desk.deliveries[StreamDelivery].open.values())
+            lambda: len(served.admission) == 0 and not served.front.context.deliveries[StreamDelivery].open.total()
         )
 
     serving(tmp_path, work, monkeypatch)
@@ -157,7 +157,7 @@ def test_who_leaves_while_the_server_sends_gets_the_rest_again(
             await asyncio.sleep(0)
         client.writer.write(frame(TEXT, b"\xff"))
         client.close()
-        await until(lambda: sum(served.front.desk.deliveries[StreamDelivery].open.values()) == 0)
+        await until(lambda: sum(served.front.context.deliveries[StreamDelivery].open.values()) == 0)
         await until(lambda: served.front.wiring.queues.visible("q", served.front.wiring.queues.now_ms) > 0)
 
     serving(tmp_path, work, monkeypatch)
