@@ -111,10 +111,7 @@ async def _window(
         lowest=VISIBILITY_MS_MIN,
         highest=VISIBILITY_MS_MAX,
     )
-    authorized = context.authorized(
-        principal, Acknowledge(queue, [])
-    )  # a key that may not acknowledge may not receive either
-    assert isinstance(authorized, Acknowledge)
-    return context.deliveries[StreamDelivery].window(
-        authorized.queue, principal, size=size, visibility_ms=visibility_ms
-    )
+    # A key that may not acknowledge may not receive either.
+    request = context.authorized(principal, Acknowledge(queue, []))
+    assert isinstance(request, Acknowledge)
+    return context.deliveries[StreamDelivery].window(request.queue, principal, size=size, visibility_ms=visibility_ms)
