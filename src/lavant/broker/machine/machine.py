@@ -41,32 +41,11 @@ from lavant.broker.machine.long_polls import WAITING_MAX, LongPoll, LongPolls, R
 from lavant.broker.machine.pending import PendingReplies
 from lavant.broker.machine.redrive_rate import RedriveRates
 from lavant.broker.machine.state import BrokerState
-from lavant.broker.protocol import jobs
+from lavant.broker.protocol import jobs as j
+from lavant.broker.protocol import queues as q
+from lavant.broker.protocol import subscriptions as s
 from lavant.broker.protocol.commands import Answer, Command, Query, Request
-from lavant.broker.protocol.jobs import LeaseTasks, TasksLeased
-from lavant.broker.protocol.queues import (
-    Acknowledge,
-    CancelMove,
-    ChangeVisibility,
-    Moved,
-    MoveSome,
-    MoveStarted,
-    Open,
-    Receive,
-    Received,
-    Send,
-    StartMove,
-)
 from lavant.broker.protocol.registry import steps_of
-from lavant.broker.protocol.subscriptions import (
-    Advertise,
-    Deliver,
-    RenewSubscription,
-    Subscribe,
-    Subscribed,
-    Unadvertise,
-    Unsubscribe,
-)
 from lavant.broker.queues.compatibility import RULES
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.timers import earliest
@@ -112,7 +91,7 @@ class BrokerMachine:
         """Before the first request: start a new epoch of leases, resume redrives, and give the client of each temporary
         subscription a whole lease to reconnect."""
         now_ms = self._begin(now_ms)
-        self._apply(Open(self.queues.epoch + 1, RULES), None, now_ms)
+        self._apply(q.Open(self.queues.epoch + 1, RULES), None, now_ms)
         # No message leaves before that is durable: after a crash, the next start would begin the same epoch again.
         self._pending.begin(self.queues.number, self._position)
         for state in self.queues.moves_running():
@@ -136,7 +115,9 @@ class BrokerMachine:
             self._reply(context, refusal(error), self._position)
         return self._effects
 
-    def deliver(self, delivered: Deliver, publishers: list[tuple[RequestContext, Answer]], now_ms: int) -> list[Effect]:
+    def deliver(
+        self, delivered: s.Deliver, publishers: list[tuple[RequestContext, Answer]], now_ms: int
+    ) -> list[Effect]:
         """Put matched publications into queues, and answer their publishers.
 
         Raises a `LavantError` if they cannot be accepted; then nothing has changed.
@@ -144,7 +125,7 @@ class BrokerMachine:
         now_ms = self._begin(now_ms)
         if self._long_polls:
             self._wake(now_ms)
-        if delivered.spread.bodies or delivered.accepted or delivered.answered or delivered.forgotten:
+        if delivered.fan_out.bodies or delivered.accepted or delivered.answered or delivered.forgotten:
             self._check_room()
             number = self.queues.number
             self._apply(delivered, None, now_ms)
@@ -153,7 +134,7 @@ class BrokerMachine:
         for context, answer in publishers:
             self._reply(context, answer, self._position)
         if self._long_polls:
-            for queue in self.queues.names_of(np.frombuffer(delivered.spread.queues, INTEGERS).tolist()):
+            for queue in self.queues.names_of(np.frombuffer(delivered.fan_out.queues, INTEGERS).tolist()):
                 self._serve(queue, now_ms)
         return self._effects
 
@@ -231,14 +212,14 @@ class BrokerMachine:
 
     # ── steps of requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _send(self, request: Send, context: RequestContext, now_ms: int) -> None:
+    def _send(self, request: q.Send, context: RequestContext, now_ms: int) -> None:
         self._check_room()
         answer = self._apply(request, context.raw, now_ms)
         self._pending.sent(self.queues.number, self._position)
         self._reply(context, answer, self._position)
         self._serve(request.queue, now_ms)
 
-    def _receive(self, request: Receive | LeaseTasks, context: RequestContext, now_ms: int) -> None:
+    def _receive(self, request: q.Receive | j.LeaseTasks, context: RequestContext, now_ms: int) -> None:
         answer = self._take(request, context, now_ms)
         self._leases.used(request.queue, now_ms)
         if answer is not None:
@@ -255,7 +236,7 @@ class BrokerMachine:
             for queue in self._dead_letters(request.queue):
                 self._serve(queue, now_ms)
 
-    def _acknowledge(self, request: Acknowledge, context: RequestContext, now_ms: int) -> None:
+    def _acknowledge(self, request: q.Acknowledge, context: RequestContext, now_ms: int) -> None:
         answer = self._apply(request, context.raw, now_ms)
         self._leases.used(request.queue, now_ms)
         after = 0 if self._acknowledge_early else self._position
@@ -267,7 +248,7 @@ class BrokerMachine:
         self._reply(context, answer, self._position)
         self._serve(request.queue, now_ms)
 
-    def _change_visibility(self, request: ChangeVisibility, context: RequestContext, now_ms: int) -> None:
+    def _change_visibility(self, request: q.ChangeVisibility, context: RequestContext, now_ms: int) -> None:
         self._leases.used(request.queue, now_ms)
         self._change_queue(request, context, now_ms)
 
@@ -275,35 +256,35 @@ class BrokerMachine:
         self._check_room()
         self._change_queue(request, context, now_ms)
 
-    def _subscribe(self, request: Subscribe, context: RequestContext, now_ms: int) -> None:
+    def _subscribe(self, request: s.Subscribe, context: RequestContext, now_ms: int) -> None:
         self._check_room()
         answer = self._apply(request, context.raw, now_ms)
-        if isinstance(answer, Subscribed) and answer.subscription.is_temporary:
+        if isinstance(answer, s.Subscribed) and answer.subscription.is_temporary:
             self._leases.hold(answer.subscription, now_ms)
         self._reply(context, self._leases.with_ends(answer, now_ms), self._position)
 
-    def _unsubscribe(self, request: Unsubscribe, context: RequestContext, now_ms: int) -> None:
+    def _unsubscribe(self, request: s.Unsubscribe, context: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
         self._unadvertise(request, context, now_ms)
         self._leases.forget(state.number)
 
-    def _advertise(self, request: Advertise, context: RequestContext, now_ms: int) -> None:
+    def _advertise(self, request: s.Advertise, context: RequestContext, now_ms: int) -> None:
         self._check_room()
         check_filter(request.filter)  # the engine checks the filters of subscriptions
         self._reply(context, self._apply(request, context.raw, now_ms), self._position)
 
-    def _unadvertise(self, request: Unsubscribe | Unadvertise, context: RequestContext, now_ms: int) -> None:
+    def _unadvertise(self, request: s.Unsubscribe | s.Unadvertise, context: RequestContext, now_ms: int) -> None:
         self._reply(context, self._apply(request, context.raw, now_ms), self._position)
         self._serve_orphans(now_ms)
 
-    def _renew_subscription(self, request: RenewSubscription, context: RequestContext, now_ms: int) -> None:
+    def _renew_subscription(self, request: s.RenewSubscription, context: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
         if not state.is_temporary:
             raise InvalidValue(f"subscription {state.name!r} has no lease: it stays until it is unsubscribed")
         self._leases.hold(state, now_ms)
-        self._reply(context, self._leases.with_ends(Subscribed(state, is_new=False), now_ms), self._position)
+        self._reply(context, self._leases.with_ends(s.Subscribed(state, is_new=False), now_ms), self._position)
 
-    def _grow_jobs(self, request: jobs.DefineJobs | jobs.SubmitJob, context: RequestContext, now_ms: int) -> None:
+    def _grow_jobs(self, request: j.DefineJobs | j.SubmitJob, context: RequestContext, now_ms: int) -> None:
         self._check_room()
         self._change_jobs(request, context, now_ms)
 
@@ -313,18 +294,18 @@ class BrokerMachine:
         for queue in self.queues.touched():
             self._serve(queue, now_ms)
 
-    def _start_move(self, request: StartMove, context: RequestContext, now_ms: int) -> None:
+    def _start_move(self, request: q.StartMove, context: RequestContext, now_ms: int) -> None:
         self._check_room()
         answer = self._apply(request, context.raw, now_ms)
-        assert isinstance(answer, MoveStarted)
+        assert isinstance(answer, q.MoveStarted)
         for state in self.queues.moves_running():
             if state.task == answer.task:
                 self._redrive_rates.follow(state, now_ms)
         self._reply(context, answer, self._position)
 
-    def _cancel_move(self, request: CancelMove, context: RequestContext, now_ms: int) -> None:
+    def _cancel_move(self, request: q.CancelMove, context: RequestContext, now_ms: int) -> None:
         answer = self._apply(request, context.raw, now_ms)
-        assert isinstance(answer, Moved)
+        assert isinstance(answer, q.Moved)
         self._redrive_rates.follow(answer.state, now_ms)
         self._reply(context, answer, self._position)
 
@@ -420,22 +401,22 @@ class BrokerMachine:
         return answer
 
     def _take(
-        self, request: Receive | LeaseTasks, context: RequestContext, now_ms: int
-    ) -> Received | TasksLeased | None:
+        self, request: q.Receive | j.LeaseTasks, context: RequestContext, now_ms: int
+    ) -> q.Received | j.TasksLeased | None:
         """None if there are no messages. An empty receive that changed something has moved messages to the dead-letter
         queue, and there may be more behind them."""
         while True:
             answer = self._apply(request, context.raw, now_ms)
-            if (isinstance(answer, Received) and answer.deliveries) or (
-                isinstance(answer, TasksLeased) and answer.tasks
+            if (isinstance(answer, q.Received) and answer.deliveries) or (
+                isinstance(answer, j.TasksLeased) and answer.tasks
             ):
                 return answer
             if not self.queues.changed:
                 return None
 
-    def _deliver(self, context: RequestContext, answer: Received | TasksLeased, queue: str) -> None:
+    def _deliver(self, context: RequestContext, answer: q.Received | j.TasksLeased, queue: str) -> None:
         reply = Reply(context.client, context.number, answer, queue)
-        if isinstance(answer, TasksLeased):
+        if isinstance(answer, j.TasksLeased):
             self._pending.hold_lease(reply, self._position)
             return
         newest = max([delivery.receipt.number for delivery in answer.deliveries])
@@ -450,7 +431,7 @@ class BrokerMachine:
                 self._apply(command, None, now_ms)
                 self._serve(reply.queue, now_ms)
 
-    def _move(self, step: MoveSome, now_ms: int) -> None:
+    def _move(self, step: q.MoveSome, now_ms: int) -> None:
         if self.is_full:
             return
         try:
@@ -458,7 +439,7 @@ class BrokerMachine:
         except LavantError:  # its queue was deleted, and the move with it
             self._redrive_rates.forget(step.task)
             return
-        assert isinstance(answer, Moved)
+        assert isinstance(answer, q.Moved)
         self._redrive_rates.follow(answer.state, now_ms)
         destination = answer.state.destination
         for queue in self._long_polls.queues() if destination is None else [destination]:
@@ -471,7 +452,7 @@ class BrokerMachine:
                 self._leases.hold(state, now_ms, lease_ms_of(state, self.queues))
                 continue
             try:
-                self._apply(Unsubscribe(state.name, state.namespace), None, now_ms)
+                self._apply(s.Unsubscribe(state.name, state.namespace), None, now_ms)
             except StorageFull:  # even a deletion needs a record: later
                 self._leases.hold(state, now_ms, lease_ms_of(state, self.queues))
 

@@ -11,14 +11,18 @@ empty field instead of a name outside their own namespace.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from lavant.broker.protocol import queues, subscriptions
 from lavant.broker.protocol.queue_config import NAMESPACE_END, QueueConfig, namespace_of
 from lavant.core.errors import AccessDenied, QueueExists
+
+Rule: TypeAlias = Callable[["KeyNamespace", Any], Any]
+Strip: TypeAlias = Callable[[str, Any], Any]
 
 _FOREIGN = re.compile(rf"'[A-Za-z0-9_-]+{NAMESPACE_END}[A-Za-z0-9_.-]+'")
 _HIDDEN = "'…'"
@@ -174,10 +178,6 @@ def strip_received(namespace: str, answer: queues.Received) -> queues.Received:
     return replace(answer, deliveries=[_origin(namespace, each) for each in answer.deliveries])
 
 
-def strip_peeked(namespace: str, answer: queues.Peeked) -> queues.Peeked:
-    return replace(answer, messages=[_origin(namespace, each) for each in answer.messages])
-
-
 def strip_described(namespace: str, answer: queues.Described) -> queues.Described:
     config = answer.config
     if config.dead_letters is None:
@@ -190,32 +190,6 @@ def strip_described(namespace: str, answer: queues.Described) -> queues.Describe
 def strip_listed(namespace: str, answer: queues.Listed) -> queues.Listed:
     own = (queue for queue in answer.queues if namespace_of(queue) == namespace)
     return replace(answer, queues=[_name(namespace, queue) for queue in own])
-
-
-def strip_moved(namespace: str, answer: queues.Moved) -> queues.Moved:
-    return replace(answer, state=_move(namespace, answer.state))
-
-
-def strip_moves(namespace: str, answer: queues.Moves) -> queues.Moves:
-    return replace(answer, moves=[_move(namespace, move) for move in answer.moves])
-
-
-def strip_subscribed(namespace: str, answer: subscriptions.Subscribed) -> subscriptions.Subscribed:
-    return replace(answer, subscription=_subscription(namespace, answer.subscription))
-
-
-def strip_subscriptions(namespace: str, answer: subscriptions.SubscriptionsListed) -> subscriptions.SubscriptionsListed:
-    return replace(answer, subscriptions=[_subscription(namespace, each) for each in answer.subscriptions])
-
-
-def strip_advertised(namespace: str, answer: subscriptions.Advertised) -> subscriptions.Advertised:
-    return replace(answer, advertisement=replace(answer.advertisement, namespace=""))
-
-
-def strip_advertisements(
-    namespace: str, answer: subscriptions.AdvertisementsListed
-) -> subscriptions.AdvertisementsListed:
-    return replace(answer, advertisements=[replace(each, namespace="") for each in answer.advertisements])
 
 
 def _name(namespace: str, name: str) -> str:
@@ -248,3 +222,26 @@ def _move(namespace: str, move: queues.MoveState) -> queues.MoveState:
 
 def _subscription(namespace: str, state: subscriptions.SubscriptionState) -> subscriptions.SubscriptionState:
     return replace(state, namespace="", queue=_name(namespace, state.queue))
+
+
+def _advertisement(namespace: str, state: subscriptions.AdvertisementState) -> subscriptions.AdvertisementState:
+    return replace(state, namespace="")
+
+
+def _field(name: str, strip: Strip) -> Strip:
+    """Strips one field of an answer."""
+    return lambda namespace, answer: replace(answer, **{name: strip(namespace, getattr(answer, name))})
+
+
+def _items(name: str, strip: Strip) -> Strip:
+    """Strips each item of a list."""
+    return _field(name, lambda namespace, items: [strip(namespace, each) for each in items])
+
+
+strip_peeked = _items("messages", _origin)
+strip_moved = _field("state", _move)
+strip_moves = _items("moves", _move)
+strip_subscribed = _field("subscription", _subscription)
+strip_subscriptions = _items("subscriptions", _subscription)
+strip_advertised = _field("advertisement", _advertisement)
+strip_advertisements = _items("advertisements", _advertisement)

@@ -212,14 +212,14 @@ class Send(CommandFor[Sent], tag="send", frozen=True):
 class FanOut(CommandFor[Done], tag="spread", frozen=True):
     """Put the same bodies into many queues, which share them in memory: all of it, or nothing.
 
-    Queue number `queues[i]` gets the bodies `places[ends[i - 1]:ends[i]]`, in this order. All three are arrays of
+    Queue number `queues[i]` gets the bodies `indexes[ends[i - 1]:ends[i]]`, in this order. All three are arrays of
     unsigned 32-bit integers, little endian.
     """
 
     bodies: list[bytes]
     queues: bytes
     ends: bytes
-    places: bytes
+    indexes: bytes
 
 
 class Receive(CommandFor[Received], tag="receive", frozen=True):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -26,9 +26,7 @@ from lavant.broker.protocol import namespaces as n
 from lavant.broker.protocol import queues as q
 from lavant.broker.protocol import subscriptions as s
 from lavant.broker.protocol.commands import A_co, Answer, CommandFor, QueryFor, RequestFor
-
-Rule: TypeAlias = Callable[[n.KeyNamespace, Any], Any]
-Strip: TypeAlias = Callable[[str, Any], Any]
+from lavant.broker.protocol.namespaces import Rule, Strip
 
 SCOPES = PUBLISH, SUBSCRIBE, ADMIN = "publish", "subscribe", "admin"
 ANY, SERVER = "", "server"

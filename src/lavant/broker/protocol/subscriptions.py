@@ -158,7 +158,7 @@ class PublishOutcome(Value, frozen=True):
 class Deliver(CommandFor[Done], tag="deliver", frozen=True):
     """Put matched publications into the queues of their subscriptions."""
 
-    spread: FanOut
+    fan_out: FanOut
     keys: dict[str, list[str | Refused]] = {}
     """Replaced by `answered`; in journals of older versions."""
     accepted: dict[str, int] = {}

@@ -305,10 +305,10 @@ class Subscriptions:
         self.log_offsets.check(request.accepted, request.delivered)
         self.log_offsets.check_forget(request.forgotten, request.accepted, request.delivered)
         self._queues.check_memory(sum(memory_of_key(each.key, each.entries) for each in request.answered))
-        spread = self._queues.plan_fan_out(request.spread, is_admitted=bool(request.delivered))
+        fan_out = self._queues.plan_fan_out(request.fan_out, is_admitted=bool(request.delivered))
 
         def apply() -> Answer:
-            answer: Answer = spread()
+            answer: Answer = fan_out()
             if request.answered:
                 self.recent.remember(request.answered, self._queues.now_ms)
             if request.keys:

@@ -115,11 +115,11 @@ def _check_size(share: Share, sizes: Sequence[int], bytes_max: int) -> None:
 def _lists(request: FanOut) -> Iterator[tuple[int, list[int]]]:
     try:
         serials, ends, indexes = (
-            np.frombuffer(data, INTEGERS).tolist() for data in (request.queues, request.ends, request.places)
+            np.frombuffer(data, INTEGERS).tolist() for data in (request.queues, request.ends, request.indexes)
         )
     except ValueError:
         raise InvalidValue("each array of a fan-out has 4 bytes per number") from None
     if len(ends) != len(serials) or (ends and ends[-1] != len(indexes)):
-        raise InvalidValue(f"a fan-out has {len(serials)} queues, {len(ends)} ends and {len(indexes)} places")
+        raise InvalidValue(f"a fan-out has {len(serials)} queues, {len(ends)} ends and {len(indexes)} indexes")
     for serial, (start, end) in zip(serials, pairwise([0, *ends]), strict=True):
         yield serial, indexes[start:end]

@@ -122,8 +122,8 @@ class Digest:
             self._take_matched(columns)
         if columns.sent:
             self._take_sent(columns)
-        if columns.spread:
-            self._take_spread(columns)
+        if columns.fan_outs:
+            self._take_fan_outs(columns)
         if columns.taken_ns:
             self._take_received(columns)
         if columns.settled_ns:
@@ -150,9 +150,9 @@ class Digest:
         topics = self._codes(columns)[queues[some]]
         self._rows.add(ObservationKind.ARRIVAL, times_us[some], topics, publications=arrived[some])
 
-    def _take_spread(self, columns: events.EventColumns) -> None:
+    def _take_fan_outs(self, columns: events.EventColumns) -> None:
         """One row for each queue of each batch; deleted queues have none."""
-        times_ns, queues, ends_of = zip(*columns.spread, strict=True)
+        times_ns, queues, ends_of = zip(*columns.fan_outs, strict=True)
         sizes = np.array([len(each) // INTEGERS.itemsize for each in queues])
         ends = np.frombuffer(b"".join(ends_of), INTEGERS)
         counts, firsts = ends.astype(np.int64), np.cumsum(sizes) - sizes

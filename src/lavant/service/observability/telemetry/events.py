@@ -91,6 +91,7 @@ class EventColumns:
 
     __slots__ = (
         "arrived",
+        "fan_outs",
         "jobs",
         "matched",
         "queues",
@@ -99,7 +100,6 @@ class EventColumns:
         "settled_ns",
         "settled_numbers",
         "settled_queue",
-        "spread",
         "taken_count",
         "taken_ns",
         "taken_numbers",
@@ -115,7 +115,7 @@ class EventColumns:
         self.sent: list[int] = []
         """`SENT_FIELDS` for each request that sent messages: the time, the last message's number, how many, and the
         queue; 0 and `MANY` for several queues."""
-        self.spread: list[tuple[int, bytes, bytes]] = []
+        self.fan_outs: list[tuple[int, bytes, bytes]] = []
         """For notifications: the time, and the queues and ends of the `FanOut`."""
         self.taken_ns = array("q")
         self.taken_count = array("q")
@@ -226,13 +226,13 @@ class TelemetryEvents:
             self.dropped += 1
 
     def _deliver(self, command: Deliver, answer: Any) -> None:
-        spread, columns = command.spread, self._columns
-        if not spread.queues:
+        fan_out, columns = command.fan_out, self._columns
+        if not fan_out.queues:
             return
         now_ns, self._number = self._clock_ns(), self._queues.number
         if len(columns.sent) < self._sent_max:
             columns.sent += (now_ns, self._number, 0, MANY)
-            columns.spread.append((now_ns, spread.queues, spread.ends))
+            columns.fan_outs.append((now_ns, fan_out.queues, fan_out.ends))
         else:
             self.dropped += 1
 
