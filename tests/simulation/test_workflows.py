@@ -180,7 +180,7 @@ def retries_without_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def dead_letter_that_is_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Topics, "bury", lambda self, topic, letter, now_ms: None)
+    patch.setattr(Topics, "dead_letter", lambda self, topic, letter, now_ms: None)
 
 
 def dead_task_of_which_the_job_knows_nothing(patch: pytest.MonkeyPatch) -> None:
