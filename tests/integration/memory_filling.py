@@ -137,7 +137,7 @@ def subscribing(filter: Callable[[int], str], share: int) -> tuple[Filling, Fill
     def fill(count: int) -> None:
         for number in filling.numbers(count // share):
             filling.ask(Subscribe(filter(number), name=f"subscription-{number}", queue=QUEUE))
-        filters.tell(list(filling.broker.subscriptions.changes), {})
+        filters.apply(list(filling.broker.subscriptions.changes), {})
         filling.broker.subscriptions.changes.clear()
 
     return filling, fill

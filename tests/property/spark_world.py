@@ -25,7 +25,7 @@ from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.ingest import Ingest
 from lavant.service.runtime.limits import LIMITS
 
-SMALL = SparkLimits(stretch_publications_max=5, stretches_max=2, file_bytes_max=4096)
+SMALL = SparkLimits(range_publications_max=5, ranges_max=2, file_bytes_max=4096)
 
 
 class Asking:

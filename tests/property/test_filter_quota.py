@@ -56,9 +56,9 @@ class LocalWorld(World):
 class Model:
     """What a registry with these limits accepts, one request after the other."""
 
-    def __init__(self, lanes_max: int | None) -> None:
+    def __init__(self, scopes_max: int | None) -> None:
         self.held: dict[tuple[str, str], str | EncryptedFilter] = {}
-        self.lanes_max = lanes_max
+        self.scopes_max = scopes_max
         self.lanes_ever: set[tuple[str, type]] = set()
 
     def takes(self, request: Subscribe) -> bool | None:
@@ -79,8 +79,8 @@ class Model:
         kind = type(request.filter)
         lane = (request.namespace, kind)
         live = {(namespace, type(filter)) for (namespace, _), filter in self.held.items()}
-        if self.lanes_max is not None and lane not in live and len(self.lanes_ever) >= self.lanes_max:
-            return False if len(live) >= self.lanes_max else None
+        if self.scopes_max is not None and lane not in live and len(self.lanes_ever) >= self.scopes_max:
+            return False if len(live) >= self.scopes_max else None
         beside = [f for (n, _), f in self.held.items() if n == request.namespace and type(f) is kind]
         before, new = features(beside), features([request.filter])
         if isinstance(request.filter, str):
@@ -187,7 +187,7 @@ def test_what_was_accepted_opens_with_any_number_of_slices(batches: list[list[An
 @settings(max_examples=15, deadline=None)
 def test_the_spark_engine_takes_the_same(batches: list[list[Any]]) -> None:
     async def check(directory: Path) -> None:
-        world = World(directory, SparkLimits(lanes_max=LANES_MAX))
+        world = World(directory, SparkLimits(scopes_max=LANES_MAX))
         await world.start()
         world.server.broker.subscriptions.limits = LIMITS
         world.server.queues.usages.quotas = QUOTAS
@@ -197,7 +197,7 @@ def test_the_spark_engine_takes_the_same(batches: list[list[Any]]) -> None:
         await world.crash()
         assert held(world.server.broker.subscriptions) == set(model.held)
         assert isinstance(world.engine, SparkEngine)
-        assert sum(len(lane) for lane in world.engine._lanes.values()) == len(model.held)
+        assert sum(len(lane) for lane in world.engine._logs.values()) == len(model.held)
         world.engine.close()
 
     with tempfile.TemporaryDirectory() as directory:

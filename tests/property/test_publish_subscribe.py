@@ -23,7 +23,7 @@ from lavant.broker.protocol.subscriptions import Deliver, Subscribe, Unsubscribe
 from lavant.broker.subscriptions.parsing import ParsedPublication, accept
 from lavant.broker.subscriptions.registry import Added
 from lavant.core.errors import LavantError
-from lavant.service.engines.filters import steps_of
+from lavant.service.engines.filters import change_batches
 from lavant.service.engines.interface import EngineBatch
 from lavant.service.engines.local import LocalEngine
 
@@ -76,7 +76,7 @@ class PublishSubscribe(RuleBasedStateMachine):
             self.journal.append(msgspec.msgpack.encode(request))
         changes = list(self.broker.subscriptions.changes)
         self.broker.subscriptions.changes.clear()
-        self.engine.change(list(steps_of(changes, {})))
+        self.engine.change(list(change_batches(changes, {})))
         return answer
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -166,7 +166,7 @@ class PublishSubscribe(RuleBasedStateMachine):
         self.engine = LocalEngine(slices=2)
         serial = self.broker.queues.serial
         added = [Added(each, serial(each.queue)) for each in self.broker.subscriptions]
-        self.engine.change(list(steps_of(added, {})))
+        self.engine.change(list(change_batches(added, {})))
 
     # ── what holds ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -240,6 +240,6 @@ def test_stretches_are_bounded_by_publications_bytes_and_what_could_match(tmp_pa
         return found
 
     assert asyncio.run(play("all", SparkLimits())) == [(0, 12)]
-    assert asyncio.run(play("publications", SparkLimits(stretch_publications_max=7))) == [(0, 7), (7, 12)]
-    assert asyncio.run(play("matches", SparkLimits(stretch_matches_max=20))) == [(0, 5), (5, 10), (10, 12)]
-    assert asyncio.run(play("bytes", SparkLimits(stretch_bytes_max=1))) == [(0, 3), (3, 6), (6, 9), (9, 12)]
+    assert asyncio.run(play("publications", SparkLimits(range_publications_max=7))) == [(0, 7), (7, 12)]
+    assert asyncio.run(play("matches", SparkLimits(range_matches_max=20))) == [(0, 5), (5, 10), (10, 12)]
+    assert asyncio.run(play("bytes", SparkLimits(range_bytes_max=1))) == [(0, 3), (3, 6), (6, 9), (9, 12)]

@@ -31,7 +31,7 @@ from lavant.models.prediction import predict
 from lavant.models.warmup import MODEL_KERNELS
 from lavant.pipeline.stream.exchange import Lists, merge_files, write_file
 from lavant.pipeline.warmup import PIPELINE_KERNELS
-from lavant.service.engines.filters import prepared_filter, steps_of
+from lavant.service.engines.filters import change_batches, prepared_filter
 from lavant.service.engines.interface import EngineBatch
 from lavant.service.engines.local import LocalEngine
 
@@ -123,7 +123,7 @@ def test_an_engine_whose_subscriptions_come_and_go(slices: int) -> None:
     try:
         for some in (there[:1], there[1:3], there[3:]):
             prepared = {each.number: prepared_filter(each.filter) for each in some} if len(some) < 3 else {}
-            engine.change(list(steps_of([Added(each, each.number % 7) for each in some], prepared)))
+            engine.change(list(change_batches([Added(each, each.number % 7) for each in some], prepared)))
             for publications in (1, 50):
                 plain = [ParsedPublication("", PLAIN, random_publication(random), b"") for _ in range(publications)]
                 points = [
@@ -132,7 +132,7 @@ def test_an_engine_whose_subscriptions_come_and_go(slices: int) -> None:
                 ]
                 for scheme, accepted in ((PLAIN, plain), (ENCRYPTED, points)):
                     engine.publish(EngineBatch(namespace="", scheme=scheme, publications=accepted))
-            engine.change(list(steps_of([Removed(each) for each in some[::2]], {})))
+            engine.change(list(change_batches([Removed(each) for each in some[::2]], {})))
     finally:
         engine.close()
 

@@ -27,10 +27,10 @@ class NamespaceScheme(NamedTuple):
 
 
 class FilterQuota:
-    """Counts the features of existing filters. With `lanes_max`, only so many scopes may have subscriptions."""
+    """Counts the features of existing filters. With `scopes_max`, only so many scopes may have subscriptions."""
 
-    def __init__(self, lanes_max: int | None = None) -> None:
-        self._lanes_max = lanes_max
+    def __init__(self, scopes_max: int | None = None) -> None:
+        self._scopes_max = scopes_max
         self._counts: dict[NamespaceScheme, Counter[Hashable]] = {}
         self._promised: dict[NamespaceScheme, set[Hashable]] = {}
 
@@ -38,7 +38,7 @@ class FilterQuota:
         """Raise if these filters add features to a scope that has enough. Existing filters may exceed the limit."""
         known, promised = self._counts.get(scope), self._promised.get(scope, set())
         scopes = len(self._counts.keys() | self._promised.keys())
-        if known is None and not promised and self._lanes_max is not None and scopes >= self._lanes_max:
+        if known is None and not promised and self._scopes_max is not None and scopes >= self._scopes_max:
             raise QuotaExceeded(
                 f"there are subscriptions in {scopes} namespaces and schemes, which is the Spark engine's limit; use "
                 "fewer namespaces, or another server"

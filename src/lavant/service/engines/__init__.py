@@ -1,1 +1,1 @@
-"""Engines: what finds out which queues a publication goes to (AP, M, EP)."""
+"""Engines find the queues that a publication goes to: `local` in this process, `spark` on a cluster (AP, M, EP)."""

@@ -1,4 +1,4 @@
-"""Which engine a server has, and that it goes on with what another one left."""
+"""Creates the engine of a server; the local one only if the Spark engine has delivered everything."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.settings import SparkSettings
 
 DIRECTORY = "spark"
-"""Within the server's own."""
+"""Subdirectory of the data directory."""
 
 
-def engine_of(spark: SparkSettings | None, data: Path | None, lanes: LogOffsets, identity: bytes) -> Engine:
-    """The local one, unless there are settings of Spark's. `identity` is that of the journal with the lanes."""
+def engine_of(spark: SparkSettings | None, data: Path | None, offsets: LogOffsets, identity: bytes) -> Engine:
+    """The local engine, or Spark if there are settings for it. `identity` is that of the journal."""
     if spark is None:
-        if lanes.lag:
+        if offsets.lag:
             raise InvalidValue(
-                f"{lanes.lag} publications were accepted by the Spark engine and are not delivered yet; start with "
+                f"{offsets.lag} publications were accepted by the Spark engine and are not delivered yet; start with "
                 "--engine spark until lavant_engine_owed at /metrics is 0, then change the engine"
             )
         return LocalEngine()
     if data is None:
         raise InvalidValue("the Spark engine keeps publications in logs on disk; give --data DIR, not --memory")
-    return SparkEngine(data / DIRECTORY, lanes, slices=spark.slices, identity=identity)
+    return SparkEngine(data / DIRECTORY, offsets, slices=spark.slices, identity=identity)

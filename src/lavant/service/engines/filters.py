@@ -1,4 +1,8 @@
-"""Changes of subscriptions as engines take them: by lane, in order, with filters as matchers take them."""
+"""Filters for engines: parsed, checked against the quota of their namespace, and batched by scope in order.
+
+`FilterAdmission.prepare` and `apply` take long and belong into the engine's thread; its other methods are quick and
+may be called in the loop while neither of those two runs.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +23,18 @@ from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN
 from lavant.broker.subscriptions.registry import Added, Change
 from lavant.broker.subscriptions.validation import tests_of
 from lavant.core.errors import LavantError, LimitExceeded
-from lavant.service.engines.interface import Engine, Step
+from lavant.service.engines.interface import ChangeBatch, Engine
 
 
 class FilterAdmission:
-    """For one engine."""
+    """Checks and counts the filters of one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._quota = FilterQuota(engine.lanes_max)
+        self._quota = FilterQuota(engine.scopes_max)
 
     def prepare(self, subscribes: Iterable[Subscribe]) -> list[Filters | LavantError]:
-        """The filters as the engine takes them, or why they cannot be matched."""
+        """Parse filters; an error says why one cannot be matched."""
         prepared: list[Filters | LavantError] = []
         for request in subscribes:
             try:
@@ -42,29 +46,29 @@ class FilterAdmission:
     def problem(
         self, request: Subscribe | Unsubscribe, filters: Filters | LavantError | None, limits: SubscriptionLimits
     ) -> LavantError | None:
-        """Why a request is refused: by what `prepare` said, or by what is there; none if it is not."""
+        """Why a request is refused: the result of `prepare`, or the quota. None if it is accepted."""
         if isinstance(request, Unsubscribe) or filters is None or isinstance(filters, LavantError):
             return filters if isinstance(filters, LavantError) else None
         try:
-            self._quota.check(_lane(request), filters, limits)
+            self._quota.check(_scope(request), filters, limits)
         except LavantError as error:
             return error
         return None
 
     def promise(self, subscription: SubscriptionState, filters: Filters) -> None:
-        """It was accepted: the next is checked with it, and the engine is going to be told."""
-        self._quota.promise(_lane(subscription), filters)
+        """Count an accepted subscription before the engine has it, so that the next check includes it."""
+        self._quota.promise(_scope(subscription), filters)
 
-    def tell(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
-        """The engine learns of changes, and they count. Filters that were prepared are given by number."""
-        steps = list(steps_of(changes, prepared))
-        self._engine.change(steps)
-        for step in steps:
-            self._quota.count(step.lane, step.filters, is_removal=step.serials is None)
+    def apply(self, changes: Sequence[Change], prepared: Mapping[int, Filters]) -> None:
+        """Apply changes to the engine and count them. `prepared` holds parsed filters by number."""
+        batches = list(change_batches(changes, prepared))
+        self._engine.change(batches)
+        for batch in batches:
+            self._quota.count(batch.scope, batch.filters, is_removal=batch.serials is None)
         self._quota.keep_promises()
 
 
-def _lane(subscription: Subscribe | SubscriptionState) -> NamespaceScheme:
+def _scope(subscription: Subscribe | SubscriptionState) -> NamespaceScheme:
     return NamespaceScheme(subscription.namespace, scheme_of(subscription.filter))
 
 
@@ -76,17 +80,17 @@ def scheme_of(filter: str | EncryptedFilter) -> str:
 
 
 def prepared_filter(filter: str | EncryptedFilter) -> Filters:
-    """A filter as matchers take it. Raises if it cannot be matched."""
+    """Encode a filter for matchers. Raises if it cannot be matched."""
     return encode_filters([filter]) if isinstance(filter, str) else tests_of(filter)
 
 
-def steps_of(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Iterator[Step]:
-    """What is to be done, by lane. Filters that were prepared are given by number, the others are made here; no limit
-    is applied to those: they were accepted once, maybe by a version with other limits."""
-    by_lane: dict[NamespaceScheme, list[Change]] = defaultdict(list)
+def change_batches(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Iterator[ChangeBatch]:
+    """Group changes by scope. `prepared` holds encoded filters by number; others are encoded here without limits,
+    because they were accepted once, maybe by a version with other limits."""
+    by_scope: dict[NamespaceScheme, list[Change]] = defaultdict(list)
     for change in changes:
-        by_lane[NamespaceScheme(change.subscription.namespace, scheme_of(change.subscription.filter))].append(change)
-    for lane, own in by_lane.items():
+        by_scope[NamespaceScheme(change.subscription.namespace, scheme_of(change.subscription.filter))].append(change)
+    for scope, own in by_scope.items():
         for kind, run in groupby(own, key=type):
             alike = list(run)
             done = 0
@@ -94,11 +98,11 @@ def steps_of(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Iter
                 part = alike[done : done + len(filters)]
                 done += len(filters)
                 serials = [change.serial for change in part if isinstance(change, Added)] if kind is Added else None
-                yield Step(lane, [change.subscription.number for change in part], filters, serials)
+                yield ChangeBatch(scope, [change.subscription.number for change in part], filters, serials)
 
 
 def _tables(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Iterator[Filters]:
-    """Of one scheme, one after the other; more than one if they compare more than a table holds."""
+    """Tables of one scheme, in order; several if the filters exceed a table."""
     filters = [change.subscription.filter for change in changes]
     if isinstance(filters[0], EncryptedFilter):
         yield EncryptedFilters.concatenate([tests_of(each) for each in filters if isinstance(each, EncryptedFilter)])
@@ -113,7 +117,7 @@ def _tables(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Itera
 
 
 def _in_parts(make: Callable[[Sequence[_T]], FilterTable], values: Sequence[_T]) -> Iterator[FilterTable]:
-    """One table of all if that can be, else of each half."""
+    """One table if possible, otherwise one for each half, recursively."""
     try:
         table = make(values)
     except LimitExceeded:

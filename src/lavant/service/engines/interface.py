@@ -1,4 +1,4 @@
-"""What every engine can do."""
+"""The interface of engines."""
 
 from __future__ import annotations
 
@@ -21,72 +21,74 @@ class EngineBatch(msgspec.Struct, frozen=True, kw_only=True):
     publications: list[ParsedPublication]
 
 
-class Step(NamedTuple):
-    """Subscriptions that come to a lane, or leave it, together: one by one would cost far more."""
+class ChangeBatch(NamedTuple):
+    """Subscriptions of one scope that are added or removed together, which is far cheaper than one by one."""
 
-    lane: NamespaceScheme
+    scope: NamespaceScheme
     numbers: list[int]
     filters: Filters
     serials: list[int] | None
-    """Of the queues that they go to; none if they leave."""
+    """Numbers of their queues; None if they are removed."""
 
 
 class Logged(Protocol):
-    """A batch that is durable in the log of a lane, and counts when the broker's journal says how far that log counts.
+    """A batch that is durable in a publication log, and accepted once the journal has its end offset.
 
-    One of the two is called, in the loop, before the next batch.
+    One of the two methods is called, in the loop, before the next batch.
     """
 
     @property
-    def lane(self) -> str: ...
+    def lane(self) -> str:
+        """The name of the log."""
+        ...
 
     @property
     def end(self) -> int:
-        """The offset behind the last of its publications."""
+        """The offset after its last publication."""
         ...
 
     def confirm(self) -> None:
-        """The journal is going to have it: it can be matched."""
+        """The record of it is staged: it can be matched."""
         ...
 
     def withdraw(self) -> None:
-        """It was refused, and is as if it had never come."""
+        """It was refused: remove it."""
         ...
 
 
 class Retired(NamedTuple):
-    """A lane without subscriptions, of whose log nothing is owed: the engine knows it no more."""
+    """A log without subscriptions and lag, which the engine has dropped."""
 
     lane: str
     directory: Path
-    """What is left of it on disk, to be deleted before the engine is told of anything else."""
+    """Its files, to be deleted before the next call of the engine."""
 
 
 class Engine(Protocol):
-    """Told of changes and given batches one after the other: never two calls at the same time."""
+    """Calls come one after the other, never two at the same time."""
 
     waits: bool
-    """Whether `publish` waits for a disk or the like; else it only computes, and may be called in the event loop."""
+    """Whether `publish` waits for I/O; otherwise it only computes and may be called in the event loop."""
 
-    lanes_max: int | None
-    """How many namespaces and schemes may have subscriptions; any number without."""
+    scopes_max: int | None
+    """The most scopes (namespace and scheme) that may have subscriptions; None for any number."""
 
-    def change(self, steps: Sequence[Step]) -> None:
-        """Every batch that comes later is matched with these. Whatever was accepted is taken."""
+    def change(self, batches: Sequence[ChangeBatch]) -> None:
+        """Apply accepted changes; all later publications are matched with them."""
         ...
 
     def retire(self) -> list[Retired]:
-        """Let go of lanes that nobody needs any more. Quick, and called in the loop; the journal is to forget them."""
+        """Drop logs that are no longer needed, for removal from the journal. Quick, and called in the loop."""
         ...
 
     def check_room(self, namespace: str) -> None:
-        """Raise `Overloaded` if too much waits to be matched. Called in the loop, before publications are taken."""
+        """Raise `Overloaded` if too much waits to be matched. Called in the loop, before publications are admitted."""
         ...
 
     def publish(self, batch: EngineBatch) -> list[FanOutBatch] | Logged:
-        """Which queues get what; or that this is told later, and the publications are durable now. May take long."""
+        """Match publications with queues, or store them durably to be matched later. May take long."""
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...

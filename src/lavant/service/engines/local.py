@@ -1,11 +1,19 @@
 """The local engine: access, match and exit slices in this process, the match slices on all cores.
 
-Each namespace has slices of its own for each scheme, so what is published in one is never even looked at in another.
-The matchers' kernels release the GIL: match slices run beside each other in threads, and beside the event loop.
+Each namespace has slices of its own for each scheme, so its publications are never matched in another. The matchers'
+kernels release the GIL: match slices run in parallel threads, and in parallel with the event loop.
 
-Every slice looks at every publication, and for one or a few of them that is most of the work. So there are no more
-slices than find a core: with plain filters, the event loop needs one of its own, as what they find keeps it busy; with
+Every slice processes every publication, and for one or a few of them that is most of the work. So there are no more
+slices than cores: with plain filters, the event loop needs a core of its own, because the matches keep it busy; with
 encrypted ones it has little to do.
+
+Index maintenance runs in a thread of its own: when subscriptions have not changed for a while, segments are merged.
+
+    engine        change ── change ────────────────── publish: takes effect ──►
+                     └ changed ─┘                       ▲
+    maintenance                  (quiet) merges ────────┘
+
+It never delays matching, and takes a small share of the time, however many subscriptions there are.
 """
 
 from __future__ import annotations
@@ -41,35 +49,35 @@ from lavant.broker.subscriptions.routing import FanOutBatch, QueueRoutes
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import SliceId
 from lavant.core.publications.row_batch import RowBatch
-from lavant.service.engines.interface import EngineBatch, Retired, Step
+from lavant.service.engines.interface import ChangeBatch, EngineBatch, Retired
 
 QUIET_S = 0.5
-"""So long nothing must have changed: whoever subscribes many does not want the processor to be busy with the first."""
+"""Time without changes before merging: while many subscriptions arrive, it would only waste the processor."""
 REST = 20
-"""How many times as long as it took it rests: where changes come all the time, the share of it stays small."""
+"""Pause after merging, as a multiple of its duration: its share stays small under constant changes."""
 
 TakeEffect: TypeAlias = Callable[[], None]
 
 
 class IndexMaintenance:
-    """`joining` does the work in the thread, and gives what the engine has to call, between two of its own calls."""
+    """`merge` does the work in the thread; the engine calls its results between two of its own calls."""
 
-    def __init__(self, joining: Callable[[], Iterable[TakeEffect]], *, quiet_s: float = QUIET_S) -> None:
-        self._joining = joining
+    def __init__(self, merge: Callable[[], Iterable[TakeEffect]], *, quiet_s: float = QUIET_S) -> None:
+        self._merge = merge
         self._quiet_s = quiet_s
         self._ready: deque[TakeEffect] = deque()
         self._changed, self._closed = Event(), Event()
         self._thread: Thread | None = None
 
     def changed(self) -> None:
-        """Subscriptions came or went."""
+        """Subscriptions were added or removed."""
         self._changed.set()
         if self._thread is None:
-            self._thread = Thread(target=self._work, name="engine-upkeep", daemon=True)
+            self._thread = Thread(target=self._work, name="index-maintenance", daemon=True)
             self._thread.start()
 
     def take_effect(self) -> None:
-        """To be called by the engine when it does nothing else."""
+        """Called by the engine when it is idle."""
         while self._ready:
             self._ready.popleft()()
 
@@ -87,7 +95,7 @@ class IndexMaintenance:
                 if self._closed.wait(self._quiet_s):
                     return
             started_s = time.monotonic()
-            for take_effect in self._joining():
+            for take_effect in self._merge():
                 self._ready.append(take_effect)
             if self._closed.wait(REST * (time.monotonic() - started_s)):
                 return
@@ -96,56 +104,56 @@ class IndexMaintenance:
 SOURCE = SliceId("service")
 SLICES_MAX = 8
 ALONE_BELOW = 32
-"""Fewer publications are matched in one thread: waking others would take longer."""
+"""Smaller batches are matched in one thread: waking others would take longer."""
 
 
 class LocalEngine:
     """Matches in this process."""
 
     waits = False
-    lanes_max: int | None = None
+    scopes_max: int | None = None
 
     def __init__(self, slices: int | None = None, *, quiet_s: float = QUIET_S) -> None:
         self._layouts = _layouts(os.cpu_count() or 1) if slices is None else _layouts(slices, loop=0)
         most = max(layout.match for layout in self._layouts.values())
         self._threads = ThreadPoolExecutor(max(1, most - 1), thread_name_prefix="match")
         self._namespaces: dict[str, _Namespace] = {}
-        self._upkeep = IndexMaintenance(self._joining, quiet_s=quiet_s)
+        self._maintenance = IndexMaintenance(self._merges, quiet_s=quiet_s)
 
-    def change(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            name = step.lane.namespace
+    def change(self, batches: Sequence[ChangeBatch]) -> None:
+        for batch in batches:
+            name = batch.scope.namespace
             namespace = self._namespaces.get(name)
             if namespace is None:
                 namespace = self._namespaces[name] = _Namespace(self._layouts, self._threads)
-            namespace.change(step)
+            namespace.change(batch)
             if not len(namespace.routes):
                 del self._namespaces[name]
-        self._upkeep.changed()
+        self._maintenance.changed()
 
     def retire(self) -> list[Retired]:
-        """A namespace goes with its last subscription, and leaves nothing."""
+        """A namespace is dropped with its last subscription, and has no log."""
         return []
 
     def check_room(self, namespace: str) -> None:
-        """Nothing waits here: what stands in the line is bounded there."""
+        """Nothing waits here: the ingest queue has its own bound."""
 
     def publish(self, batch: EngineBatch) -> list[FanOutBatch]:
-        self._upkeep.take_effect()
+        self._maintenance.take_effect()
         namespace = self._namespaces.get(batch.namespace)
         return [FanOutBatch.nothing(len(batch.publications))] if namespace is None else namespace.publish(batch)
 
     def close(self) -> None:
-        self._upkeep.close()
+        self._maintenance.close()
         self._threads.shutdown()
 
-    def _joining(self) -> Iterator[TakeEffect]:
+    def _merges(self) -> Iterator[TakeEffect]:
         for namespace in list(self._namespaces.values()):
-            yield from namespace.joining()
+            yield from namespace.merges()
 
 
 def _layouts(cores: int, *, loop: int = 1) -> dict[str, SliceLayout]:
-    """By scheme; the event loop needs so many of the cores.
+    """Layouts by scheme; `loop` cores are left to the event loop.
 
     >>> [layout.match for cores in (1, 2, 4) for layout in _layouts(cores).values()]
     [1, 1, 1, 2, 3, 4]
@@ -155,26 +163,26 @@ def _layouts(cores: int, *, loop: int = 1) -> dict[str, SliceLayout]:
 
 
 class _Namespace:
-    """The slices of one namespace, and the queues that what they find goes to."""
+    """The slices of one namespace, and the queues of its subscriptions."""
 
     def __init__(self, layouts: Mapping[str, SliceLayout], threads: ThreadPoolExecutor) -> None:
         self.routes = QueueRoutes()
         self._slices = {scheme: _Slices(scheme, layout, threads) for scheme, layout in layouts.items()}
 
-    def change(self, step: Step) -> None:
-        scheme, numbers = step.lane.scheme, np.array(step.numbers, np.uint32)
-        if step.serials is None:
+    def change(self, batch: ChangeBatch) -> None:
+        scheme, numbers = batch.scope.scheme, np.array(batch.numbers, np.uint32)
+        if batch.serials is None:
             self._slices[scheme].send(SliceUnsubscribe(scheme, numbers))
-            for number in step.numbers:
+            for number in batch.numbers:
                 self.routes.remove(number)
         else:
-            self.add(scheme, numbers, step.filters)
-            for number, serial in zip(step.numbers, step.serials, strict=True):
+            self.add(scheme, numbers, batch.filters)
+            for number, serial in zip(batch.numbers, batch.serials, strict=True):
                 self.routes.add(number, serial)
 
-    def joining(self) -> Iterator[TakeEffect]:
+    def merges(self) -> Iterator[TakeEffect]:
         for slices in self._slices.values():
-            yield from slices.joining()
+            yield from slices.merges()
 
     def publish(self, batch: EngineBatch) -> list[FanOutBatch]:
         content = [publication.content for publication in batch.publications]
@@ -188,7 +196,7 @@ class _Namespace:
 
 
 class _Slices:
-    """Those of one scheme, joined by calls."""
+    """The slices of one scheme, connected by calls."""
 
     def __init__(self, scheme: str, layout: SliceLayout, threads: ThreadPoolExecutor) -> None:
         self._scheme = scheme
@@ -197,7 +205,7 @@ class _Slices:
         self._slices = make_slices(layout)
         self._sent = 0
 
-    def joining(self) -> Iterator[TakeEffect]:
+    def merges(self) -> Iterator[TakeEffect]:
         for slice in self._match_slices():
             yield from slice.joining()
 
@@ -208,7 +216,7 @@ class _Slices:
                 raise InvalidValue(refused[0].reason)
 
     def match(self, columns: Any) -> Matches:
-        """M slices in threads, the first one in this; what they find meets at the exit."""
+        """Run match slices in threads, the first one in this thread; the exit slice merges their matches."""
         access = self._layout.access_slices[0]
         first, *others = self._to_access(SlicePublish(self._scheme, columns))
         if len(columns) < ALONE_BELOW:
@@ -240,5 +248,5 @@ class _Slices:
 
 
 def _points_of(points: list[list[float]]) -> EncryptedBatch:
-    """All of one length, as `Access` gives them."""
+    """Points of one dimension, as admission ensures."""
     return EncryptedBatch(np.array(points, np.float64))

@@ -28,11 +28,11 @@ def raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def connections_allowed(limits: ServiceLimits, *, lanes_max: int = 0) -> int:
+def connections_allowed(limits: ServiceLimits, *, logs_max: int = 0) -> int:
     """How many connections there may be; call it when everything else that stays open is open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = soft if soft != resource.RLIM_INFINITY else DESCRIPTORS_MAX
-    reserve = reserved(limits, lanes_max=lanes_max)
+    reserve = reserved(limits, logs_max=logs_max)
     left = allowed - _open_now() - reserve
     if left < min(CONNECTIONS_MIN, limits.connections_max):
         raise InvalidValue(
@@ -43,10 +43,10 @@ def connections_allowed(limits: ServiceLimits, *, lanes_max: int = 0) -> int:
     return min(limits.connections_max, left)
 
 
-def reserved(limits: ServiceLimits, *, lanes_max: int = 0) -> int:
+def reserved(limits: ServiceLimits, *, logs_max: int = 0) -> int:
     """Descriptors kept for files and pipes, webhooks, the metrics port, and publication logs."""
     webhooks = limits.webhook_requests_total_max + limits.webhook_idle_max
-    return limits.files_reserved + webhooks + limits.metrics_connections_max + lanes_max
+    return limits.files_reserved + webhooks + limits.metrics_connections_max + logs_max
 
 
 def _open_now() -> int:

@@ -153,7 +153,7 @@ class ServerPort:
 
     def _admission(self) -> ConnectionAdmission:
         limits, spark = self._settings.limits, self._settings.spark
-        allowed = connections_allowed(limits, lanes_max=0 if spark is None else SPARK_LIMITS.lanes_max)
+        allowed = connections_allowed(limits, logs_max=0 if spark is None else SPARK_LIMITS.scopes_max)
         if allowed < limits.connections_max:
             _logger.warning(
                 "at most %d connections instead of %d: the system limits open files (ulimit -n)",

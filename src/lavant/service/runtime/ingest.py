@@ -124,7 +124,9 @@ class Ingest:
         """Load all subscriptions into the engine, before the first request."""
         self._subscriptions.changes.clear()
         serial = self._server.queues.serial
-        await self._in_thread(self._filters.tell, [Added(each, serial(each.queue)) for each in self._subscriptions], {})
+        await self._in_thread(
+            self._filters.apply, [Added(each, serial(each.queue)) for each in self._subscriptions], {}
+        )
         await self._retire()
 
     def request(self, client: Hashable, number: int, request: Publish | Subscribe | Unsubscribe) -> None:
@@ -242,7 +244,7 @@ class Ingest:
             told = list(changes)
             changes.clear()
             self.on_changes(told)
-            await self._in_thread(self._filters.tell, told, prepared)
+            await self._in_thread(self._filters.apply, told, prepared)
 
     async def _retire(self) -> None:
         """Remove namespace logs that are no longer needed from the engine, the disk and the journal."""

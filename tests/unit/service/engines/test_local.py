@@ -14,7 +14,7 @@ from lavant.broker.protocol.subscriptions import SubscriptionState
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.subscriptions.parsing import ParsedPublication
 from lavant.broker.subscriptions.registry import Added, Change, Removed
-from lavant.service.engines.filters import steps_of
+from lavant.service.engines.filters import change_batches
 from lavant.service.engines.interface import EngineBatch
 from lavant.service.engines.local import LocalEngine
 
@@ -24,7 +24,7 @@ def subscription(number: int, filter: str) -> SubscriptionState:
 
 
 def change(engine: LocalEngine, changes: Sequence[Change]) -> None:
-    engine.change(list(steps_of(changes, {})))
+    engine.change(list(change_batches(changes, {})))
 
 
 def found(engine: LocalEngine, rows: list[dict[str, int]]) -> list[set[int]]:
@@ -62,7 +62,7 @@ def test_whatever_was_accepted_once_is_taken_and_found(slices: int, monkeypatch:
     change(engine, [Added(subscription(number, text), number) for number, text in filters.items()])
     gone = [7, 8, 9, 150]
     change(engine, [Removed(subscription(number, filters.pop(number))) for number in gone])
-    for take_effect in engine._joining():
+    for take_effect in engine._merges():
         take_effect()
     rows: list[dict[str, int]] = [{f"x{n}": 2, f"y{n}": 2, "common": 1000} for n in (1, 7, 100, 199)]
     assert found(engine, rows) == [{1, 200}, {200}, {100, 200}, {199, 200}]

@@ -68,7 +68,7 @@ class Tenants:
         self.broker.handle(request, self.now_ms)
         changes = self.broker.subscriptions.changes
         if self.filters is not None:
-            self.filters.tell(list(changes), {})
+            self.filters.apply(list(changes), {})
         changes.clear()
 
     def come(self, namespace: str) -> None:

@@ -30,7 +30,7 @@ def test_connections_get_what_is_left_after_the_reserve() -> None:
     with soft_limit(1024):
         allowed = connections_allowed(LIMITS)
         assert allowed + reserved(LIMITS) + is_open in (1023, 1024)
-        assert connections_allowed(LIMITS, lanes_max=100) == allowed - 100
+        assert connections_allowed(LIMITS, logs_max=100) == allowed - 100
         assert connections_allowed(replace(LIMITS, files_reserved=LIMITS.files_reserved + 50)) == allowed - 50
         assert connections_allowed(replace(LIMITS, connections_max=7)) == 7
 

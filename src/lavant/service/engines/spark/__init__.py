@@ -1,1 +1,1 @@
-"""The Spark engine: publications wait in logs, and a process of its own matches them on Spark."""
+"""The Spark engine: publications are appended to logs, and a process of its own matches them on Spark."""

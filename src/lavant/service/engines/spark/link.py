@@ -1,6 +1,6 @@
-"""Where the process that matches asks for work and reports: a port of its own on loopback, with a secret of this start.
+"""The link to the Spark process: a loopback port where it fetches work and reports results, with a secret per start.
 
-Requests are answered one after the other; a `FetchWork` waits until there is something, for some seconds at most.
+Requests are answered one after the other; `FetchWork` is a long poll of some seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Report:
-    """Whoever reports something found, and waits for the answer."""
+    """The client of one report, which waits for the answer."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -42,15 +42,15 @@ class _Report:
 
 
 class EngineLink:
-    """The listener. `port` is where, `secret` what the process has to show."""
+    """Listens at `port`; the process must present `secret`."""
 
     def __init__(self, engine: SparkEngine, ingest: Ingest, deliveries: MatchDelivery) -> None:
         self.port = 0
         self.secret = secrets.token_bytes(32)
         self.greeted = asyncio.Event()
-        """The process is there."""
+        """The process has connected."""
         self.hosts = 0
-        """On which it matches; 0 before it asked for work."""
+        """Hosts that match; 0 before the first request for work."""
         self.fault = ""
         """Why the last round failed; empty if it did not."""
         self._engine = engine
@@ -74,7 +74,7 @@ class EngineLink:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def lost(self) -> None:
-        """The process has ended, or hung up, which comes to the same."""
+        """The process ended or disconnected."""
         self.greeted.clear()
         self.hosts = 0
         self.fault = ""
@@ -90,10 +90,10 @@ class EngineLink:
                     await self._serve(frames, reader, writer)
                 finally:
                     self.lost()
-        except asyncio.CancelledError:  # by `close`; Python's streams would complain
+        except asyncio.CancelledError:  # by `close`; asyncio would log it
             return
         except (OSError, EOFError, TimeoutError, LavantError, *UNDECODABLE) as error:
-            _logger.info("the process that matches hung up: %s", error)
+            _logger.info("the Spark process disconnected: %s", error)
         finally:
             self._connections.discard(task)
             writer.close()
@@ -101,14 +101,14 @@ class EngineLink:
                 await writer.wait_closed()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Frames | None:
-        """None if it does not know the secret."""
+        """None if the secret is wrong."""
         if await reader.readexactly(len(PREFACE)) != PREFACE:
             return None
         frames = Frames()
         while True:
             for _, content in frames.feed(await _some(reader)):
                 if not hmac.compare_digest(decode_hello(content).token, self.secret):
-                    writer.write(frame(GREETING_NUMBER, Refused("AccessDenied", "this is not the secret")))
+                    writer.write(frame(GREETING_NUMBER, Refused("AccessDenied", "wrong secret")))
                     return None
                 writer.write(frame(GREETING_NUMBER, Done()))
                 self.greeted.set()
@@ -118,38 +118,38 @@ class EngineLink:
         while True:
             for number, content in frames.feed(await _some(reader)):
                 request = decode_request(content)
-                answer = await (self._work(request) if isinstance(request, FetchWork) else self._found(request))
+                answer = await (self._fetch(request) if isinstance(request, FetchWork) else self._deliver(request))
                 writer.write(frame(number, answer))
                 await writer.drain()
 
-    async def _work(self, request: FetchWork) -> MatchWork:
+    async def _fetch(self, request: FetchWork) -> MatchWork:
         self.hosts = request.hosts
         self.fault = request.fault
         give_up_ms = self._clock.now_ms() + int(NEXT_S_MAX * 1000)
         while True:
             self._has_work.clear()
             now_ms = self._clock.now_ms()
-            stretches = self._engine.work(now_ms)
-            if stretches or now_ms >= give_up_ms:
-                return MatchWork(stretches)
+            ranges = self._engine.work(now_ms)
+            if ranges or now_ms >= give_up_ms:
+                return MatchWork(ranges)
             wakeup_ms = self._engine.wakeup_ms()
             until_ms = give_up_ms if wakeup_ms is None else min(give_up_ms, wakeup_ms)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._has_work.wait(), max(0, until_ms - now_ms) / 1000)
 
-    async def _found(self, found: MatchResults) -> Answer:
+    async def _deliver(self, results: MatchResults) -> Answer:
         report = _Report()
-        self._ingest.deliver_matches(report, 0, found, self._deliveries)
+        self._ingest.deliver_matches(report, 0, results, self._deliveries)
         answer = await report.answer
         if isinstance(answer, Refused):
-            self._engine.block(found.lane, self._clock.now_ms())
+            self._engine.block(results.lane, self._clock.now_ms())
         else:
-            self._engine.settled(found.lane, found.end)
+            self._engine.settled(results.lane, results.end)
         return answer
 
 
 async def _some(reader: asyncio.StreamReader) -> bytes:
     data = await reader.read(READ_BYTES)
     if not data:
-        raise EOFError("it is gone")
+        raise EOFError("the connection ended")
     return data

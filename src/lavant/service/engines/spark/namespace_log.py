@@ -1,7 +1,7 @@
-"""A lane: one namespace's publications of one scheme: their log, their subscriptions in slices, and where those go.
+"""The publication log of one namespace and scheme, with its subscriptions in slices and their queues.
 
-The journal is the truth of what is subscribed, and of how far the log counts. So subscriptions in slices, which Spark
-reads, are made anew at each start, and what the log holds beyond is cut off.
+The journal is authoritative for subscriptions and for the accepted offset of the log. So the slices, which Spark reads,
+are rebuilt at each start, and the log is truncated to the accepted offset.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from lavant.service.runtime.match_delivery import DeliveryPart
 
 
 class NamespaceLog:
-    """What changes subscriptions and logs runs in the engine's thread; `owed…`, `stretch` and what they rest on are the
-    loop's."""
+    """Methods that change subscriptions and logs run in the engine's thread; `owed_bytes`, `next_range`, `count` and
+    `moved` in the loop."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class NamespaceLog:
         limits: SparkLimits,
         identity: str | None = None,
     ) -> None:
-        """`identity` is that of its log, which no other server's log has."""
+        """`identity` is that of its log, unique among servers."""
         self.name = name
         self.scheme = scheme
         self.durable = offsets.delivered
-        """Up to here publications are in queues, on disk; the log can do without them."""
+        """Publications up to here are durably in queues; the log may delete them."""
         self.blocked_until_ms = 0
         self._limits = limits
         self._log_directory = directory / "log"
@@ -62,7 +62,7 @@ class NamespaceLog:
         self._log = _opened(self._log_directory, offsets, identity, limits.file_bytes_max)
         self._reader = LogReader(self._log_directory)
         self._blocks = deque(_blocks_behind(self._log_directory, offsets.delivered))
-        """The offset behind each block of the log that is not delivered as a whole, and its bytes."""
+        """End offset and bytes of each block that is not completely delivered."""
         self.owed_bytes = sum(size_bytes for _, size_bytes in self._blocks)
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class NamespaceLog:
         return self._log.end
 
     def append(self, publications: Sequence[ParsedPublication]) -> int:
-        """Onto the disk; their bytes."""
+        """Append durably; returns the bytes."""
         before = self._log.end
         records = _records(self.scheme, publications)
         try:
@@ -103,7 +103,7 @@ class NamespaceLog:
         self._reader = LogReader(self._log_directory)
 
     def count(self, end: int, size_bytes: int) -> None:
-        """An appended block counts now."""
+        """An appended block was accepted."""
         self._blocks.append((end, size_bytes))
         self.owed_bytes += size_bytes
 
@@ -111,38 +111,38 @@ class NamespaceLog:
         while self._blocks and self._blocks[0][0] <= delivered:
             self.owed_bytes -= self._blocks.popleft()[1]
 
-    def stretch(self, offsets: LogOffset) -> OffsetRange:
-        """What comes next."""
+    def next_range(self, offsets: LogOffset) -> OffsetRange:
+        """The next range to match."""
         limits, size_bytes, end = self._limits, 0, offsets.delivered
-        fitting = limits.stretch_matches_max // max(1, len(self._store))
-        end_max = offsets.delivered + max(1, min(limits.stretch_publications_max, fitting))
-        for behind, block_bytes in self._blocks:
+        fitting = limits.range_matches_max // max(1, len(self._store))
+        end_max = offsets.delivered + max(1, min(limits.range_publications_max, fitting))
+        for block_end, block_bytes in self._blocks:
             size_bytes += block_bytes
-            if end > offsets.delivered and size_bytes > limits.stretch_bytes_max:
+            if end > offsets.delivered and size_bytes > limits.range_bytes_max:
                 break
-            end = min(behind, end_max)
+            end = min(block_end, end_max)
             if end == end_max:
                 break
         directories = (str(self._log_directory), str(self._subscriptions_directory))
         identities = (self._log.identity, self._store.settings.identity)
         return OffsetRange(self.name, *directories, self._store.version, offsets.delivered, end, *identities)
 
-    # ── what was found ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── match results ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def parts(self, found: MatchResults, delivered: int) -> list[DeliveryPart]:
-        """Which queues get what of it, from offset `delivered` on: what is before has been there already."""
+    def parts(self, results: MatchResults, delivered: int) -> list[DeliveryPart]:
+        """Deliveries from offset `delivered` on; everything before was delivered already."""
         self._log.trim(self.durable)
-        if found.start > delivered:
+        if results.start > delivered:
             raise InvalidValue(
-                f"lane {self.name!r} is delivered up to offset {delivered}, so what was found from {found.start} on "
-                "comes too early"
+                f"the log {self.name!r} is delivered up to offset {delivered}, so match results from offset "
+                f"{results.start} on are too early"
             )
-        if found.end <= delivered:
+        if results.end <= delivered:
             return []
-        if found.end > self._log.end:
-            raise InvalidValue(f"the log of lane {self.name!r} ends at offset {self._log.end}, before {found.end}")
-        matches = self._known(found.matches(), delivered - found.start)
-        bodies = self._bodies(delivered, found.end)
+        if results.end > self._log.end:
+            raise InvalidValue(f"the log {self.name!r} ends at offset {self._log.end}, before {results.end}")
+        matches = self._known(results.matches(), delivered - results.start)
+        bodies = self._bodies(delivered, results.end)
         return [
             DeliveryPart(
                 piece,
@@ -159,7 +159,7 @@ class NamespaceLog:
         self._log.close()
 
     def _known(self, matches: Matches, first: int) -> Matches:
-        """From publication number `first` on, and without ids that nobody here ever had."""
+        """The matches from publication `first` on, without ids that never existed here."""
         offsets = matches.offsets[first:]
         ids = matches.ids[offsets[0] :]
         offsets = offsets - offsets[0]
@@ -178,8 +178,8 @@ class NamespaceLog:
 
 
 def _opened(directory: Path, offsets: LogOffset, identity: str | None, file_bytes_max: int) -> LogWriter:
-    """At the offset up to which it counts. One of which nothing is owed, and that ends elsewhere, begins anew there: it
-    was deleted before a crash let the journal forget that, or is what a lane of that name has left."""
+    """Open a log at its accepted offset. A log without lag that ends elsewhere starts again at that offset: it was
+    deleted before a crash kept the journal from recording that, or is left over from an earlier log of that name."""
 
     def open_() -> LogWriter:
         return LogWriter(directory, file_bytes_max=file_bytes_max, identity=identity, start=offsets.accepted)
@@ -194,7 +194,7 @@ def _opened(directory: Path, offsets: LogOffset, identity: str | None, file_byte
 
 
 def _records(scheme: str, publications: Sequence[ParsedPublication]) -> pa.RecordBatch:
-    """For the log: what is matched, by column, and in the payload's place what subscribers get."""
+    """The columns that are matched, with the notification in place of the payload."""
     bodies = pa.array([publication.body for publication in publications], pa.binary())
     content = [publication.content for publication in publications]
     if scheme == ENCRYPTED:
@@ -206,7 +206,7 @@ def _records(scheme: str, publications: Sequence[ParsedPublication]) -> pa.Recor
 
 
 def _blocks_behind(directory: Path, offset: int) -> Iterator[tuple[int, int]]:
-    """The end of each block that ends behind an offset, and its bytes."""
+    """End and bytes of each block that ends after an offset."""
     files = files_of(directory)
     for path, following in pairwise([*files, None]):
         assert path is not None

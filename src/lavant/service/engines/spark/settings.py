@@ -1,4 +1,4 @@
-"""What the Spark engine is told, and what bounds it."""
+"""Settings and limits of the Spark engine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ HOSTS_MAX = 256
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Of `lavant serve --engine spark`."""
+    """Settings of `lavant serve --engine spark`."""
 
     master: str = "local[*]"
     """`local[N]`, or `spark://HOST:PORT` of a standalone cluster, whose executors follow the load."""
     hosts_max: int = 8
-    """Executors at most on a cluster; tasks of a batch in local mode."""
+    """The most executors on a cluster; tasks of a batch in local mode."""
     slices: int = 16
-    """Of the subscriptions: as many hosts can share them."""
+    """Slices of the subscriptions: at most this many hosts can share them."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts_max <= min(self.slices, HOSTS_MAX):
@@ -27,24 +27,25 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SparkLimits(msgspec.Struct, frozen=True):
-    """What may wait, and what goes to Spark at once."""
+    """Bounds on waiting publications, and on the work sent to Spark at once."""
 
     owed_max: int = 200_000
-    """Publications of a lane that are accepted and not delivered; then more are refused until there are fewer."""
+    """Lag of a log; beyond it, publications are refused until it is smaller."""
     owed_bytes_max: int = 256 << 20
-    stretch_publications_max: int = 8192
-    """What one lane hands over at once."""
-    stretch_bytes_max: int = 32 << 20
-    """More only if it came as one batch."""
-    stretch_matches_max: int = 1 << 28
-    """Publications times subscriptions; more only if it is one publication."""
-    stretches_max: int = 32
-    """Lanes that are handed over at once."""
-    lanes_max: int = 1000
+    range_publications_max: int = 8192
+    """Publications of one log that are matched at once."""
+    range_bytes_max: int = 32 << 20
+    """More only for a single batch."""
+    range_matches_max: int = 1 << 28
+    """Publications times subscriptions; more only for a single publication."""
+    ranges_max: int = 32
+    """Logs that are matched at once."""
+    scopes_max: int = 1000
+    """Namespaces and schemes with a log."""
     file_bytes_max: int = 16 << 20
-    """Of a log's files: those that were delivered as a whole are deleted."""
+    """Of a log's files; completely delivered ones are deleted."""
     retry_ms: int = 500
-    """A lane whose queues are full is matched again after so long."""
+    """Delay before a log whose queues are full is retried."""
 
 
 LIMITS = SparkLimits()

@@ -1,4 +1,12 @@
-"""The Spark engine's surroundings in the service: its link and its process, from start to stop."""
+"""Supervises the Spark process and its link: starts it with the server, and again whenever it ends.
+
+    starting ──hello──► running ──┐
+       ▲                          │ ends
+       └────── waiting ◄──────────┘    backoff of 1 s, 2 s, 4 s … up to a minute; reset after a good run
+
+The process gets its settings through standard input, which stays open: when it ends, the process ends too, so it never
+outlives the server. The last lines of its output, with Spark's errors, are kept for the log.
+"""
 
 from __future__ import annotations
 
@@ -28,34 +36,34 @@ HELLO_S_MAX = 60.0
 STOP_S_MAX = 10.0
 BACKOFF_S, BACKOFF_S_MAX = 1.0, 60.0
 WELL_S = 60.0
-"""After so long, an end is a new mishap and not the old one."""
+"""After a run of this length, the backoff starts again."""
 LINES_KEPT = 100
 READ_S_MAX = 1.0
-"""For what it said last; Java may hold the pipe for longer."""
+"""Time to read its last output; Java may hold the pipe open for longer."""
 TOLD = "lavant: "
 NO_JAVA = "JAVA_GATEWAY_EXITED"
 NOISE = re.compile(r"WARNING: |Picked up |NOTE: |Using Spark|lavant: ")
-"""What Java and Spark say when all is well."""
+"""Normal output of Java and Spark."""
 _logger = logging.getLogger(__name__)
 
 
 class SparkProcess:
-    """Keeps one process running. `greeted` is set when it has come to the link; `on_ended` is called when it ended."""
+    """Keeps one process running. `greeted` is set when it connects to the link; `on_ended` is called when it ended."""
 
     def __init__(self, order: MatchRequest, greeted: asyncio.Event, on_ended: Callable[[], None]) -> None:
         self.state = "is starting"
-        """In words, for whoever asks how it is."""
+        """In words, for operators."""
         self.starts = 0
         self._order = order
         self._greeted = greeted
         self._on_ended = on_ended
         self._process: asyncio.subprocess.Process | None = None
-        self._said: deque[str] = deque(maxlen=LINES_KEPT)
+        self._output: deque[str] = deque(maxlen=LINES_KEPT)
         self._task: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when the process has come up so far that nothing it needs is missing; raises if something is."""
+        """Returns when the process has started; raises if it lacks something."""
         process = await self._spawn()
         ended = asyncio.ensure_future(process.wait())
         greeted = asyncio.ensure_future(self._greeted.wait())
@@ -65,7 +73,7 @@ class SparkProcess:
             each.cancel()
         if not is_there:
             await self._end(process)
-            raise MissingComponent(self._reason("it did not come up in time"))
+            raise MissingComponent(self._reason("it did not start in time"))
         self._task = asyncio.get_running_loop().create_task(self._keep(process))
 
     async def stop(self) -> None:
@@ -82,15 +90,13 @@ class SparkProcess:
             started_s = time.monotonic()
             code = await process.wait()
             self._on_ended()
-            await self._hear_out()
+            await self._read_rest()
             if time.monotonic() - started_s > WELL_S:
                 backoff_s = BACKOFF_S
-            self.state = (
-                f"ended ({_how(code)}) and starts again in {backoff_s:.0f} s: {self._reason('it said nothing')}"
-            )
+            self.state = f"ended ({_ending(code)}) and starts again in {backoff_s:.0f} s: {self._reason('no output')}"
             _logger.warning("the Spark process %s", self.state)
-            if said := list(self._said):
-                _logger.warning("what it said last:\n%s", "\n".join(said))
+            if said := list(self._output):
+                _logger.warning("its last output:\n%s", "\n".join(said))
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
             self.state = "is starting again"
@@ -98,7 +104,7 @@ class SparkProcess:
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         self.starts += 1
-        self._said.clear()
+        self._output.clear()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -106,7 +112,7 @@ class SparkProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # a Ctrl-C is for the service, which ends it in good order
+            start_new_session=True,  # Ctrl-C is for the server, which stops it in order
         )
         assert process.stdin is not None
         assert process.stdout is not None
@@ -116,11 +122,11 @@ class SparkProcess:
         return process
 
     async def _listen(self, said: asyncio.StreamReader) -> None:
-        with contextlib.suppress(ValueError, OSError):  # a line without end
+        with contextlib.suppress(ValueError, OSError):  # a line that is too long
             while line := await said.readline():
                 text = line.decode(errors="replace").rstrip()
                 _logger.info("Spark: %s", text)
-                self._said.append(text)
+                self._output.append(text)
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is None:
@@ -131,20 +137,20 @@ class SparkProcess:
             except TimeoutError:
                 process.kill()
                 await process.wait()
-        await self._hear_out()
+        await self._read_rest()
 
-    async def _hear_out(self) -> None:
+    async def _read_rest(self) -> None:
         if self._listening is not None:
             await asyncio.wait({self._listening}, timeout=READ_S_MAX)
             self._listening.cancel()
 
     def _reason(self, otherwise: str) -> str:
         """Why it ended, in one line."""
-        return reason_in(list(self._said)) or otherwise
+        return reason_in(list(self._output)) or otherwise
 
 
 def reason_in(said: list[str]) -> str | None:
-    """What the process told last; where Java did not even start, also what that said, which the process cannot see.
+    """The last message of the process; if Java did not start, also the output of Java.
 
     >>> reason_in(["Unrecognized VM option 'x'", "Traceback …", "lavant: JAVA_GATEWAY_EXITED"])
     "JAVA_GATEWAY_EXITED: Unrecognized VM option 'x'"
@@ -160,12 +166,12 @@ def reason_in(said: list[str]) -> str | None:
     return ": ".join([reason.rstrip("."), *before[:1]])
 
 
-def _how(code: int) -> str:
+def _ending(code: int) -> str:
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
 
 class SparkSupervisor:
-    """Of one engine, whose files are in a directory."""
+    """For one engine, whose files are in `directory`."""
 
     def __init__(self, engine: SparkEngine, ingest: Ingest, settings: SparkSettings, directory: Path) -> None:
         self._engine = engine
@@ -176,7 +182,7 @@ class SparkSupervisor:
         self._child: SparkProcess | None = None
 
     async def start(self) -> None:
-        """Raises `MissingComponent` if Spark cannot be started at all, because there is no Java, say."""
+        """Raises `MissingComponent` if Spark cannot be started at all, for example without Java."""
         await self._link.open()
         order = MatchRequest(
             port=self._link.port,
@@ -199,13 +205,13 @@ class SparkSupervisor:
         await self._link.close()
 
     def fault(self) -> str | None:
-        """Why nothing is matched now; None if all is well."""
+        """Why nothing is matched now; None if it is."""
         if self._link.hosts and not self._link.fault:
             return None
         state = "is starting" if self._child is None else self._child.state
         if self._link.fault:
-            state = f"tries again what failed: {self._link.fault}"
-        return f"publications are accepted, and delivered later: the Spark process {state}"
+            state = f"retries after a failure: {self._link.fault}"
+        return f"publications are accepted and delivered later: the Spark process {state}"
 
     def families(self) -> list[MetricFamily]:
         """For `/metrics`."""
