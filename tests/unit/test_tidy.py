@@ -183,3 +183,9 @@ def test_every_command_and_every_flag_is_in_the_reference() -> None:
     assert [words for words in leaf_commands() if words not in blocks] == []
     outdated = [words for words, text in blocks.items() if text != block(words)]
     assert outdated == [], "run `python -m tests.unit.cli.help_pages`"
+
+
+def test_every_file_that_the_page_of_limits_names_exists() -> None:
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", text_of(REFERENCE / "limits.md"))
+    assert named
+    assert [name for name in named if not (SOURCE / name).is_file()] == []

@@ -6,6 +6,7 @@ Attributes that mean nothing to Lavant (policies, encryption keys) are kept as l
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -126,7 +127,7 @@ def settable_attributes(config: QueueConfig, arn_of: Callable[[str], str]) -> di
     kept = {name: value for name, value in config.labels.items() if name in _KEPT}
     if len(kept) < len(config.labels):
         others = {name: value for name, value in config.labels.items() if name not in _KEPT}
-        attributes[LABELS] = msgspec.json.encode(others).decode()
+        attributes[LABELS] = json.dumps(others, separators=(",", ":"))  # ASCII, so that XML can hold any character
     return attributes | kept
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.service.aws.sqs.talking import QUEUE_URL, Script, ask, described
+from tests.unit.service.aws.sqs.talking import QUEUE_URL, Script, ask, described, request
 
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import (
@@ -24,6 +26,7 @@ from lavant.broker.protocol.queues import (
     Refused,
     TagQueue,
 )
+from lavant.service.aws.sqs.app import SqsApp
 from lavant.service.aws.sqs.settings import SqsSettings
 
 NO_QUEUE = Refused("UnknownQueue", "there is no such queue")
@@ -238,6 +241,19 @@ def test_attributes_are_given_as_asked_for() -> None:
     response = ask(Script(described(config)), "GetQueueAttributes", QueueUrl=QUEUE_URL, AttributeNames=some)
     assert response.json["Attributes"] == {"DelaySeconds": "0", "Policy": "{}"}
     assert ask(Script(described()), "GetQueueAttributes", QueueUrl=QUEUE_URL).json == {}
+
+
+def test_older_clients_set_and_read_extension_attributes_in_forms_and_xml() -> None:
+    broker = Script(described(), Done(), described(QueueConfig(in_flight_max=7, labels={"name": "\uffff"})))
+    app = SqsApp(broker.execute)
+    form = {"Action": "SetQueueAttributes", "QueueUrl": QUEUE_URL}
+    form |= {"Attribute.1.Name": "Lavant.InFlightMax", "Attribute.1.Value": "7"}
+    assert asyncio.run(request(app, body=urlencode(form).encode())).status == 200
+    assert broker.asked[1] == ConfigureQueue("orders", QueueConfig(in_flight_max=7))
+    form = {"Action": "GetQueueAttributes", "QueueUrl": QUEUE_URL, "AttributeName.1": "All"}
+    xml = asyncio.run(request(app, body=urlencode(form).encode())).xml
+    shown = {each[0].text: each[1].text for each in xml.iterfind("{*}GetQueueAttributesResult/{*}Attribute")}
+    assert (shown["Lavant.InFlightMax"], shown["Lavant.Labels"]) == ("7", '{"name":"\\uffff"}')
 
 
 def test_a_fifo_queue_shows_what_makes_it_one() -> None:
