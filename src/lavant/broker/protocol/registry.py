@@ -101,9 +101,7 @@ class Declaration(msgspec.Struct, frozen=True):
     @property
     def answer(self) -> type[Answer]:
         """The type of the answer, unless that is `Refused`: the argument of `CommandFor` or `QueryFor`."""
-        base = self.request.__orig_bases__[0]  # type: ignore[attr-defined]
-        [answer] = get_args(base)
-        return answer  # type: ignore[no-any-return]
+        return get_args(self.request.__orig_bases__[0])[0]  # type: ignore[attr-defined,no-any-return]
 
     @property
     def strip(self) -> Strip:
@@ -228,14 +226,15 @@ QUERIES = frozenset(each.request for each in DECLARATIONS if each.is_query)
 COMMANDS = frozenset(each.request for each in DECLARATIONS if each.is_recorded)
 """Those that the journal records."""
 DATA_REQUESTS = frozenset(each.request for each in DECLARATIONS if each.is_data)
+_ANSWERS = {each.request: each.answer for each in DECLARATIONS}
 
 
 def checked(request: RequestFor[A_co], answer: Answer) -> A_co | q.Refused:
     """The answer, typed by the declaration of its request; raises `TypeError` if it is of another type."""
-    wanted: Any = REGISTRY[type(request)].answer
-    if isinstance(answer, wanted | q.Refused):
-        return answer
-    raise TypeError(f"{type(request).__name__} was answered by {type(answer).__name__}, not {wanted.__name__}")
+    wanted, kind = _ANSWERS[type(request)], type(answer)
+    if kind is wanted or kind is q.Refused:
+        return answer  # type: ignore[return-value]
+    raise TypeError(f"{type(request).__name__} was answered by {kind.__name__}, not {wanted.__name__}")
 
 
 def handlers_of(machine: str, methods: Mapping[str, Any], kinds: frozenset[type]) -> dict[type, Callable[..., Any]]:

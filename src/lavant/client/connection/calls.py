@@ -33,7 +33,7 @@ class Call(Generic[T]):
     def read(self, answer: Answer) -> T:
         """The result; raises the error of a refusal."""
         given = checked(self.request, answer)
-        if isinstance(given, Refused):
+        if type(given) is Refused:
             raise error_of(given)
         return self._read(given)
 

@@ -2,18 +2,10 @@
 
     request ──authorize──► the same request, in the principal's namespace ──► broker ──strip──► answer
 
-| scope | lets |
-| --- | --- |
-| publish | publish, advertise, send to queues, submit and cancel jobs |
-| subscribe | subscribe and unsubscribe; receive, acknowledge and look into queues; do the tasks of jobs |
-| admin | create, set, purge and delete queues; move messages; define jobs |
-
-A key with any scope may list and describe. An operator, a key with the scope admin and no namespace, names queues of
-namespaces as `namespace/queue`; all other keys reach only their own namespace. Jobs and topics belong to the server as
-a whole, so they are for keys without a namespace, for now.
-
-`lavant.broker.protocol.registry` declares the scope and the namespace rule of each request. The server's own commands
-are denied to every key.
+`lavant.broker.protocol.registry` declares the scope and the namespace rule of each request; the server's own commands
+are denied to every key. An operator, a key with the scope admin and no namespace, names queues of namespaces as
+`namespace/queue`; all other keys reach only their own namespace. Jobs and topics belong to the server as a whole, so
+they are for keys without a namespace, for now.
 """
 
 from __future__ import annotations
