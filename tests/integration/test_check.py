@@ -303,11 +303,15 @@ def test_what_is_wrong_has_a_line_and_an_exit_code(
     assert (found, said in printed) == (code, True), printed
 
 
-@pytest.mark.parametrize("make", [lambda path: None, Path.touch, Path.mkdir], ids=["nothing", "file", "empty"])
-def test_what_is_no_data_directory_is_said_so(tmp_path: Path, make: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [(lambda path: None, "does not exist"), (Path.touch, "is "), (Path.mkdir, "is ")],
+    ids=["nothing", "file", "empty"],
+)
+def test_what_is_no_data_directory_is_said_so(tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
     make(tmp_path / "x")
     code, _, said = run("check", tmp_path / "x")
-    assert (code, said.startswith(f"lavant: {tmp_path / 'x'} is ")) == (2, True), said
+    assert (code, said.startswith(f"lavant: {tmp_path / 'x'} {why}")) == (2, True), said
 
 
 @pytest.mark.parametrize(

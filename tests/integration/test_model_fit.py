@@ -85,7 +85,7 @@ def test_the_telemetry_of_a_server_is_fitted_and_planned_with(telemetry: Path, t
     routes = {job.name: [task.topic for task in job.tasks] for job in network.jobs}
     assert routes == {"upload": ["A", "B", "D", "D"], "delete": ["D"], "orders": ["orders"], "large": ["large"]}
     assert set(network.topic_names) == {"A", "B", "D", "orders", "large"}
-    assert "nobody consumed from them: letters." in text
+    assert "nothing was consumed from them: letters." in text
     path = tmp_path / "system.toml"
     path.write_text(f"{text}\n[goal]\nresponse_s = 1000\n")
     assert "allocation   " in run("plan", str(path))

@@ -43,7 +43,9 @@ def fit(
         rows += estimator.observe(batch).rows
         seen.note(batch)
     found = fit_network(estimator.close(2**53), seen.first_us, length_s=seen.length_s)
-    left_out = f"Left out, because no tasks of them were done: {', '.join(found.left_out)}.\n" if found.left_out else ""
+    left_out = (
+        f"Left out, because nothing was consumed from them: {', '.join(found.left_out)}.\n" if found.left_out else ""
+    )
     remark = (
         f"Fitted to {rows:,} rows of telemetry, {seen.length_s:,.0f} s of it.\n"
         "Routes are in the order in which topics saw a job type first; check it.\n"
