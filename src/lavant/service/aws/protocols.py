@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from lavant.core.errors import UNDECODABLE
-from lavant.service.aws import xml_codec as xml
+from lavant.service.aws import query_codec
 from lavant.service.aws.http import HttpRequest
 from lavant.service.aws.query_codec import action_of, decode_form, parse_form
 from lavant.service.aws.sqs.actions import ACTIONS, Action
@@ -76,10 +76,10 @@ class QueryProtocol:
         return action, decode_form(action, form, http.path)
 
     def encode_result(self, action: Action, result: msgspec.Struct | None, request_id: str) -> bytes:
-        return xml.encode_result(action.name, result, request_id)
+        return query_codec.encode_result(action.name, result, request_id)
 
     def encode_error(self, error: SqsError, request_id: str) -> bytes:
-        return xml.encode_error(error, request_id)
+        return query_codec.encode_error(error, request_id)
 
 
 JSON: WireProtocol = JsonProtocol()

@@ -9,7 +9,7 @@ import msgspec
 
 from lavant.service.aws.sqs import requests
 from lavant.service.aws.sqs.actions import acknowledge as acknowledging
-from lavant.service.aws.sqs.actions import queues, tags
+from lavant.service.aws.sqs.actions import queues
 from lavant.service.aws.sqs.actions import receive as receiving
 from lavant.service.aws.sqs.actions import redrive as moves
 from lavant.service.aws.sqs.actions import send as sending
@@ -47,7 +47,7 @@ ACTIONS = {
             "ListDeadLetterSourceQueues", requests.ListDeadLetterSourceQueues, queues.list_dead_letter_source_queues
         ),
         _action("ListMessageMoveTasks", requests.ListMessageMoveTasks, moves.list_message_move_tasks),
-        _action("ListQueueTags", requests.QueueOnly, tags.list_queue_tags),
+        _action("ListQueueTags", requests.QueueOnly, queues.list_queue_tags),
         _action("ListQueues", requests.ListQueuesRequest, queues.list_queues),
         _action("PurgeQueue", requests.QueueOnly, queues.purge_queue),
         _action("ReceiveMessage", requests.ReceiveMessage, receiving.receive_message),
@@ -56,7 +56,7 @@ ACTIONS = {
         _action("SendMessageBatch", requests.SendMessageBatch, sending.send_message_batch),
         _action("SetQueueAttributes", requests.SetQueueAttributes, queues.set_queue_attributes),
         _action("StartMessageMoveTask", requests.StartMessageMoveTask, moves.start_message_move_task),
-        _action("TagQueue", requests.TagQueueRequest, tags.tag_queue),
-        _action("UntagQueue", requests.UntagQueue, tags.untag_queue),
+        _action("TagQueue", requests.TagQueueRequest, queues.tag_queue),
+        _action("UntagQueue", requests.UntagQueue, queues.untag_queue),
     )
 }

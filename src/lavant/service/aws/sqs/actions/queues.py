@@ -1,4 +1,4 @@
-"""Actions on queues: create, find, list, configure, purge and delete them."""
+"""Actions on queues: create, find, list, configure, tag, purge and delete them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lavant.broker.protocol.queues import (
     ListSources,
     PurgeQueue,
     Refused,
+    TagQueue,
 )
 from lavant.core.errors import AccessDenied
 from lavant.service.aws.sqs import limits, requests, results
-from lavant.service.aws.sqs.actions.tags import check_tags
 from lavant.service.aws.sqs.context import SqsCall, SqsContext
 from lavant.service.aws.sqs.errors import SqsError, bad_value, missing, refusal
 from lavant.service.aws.sqs.names import FIFO_SUFFIX, is_fifo, queue_of_url
@@ -31,6 +31,7 @@ from lavant.service.aws.sqs.queue_attributes import (
     unknown_attribute,
 )
 from lavant.service.aws.sqs.redrive import REDRIVE_ALLOW_POLICY, REDRIVE_POLICY, is_allowed
+from lavant.service.aws.text import is_text
 
 
 async def unsupported(context: SqsContext, call: SqsCall, request: requests.Permission) -> None:
@@ -133,6 +134,51 @@ async def list_dead_letter_source_queues(
         [call.queue_url(queue) for queue in sources[:count]],
         context.handles.page_token(sources[count - 1]) if is_cut else None,
     )
+
+
+async def tag_queue(context: SqsContext, call: SqsCall, request: requests.TagQueueRequest) -> None:
+    if not request.tags:
+        raise missing("Tags")
+    await _retag(context, queue_of_url(request.queue_url), request.tags, without=())
+
+
+async def untag_queue(context: SqsContext, call: SqsCall, request: requests.UntagQueue) -> None:
+    if not request.tag_keys:
+        raise missing("TagKeys")
+    await _retag(context, queue_of_url(request.queue_url), {}, without=tuple(request.tag_keys))
+
+
+async def list_queue_tags(
+    context: SqsContext, call: SqsCall, request: requests.QueueOnly
+) -> results.ListQueueTagsResult:
+    described = await context.ask(DescribeQueue(queue_of_url(request.queue_url)))
+    return results.ListQueueTagsResult(described.tags)
+
+
+def check_tags(tags: dict[str, str]) -> None:
+    if len(tags) > limits.TAGS_MAX:
+        raise bad_value("Tags", f"with {len(tags)} tags", f"A queue can have up to {limits.TAGS_MAX}.")
+    for key, value in tags.items():
+        if (
+            not 1 <= len(key) <= limits.TAG_KEY_CHARACTERS_MAX
+            or key.lower().startswith("aws:")
+            or not is_text(key.encode())
+        ):
+            raise bad_value(
+                "Tags",
+                key,
+                f"A key has 1 to {limits.TAG_KEY_CHARACTERS_MAX} characters and does not start with aws:.",
+            )
+        if len(value) > limits.TAG_VALUE_CHARACTERS_MAX or not is_text(value.encode()):
+            raise bad_value("Tags", value, f"A value has up to {limits.TAG_VALUE_CHARACTERS_MAX} characters.")
+
+
+async def _retag(context: SqsContext, queue: str, tags: dict[str, str], *, without: tuple[str, ...]) -> None:
+    async with context.changing:
+        described = await context.ask(DescribeQueue(queue))
+        after = {key: value for key, value in (described.tags | tags).items() if key not in without}
+        check_tags(after)
+        await context.ask(TagQueue(queue, after))
 
 
 def _check_name(queue: str, *, is_fifo: bool) -> None:
