@@ -85,7 +85,7 @@ def test_what_was_accepted_is_delivered_through_a_crash_in_the_middle(
                 again.kill()
                 with pytest.raises(MissingComponent, match="no server answers"):
                     lonely.join()
-    assert "could not be removed; the server ends it when it has not heard of this client for 60 s" in caplog.text
+    assert "could not be removed; its lease expires within 60 s" in caplog.text
     assert {number: [id] for number, id in stream.ids.items()} == {n: list(ids) for n, ids in seen.items()}
 
 

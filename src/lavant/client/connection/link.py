@@ -91,7 +91,7 @@ class AsyncLink(asyncio.Protocol):
         self._fail(
             ConnectionLost(
                 f"the connection to {self._address} broke: {'the server closed it' if exc is None else exc}; "
-                "requests may have been carried out"
+                "requests may or may not have been carried out"
             )
         )
 
