@@ -1,7 +1,7 @@
 """The kinds of value in the protocol: commands, queries and answers.
 
-`class Send(CommandFor[Sent])` is a command that the broker answers by `Sent`, or by `Refused`. The base classes are all
-that tells a command from a query; `lavant.broker.protocol.registry` declares the rest.
+`class Send(CommandFor[Sent])` is a command that the broker answers by `Sent`, or by `Refused`. The base class alone
+distinguishes commands from queries; `lavant.broker.protocol.registry` declares the rest.
 """
 
 from __future__ import annotations

@@ -98,18 +98,18 @@ def namespace_rule(key: KeyNamespace, request: Any) -> Any:
 
 
 def subscribe_rule(key: KeyNamespace, request: subscriptions.Subscribe) -> subscriptions.Subscribe:
-    placed: subscriptions.Subscribe = namespace_rule(key, request)
+    own: subscriptions.Subscribe = namespace_rule(key, request)
     config = _config(key, request.config)
-    return placed if config is request.config else replace(placed, config=config)
+    return own if config is request.config else replace(own, config=config)
 
 
 def publish_rule(key: KeyNamespace, request: subscriptions.Publish) -> subscriptions.Publish:
     """Idempotency keys belong to a namespace too: no key sees the answers to another namespace's requests."""
-    placed: subscriptions.Publish = namespace_rule(key, request)
-    if not placed.key:
-        return placed
-    digest = blake2b(placed.key.encode(), digest_size=32).hexdigest()
-    return replace(placed, key=in_namespace(key.namespace, digest))
+    own: subscriptions.Publish = namespace_rule(key, request)
+    if not own.key:
+        return own
+    digest = blake2b(own.key.encode(), digest_size=32).hexdigest()
+    return replace(own, key=in_namespace(key.namespace, digest))
 
 
 def server_wide_rule(key: KeyNamespace, request: Any) -> Any:

@@ -46,15 +46,15 @@ async def execute_as(
     """Authorise and execute a request; the answer has no names of other namespaces."""
     answer: Answer | None = None
     try:
-        placed = authorize(principal, request, time.monotonic())
+        authorized = authorize(principal, request, time.monotonic())
     except LavantError as error:
         return audited(audit, principal, request, refusal(error))
     try:
-        answer = await execute(placed, principal, connection)
+        answer = await execute(authorized, principal, connection)
     finally:  # also if the client does not wait for the answer any more
         audited(audit, principal, request, answer)
     if principal.is_revoked:
-        return await _withheld(execute, principal, placed, answer)
+        return await _withhold(execute, principal, authorized, answer)
     return strip(principal, answer)
 
 
@@ -69,10 +69,10 @@ def authorize(principal: Principal, request: Request, now_s: float) -> Request:
     """The request in the principal's namespace; raises if the principal lacks the scope, or exceeds its rate."""
     if principal.is_revoked:
         raise revoked(principal)
-    placed = in_namespace(principal, request)
+    authorized = in_namespace(principal, request)
     principal.tenant.check_request(now_s)
     check_rate(principal, request, now_s)
-    return placed
+    return authorized
 
 
 def in_namespace(principal: Principal, request: Request) -> Request:
@@ -87,8 +87,8 @@ def in_namespace(principal: Principal, request: Request) -> Request:
         )
     if principal.is_operator:
         return request
-    placed: Request = declaration.rule(principal, request)
-    return placed
+    authorized: Request = declaration.rule(principal, request)
+    return authorized
 
 
 def strip(principal: Principal, answer: Answer) -> Answer:
@@ -115,9 +115,9 @@ def revoked(principal: Principal) -> AccessDenied:
     return AccessDenied(f"key {principal.name!r} was changed or removed")
 
 
-async def _withheld(execute: Execute, principal: Principal, placed: Request, answer: Answer) -> Answer:
+async def _withhold(execute: Execute, principal: Principal, authorized: Request, answer: Answer) -> Answer:
     """The key was revoked during the request: no message leaves, and leased messages are released."""
-    if isinstance(answer, queues.Received) and answer.deliveries and isinstance(placed, queues.Receive):
+    if isinstance(answer, queues.Received) and answer.deliveries and isinstance(authorized, queues.Receive):
         receipts = [each.receipt for each in answer.deliveries]
-        await execute(queues.Release(placed.queue, receipts), principal)
+        await execute(queues.Release(authorized.queue, receipts), principal)
     return refusal(revoked(principal))
