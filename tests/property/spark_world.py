@@ -96,7 +96,7 @@ class World:
         self.ingest.deliver_matches(asking, 0, found, self.deliveries)
         await self.settle(commit=commit)
         if isinstance(asking.answer, Done):
-            self.engine.settled(found.lane, found.end)
+            self.engine.settled(found.log_name, found.end)
         return asking.answer
 
     async def crash(self) -> None:
@@ -129,7 +129,7 @@ def findings(stretch: OffsetRange, publications_max: int) -> list[MatchResults]:
         merged = merge([reader.matcher(number, version).match(batch) for number in range(reader.settings.slices)])
         lists += [merged.ids[merged.offsets[i] : merged.offsets[i + 1]] for i in range(len(batch))]
     return [
-        MatchResults.of(stretch.lane, stretch.start + first, _matches(lists[first : first + publications_max]))
+        MatchResults.of(stretch.log_name, stretch.start + first, _matches(lists[first : first + publications_max]))
         for first in range(0, len(lists), publications_max)
     ]
 

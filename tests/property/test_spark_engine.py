@@ -123,7 +123,7 @@ def test_what_comes_too_early_or_of_nobody_is_refused(tmp_path: Path) -> None:
         [stretch] = world.engine.work(0)
         first, second, third = findings(stretch, 1)
         assert isinstance(await world.report(second), Refused)
-        beyond = MatchResults(third.lane, third.start + 1, third.ends, third.ids)
+        beyond = MatchResults(third.log_name, third.start + 1, third.ends, third.ids)
         assert isinstance(await world.report(beyond), Refused)
         await world.report(first)
         assert world.lanes["plain"] == (3, 1)
@@ -173,7 +173,7 @@ def test_a_full_queue_stops_its_lane_until_there_is_room_and_no_other(tmp_path: 
         await world.ask(Subscribe("a > 0", "t", namespace="acme"))
         for namespace in NAMESPACES:
             await world.ask(Publish([b'{"a": 1}'] * 3, namespace=namespace))
-        reported = {stretch.lane: await world.report(findings(stretch, 9)[0]) for stretch in world.engine.work(0)}
+        reported = {stretch.log_name: await world.report(findings(stretch, 9)[0]) for stretch in world.engine.work(0)}
         assert isinstance(reported["plain"], Refused)
         assert reported["plain"].code == "QueueFull"
         assert (world.lanes["plain"], world.lanes["plain-acme"]) == ((3, 0), (3, 3))

@@ -3,7 +3,7 @@
     process                                              broker
       │  FetchWork  ──────────────────────────────────────► │
       │  ◄───────────────────────────── MatchWork(ranges)   │    accepted and not yet delivered; empty after a wait
-      │  MatchResults(lane, start, …)  ───────────────────► │
+      │  MatchResults(log_name, start, …)  ───────────────► │
       │  ◄───────────────────────────────────────── Done    │    in queues, and durable; or Refused: fetch it again
       │  … for all ranges, in parts; then FetchWork again   │
 
@@ -57,18 +57,18 @@ class FetchWork(_Value, tag="next", frozen=True):
 class MatchResults(_Value, tag="found", frozen=True):
     """The matching subscriptions of consecutive publications of a log, from offset `start`."""
 
-    lane: str
+    log_name: str
     start: int
     ends: bytes
     """The end of each publication's list in `ids`; both are arrays of unsigned 32-bit integers, little endian."""
     ids: bytes
 
     @classmethod
-    def of(cls, lane: str, start: int, matches: Matches) -> MatchResults:
+    def of(cls, log_name: str, start: int, matches: Matches) -> MatchResults:
         """Results of a batch of matches, whose offsets may begin anywhere."""
         first, last = matches.offsets[0], matches.offsets[-1]
         ends = (matches.offsets[1:] - first).astype(INTEGERS).tobytes()
-        return cls(lane, start, ends, matches.ids[first:last].astype(INTEGERS, copy=False).tobytes())
+        return cls(log_name, start, ends, matches.ids[first:last].astype(INTEGERS, copy=False).tobytes())
 
     @property
     def end(self) -> int:
@@ -92,7 +92,7 @@ class OffsetRange(_Value, frozen=True):
     All hosts can read the directories.
     """
 
-    lane: str
+    log_name: str
     log: str
     subscriptions: str
     version: int

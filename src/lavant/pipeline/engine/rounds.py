@@ -63,7 +63,7 @@ class Rounds:
                 end=stretch.end,
                 exchange=str(self._exchange),
                 probes=None if self.probes is None else str(self.probes),
-                part=f"{stretch.lane}-",
+                part=f"{stretch.log_name}-",
             )
         )
 
@@ -79,5 +79,5 @@ def reports(stretch: OffsetRange, merged: pa.RecordBatch, ids_max: int = IDS_AT_
     while first < len(counts):
         fitting = int(np.searchsorted(offsets, offsets[first] + ids_max, side="right")) - 1
         behind = min(max(fitting, first + 1), len(counts))
-        yield MatchResults.of(stretch.lane, stretch.start + first, Matches(offsets[first : behind + 1], ids))
+        yield MatchResults.of(stretch.log_name, stretch.start + first, Matches(offsets[first : behind + 1], ids))
         first = behind

@@ -38,7 +38,7 @@ class Logged(Protocol):
     """
 
     @property
-    def lane(self) -> str:
+    def log_name(self) -> str:
         """The name of the log."""
         ...
 
@@ -59,7 +59,7 @@ class Logged(Protocol):
 class Retired(NamedTuple):
     """A log without subscriptions and lag, which the engine has dropped."""
 
-    lane: str
+    log_name: str
     directory: Path
     """Its files, to be deleted before the next call of the engine."""
 

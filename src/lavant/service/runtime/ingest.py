@@ -146,7 +146,7 @@ class Ingest:
 
     def deliver_matches(self, client: Hashable, number: int, results: MatchResults, deliveries: MatchDelivery) -> None:
         """Take match results of an engine that matches later. They are answered when they are durable in queues."""
-        self._queue.add(results.lane, DeliverStep(RequestContext(client, number, None), results, deliveries))
+        self._queue.add(results.log_name, DeliverStep(RequestContext(client, number, None), results, deliveries))
         self.go_on()
 
     def match_delivery(self, source: MatchSource) -> MatchDelivery:
@@ -254,7 +254,7 @@ class Ingest:
         for each in retired:
             await self._in_thread(shutil.rmtree, each.directory, True)
         with suppress(LavantError):  # with a full disk, at the next start
-            deliver = Deliver(NOTHING, forgotten=[each.lane for each in retired])
+            deliver = Deliver(NOTHING, forgotten=[each.log_name for each in retired])
             self._perform(self._server.deliver(deliver, [], self._clock.now_ms()))
 
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -316,7 +316,7 @@ class Ingest:
     async def _count(self, logged: list[Logged], publishes: list[AdmittedPublish]) -> None:
         """Record accepted offsets and answers together: both happen, or neither."""
         try:
-            self._record(NOTHING, publishes, {each.lane: each.end for each in logged})
+            self._record(NOTHING, publishes, {each.log_name: each.end for each in logged})
         except LavantError as error:
             for each in reversed(logged):
                 await self._in_thread(each.withdraw)

@@ -50,7 +50,7 @@ class MatchSource(Protocol):
         """The deliveries from offset `delivered` on. Runs in the engine's thread."""
         ...
 
-    def moved(self, lane: str) -> None:
+    def moved(self, log_name: str) -> None:
         """The delivered offset of a log advanced; the record of it is staged. Runs in the loop."""
         ...
 
@@ -69,7 +69,7 @@ class MatchDelivery:
         self.too_large = 0
         """Notifications dropped because they are larger than their queue allows."""
         self._server = server
-        self._lanes = server.broker.subscriptions.log_offsets
+        self._log_offsets = server.broker.subscriptions.log_offsets
         self._source = source
         self._clock = clock
         self._perform = perform
@@ -78,32 +78,32 @@ class MatchDelivery:
     async def deliver(self, context: RequestContext, results: MatchResults, in_thread: InThread) -> None:
         """Deliver results to queues. If a queue refuses, the parts before it count and the rest is sent again."""
         try:
-            parts = await in_thread(self._source.parts, results, self._lanes[results.lane].delivered)
+            parts = await in_thread(self._source.parts, results, self._log_offsets[results.log_name].delivered)
             if parts:
                 subscriptions, matches = len(self._server.broker.subscriptions), len(results.ids) // INTEGERS.itemsize
                 self._on_matched(results.end - results.start, subscriptions, matches, None)
             for part in parts:
-                self._deliver(results.lane, part, [(context, Done())] if part is parts[-1] else [])
-                self._source.moved(results.lane)
+                self._deliver(results.log_name, part, [(context, Done())] if part is parts[-1] else [])
+                self._source.moved(results.log_name)
                 await asyncio.sleep(0)  # let other tasks run
             if not parts:
                 self._perform([Reply(context.client, context.number, Done())])
         except LavantError as error:
             self._perform([Reply(context.client, context.number, refusal(error))])
 
-    def _deliver(self, lane: str, part: DeliveryPart, answers: list[tuple[RequestContext, Answer]]) -> None:
+    def _deliver(self, log_name: str, part: DeliveryPart, answers: list[tuple[RequestContext, Answer]]) -> None:
         batch = part.batch
         fan_out = FanOut(part.bodies, batch.queues, batch.ends, batch.places)
-        deliver = Deliver(fan_out, delivered={lane: part.delivered})
+        deliver = Deliver(fan_out, delivered={log_name: part.delivered})
         try:
             self._perform(self._server.deliver(deliver, answers, self._clock.now_ms()))
         except LimitExceeded:  # a queue takes no messages as large as these
             if len(part.bodies) == 1:
-                self._deliver(lane, self._fitting(part), answers)
+                self._deliver(log_name, self._fitting(part), answers)
             else:
                 last = len(part.bodies) - 1
                 for number in range(len(part.bodies)):
-                    self._deliver(lane, part.single(number), answers if number == last else [])
+                    self._deliver(log_name, part.single(number), answers if number == last else [])
 
     def _fitting(self, part: DeliveryPart) -> DeliveryPart:
         """Leaves out queues that do not allow its size: it was accepted, and can no longer be refused."""

@@ -240,9 +240,9 @@ def _room(directory: Path, names: list[str]) -> Iterator[StorageFinding]:
 
 
 def _logs(directory: Path, broker: BrokerState, identity: bytes) -> Iterator[StorageFinding]:
-    for name, lane in broker.subscriptions.log_offsets.all():
+    for name, offset in broker.subscriptions.log_offsets.all():
         place = directory / SPARK / name / "log"
-        log = namespace_logs.scan(lane, place, derived_identity(identity, name))
+        log = namespace_logs.scan(offset, place, derived_identity(identity, name))
         if log.problem:
             said = f"{log.lost} accepted publications of the publication log {name!r} cannot be read: {log.problem}"
             yield StorageFinding("lane-log", Level.DAMAGE, said, _RESTORE.format(directory))

@@ -88,20 +88,20 @@ def _write(target: Path, found: Salvaged, rescued: Rescued) -> None:
 
 def _copy_logs(rescued: Rescued, directory: Path, target: Path) -> list[LeftOut]:
     """Copy the readable parts of publication logs, and set the accepted offsets to their ends."""
-    lanes = rescued.broker.subscriptions.log_offsets
+    log_offsets = rescued.broker.subscriptions.log_offsets
     lost: list[LeftOut] = []
     kept: list[tuple[str, LogOffset]] = []
-    for name, lane in lanes.all():
+    for name, offset in log_offsets.all():
         source = directory / SPARK / name / "log"
-        if not lane.lag:  # its log starts empty
+        if not offset.lag:  # its log starts empty
             continue
-        log = namespace_logs.scan(lane, source)
+        log = namespace_logs.scan(offset, source)
         namespace_logs.copy(log, source, target / SPARK / name / "log")
-        kept.append((name, LogOffset(min(lane.accepted, log.end), lane.delivered)))
+        kept.append((name, LogOffset(min(offset.accepted, log.end), offset.delivered)))
         if log.lost:
             why = f"accepted publications of the log {name!r}: {log.problem}"
-            lost.append(LeftOut(why, str(Path(SPARK, name, "log")), first=log.end, last=lane.accepted - 1))
-    lanes.restore(kept)
+            lost.append(LeftOut(why, str(Path(SPARK, name, "log")), first=log.end, last=offset.accepted - 1))
+    log_offsets.restore(kept)
     return lost
 
 

@@ -135,7 +135,7 @@ class SparkTenants(Tenants):
     def publish(self, namespace: str, *prices: int) -> None:
         logged = self.spark.publish(batch(namespace, *prices))
         assert not isinstance(logged, list)
-        self.ask(Deliver(NOTHING, accepted={logged.lane: logged.end}))
+        self.ask(Deliver(NOTHING, accepted={logged.log_name: logged.end}))
         logged.confirm()
 
     def deliver(self) -> list[bytes]:
@@ -143,24 +143,24 @@ class SparkTenants(Tenants):
         bodies: list[bytes] = []
         for stretch in self.spark.work(0):
             for part in self.spark.parts(
-                found_in(stretch), self.broker.subscriptions.log_offsets[stretch.lane].delivered
+                found_in(stretch), self.broker.subscriptions.log_offsets[stretch.log_name].delivered
             ):
                 bodies += part.bodies
-                self.ask(Deliver(NOTHING, delivered={stretch.lane: part.delivered}))
-                self.spark.moved(stretch.lane)
+                self.ask(Deliver(NOTHING, delivered={stretch.log_name: part.delivered}))
+                self.spark.moved(stretch.log_name)
         return bodies
 
     def retire(self) -> list[str]:
         retired = self.spark.retire()
         if retired:
-            self.ask(Deliver(NOTHING, forgotten=[each.lane for each in retired]))
-        return [each.lane for each in retired]
+            self.ask(Deliver(NOTHING, forgotten=[each.log_name for each in retired]))
+        return [each.log_name for each in retired]
 
 
 def found_in(stretch: OffsetRange) -> MatchResults:
     """Every publication is found by subscription 1."""
     ends = np.arange(1, stretch.end - stretch.start + 1).astype(INTEGERS)
-    return MatchResults(stretch.lane, stretch.start, ends.tobytes(), np.ones_like(ends).tobytes())
+    return MatchResults(stretch.log_name, stretch.start, ends.tobytes(), np.ones_like(ends).tobytes())
 
 
 def test_a_lane_goes_with_its_last_subscription_and_its_log_and_a_new_one_begins_behind_it(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_crash_when_a_lane_goes_does_no_harm(tmp_path: Path, is_forgotten: boo
     before = list(tenants.broker.snapshot())
     [retired] = tenants.spark.retire()
     if is_forgotten:
-        tenants.ask(Deliver(NOTHING, forgotten=[retired.lane]))
+        tenants.ask(Deliver(NOTHING, forgotten=[retired.log_name]))
         before = list(tenants.broker.snapshot())
     else:
         shutil.rmtree(retired.directory)

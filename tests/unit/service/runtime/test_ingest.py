@@ -46,7 +46,7 @@ class BrokenEngine(LocalEngine):
 class Noted:
     """A batch that a log is said to hold."""
 
-    lane = "plain"
+    log_name = "plain"
 
     def __init__(self, end: int) -> None:
         self.end = end

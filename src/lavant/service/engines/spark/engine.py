@@ -3,7 +3,7 @@
     publish ──► publication log ──► (journal: accepted) ──► work() ──► Spark ──► MatchResults ──► parts() ──► queues
 
 Nothing here talks to Spark: `link` sends `work` and receives match results, `supervisor` keeps the process running.
-Each namespace and scheme has a log of its own, called its lane in the protocol.
+Each namespace and scheme has a log of its own.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ class SparkEngine:
             self._logs[name].durable = max(self._logs[name].durable, end)
 
     def parts(self, results: MatchResults, delivered: int) -> list[DeliveryPart]:
-        log = self._logs.get(results.lane)
+        log = self._logs.get(results.log_name)
         if log is None and results.end <= delivered:
             return []  # retired since
-        return self._log(results.lane).parts(results, delivered)
+        return self._log(results.log_name).parts(results, delivered)
 
     def moved(self, name: str) -> None:
         self._logs[name].moved(self._offsets[name].delivered)
@@ -172,7 +172,7 @@ class LoggedBatch:
     """An appended batch; implements `Logged`."""
 
     def __init__(self, engine: SparkEngine, log: NamespaceLog, start: int, size_bytes: int) -> None:
-        self.lane = log.name
+        self.log_name = log.name
         self.end = log.end
         self._engine = engine
         self._log = log

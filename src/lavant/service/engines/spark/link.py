@@ -142,9 +142,9 @@ class EngineLink:
         self._ingest.deliver_matches(report, 0, results, self._deliveries)
         answer = await report.answer
         if isinstance(answer, Refused):
-            self._engine.block(results.lane, self._clock.now_ms())
+            self._engine.block(results.log_name, self._clock.now_ms())
         else:
-            self._engine.settled(results.lane, results.end)
+            self._engine.settled(results.log_name, results.end)
         return answer
 
 
