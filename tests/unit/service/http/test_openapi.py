@@ -8,6 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES, QueueAttribute
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.service.http.openapi import openapi
 from lavant.service.http.operation import Operation
@@ -59,3 +60,11 @@ def test_there_are_examples_of_all_bodies_and_answers() -> None:
 
 def test_settings_of_a_queue_have_the_queues_own_names_and_defaults() -> None:
     assert QueueSettings().config() == QueueConfig()
+
+
+@pytest.mark.parametrize("attribute", QUEUE_ATTRIBUTES, ids=lambda each: each.name)
+def test_settings_of_a_queue_have_the_declared_text_and_range(attribute: QueueAttribute) -> None:
+    described = DOCUMENT["components"]["schemas"]["QueueSettings"]["properties"][attribute.name]
+    assert described["description"] == attribute.text
+    bounds = (None, None) if attribute.most is None else (attribute.least, attribute.most)
+    assert (described.get("minimum"), described.get("maximum")) == bounds

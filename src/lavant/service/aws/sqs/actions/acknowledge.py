@@ -13,6 +13,7 @@ from lavant.broker.protocol.queues import (
     Refused,
     VisibilityChange,
 )
+from lavant.core.errors import NotInFlight, StaleReceipt
 from lavant.service.aws.sqs import limits, requests, results
 from lavant.service.aws.sqs.actions.batches import check_batch, check_exists, failed
 from lavant.service.aws.sqs.context import SqsCall, SqsContext
@@ -99,16 +100,16 @@ def _change(context: SqsContext, queue: str, handle: str, visibility_s: int | No
 
 
 def _check_deleted(queue: str, handle: str, refused: Refused) -> None:
-    if refused.code != "StaleReceipt":
+    if refused.code != StaleReceipt.__name__:
         raise entry_refusal(refused)
     if is_fifo(queue):
         raise bad_value("ReceiptHandle", handle, "The receipt handle has expired.")
 
 
 def _not_changed(handle: str, refused: Refused) -> SqsError:
-    if refused.code == "NotInFlight":
+    if refused.code == NotInFlight.__name__:
         return SqsError("MessageNotInflight", refused.reason)
-    if refused.code == "StaleReceipt":
+    if refused.code == StaleReceipt.__name__:
         return bad_value(
             "ReceiptHandle", handle, "Message does not exist or is not available for visibility timeout change."
         )
