@@ -75,7 +75,7 @@ def test_a_checkpoint_is_of_one_log(shared_spark: SparkSession, tmp_path: Path) 
     before = run(shared_spark, tmp_path)
     shutil.copytree(tmp_path / "log", tmp_path / "kept")
     make_log(tmp_path / "log", rows(60, seed=7))
-    with pytest.raises(IdentityMismatch, match="checkpoint is of another log: its identity was"):
+    with pytest.raises(IdentityMismatch, match="checkpoint belongs to another log: its identity was"):
         run(shared_spark, tmp_path)
     shutil.rmtree(tmp_path / "out" / "work")
     with pytest.raises(IdentityMismatch, match="notifications of another log"):
@@ -91,7 +91,7 @@ def test_a_checkpoint_beyond_the_end_of_a_log_without_identity_is_refused(
     (tmp_path / "log" / "log.json").unlink()
     run(shared_spark, tmp_path)
     make_log(tmp_path / "log", rows(10))
-    with pytest.raises(IdentityMismatch, match=r"has come to offset 30, and .* ends at 10"):
+    with pytest.raises(IdentityMismatch, match=r"is at offset 30, but .* ends at 10"):
         run(shared_spark, tmp_path)
 
 

@@ -39,7 +39,7 @@ def stream(
 
     from lavant.pipeline.session import spark_session  # noqa: PLC0415
     from lavant.pipeline.stream.driver import stream as run  # noqa: PLC0415
-    from lavant.pipeline.stream.exchange import in_words  # noqa: PLC0415
+    from lavant.pipeline.stream.exchange import reasons_text  # noqa: PLC0415
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -70,7 +70,7 @@ def stream(
     print(f"{matched} in {result.seconds:.1f} s ({result.batches} batch{'' if result.batches == 1 else 'es'})")
     print(f"notifications: {result.notifications}")
     if result.rejected:
-        print(f"{counted(result.rejected, 'publication')} refused, {in_words(result.reasons)}")
+        print(f"{counted(result.rejected, 'publication')} refused, {reasons_text(result.reasons)}")
         print(f"reasons: {output / 'rejected.jsonl'}, or column rejected of the notifications")
     if result.matched_none:
         print("lavant: every publication of the log was refused, so nothing was matched", file=sys.stderr)

@@ -1,1 +1,1 @@
-"""Predictions, pure: what a queueing network will do, from rates and variabilities alone."""
+"""Queueing models, pure: predictions for a network of stations from rates and variabilities."""

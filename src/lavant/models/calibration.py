@@ -1,16 +1,16 @@
-"""From telemetry's estimates to a network: the parameters that a system file needs.
+"""Fits a network to telemetry estimates: the parameters that a system file needs.
 
-Rates and variabilities are those of the windows, weighted by what they were computed from. A job type's visits to a
-topic are its arrivals there over its arrivals at the system (topic ""); without the latter, over those at the topic
-that it came to first. A server writes no arrivals of tasks: there visits are services over jobs that ended, and retries
-count as visits, because they keep consumers busy as well.
+Rates and variabilities are those of the windows, weighted by their sample sizes. A job type's visits to a topic are its
+arrivals there over its arrivals at the system (topic ""); without the latter, over those at the topic that it came to
+first. A server records no arrivals of tasks: there visits are services over ended jobs, and retries count as visits,
+because they keep consumers busy too.
 
-Telemetry has no ids of jobs, so the *order* of visits is that in which topics saw the job type first. It matters for
+Telemetry has no ids of jobs, so the *order* of visits is that in which topics first saw the job type. It matters for
 variabilities only; check it where it does.
 
-Messages that belong to no job are served by the queue that they are sent to, and go nowhere from there: each such topic
-is a job type of its own. One that nobody consumes from (a dead-letter queue, say) is left out. So are the server's own
-stages, to which no consumers can be added.
+Messages that belong to no job are served by their queue and go nowhere from there: each such topic is a job type of its
+own. A queue without consumers (a dead-letter queue, say) is left out. So are the server's own stages, to which no
+consumers can be added.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from lavant.core.telemetry import is_stage
 from lavant.models.network import ModelJobType, Network, Topic
 
 VISITS_MAX = 100
-"""Of one job to one topic; more is telemetry that does not belong together."""
+"""Of one job to one topic; more means telemetry of different systems."""
 NO_JOB = ""
 WHOLE = ""
-"""In place of a topic: a job as a whole."""
+"""Instead of a topic: a job as a whole."""
 
 _Windows: TypeAlias = Mapping[tuple[str, str], list[WindowEstimate]]
 """By job type and topic."""
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """A network, and what telemetry saw that is not part of it."""
+    """A network, and the telemetry that is not part of it."""
 
     network: Network
     left_out: tuple[str, ...]
-    """Topics at which messages arrived and nobody was seen to consume them."""
+    """Topics where messages arrived and none was consumed."""
 
 
 def fit(estimates: Sequence[WindowEstimate], first_seen_us: Mapping[tuple[str, str], int], *, length_s: float) -> Fit:
     """The network that the estimates describe.
 
-    `first_seen_us` has when each job type was first seen at each topic: its first arrival, or the start of its first
-    service. `length_s` is from the first arrival to the last: windows begin and end with the clock, not with the
-    telemetry.
+    `first_seen_us` is when each job type was first seen at each topic: its first arrival, or the start of its first
+    service. `length_s` is the time from the first arrival to the last: windows begin and end with the clock, not with
+    the telemetry.
     """
     if not estimates:
         raise InvalidValue(
@@ -68,13 +68,13 @@ def fit(estimates: Sequence[WindowEstimate], first_seen_us: Mapping[tuple[str, s
     found = [job for name in names if (job := _job(name, at, first_seen_us, length_s)) is not None]
     missing = sorted({task.topic for job in found for task in job.tasks if topics[task.topic] is None})
     if missing:
-        raise InvalidValue(f"no services were observed at {', '.join(missing)}, so their service rates are not known")
+        raise InvalidValue(f"no services were observed at {', '.join(missing)}, so their service rates are unknown")
     alone = [topic for job, topic in at if job == NO_JOB and topic != WHOLE and _arrivals(at[job, topic])]
     found += [_of_messages(name, at, length_s, taken=names) for name in sorted(alone) if topics[name] is not None]
     if not found:
         raise InvalidValue(
-            "no topic or queue was observed to which work arrived and at which it was served, so there is nothing to "
-            "fit; write telemetry while jobs or messages are worked on"
+            "no topic or queue was observed at which work both arrived and was served, so there is nothing to "
+            "fit; write telemetry while jobs or messages are processed"
         )
     visited = {task.topic for job in found for task in job.tasks}
     return Fit(
@@ -113,7 +113,7 @@ def _job(name: str, at: _Windows, first_seen_us: Mapping[tuple[str, str], int], 
 
 
 def _of_messages(topic: str, at: _Windows, length_s: float, *, taken: Sequence[str]) -> ModelJobType:
-    """Messages that are sent to a queue, as a job type with one task."""
+    """Messages sent to a queue, as a job type with one task."""
     estimates = at[NO_JOB, topic]
     return ModelJobType.along(
         [topic],
@@ -128,7 +128,7 @@ def _visits(name: str, topic: str, estimates: list[WindowEstimate], *, jobs: int
     visits = arrivals / jobs if arrivals else sum(estimate.services for estimate in estimates) / ended
     if visits > VISITS_MAX:
         raise InvalidValue(
-            f"jobs of type {name!r} would come to topic {topic!r} {visits:.0f} times each; is all of it there?"
+            f"jobs of type {name!r} would come to topic {topic!r} {visits:.0f} times each; is the telemetry complete?"
         )
     return max(1, round(visits))
 

@@ -1,4 +1,4 @@
-"""Parametric decomposition: how variable arrivals at each topic are, and how many requests are there.
+"""Parametric decomposition: the variability of arrivals at each topic, and the number of requests there.
 
 Allocation paper, Appendix A; p is the share of one task in the arrivals of its topic:
 
@@ -6,12 +6,12 @@ Allocation paper, Appendix A; p is the share of one task in the arrivals of its 
     follow   cd²_j  = 1 + (1 − ρ²)(ca²_j − 1) + ρ²/√m · (cs²_j − 1)    (Eq. 5, with ρ no larger than 1)
     split    cd²    = p · cd²_j + (1 − p)(p + (1 − p) · ca²_task)      (Eq. 6)
 
-The stream that leaves a task arrives at those after it. A task that joins several takes the mean of their
-variabilities: it gets as many arrivals as each of them sends, and the paper has no join.
+Departures of a task are arrivals at those after it. A task that joins several takes the mean of their variabilities: it
+gets as many arrivals as each of them sends, and the paper has no join.
 
-A job that comes back to a topic makes these equations circular. They are linear with factors that sum to less than 1,
-so sweeps along the jobs converge; without a way back, the first is the solution. The loop over allocations is inside
-of the kernel: a decision compares hundreds of them, a sweep millions.
+A job that returns to a topic makes these equations circular. They are linear with factors that sum to less than 1, so
+sweeps along the jobs converge; without a cycle, the first sweep is the solution. The loop over allocations is inside
+the kernel: a decision compares hundreds of them, a sweep millions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lavant.models.layout import Floats, Numbers
 
 @kernel
 def requests(load: float, servers: int, arrival_scv: float, service_scv: float, refined: bool) -> float:
-    """L: requests at a station, those in service included; infinite if the load is too much for the servers.
+    """L: requests at a station, including those in service; infinite if the load exceeds the servers.
 
     >>> round(requests(2.0, 3, 1.0, 1.0, False), 6)
     2.888889
@@ -40,7 +40,7 @@ def requests(load: float, servers: int, arrival_scv: float, service_scv: float, 
 
 @kernel
 def correction(utilisation: float, servers: int, arrival_scv: float, service_scv: float) -> float:
-    """Whitt's φ: by how much the mean wait differs from the one that only the sum of the variabilities gives."""
+    """Whitt's φ: the factor by which the mean wait differs from the one given by the sum of the variabilities alone."""
     mean_scv = 0.5 * (arrival_scv + service_scv)
     if utilisation <= 0.0 or mean_scv <= 0.0:
         return 1.0
@@ -60,7 +60,7 @@ SWEEPS_MAX = 200
 TOLERANCE = 1e-12
 """Relative."""
 ROOM = 7
-"""Lines of scratch space."""
+"""Rows of scratch space."""
 
 
 @borrowing_kernel
@@ -81,8 +81,7 @@ def requests_of_all(
 ) -> None:
     """L of each topic into `found`, ca² into `topic_scv`, for each row of consumers.
 
-    Rates have a row for each of them too, or one for all. `room` is scratch space, a line of it for each figure that is
-    kept while a row is computed.
+    Rates have one row each or one for all. `room` is scratch space, one row per figure kept while a case is computed.
     """
     arriving, share, departing = room[0], room[1], room[2]
     rate, guess, kept, added = room[3], room[4], room[5], room[6]
@@ -117,7 +116,7 @@ def _merge(
     share: Floats,
     guess: Floats,
 ) -> None:
-    """λ̃ of each topic, p of each task, and a first guess at ca²: each task as variable as the arrivals of its job."""
+    """λ̃ of each topic, p of each task, and a first guess of ca²: each task as variable as the arrivals of its job."""
     rate[:] = 0.0
     guess[:] = 0.0
     for t in range(task_job.size):
@@ -139,7 +138,7 @@ def _sweep(
     departing: Floats,
     topic_scv: Floats,
 ) -> bool:
-    """Follow every job once; whether nothing changed that matters."""
+    """Follow every job once; return whether it has converged."""
     settled = True
     for t in range(task_topic.size):
         j, p = task_topic[t], share[t]

@@ -1,4 +1,4 @@
-"""How likely a request waits at a GI/G/m station, and how variable the wait of those who do is.
+"""Probability of waiting at a GI/G/m station, and the variability of the wait.
 
 W. Whitt, "Approximations for the GI/G/m queue", 1993, Section 3 (π₁ to π₆, γ, z), and "The queueing network analyzer",
 Bell System Technical Journal 62(9), 1983, Eqs. 53 and 54 for the variability, which he derives for one server.
@@ -11,7 +11,7 @@ import math
 from lavant.models.erlang import waiting_probability
 
 MANY_SERVERS = 7
-"""From here on low variability of arrivals needs a correction of its own."""
+"""Above it, low variability of arrivals needs a correction of its own."""
 
 
 def delay_probability(load: float, servers: int, arrival_scv: float, service_scv: float) -> float:
@@ -36,7 +36,7 @@ def delay_probability(load: float, servers: int, arrival_scv: float, service_scv
 
 
 def delay_scv(utilisation: float, service_scv: float) -> float:
-    """Squared coefficient of variation of the wait of those who wait; 1 where a station is nearly full.
+    """Squared coefficient of variation of positive waits; 1 where a station is nearly full.
 
     >>> delay_scv(0.5, 1.0), delay_scv(1.0, 0.2)
     (1.0, 1.0)
@@ -57,5 +57,5 @@ def _few_servers(rho: float, servers: int, arrival_scv: float, service_scv: floa
 
 
 def _above(x: float) -> float:
-    """1 − Φ(x), never 0: it stands in a denominator."""
+    """1 − Φ(x), never 0: it is a denominator."""
     return max(0.5 * math.erfc(x / math.sqrt(2.0)), 1e-300)

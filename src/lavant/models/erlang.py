@@ -1,7 +1,7 @@
-"""The M/M/m queue: how likely an arrival waits, and how many requests are there (A. K. Erlang, 1917).
+"""The M/M/m queue: probability of waiting, and number of requests (A. K. Erlang, 1917).
 
 Eq. 1 of the allocation paper sums powers over factorials, which overflow from m = 171 on. The recursion for Erlang's
-loss probability gives the same figures for any m.
+loss probability gives the same results for any m.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lavant.core.kernels.kernels import kernel
 
 @kernel
 def waiting_probability(load: float, servers: int) -> float:
-    """Erlang C: the share of arrivals that find all servers busy; 1 where the load is too much for them.
+    """Erlang C: the share of arrivals that find all servers busy; 1 if the load exceeds them.
 
     >>> round(waiting_probability(2.0, 3), 6)
     0.444444
@@ -28,7 +28,7 @@ def waiting_probability(load: float, servers: int) -> float:
 
 @kernel
 def waiting_requests(load: float, servers: int) -> float:
-    """Requests in the queue of an M/M/m station, those in service not counted; infinite from a load of m on.
+    """Requests in the queue of an M/M/m station, without those in service; infinite from a load of m on.
 
     >>> round(waiting_requests(2.0, 3), 6), waiting_requests(3.0, 3)
     (0.888889, inf)

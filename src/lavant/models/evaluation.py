@@ -1,4 +1,4 @@
-"""Many allocations, loads or service rates of one network at once: the model as a function on columns."""
+"""Evaluates many allocations, loads or service rates of one network at once, column by column."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class AllocationColumns(NamedTuple):
 
     @property
     def wip(self) -> Floats:
-        """All requests that are in the network, each counted once (ν = 1)."""
+        """All requests in the network, each counted once (ν = 1)."""
         return np.asarray(self.requests.sum(axis=1))
 
     @property
     def response_s(self) -> Floats:
-        """WIP/Σλ: the mean over all jobs, by Little's law; with forks, the time that their tasks take in all."""
+        """WIP/Σλ: the mean over all jobs, by Little's law; with forks, the total time of their tasks."""
         return np.asarray(self.wip / self.arrival_rates_per_s.sum(axis=1))
 
 
 class Model:
     """The queueing network of Section IV of the allocation paper, ready to evaluate.
 
-    With `refined`, waiting is corrected as Whitt (1993) has it; without, it is the paper's Eq. 2.
+    With `refined`, waiting is corrected as in Whitt (1993); otherwise it is the paper's Eq. 2.
 
     >>> from lavant.models.network import ModelJobType, Topic
     >>> job = ModelJobType.along(["A"], name="1", arrival_rate_per_s=2.0)
@@ -61,7 +61,7 @@ class Model:
         visits = np.zeros((len(network.jobs), len(network.topics)))
         np.add.at(visits, (self.layout.task_job, self.layout.task_topic), 1.0)
         self.visits: Floats = visits
-        """How often a job of each type comes to each topic."""
+        """Visits of each job type to each topic."""
         values = np.outer([job.value for job in network.jobs], [topic.value for topic in network.topics])
         self._valued_visits = visits * values
 
@@ -72,7 +72,7 @@ class Model:
         arrival_rates_per_s: ArrayLike | None = None,
         service_rates_per_s: ArrayLike | None = None,
     ) -> AllocationColumns:
-        """A row for each allocation; rates, where they are given, have a row for each too, or one for all."""
+        """One row per allocation; rates, if given, have one row each or one for all."""
         topics, jobs = len(self.network.topics), len(self.network.jobs)
         m = np.atleast_2d(np.asarray(consumers, dtype=np.int64))
         rates = np.atleast_2d(self._or_own(arrival_rates_per_s, self._arrival_rates))
@@ -101,7 +101,7 @@ class Model:
         return AllocationColumns(m, np.broadcast_to(rates, (rows, jobs)), topic_rates, topic_scv, found)
 
     def weighted_wip(self, columns: AllocationColumns) -> Floats:
-        """Σ ν L: requests by what they are worth; a topic's L is shared by job types as its arrivals are."""
+        """Σ ν L: requests weighted by value; job types share a topic's L as they share its arrivals."""
         visited = columns.topic_rates_per_s > 0
         valued = columns.arrival_rates_per_s @ self._valued_visits
         weights = np.divide(valued, columns.topic_rates_per_s, out=np.zeros_like(valued), where=visited)

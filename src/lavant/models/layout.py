@@ -1,4 +1,4 @@
-"""A network as arrays, for the kernels: tasks by depth, so that one sweep in their order follows every job."""
+"""A network as arrays for the kernels: tasks by depth, so that one sweep in their order follows every job."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Numbers = NDArray[np.int64]
 
 
 class NetworkLayout(NamedTuple):
-    """Who goes where, without rates. A task is the number of a visit of a job type to a topic."""
+    """The paths of jobs, without rates. A task is the number of a visit of a job type to a topic."""
 
     task_job: Numbers
     task_topic: Numbers
     before_start: Numbers
-    """Tasks that task t comes after: `before[before_start[t]:before_start[t + 1]]`."""
+    """Predecessors of task t: `before[before_start[t]:before_start[t + 1]]`."""
     before: Numbers
 
 

@@ -1,4 +1,4 @@
-"""An open network of stations with several job types: what the model of the allocation paper is computed for.
+"""An open network of stations with several job types, the input of the allocation paper's model.
 
 P. Nguyen, K. Nahrstedt, "Resource Management for Elastic Publish Subscribe Systems", Section III. Symbols, mapped once:
 
@@ -6,12 +6,12 @@ P. Nguyen, K. Nahrstedt, "Resource Management for Elastic Publish Subscribe Syst
 | ------ | ------------------------ | ------------------------------------------------------------ |
 | μ_j    | `service_rate_per_s`     | tasks that one consumer of topic j does in a second          |
 | cs²_j  | `service_scv`            | squared coefficient of variation of its service times        |
-| ν_j    | `value`                  | what a waiting request weighs, for a topic and for a job type |
+| ν_j    | `value`                  | weight of a waiting request, for a topic and for a job type  |
 | λ_i    | `arrival_rate_per_s`     | jobs of type i a second                                      |
 | ca²_i  | `arrival_scv`            | squared coefficient of variation of the times between them   |
 | m_j    | `consumers`              | of topic j; not part of the network, but what is chosen      |
 
-A job is a graph of tasks. A route, in which a topic may come more than once, is the special case of a chain; the
+A job is a graph of tasks. A route, in which a topic may occur more than once, is the special case of a chain; the
 paper's indicator "goes through topic j" does not count visits, tasks do.
 """
 
@@ -35,7 +35,7 @@ RATE_PER_S_MAX = 1e9
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
-    """A station: a queue, and consumers that compete for what is in it."""
+    """A station: a queue, and consumers that compete for its contents."""
 
     name: str
     service_rate_per_s: float
@@ -83,7 +83,7 @@ class ModelJobType(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         arrival_scv: float = 1.0,
         value: float = 1.0,
     ) -> ModelJobType:
-        """Jobs whose tasks come one after the other; task n is named "n:topic", from 1."""
+        """Jobs whose tasks run one after the other; task n is named "n:topic", from 1."""
         names = [f"{number}:{topic}" for number, topic in enumerate(route, start=1)]
         after: list[tuple[str, ...]] = [(), *((name,) for name in names[:-1])]
         tasks = tuple(map(ModelTask, names, route, after))
@@ -101,18 +101,18 @@ class ModelJobType(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for task in self.tasks:
             for name in task.after:
                 if name not in names:
-                    raise InvalidValue(f"task {task.name!r} {what} comes after {name!r}, which is none of its tasks")
+                    raise InvalidValue(f"task {task.name!r} {what} comes after {name!r}, which is not one of its tasks")
         self._refuse_circles()
 
     @cached_property
     def is_route(self) -> bool:
-        """Whether tasks never run side by side."""
+        """Whether tasks never run in parallel."""
         chain = [(), *((task.name,) for task in self.tasks[:-1])]
         return [task.after for task in self.tasks] == chain
 
     @cached_property
     def depths(self) -> dict[str, int]:
-        """How many tasks come before each, on the longest way to it."""
+        """The number of predecessors of each task on the longest path."""
         after = {task.name: task.after for task in self.tasks}
         depth: dict[str, int] = {}
         for name in TopologicalSorter(after).static_order():
@@ -125,13 +125,13 @@ class ModelJobType(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         except CycleError as error:
             circle = " → ".join(error.args[1])
             raise InvalidValue(
-                f"tasks of job type {self.name!r} wait for each other in a circle: {circle}; "
-                "a job that comes back to a topic has a second task there"
+                f"tasks of job type {self.name!r} have a cycle: {circle}; a job that returns to a topic has a "
+                "second task there"
             ) from None
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """Topics and the job types that pass through them."""
+    """Topics and the job types that visit them."""
 
     topics: tuple[Topic, ...]
     jobs: tuple[ModelJobType, ...]
@@ -176,12 +176,12 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def offered_load(self) -> tuple[float, ...]:
-        """λ̃_j / μ_j: the consumers of each topic that are busy, on average."""
+        """λ̃_j / μ_j: the mean number of busy consumers of each topic."""
         pairs = zip(self.topic_rates_per_s, self.topics, strict=True)
         return tuple(rate / topic.service_rate_per_s for rate, topic in pairs)
 
     def with_arrival_rates(self, rates_per_s: Sequence[float]) -> Network:
-        """The same network under another load; a job type without arrivals keeps a rate that is next to nothing."""
+        """The same network under another load; a job type without arrivals keeps a minimal rate."""
         jobs = [
             msgspec.structs.replace(job, arrival_rate_per_s=max(float(rate), RATE_PER_S_MIN))
             for job, rate in zip(self.jobs, rates_per_s, strict=True)
@@ -211,4 +211,4 @@ def require_value(name: str, value: float) -> None:
 def refuse_twice(kind: str, names: Iterable[str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
-            raise InvalidValue(f"{kind} {name!r} is there {count} times; names are unique")
+            raise InvalidValue(f"{kind} {name!r} occurs {count} times; names are unique")

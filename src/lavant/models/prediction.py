@@ -1,4 +1,4 @@
-"""What one allocation gives: requests, utilisation and response times, by topic and by job type."""
+"""Predictions for one allocation: requests, utilisation and response times, by topic and by job type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lavant.models.response_times import ResponseTimes
 
 
 class TopicPrediction(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic. `requests` and `response_s` are infinite where it gets more than its consumers can do."""
+    """One topic. `requests` and `response_s` are infinite if the load exceeds its consumers."""
 
     topic: str
     consumers: int
@@ -28,13 +28,13 @@ class TopicPrediction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPrediction(msgspec.Struct, frozen=True, kw_only=True):
-    """One job type. For a route both times are the same; with forks, tasks run side by side."""
+    """One job type. For a route both times are equal; with forks, tasks run in parallel."""
 
     job: str
     response_s: float
     """From arrival to the end of the last task: for a route the sum over its visits, with forks by `ResponseTimes`."""
     tasks_s: float
-    """The times of its tasks, added up."""
+    """The total time of its tasks."""
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
     consumers: tuple[int, ...]
     wip: float
-    """Tasks that are waiting or in service; with routes only, that is the number of jobs."""
+    """Tasks waiting or in service; with routes only, this is the number of jobs."""
     response_s: float
     """Mean over all jobs."""
     topics: tuple[TopicPrediction, ...]
@@ -107,7 +107,7 @@ def responses_s(model: Model, columns: AllocationColumns) -> Floats:
 
 
 def _tasks_s(model: Model, columns: AllocationColumns) -> Floats:
-    """The times of each job type's tasks, added up. A product of matrices would make nan of infinity times no visit."""
+    """The total time of each job type's tasks. A matrix product would turn infinity times no visit into nan."""
     rates = columns.topic_rates_per_s
     visit_s = np.divide(columns.requests, rates, out=np.zeros(rates.shape), where=rates > 0)
     found = np.zeros((len(visit_s), len(model.network.jobs)))

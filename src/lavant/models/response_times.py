@@ -1,17 +1,17 @@
-"""How response times are distributed: percentiles of routes, means and percentiles of jobs that fork and join.
+"""Distributions of response times: percentiles of routes, means and percentiles of jobs that fork and join.
 
-For a route, the mean response is the sum over its visits of L_j/λ_j, and nothing of this is needed. For a fork that sum
-counts tasks that run side by side one after the other, and is 20 to 25 % too high; the longest way by its mean times
-is too low, because the slower branch is not always the same. So each task's time is taken as
+For a route, the mean response is the sum over its visits of L_j/λ_j, without any of this. For a fork that sum counts
+parallel tasks one after the other, and is 20 to 25 % too high; the longest path by mean times is too low, because the
+slower branch varies. So each task's time is modelled as
 
-    wait + service,   wait = 0 with probability 1 − π, else gamma with mean W/π and Whitt's variability (`waiting`)
+    wait + service,   wait = 0 with probability 1 − π, else gamma with mean W/π and Whitt's variability (`delay`)
                       service = gamma with the topic's mean and variability
 
-and a job's end is computed along its graph: a task begins with the latest of those that it comes after. The mean wait
-W = (L_j − λ_j/μ_j)/λ_j comes from the model, so means agree with it. Times at different topics are taken as
-independent, waits of one job at the same topic as alike, because it finds much the same queue again: taken as
-independent too, the 95th percentile of jobs that come back to a busy topic came out up to 20 % too low. What is left of
-the error, simulation says (tests/models/test_percentiles.py).
+and a job's end is computed along its graph: a task begins with the latest of its predecessors. The mean wait W = (L_j −
+λ_j/μ_j)/λ_j comes from the model, so means agree with it. Times at different topics are taken as independent, waits of
+one job at the same topic as equal, because it finds much the same queue again: taken as independent too, the 95th
+percentile of jobs that return to a busy topic came out up to 20 % too low. Simulation shows the remaining error
+(tests/models/test_percentiles.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a change would do: of load, of service rates, of one more consumer; and which topic gives way first.
+"""Sensitivity to load, service rates and one more consumer; and the bottleneck.
 
 The allocation paper (Section VI-C) asks for the sensitivity of job types to the load. Derivatives are central
 differences: all changed networks are evaluated in one call.
@@ -19,7 +19,7 @@ STEP = 1e-5
 
 
 class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the requests in the network (WIP). Where it is infinite, differences are not numbers (nan)."""
+    """Of the requests in the network (WIP). Where it is infinite, differences are nan."""
 
     wip_per_arrival_rate: tuple[float, ...]
     """dWIP/dλ_i for each job type, in requests per (1/s)."""
@@ -30,7 +30,7 @@ class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck: str
     """The topic that becomes unstable first when all arrival rates grow alike."""
     headroom: float
-    """The factor by which they may grow until then; below 1 it is unstable already."""
+    """The factor by which they may grow until then; below 1 it is already unstable."""
 
 
 def sensitivity(model: Model, consumers: Sequence[int]) -> Sensitivity:

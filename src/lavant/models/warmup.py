@@ -1,4 +1,4 @@
-"""Calls every kernel of the models with each kind of arguments that it is used with."""
+"""Calls every kernel of the models with each combination of argument types in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world of Spark: access, match and exit on Structured Streaming. The only package that imports pyspark."""
+"""The Spark world: access, match and exit on Structured Streaming. The only package that imports pyspark."""
 
 import pyspark
 

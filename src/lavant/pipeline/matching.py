@@ -1,6 +1,6 @@
-"""Matching on DataFrames: each task matches the rows that it has, against all slices.
+"""Matching of DataFrames: each task matches its own rows against all slices.
 
-A row and its result never leave their task, so nothing has to be joined again and no two rows can be taken for one,
+A row and its result never leave their task, so nothing has to be joined again and no two rows can be confused,
 whatever their ids are.
 
 >>> matched = match(publications, "subscriptions", id="event_id")     # doctest: +SKIP
@@ -44,7 +44,7 @@ from lavant.pipeline.stream.stages import PUBLICATIONS_AT_ONCE, match_records
 
 ATTRIBUTE_TYPES = (StringType, BooleanType, IntegralType, FloatType, DoubleType)
 IDS_OF_A_PIECE_MAX = 1_000_000
-"""Of the rows that leave a task together; Spark keeps a whole piece in memory."""
+"""Of the rows that leave a task together; Spark keeps a whole batch in memory."""
 ROW_BITS = 33
 """Of a key, as in Spark's `monotonically_increasing_id`; the partition's number is above them."""
 
@@ -53,9 +53,9 @@ def match(publications: DataFrame, subscriptions: str | Path, *, id: str | None 
     """For each row of `publications` that matches anything: `key`, `id` and the `subscriptions` it matches.
 
     `publications` has a column for each attribute, or `@point` for encrypted ones; batch or streaming. Column `id`
-    names its rows: it comes out as it is, of whatever type, also where it is null or not unique. `key` numbers the rows
-    of this run. `subscriptions` is a slice store that all hosts reach. Rows that cannot be publications come out with
-    the reason in `rejected`.
+    identifies its rows: it is returned unchanged, of any type, even where it is null or not unique. `key` numbers the
+    rows of this run. `subscriptions` is a slice store that all hosts reach. Rows that cannot be publications come out
+    with the reason in `rejected`.
 
     A streaming DataFrame follows changes of the store, each task when it starts; for batches that see one version
     everywhere, read the publications from a log (`lavant.pipeline.stream.driver`).
@@ -83,7 +83,9 @@ def _result(id: DataType) -> StructType:
 
 
 def _is_attribute(field: StructField, id: str | None) -> bool:
-    """Of the ids' column, whether it can be one; of another that cannot, an error, as every row would be refused."""
+    """Whether the id column can be an attribute; raises for any other column that cannot, as every row would be
+    refused.
+    """
     if field.name == POINT and isinstance(field.dataType, ArrayType):
         return True
     problem = None
@@ -105,7 +107,7 @@ def _is_attribute(field: StructField, id: str | None) -> bool:
 def _match_rows(
     store: str, identity: str, version: int | None, attributes: list[str], id: str | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does with its rows."""
+    """The function of a task on its rows."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader = SliceReader(Path(store), identity)
@@ -123,13 +125,13 @@ def _match_rows(
                 if compared is not None:
                     records = compared_columns(records, compared)
                 found = match_records(reader, pinned, records, keys, probes, report_rejected=True)
-                yield from _pieces(_records(found, keys, None if id is None else rows.column(id)))
+                yield from _batches(_records(found, keys, None if id is None else rows.column(id)))
 
     return run
 
 
 def _dimensions(store: SliceReader, version: StoreVersion) -> frozenset[Dimension]:
-    """All that any filter compares."""
+    """Everything that any filter compares."""
     slices = (open_slice(store, number, version) for number in range(store.settings.slices))
     return frozenset(dimension for matcher in slices for dimension in matcher.dimensions)
 
@@ -140,7 +142,7 @@ def _columns(rows: pa.RecordBatch, attributes: list[str]) -> pa.RecordBatch:
 
 
 def _records(found: Lists, keys: NDArray[np.int64], ids: pa.Array | None) -> pa.RecordBatch:
-    """What was found, with the ids as they came, and subscriptions of a type that Spark knows."""
+    """The results, with the original ids, and subscriptions of a type that Spark supports."""
     listed = found.to_records()
     chosen = pa.array(listed.column("key").to_numpy() - (keys[0] if len(keys) else 0))
     if ids is not None:
@@ -150,8 +152,8 @@ def _records(found: Lists, keys: NDArray[np.int64], ids: pa.Array | None) -> pa.
     return listed.set_column(2, "subscriptions", signed)
 
 
-def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows in stretches of not too many ids each."""
+def _batches(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in batches with not too many ids each."""
     ends = records.column("subscriptions").offsets.to_numpy()
     first = 0
     while first < records.num_rows:

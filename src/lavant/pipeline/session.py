@@ -1,6 +1,6 @@
-"""A Spark session that suits small, quick batches, and clear words where there can be none.
+"""Spark sessions tuned for small, fast batches, with clear errors where none can start.
 
-The settings come from measurements on two cores; `docs/pipeline.md` says what each is worth. An empty untuned
+The settings come from measurements on two cores; `docs/pipeline.md` gives the effect of each. An empty untuned
 micro-batch costs some 200 ms, a tuned one some 40 ms.
 """
 
@@ -31,7 +31,7 @@ SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.pollingDelay": "5ms",
     "spark.sql.streaming.minBatchesToRetain": "20",
-    # Plans of a few tasks gain nothing from being changed while they run.
+    # Plans of a few tasks gain nothing from adaptive execution.
     "spark.sql.adaptive.enabled": "false",
     "spark.locality.wait": "0s",
     # But a host's task waits for its own executor, where its slices are open.
@@ -39,7 +39,7 @@ SETTINGS = {
     # Ids do not compress, and on one machine a shuffle stays in memory anyway.
     "spark.shuffle.compress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # Workers start with everything imported, and do not collect it as garbage at every task.
+    # Workers start with everything imported, and exclude it from garbage collection.
     "spark.python.daemon.module": "lavant.pipeline.internals.daemon",
     "spark.python.worker.reuse": "true",
     "spark.ui.enabled": "false",
@@ -70,7 +70,7 @@ def spark_session(master: str = "local[*]", name: str = "lavant", **settings: st
 
 
 def check_java() -> None:
-    """Raise in one line unless the Java that Spark would start is there and new enough."""
+    """Raise in one line unless the Java that Spark would start exists and is new enough."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
@@ -89,7 +89,7 @@ def check_java() -> None:
 
 
 def java_version(shown: str) -> int | None:
-    """The major version in what `java -version` shows: 17 for "17.0.15", 8 for "1.8.0_292"."""
+    """The major version in the output of `java -version`: 17 for "17.0.15", 8 for "1.8.0_292"."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', shown)
     if found is None:
         return None
@@ -102,7 +102,7 @@ def check_master(master: str) -> None:
     if not master.startswith("spark://"):
         return
     failures = []
-    for address in master.removeprefix("spark://").split(","):  # several masters stand by for each other
+    for address in master.removeprefix("spark://").split(","):  # several masters are standbys for each other
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise MissingComponent(f"the master {master!r} is not of the form spark://HOST:PORT")

@@ -1,4 +1,4 @@
-"""Calls the kernels of the pipeline with each kind of arguments that they are used with."""
+"""Calls the kernels of the pipeline with each combination of argument types in use."""
 
 from __future__ import annotations
 

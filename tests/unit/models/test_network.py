@@ -151,14 +151,14 @@ ONE = ModelJobType.along(["A"], name="1", arrival_rate_per_s=0.5)
         (lambda: Topic(name="A", service_rate_per_s=1.0, service_scv=-0.1), "service_scv of topic 'A'"),
         (lambda: ModelJobType.along(["A"], name="1", arrival_rate_per_s=0.0), "arrival_rate_per_s of job type '1'"),
         (lambda: ModelJobType.along([], name="1", arrival_rate_per_s=1.0), "has no tasks"),
-        (lambda: Network(topics=(A, A), jobs=(ONE,)), "topic 'A' is there 2 times"),
+        (lambda: Network(topics=(A, A), jobs=(ONE,)), "topic 'A' occurs 2 times"),
         (lambda: Network(topics=(B,), jobs=(ONE,)), "goes to topic 'A'; there are B"),
         (lambda: Network(topics=(A,), jobs=()), "got 1 and 0"),
         (
             lambda: ModelJobType(
                 name="1", arrival_rate_per_s=1.0, tasks=(ModelTask("x", "A", ("y",)), ModelTask("y", "A", ("x",)))
             ),
-            "in a circle: x → y → x",
+            "have a cycle: x → y → x",
         ),
         (
             lambda: ModelJobType(name="1", arrival_rate_per_s=1.0, tasks=(ModelTask("x", "A", ("z",)),)),

@@ -1,1 +1,1 @@
-"""Executors that come and go: the manager, its state, the probes it reads, and a cluster on one machine."""
+"""Elastic executors: the manager, its durable state, its probes, and a standalone cluster on one machine."""

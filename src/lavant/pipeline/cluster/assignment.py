@@ -1,4 +1,4 @@
-"""Which slices each host matches, and which executor is that host."""
+"""The assignment of slices to hosts, and of hosts to executors."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ class SliceAssignment(msgspec.Struct, frozen=True):
     hosts: tuple[tuple[int, ...], ...]
     """The slices of each."""
     locations: tuple[str, ...] = ()
-    """Where each one's task runs, as Spark names places; `ANYWHERE`, or no entry, leaves it to Spark."""
+    """Where each host's task runs, as a Spark location; `ANYWHERE`, or no entry, leaves it to Spark."""
     store: str = UNKNOWN
-    """Identity of the store whose slices these are."""
+    """Identity of the slices' store."""
 
     @classmethod
     def even(cls, slices: int, hosts: int) -> SliceAssignment:
-        """Slices dealt out in turn."""
+        """Slices assigned round-robin."""
         if hosts < 1:
             raise InvalidValue(f"there must be at least one host, got {hosts}")
         return cls(tuple(tuple(range(host, slices, hosts)) for host in range(min(hosts, slices))))
 
     def check(self, slices: int, store: str) -> None:
-        """Raise unless it is of this store, and each of its slices is matched once."""
+        """Raise unless it is for this store, and each of its slices is matched once."""
         if is_other(self.store, store):
             raise IdentityMismatch(
-                f"the placement is of the store with identity {self.store}, and these subscriptions have {store}; "
-                "start a manager for them, with a directory of its own"
+                f"the placement is for the store with identity {self.store}, but these subscriptions have "
+                f"{store}; start a manager for them, with a directory of its own"
             )
         if sorted(number for numbers in self.hosts for number in numbers) != list(range(slices)):
             raise IdentityMismatch(

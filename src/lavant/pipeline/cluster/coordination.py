@@ -1,4 +1,4 @@
-"""Where the manager keeps its state, so that it restarts where it was: files by default, ZooKeeper for clusters."""
+"""Durable storage of the manager's state: files by default, ZooKeeper for clusters."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from lavant.core.errors import LimitExceeded, MissingComponent
 from lavant.core.files import local_path, replace_file
 
 TIMEOUT_S = 20.0
-"""How long an answer is waited for: longer than a server takes to come back."""
+"""How long to wait for an answer: longer than a server takes to come back."""
 SESSION_S = 5.0
 RECONNECT_S_MAX = 0.5
-"""Between two tries to connect; kazoo's own growing pauses would outlast the restart that they wait for."""
+"""Between two attempts to connect; kazoo's own growing pauses would outlast the restart that they wait for."""
 RETRY_S = 0.05
 VALUE_BYTES_MAX = 1_000_000
-"""ZooKeeper drops the connection at a little more, without a word."""
+"""ZooKeeper drops the connection at a little more, without an error."""
 
 
 class Coordination(Protocol):
-    """Small named values that survive; each is replaced as a whole."""
+    """Small named durable values; each is replaced atomically."""
 
     def get(self, name: str) -> bytes | None: ...
     def put(self, name: str, value: bytes) -> None: ...
@@ -50,7 +50,7 @@ class FileCoordination:
 class ZooKeeperCoordination:
     """A node for each name below `root`; needs the extra `zookeeper`.
 
-    A server that is gone for a moment is waited for, up to `TIMEOUT_S`: then it is a missing component.
+    A server that disappears is waited for, up to `TIMEOUT_S`; then it counts as a missing component.
     """
 
     def __init__(self, hosts: str, root: str = "/lavant") -> None:
@@ -60,7 +60,7 @@ class ZooKeeperCoordination:
             from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415
         except ImportError:
             raise MissingComponent("ZooKeeper needs kazoo; install lavant[zookeeper]") from None
-        # Where nobody set up logging, kazoo's tries to connect would be printed, a line each.
+        # Without configured logging, each of kazoo's attempts to connect would be printed.
         logging.getLogger("kazoo").addHandler(logging.NullHandler())
         self._no_node: type[Exception] = exceptions.NoNodeError
         self._exists: type[Exception] = exceptions.NodeExistsError
@@ -106,7 +106,7 @@ class ZooKeeperCoordination:
         self._client.close()
 
     def _ask(self, request: Callable[[], Any]) -> Any:
-        """The answer to a request, made again when the connection broke: kazoo alone would wait without end."""
+        """Send a request, again when the connection broke: kazoo alone would wait forever."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:

@@ -1,16 +1,16 @@
-"""The manager (e-StreamHub, section IV.B): carries out between batches what the enforcer decides.
+"""The manager (e-StreamHub, section IV.B): carries out the enforcer's plans between batches.
 
     match tasks ──probes──► manager ──► enforcer ──plan──► manager
-                                                            1. asks for more executors, until they are there
-                                                            2. has the slices that move opened there
+                                                            1. requests executors, until they have started
+                                                            2. has the moving slices opened there
                                                             3. replaces the placement: the next batch uses it
-                                                            4. lets empty hosts go, after a batch without them
+                                                            4. releases empty hosts, after a batch without them
 
 Hosts are executors; a host's part of a batch is one task, and the placement says which slices that task matches, on
-which executor. A batch reads the placement once, so a move happens between two batches: nothing is lost, nothing
-matched twice. And no batch waits: an executor gets its first task when it has started Python and opened its slices.
+which executor. A batch reads the placement once, so a move happens between two batches: nothing is lost, nothing is
+matched twice. No batch waits either: an executor gets its first task when it has started Python and opened its slices.
 
-The whole state is in the coordination store; a manager that is started again goes on from there.
+The whole state is in the coordination store; a restarted manager continues from there.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class ManagerState(msgspec.Struct, frozen=True):
     hosts: tuple[tuple[HostId, tuple[SliceId, ...]], ...]
     enforcer: str
     store: str = UNKNOWN
-    """Identity of the subscriptions whose slices are placed."""
+    """Identity of the placed subscriptions."""
 
 
 class Stores(msgspec.Struct):
-    """Subscriptions whose slices move together: slice i of each is where slice i of the others is."""
+    """Subscriptions whose slices move together: slice i of all stores is on the same host."""
 
     slices: int
     paths: list[Path]
     """More may come while the manager runs."""
     identity: str = UNKNOWN
-    """Of the one store that there is."""
+    """Of the only store."""
 
     @classmethod
     def of(cls, path: Path) -> Stores:
@@ -65,9 +65,9 @@ class Stores(msgspec.Struct):
 
 
 class ClusterManager:
-    """Keeps the executors of one stream as many as its load needs.
+    """Scales the executors of one stream with its load.
 
-    Start the stream with the options that `stream_options` gives, then call `tick` every few seconds.
+    Start the stream with the options of `stream_options`, then call `tick` every few seconds.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ClusterManager:
         self._publish()
 
     def _start_executors(self) -> None:
-        """Those of the placement, and no others; fewer, if the cluster gives no more."""
+        """Start exactly those of the placement; fewer, if the cluster has no more."""
         give_up_s = time.monotonic() + EXECUTORS_S_MAX
         while not self._executors.request(len(self.placement.hosts)) and time.monotonic() < give_up_s:
             time.sleep(POLL_S)
@@ -114,14 +114,14 @@ class ClusterManager:
         return {"placement": str((self._directory / ASSIGNMENT).absolute()), "probes": str(self._probes.absolute())}
 
     def follow(self, batches_done: Callable[[], int]) -> None:
-        """Tell the manager how many batches the stream has finished, so that it lets hosts go only after one."""
+        """Report how many batches the stream has finished; hosts are released only after one."""
         self._batches_done = batches_done
 
     def tick(self, now_ms: int) -> PlacementPlan | None:
-        """Take in what tasks measured since the last time, and act if it is time to; the plan that now holds, if any.
+        """Process new probes, and act if it is time; return the plan that took effect, if any.
 
-        While executors start, which takes seconds, ticks go on measuring; the plan that needs them comes when it is
-        carried out.
+        While executors start, which takes seconds, ticks continue to measure; their plan is returned when it is carried
+        out.
         """
         self._release_idle()
         probes = self._measured(now_ms)
@@ -162,7 +162,7 @@ class ClusterManager:
     # ---- acting -----------------------------------------------------------------------------------------------------
 
     def _go_on(self, plan: PlacementPlan) -> PlacementPlan | None:
-        """Carry a plan out if all executors that it needs are there."""
+        """Carry out a plan once all the executors it needs are there."""
         after = self.placement.after(plan)
         if self._executors.request(len(after.hosts)):
             self._pending = None
@@ -194,7 +194,7 @@ class ClusterManager:
             self._release_after = self._batches_done() + 1
 
     def _settle(self, placement: Placement) -> None:
-        """Which executor is which host: a host keeps its own as long as that is there, a new one gets a free one."""
+        """Assign executors to hosts: a host keeps its own while that exists, a new one gets a free one."""
         running = self._executors.ids()
         kept = {host: id for host, id in self._executor_of.items() if host in placement.hosts and id in running}
         free = [id for id in running if id not in kept.values()]
@@ -204,7 +204,7 @@ class ClusterManager:
         self._executor_of = kept
 
     def _open(self, slices: dict[HostId, list[int]]) -> None:
-        """Have each host open the slices that come to it, so that the first batch after the move does not wait."""
+        """Have each host open its new slices, so that the first batch after the move does not wait."""
         stores = [str(path.absolute()) for path in self._stores.paths]
         tasks = [(self._location(host), msgspec.msgpack.encode((stores, numbers))) for host, numbers in slices.items()]
         if tasks:
@@ -216,7 +216,7 @@ class ClusterManager:
         return ANYWHERE if location is None else location
 
     def _release_idle(self) -> None:
-        """Let executors go once a batch has been through without them."""
+        """Release executors after a batch has run without them."""
         if self._release_after is None or self._batches_done is None or self._batches_done() <= self._release_after:
             return
         self._release_after = None
@@ -241,7 +241,7 @@ class ClusterManager:
         self._coordination.put(STATE, msgspec.json.encode(state))
 
     def _publish(self) -> None:
-        """The assignment that the next batch will read; hosts without slices get no task."""
+        """Publish the assignment for the next batch; hosts without slices get no task."""
         working = [(host, slices) for host, slices in self.placement.by_host if slices]
         locations = tuple(self._location(host) for host, _ in working)
         assignment = msgspec.structs.replace(_assignment(working, self._stores.identity), locations=locations)
@@ -267,7 +267,7 @@ def _slice_probe(id: SliceId, probes: list[Probe], seconds: float) -> SliceProbe
 
 
 def open_slices(task: bytes) -> None:
-    """In a host's Python worker."""
+    """Runs in a host's Python worker."""
     stores, numbers = msgspec.msgpack.decode(task, type=tuple[list[str], list[int]])
     for path in stores:
         store = SliceReader(Path(path))

@@ -1,4 +1,4 @@
-"""What a match task measured of each of its slices, for the manager."""
+"""Measurements of match tasks per slice, for the manager."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Probe(msgspec.Struct):
     memory_bytes: int = 0
     time_ms: int = 0
     store: str = UNKNOWN
-    """Identity of the store whose slice it is."""
+    """Identity of the slice's store."""
 
     def add(self, *, cpu_s: float, publications: int, matches: int, memory_bytes: int) -> None:
         self.cpu_s += cpu_s
@@ -31,7 +31,7 @@ class Probe(msgspec.Struct):
 
 
 def write_probes(directory: str, batch: int, probes: list[Probe], *, part: str = "") -> None:
-    """One small file a task, renamed into place; a repeated task replaces its own. `part` tells logs apart."""
+    """One small file per task, renamed into place; a repeated task replaces its own. `part` tells logs apart."""
     if not probes:
         return
     path = Path(directory) / f"{batch:020d}-{part}{probes[0].host:04d}.json"
@@ -41,7 +41,7 @@ def write_probes(directory: str, batch: int, probes: list[Probe], *, part: str =
 
 
 def take_probes(directory: Path, store: str = UNKNOWN) -> list[Probe]:
-    """All probes of a store since the last time, oldest batch first; the files of all are gone then."""
+    """All probes of a store since the last call, oldest batch first; deletes the files of all."""
     taken: list[Probe] = []
     for path in sorted(directory.glob("*.json")):
         probes = msgspec.json.decode(path.read_bytes(), type=list[Probe])

@@ -21,7 +21,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 
 
 class StandaloneCluster:
-    """A running cluster. `url` is what `spark_session` takes as its master."""
+    """A running cluster. `url` is the master for `spark_session`."""
 
     def __init__(self, url: str, processes: list[subprocess.Popen[bytes]]) -> None:
         self.url = url

@@ -1,7 +1,7 @@
 """`python -m lavant.pipeline.engine`: started by a service, never by hand.
 
-Its order is the first line of its standard input. When that ends, the service has, and so does this process: at once,
-because nothing here is worth saving. Java and its executors go when this process is gone.
+Its order is the first line of its standard input. When that ends, the service has ended, and so does this process: at
+once, because it has no state to save. Java and its executors end with this process.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lavant.broker.protocol.match_protocol import MatchRequest
 from lavant.control.placement import PlacementConfig
 from lavant.core.errors import FailedStream, LavantError
 from lavant.pipeline.engine.link import ServiceLink
-from lavant.pipeline.engine.placement import ElasticPlacing, EvenPlacing, Placing
+from lavant.pipeline.engine.placement import ElasticPlacement, EnginePlacement, EvenPlacement
 from lavant.pipeline.engine.rounds import Rounds
 from lavant.pipeline.internals.failures import full_report, root_cause
 from lavant.pipeline.session import check_java, check_master, spark_session
 
 FAILURES_MAX = 3
-"""Rounds that fail one after the other; then a new process may do better."""
+"""Consecutive failed rounds; after these, a new process may do better."""
 _failing = threading.Lock()
 _logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def serve(order: MatchRequest, link: ServiceLink) -> None:
-    """For as long as the service does."""
+    """Runs for as long as the service does."""
     directory = Path(order.directory)
     is_cluster = order.master.startswith("spark://")
     executors = {"spark_executor_cores": "1", "spark_cores_max": str(order.hosts_max), "spark_task_maxFailures": "8"}
@@ -53,9 +53,9 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
     java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
     threading.Thread(target=_fail_with_java, args=(java,), name="java", daemon=True).start()
     rounds = Rounds(spark.sparkContext, directory / "exchange")
-    placing: Placing
+    placement: EnginePlacement
     if is_cluster:
-        placing = ElasticPlacing(
+        placement = ElasticPlacement(
             spark,
             slices=order.slices,
             directory=directory / "control",
@@ -63,19 +63,19 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
             rounds_done=lambda: rounds.done,
             on_failed=_fail,
         )
-        rounds.probes = placing.probes
+        rounds.probes = placement.probes
     else:
-        placing = EvenPlacing(order.slices, min(order.hosts_max, spark.sparkContext.defaultParallelism))
+        placement = EvenPlacement(order.slices, min(order.hosts_max, spark.sparkContext.defaultParallelism))
     failures, fault = 0, ""
     while True:
-        stretches = link.next(len(placing.assignment().hosts), fault)
-        placing.see(stretches)
+        ranges = link.next(len(placement.assignment().hosts), fault)
+        placement.add_logs(ranges)
         try:
-            for found in rounds.match(stretches, placing.assignment()) if stretches else ():
-                link.report(found)  # what is refused comes again
+            for found in rounds.match(ranges, placement.assignment()) if ranges else ():
+                link.report(found)  # refused results come again
         except LavantError:
             raise
-        except Exception as error:  # a job that failed: an executor was lost, or its files are behind
+        except Exception as error:  # a failed job: an executor was lost, or its files are outdated
             failures, fault = failures + 1, root_cause(error)
             if java.poll() is not None:
                 raise _java_ended(java) from error
@@ -83,7 +83,7 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
                 raise
             _logger.warning("a round failed: %s", fault)
         else:
-            failures, fault = (0, "") if stretches else (failures, fault)
+            failures, fault = (0, "") if ranges else (failures, fault)
 
 
 def _end_with_the_service() -> None:
@@ -92,7 +92,7 @@ def _end_with_the_service() -> None:
 
 
 def _fail_with_java(process: subprocess.Popen[bytes]) -> None:
-    """When Spark's Java is gone there is nothing left to do here; calls to it would fail one by one, or not at all."""
+    """End the process when Spark's Java has ended; calls to it would fail one by one, or not at all."""
     process.wait()
     _fail(_java_ended(process))
 
@@ -104,8 +104,8 @@ def _java_ended(process: subprocess.Popen[bytes]) -> FailedStream:
 
 
 def _fail(error: BaseException) -> None:
-    """One line at the end, which the service repeats; before it, for what was not foreseen, all that is known."""
-    with _failing:  # never given back: one failure is told, and the others are its consequences
+    """The last line is repeated by the service; before it, for unforeseen errors, comes the full report."""
+    with _failing:  # never released: one failure is reported, the others are its consequences
         is_foreseen = isinstance(error, LavantError)
         if not is_foreseen:
             print(full_report(error), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The link to the service: asks for work, and reports what was found."""
+"""The link to the service: fetches work, and reports match results."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class ServiceLink:
         self._socket.sendall(PREFACE + frame(GREETING_NUMBER, Hello(secret)))
         answer = self._answer(GREETING_NUMBER)
         if not isinstance(answer, Done):
-            raise AccessDenied(f"the service does not take this process for its own: {answer}")
+            raise AccessDenied(f"the service does not accept this process: {answer}")
 
     def next(self, hosts: int, fault: str) -> list[OffsetRange]:
-        """What is to be matched; nothing if there was nothing for a while."""
+        """Offset ranges to match; empty if there were none for a while."""
         answer = self._ask(FetchWork(hosts, fault))
         assert isinstance(answer, MatchWork)
         return answer.ranges
 
     def report(self, found: MatchResults) -> Refused | None:
-        """None if it is delivered."""
+        """None if it was delivered."""
         answer = self._ask(found)
         return answer if isinstance(answer, Refused) else None
 
@@ -58,8 +58,8 @@ class ServiceLink:
         while True:
             data = self._socket.recv(READ_BYTES)
             if not data:
-                raise ConnectionLost("the service hung up")
+                raise ConnectionLost("the service closed the connection")
             for answered, content in self._frames.feed(data):
-                assert answered == number, f"request {number} was asked, {answered} was answered"
+                assert answered == number, f"request {number} was sent, {answered} was answered"
                 decoded: Answer = decode_answer(content)
                 return decoded

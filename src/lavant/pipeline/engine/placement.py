@@ -1,4 +1,4 @@
-"""Which host matches which slices: dealt out evenly in local mode, as the manager says on a cluster."""
+"""Placement of slices in the engine: even in local mode, as the manager decides on a cluster."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ TICK_S = 2.0
 _logger = logging.getLogger(__name__)
 
 
-class Placing(Protocol):
+class EnginePlacement(Protocol):
     @property
     def probes(self) -> Path | None:
-        """Where tasks leave what they measured, if anybody wants to know."""
+        """Where tasks write probes, if they are needed."""
         ...
 
     def assignment(self) -> SliceAssignment: ...
 
-    def see(self, stretches: list[OffsetRange]) -> None:
-        """Lanes may have come."""
+    def add_logs(self, ranges: list[OffsetRange]) -> None:
+        """Logs may have been added."""
         ...
 
 
-class EvenPlacing:
+class EvenPlacement:
     """Always the same hosts."""
 
     probes = None
@@ -45,12 +45,12 @@ class EvenPlacing:
     def assignment(self) -> SliceAssignment:
         return self._assignment
 
-    def see(self, stretches: list[OffsetRange]) -> None:
+    def add_logs(self, ranges: list[OffsetRange]) -> None:
         pass
 
 
-class ElasticPlacing:
-    """Executors that follow the load; the manager decides and acts in a thread, between rounds and beside them."""
+class ElasticPlacement:
+    """Executors that follow the load; the manager decides and acts in a thread, concurrently with rounds."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class ElasticPlacing:
     def assignment(self) -> SliceAssignment:
         return msgspec.json.decode(self._placement.read_bytes(), type=SliceAssignment)
 
-    def see(self, stretches: list[OffsetRange]) -> None:
-        for stretch in stretches:
-            path = Path(stretch.subscriptions)
+    def add_logs(self, ranges: list[OffsetRange]) -> None:
+        for range_ in ranges:
+            path = Path(range_.subscriptions)
             if path not in self._stores.paths:
                 self._stores.paths.append(path)
 

@@ -1,1 +1,1 @@
-"""Everything that Lavant uses of Spark beyond its public interface."""
+"""Every use of Spark beyond its public interface, and the versions it is known to work with."""

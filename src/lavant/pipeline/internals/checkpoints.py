@@ -1,4 +1,4 @@
-"""Which stretch of the log a micro-batch is: Spark writes it into its checkpoint before the batch begins."""
+"""Offset ranges of micro-batches, read from Spark's checkpoint, which is written before a batch begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lavant.core.identities import UNKNOWN
 
 
 class BatchOffsets(NamedTuple):
-    """Offsets of the log, the second behind the last publication."""
+    """Offsets of the log; `end` is exclusive."""
 
     start: int
     end: int
@@ -21,26 +21,26 @@ class BatchOffsets(NamedTuple):
 
 
 class SourceOffset(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a stream has come, as Spark keeps it; in older checkpoints without the log's identity."""
+    """The position of a stream, as Spark stores it; in older checkpoints without the log's identity."""
 
     offset: int
     log: str = UNKNOWN
 
 
-def stretch_of(checkpoint: Path, batch: int, first: int = 0) -> BatchOffsets:
-    """Of a batch of a stream that began at offset `first`."""
+def batch_offsets(checkpoint: Path, batch: int, first: int = 0) -> BatchOffsets:
+    """The offsets of a batch of a stream that began at offset `first`."""
     start = _end_of(checkpoint, batch - 1).offset if batch else first
     end = _end_of(checkpoint, batch)
     return BatchOffsets(start, end.offset, end.log)
 
 
 def last_planned(checkpoint: Path) -> SourceOffset | None:
-    """Where the last batch ends that was begun; None before the first."""
+    """The end of the last batch that was begun; None before the first."""
     return _last(checkpoint, "offsets")
 
 
 def last_committed(checkpoint: Path) -> int | None:
-    """The offset behind the last batch that Spark has committed; None before the first."""
+    """The end of the last batch that Spark has committed; None before the first."""
     last = _last(checkpoint, "commits")
     return None if last is None else last.offset
 
@@ -57,6 +57,6 @@ def _end_of(checkpoint: Path, batch: int) -> SourceOffset:
         return msgspec.json.decode(path.read_text().splitlines()[2], type=SourceOffset)
     except (OSError, IndexError, *UNDECODABLE) as error:
         raise CorruptSnapshot(
-            f"{path} does not say where batch {batch} ends ({error}); restore the checkpoint from a copy, "
-            "or start anew with another output directory"
+            f"{path} does not say where batch {batch} ends ({error}); restore the checkpoint from a copy, or "
+            "start afresh with another output directory"
         ) from None

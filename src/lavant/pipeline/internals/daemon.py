@@ -1,10 +1,10 @@
-"""The process from which Spark forks Python workers, with everything that they need already loaded.
+"""The process from which Spark forks Python workers, with everything they need already loaded.
 
-A worker is forked in milliseconds with kernels, Arrow and matchers in memory. `gc.freeze` moves all of it out of the
-garbage collector's sight: Spark collects garbage after every task, which otherwise costs more than a small batch.
+A worker is forked in milliseconds with kernels, Arrow and matchers in memory. `gc.freeze` hides all of it from the
+garbage collector: Spark collects garbage after every task, which otherwise costs more than a small batch.
 
-Every task begins with two small messages from Java, and TCP holds the second back until the first is acknowledged,
-which the receiver's system puts off for 40 ms. So workers acknowledge at once what they read.
+Every task begins with two small messages from Java, and TCP delays the second until the first is acknowledged, which
+the receiver's system puts off for 40 ms. So workers acknowledge every read at once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def preload() -> None:
         with io.BufferedReader(PromptReader(infile.fileno())) as prompt:
             serve(prompt, outfile)
 
-    if hasattr(socket, "TCP_QUICKACK"):  # Linux; others wait the 40 ms
+    if hasattr(socket, "TCP_QUICKACK"):  # Linux only; other systems wait the 40 ms
         pyspark.worker.main = main
     warm_up([BROKER_KERNELS, PIPELINE_KERNELS])
     gc.collect()

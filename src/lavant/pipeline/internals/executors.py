@@ -1,4 +1,4 @@
-"""The executors of a running application, more or fewer of them, through the driver's JVM."""
+"""Scales the executors of a running application through the driver's JVM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 POLL_S = 0.1
 ASK_AGAIN_S = 3.0
-"""A request that comes while executors are still going down is forgotten by Spark's scheduler; so it is repeated."""
+"""Spark's scheduler forgets a request made while executors are still going down, so it is repeated."""
 
 
 class Executors:
@@ -27,24 +27,25 @@ class Executors:
         return sorted(joined.split(","), key=int) if joined else []
 
     def location(self, id: str) -> str | None:
-        """What Spark calls the place of an executor; None if it is not there (yet)."""
+        """The Spark location of an executor; None if it does not exist (yet)."""
         summary = self._summaries().get(id)
         return None if summary is None else f"executor_{summary.hostPort().rpartition(':')[0]}_{id}"
 
     def request(self, count: int) -> bool:
-        """Ask for at least so many executors, and say whether they are there. To be called until they are."""
+        """Request at least so many executors; return whether they exist. Call it until they do."""
         if len(self.ids()) >= count:
             return True
         self._ask(count)
         return False
 
     def keep(self, ids: Collection[str], *, wait_s: float = 60.0) -> bool:
-        """Let all others go, and wait until they have; False if they do not in time."""
+        """Release all others, and wait until they are gone; False if they are not in time."""
         deadline = time.monotonic() + wait_s
         while others := [id for id in self.ids() if id not in ids]:
             if time.monotonic() > deadline:
                 return False
-            # One that is killed before all of it has come up leaves a part of Spark that talks to it for ever.
+            # An executor that is killed before it is fully up leaves a part of Spark that talks to it
+            # forever.
             summaries = self._summaries()
             is_up = all(id in summaries and summaries[id].maxMemory() > 0 for id in others)
             if is_up and self._ask(len(ids)):
@@ -58,7 +59,7 @@ class Executors:
         return {str(summary.id()): summary for summary in summaries}
 
     def _ask(self, count: int) -> bool:
-        """False if it has been asked a moment ago."""
+        """False if the last request was a moment ago."""
         if time.monotonic() - self._asked_s < ASK_AGAIN_S:
             return False
         self._asked_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""What went wrong first, in one line: Spark wraps it in tracebacks of two languages."""
+"""The root cause of a Spark failure in one line: Spark wraps it in tracebacks of two languages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _JAVA = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
 
 
 def root_cause(error: BaseException) -> str:
-    """The type and message of the innermost failure that can be found: Lavant's own, Python's, or else Java's.
+    """The type and message of the innermost failure: Lavant's own, Python's, or else Java's.
 
     >>> root_cause(ValueError("wrong\\nand more"))
     'ValueError: wrong'
@@ -24,13 +24,13 @@ def root_cause(error: BaseException) -> str:
 
 
 def full_report(error: BaseException) -> str:
-    """The whole traceback of Python, and of Java's what it says but not the frames, which are hundreds."""
+    """Python's whole traceback, and Java's messages without the hundreds of frames."""
     lines = "".join(traceback.format_exception(error)).splitlines()
     return "\n".join(line for line in lines if not _JAVA_FRAME.match(line))
 
 
 def cause_in(text: str) -> str | None:
-    """The same in what was printed; None if there is none."""
+    """The same from printed text; None if there is none."""
     inside = text.partition("Traceback (most recent call last)")[2]
     for pattern, where in ((_OWN, text), (_PYTHON, inside), (_JAVA, text)):
         found = pattern.findall(where)

@@ -1,4 +1,4 @@
-"""One task on each host: Spark runs it where the host is, which neither its SQL nor its Python sources can be told."""
+"""Runs one task on each host at its location, which neither Spark's SQL nor its Python sources can specify."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Result = TypeVar("Result")
 def run_on_hosts(
     context: SparkContext, tasks: Sequence[tuple[str, bytes]], work: Callable[[bytes], Result]
 ) -> list[Result]:
-    """`work` on the bytes of each task, at the place that the task names; the results in the order of the tasks.
+    """Run `work` on the bytes of each task, at the task's location; results in the order of the tasks.
 
-    An executor that is busy is waited for (`spark.locality.wait.process`); for one that is gone, another does.
+    It waits for a busy executor (`spark.locality.wait.process`); if an executor is gone, another one runs the task.
     """
 
     def run(items: Iterable[Any]) -> list[Result]:

@@ -1,11 +1,11 @@
-"""Telemetry files in, windowed estimates out: the Spark twin of `lavant.core.estimation.Estimator`.
+"""Windowed estimates from telemetry files: the Spark counterpart of `lavant.core.estimation.Estimator`.
 
-Spark reduces the rows of each window to integers, and `core.estimation.estimate` makes figures of them, the very
+Spark reduces the rows of each window to integers, and `core.estimation.estimate` computes figures from them, the same
 function that the embedded estimator calls. `transform` is the same for a stream and for history; history has no late
 rows, because a batch query ignores watermarks.
 
-Late rows: a micro-batch drops rows of windows that were closed before it began. Spark counts them by group (window,
-job type, topic), not by row: `late_groups`. Rows lost to a stream are those that history has and the stream has not.
+Late rows: a micro-batch drops rows of windows that were closed before it began. Spark counts them by group (window, job
+type, topic), not by row: `late_groups`. Rows lost to a stream are those that history has and the stream has not.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ from lavant.core.telemetry import (
 
 
 class TelemetryJobConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where telemetry comes from and estimates go to: directories that all executors reach.
+    """Source of telemetry and destination of estimates: directories that all executors reach.
 
-    With `interval_ms` the stream goes on, a micro-batch each interval; without it, it takes what is there and ends.
+    With `interval_ms` the stream runs continuously, a micro-batch each interval; without it, it processes what is there
+    and ends.
     """
 
     source: str
@@ -64,7 +65,7 @@ class TelemetryJobConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.interval_ms is not None and self.interval_ms < 1:
-            raise InvalidValue(f"interval_ms must be positive, got {self.interval_ms}; leave it out to run once")
+            raise InvalidValue(f"interval_ms must be positive, got {self.interval_ms}; omit it to run once")
         if self.files_of_a_batch_max < 1:
             raise InvalidValue(f"files_of_a_batch_max must be positive, got {self.files_of_a_batch_max}")
 
@@ -84,7 +85,7 @@ def transform(telemetry: DataFrame, config: EstimationConfig) -> DataFrame:
         .withColumn("arrival_span_us", _span_us())
         .withColumn("gap_us2_sum", _gap_us2_sum())
     )
-    # A plain Python function on one row a window: rows are few here, and Arrow functions would need pandas.
+    # A plain Python function on one row per window: rows are few here, and Arrow functions would need pandas.
     finish = sf.udf(_finisher(config.window_ms), spark_schema(ESTIMATE_SCHEMA), useArrow=False)
     columns = (*(name for name in WindowSums.__struct_fields__ if name not in _NOT_SUMMED), "response_buckets")
     return sums.select(finish(sf.struct(*columns)).alias("estimate")).select("estimate.*")
@@ -93,7 +94,7 @@ def transform(telemetry: DataFrame, config: EstimationConfig) -> DataFrame:
 def run(spark: SparkSession, config: TelemetryJobConfig) -> StreamingQuery:
     """Start the stream: new Parquet files of `source` become Parquet files of estimates in `output`."""
     session = spark.newSession()
-    # Without them a window would stay open until rows come after those that ended it.
+    # Without them a window would stay open until later rows arrive.
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
     telemetry = (
         session.readStream.schema(spark_schema(TELEMETRY_SCHEMA))
@@ -114,18 +115,20 @@ def run(spark: SparkSession, config: TelemetryJobConfig) -> StreamingQuery:
 
 
 def run_history(spark: SparkSession, config: TelemetryJobConfig) -> None:
-    """Estimates of all that `source` holds now, windows that a stream would keep open included."""
+    """Estimates of everything in `source`, including windows that a stream would keep open."""
     telemetry = spark.read.schema(spark_schema(TELEMETRY_SCHEMA)).parquet(config.source)
     transform(telemetry, config.estimation).write.mode("overwrite").parquet(config.output)
 
 
 def late_groups(progress: Mapping[str, Any]) -> int:
-    """How many groups (window, job type, topic) of a micro-batch came too late; from `StreamingQuery.lastProgress`."""
+    """Number of groups (window, job type, topic) of a micro-batch that came too late; from
+    `StreamingQuery.lastProgress`.
+    """
     return sum(int(operator["numRowsDroppedByWatermark"]) for operator in progress["stateOperators"])
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The same columns for Spark. All are nullable: Spark fills what a file lacks with null, and `transform` looks."""
+    """The same columns for Spark. All are nullable: Spark fills missing columns with null, and `transform` checks."""
     types: dict[pa.DataType, DataType] = {
         pa.int16(): ShortType(),
         pa.int32(): IntegerType(),
@@ -140,7 +143,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 _BUCKETS = ("response_p50_bucket", "response_p95_bucket", "response_p99_bucket")
 _NOT_SUMMED = (*_BUCKETS, "response_us_sum")
-_EXACT = "decimal(19, 0)"  # a product of two has up to 38 digits, the most that Spark has
+_EXACT = "decimal(19, 0)"  # a product of two has up to 38 digits, the most that Spark supports
 
 
 def _aggregates() -> list[Column]:
@@ -217,7 +220,7 @@ def _finisher(window_ms: int) -> Callable[[Row], dict[str, Any]]:
 
 
 def _checked_time() -> Column:
-    """`time_us`, which every estimate needs, or an error that says what is wrong with the row."""
+    """`time_us`, which every estimate needs, or an error that describes the invalid row."""
     row = sf.to_json(sf.struct(*TELEMETRY_SCHEMA.names))
     refusals = (
         sf.when(wrong, sf.raise_error(sf.concat(sf.lit(f"telemetry: {problem}; the row is "), row)).cast("long"))
@@ -227,7 +230,7 @@ def _checked_time() -> Column:
 
 
 def _problems() -> list[tuple[str, Column]]:
-    """What a row may not be: the rules of `core.telemetry`, in its order."""
+    """The rules for a row: those of `core.telemetry`, in its order."""
     kind, outcome, duration_us = sf.col("kind"), sf.col("outcome"), sf.col("duration_us")
     publications, subscriptions, matches = sf.col("publications"), sf.col("subscriptions"), sf.col("matches")
     timed, counted = kind.isin(_texts(TIMED)), kind.isin(_texts(COUNTED))

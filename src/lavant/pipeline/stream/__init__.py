@@ -1,1 +1,1 @@
-"""One driver for streams: micro-batches of a log through access, match and exit into a sink."""
+"""The stream driver: micro-batches of a log through access, match and exit into a sink."""

@@ -1,4 +1,4 @@
-"""A stream from end to end: publications of files or of a log, against subscriptions, into notifications.
+"""A stream from end to end: publications from files or a log, matched against subscriptions, into notifications.
 
 output/
   notifications/      `read_notifications` or any reader of Parquet
@@ -23,7 +23,7 @@ from lavant.core.errors import FailedStream, IdentityMismatch
 from lavant.core.files import local_path
 from lavant.core.identities import is_other
 from lavant.pipeline.cluster.assignment import SliceAssignment
-from lavant.pipeline.internals.checkpoints import BatchOffsets, last_planned, stretch_of
+from lavant.pipeline.internals.checkpoints import BatchOffsets, batch_offsets, last_planned
 from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.internals.host_tasks import run_on_hosts
 from lavant.pipeline.stream.exchange import count_reasons
@@ -34,7 +34,7 @@ from lavant.pipeline.stream.stages import HostTask, match_host
 
 
 class MicroBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Where everything lies; directories that all hosts reach under the same name."""
+    """Locations of all files; directories that all hosts reach under the same name."""
 
     log: Path
     store: Path
@@ -44,20 +44,20 @@ class MicroBatch(msgspec.Struct, frozen=True, kw_only=True):
     notifications: Notifications
     hosts: int
     placement: Path | None = None
-    """A file that the manager replaces; without it slices are dealt out to `hosts` evenly."""
+    """A file that the manager replaces; without it slices are spread evenly over `hosts`."""
     probes: Path | None = None
     starting_offset: int = 0
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        stretch = stretch_of(self.checkpoint, number, self.starting_offset)
-        origin = SinkOrigin(stretch.log, self.store_identity)
-        if self.notifications.is_done(number, stretch.start, origin):
+        offsets = batch_offsets(self.checkpoint, number, self.starting_offset)
+        origin = SinkOrigin(offsets.log, self.store_identity)
+        if self.notifications.is_done(number, offsets.start, origin):
             return
-        found = run_on_hosts(batch.sparkSession.sparkContext, self._tasks(stretch), match_host)
-        self.notifications.write(number, stretch.start, [self.exchange / name for name in found], origin)
+        found = run_on_hosts(batch.sparkSession.sparkContext, self._tasks(offsets), match_host)
+        self.notifications.write(number, offsets.start, [self.exchange / name for name in found], origin)
 
-    def _tasks(self, stretch: BatchOffsets) -> list[tuple[str, bytes]]:
-        """Access (AP): every host gets the whole stretch, for its own slices."""
+    def _tasks(self, offsets: BatchOffsets) -> list[tuple[str, bytes]]:
+        """Access (AP): every host gets the whole offset range, for its own slices."""
         store = SliceReader(self.store, self.store_identity)
         version = store.version().number
         assignment = self._assignment(store.settings.slices)
@@ -65,14 +65,14 @@ class MicroBatch(msgspec.Struct, frozen=True, kw_only=True):
         tasks = (
             HostTask(
                 log=str(self.log),
-                log_identity=stretch.log,
+                log_identity=offsets.log,
                 store=str(self.store),
                 store_identity=self.store_identity,
                 version=version,
                 host=host,
                 slices=slices,
-                start=stretch.start,
-                end=stretch.end,
+                start=offsets.start,
+                end=offsets.end,
                 exchange=str(self.exchange),
                 probes=None if self.probes is None else str(self.probes),
             )
@@ -90,20 +90,20 @@ SLICES = 16
 POLL_S = 0.1
 
 Progress = Callable[[int, int], None]
-"""Called with the publications done and those there are."""
+"""Called with the number of publications done and in total."""
 
 
 class StreamResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a finished stream did."""
+    """Results of a finished stream."""
 
     publications: int
-    """That are in the log."""
+    """In the log."""
     rejected: int
-    """That were refused: of the input, and of those in the log."""
+    """Refused: of the input, and of those in the log."""
     reasons: dict[str, int]
-    """Why, and how many for each reason."""
+    """Count by reason."""
     matched_none: bool
-    """There were publications, and every one of them was refused."""
+    """There were publications, and all of them were refused."""
     subscriptions: int
     batches: int
     seconds: float
@@ -123,7 +123,7 @@ def stream(
 ) -> StreamResult:
     """Match all publications of a file, a directory of files or a log; returns when all are notified.
 
-    Called again with the same output after a failure, it goes on where it was.
+    Called again with the same output after a failure, it resumes.
     """
     subscriptions, publications, output = map(local_path, (subscriptions, publications, output))
     prepared = prepare(subscriptions, publications, output, scheme=scheme, slices=slices)
@@ -157,7 +157,7 @@ def start(
 ) -> StreamingQuery:
     """Start the query: notifications and checkpoint below `output`.
 
-    `options` are those of `LogSource`, and `placement` and `probes` as the manager gives them.
+    `options` are those of `LogSource`, and `placement` and `probes` from the manager.
     """
     log, subscriptions, output = map(local_path, (log, subscriptions, output))
     given = dict(options or {})
@@ -166,7 +166,7 @@ def start(
     _refuse_other_log(log, work / "checkpoint")
     notifications = Notifications((output / "notifications").absolute())
     notifications.check(SinkOrigin(LogReader(log).identity, store.identity))
-    remove_tree(work / "exchange")  # what a batch left that was killed
+    remove_tree(work / "exchange")  # left by a batch that was killed
     placement, probes = given.pop("placement", None), given.pop("probes", None)
     batch = MicroBatch(
         log=log.absolute(),
@@ -187,25 +187,25 @@ def start(
 
 
 def _refuse_other_log(log: Path, checkpoint: Path) -> None:
-    """A checkpoint is of one log; in another its offsets would skip some publications and repeat others."""
+    """A checkpoint belongs to one log; in another its offsets would skip some publications and repeat others."""
     last = last_planned(checkpoint)
     if last is None:
         return
     reader = LogReader(log)
     if is_other(last.log, reader.identity):
         raise IdentityMismatch(
-            f"{checkpoint} is of another log: its identity was {last.log}, that of {log} is {reader.identity}; "
-            "choose another output directory, or put the log back that was there"
+            f"{checkpoint} belongs to another log: its identity was {last.log}, that of {log} is "
+            f"{reader.identity}; choose another output directory, or put the original log back"
         )
     if last.offset > reader.end():
         raise IdentityMismatch(
-            f"{checkpoint} has come to offset {last.offset}, and {log} ends at {reader.end()}: it is another log, or "
-            "has lost its end; choose another output directory, or put the log back that was there"
+            f"{checkpoint} is at offset {last.offset}, but {log} ends at {reader.end()}: it is another log, or "
+            "has lost its end; choose another output directory, or put the original log back"
         )
 
 
 def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> None:
-    """Wait for a query that ends by itself, and tell how far it is."""
+    """Wait for a query that ends by itself, and report its progress."""
     try:
         while query.isActive:
             if progress is not None:
@@ -219,7 +219,7 @@ def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> N
 
 
 def offset_of(query: StreamingQuery) -> int:
-    """How far the query has come in the log."""
+    """The position of the query in the log."""
     latest = query.lastProgress
     if latest is None:
         return 0

@@ -1,8 +1,8 @@
-"""What hosts found, handed to the exit as files: Spark carries their names, not the ids.
+"""Passes match results from hosts to the exit as files: Spark carries their names, not the ids.
 
 A publication may match thousands of subscriptions. Sent through Spark, each id would be copied half a dozen times
-between Python, Java and shuffle files; in a file that the exit maps, it is written once and read once. The files lie
-where all hosts reach them, like the log and the slices, and are gone when their batch is in the sink.
+between Python, Java and shuffle files; in a file that the exit maps, it is written once and read once. The files are
+where all hosts reach them, like the log and the slices, and are deleted when their batch is in the sink.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ REASONS_MAX = 3
 
 
 def count_reasons(reasons: Iterable[str]) -> dict[str, int]:
-    """Reasons with their numbers, the most frequent first; ties in the order in which they came."""
+    """Reasons with their counts, the most frequent first; ties in the order of arrival."""
     return dict(Counter(reasons).most_common())
 
 
-def in_words(reasons: Mapping[str, int]) -> str:
+def reasons_text(reasons: Mapping[str, int]) -> str:
     """
-    >>> in_words({"not JSON": 2, "no number": 1})
+    >>> reasons_text({"not JSON": 2, "no number": 1})
     '2 for: not JSON; 1 for: no number'
     """
     shown = [f"{count} for: {reason}" for reason, count in list(reasons.items())[:REASONS_MAX]]
@@ -40,7 +40,7 @@ def in_words(reasons: Mapping[str, int]) -> str:
 
 
 MATCHES_MAX = 2**31 - 1
-"""Of one record batch: what Arrow's lists can count."""
+"""Of one record batch: the most that Arrow's lists can count."""
 
 SCHEMA = pa.schema(
     [
@@ -69,7 +69,7 @@ class Lists(NamedTuple):
     """By key."""
 
     def to_records(self) -> pa.RecordBatch:
-        """Rows for what matched, then for what was refused."""
+        """Rows for matches, then for refused publications."""
         refused = sorted(self.rejected)
         ends = np.append(self.matches.offsets, np.full(len(refused), self.matches.offsets[-1]))
         return pa.RecordBatch.from_arrays(
@@ -89,7 +89,7 @@ class Lists(NamedTuple):
 
 
 def write_file(directory: Path, found: Iterable[Lists]) -> str:
-    """One host's finds of a batch, in a file of its own; its name."""
+    """Write one host's results of a batch to a file, and return its name."""
     directory.mkdir(parents=True, exist_ok=True)
     name = f"{uuid.uuid4().hex}.arrow"
     with pa.OSFile(str(directory / name), "wb") as file, pa.ipc.new_file(file, SCHEMA) as stream:
@@ -99,7 +99,7 @@ def write_file(directory: Path, found: Iterable[Lists]) -> str:
 
 
 def merge_files(paths: Sequence[Path]) -> pa.RecordBatch:
-    """Exit (EP): the lists of all hosts for one publication become one list."""
+    """Exit (EP): merge the lists of all hosts for each publication."""
     parts: list[pa.RecordBatch] = []
     for path in paths:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
@@ -153,7 +153,7 @@ def _copy_lists(
     cursor: NDArray[np.int64],
     out: NDArray[np.uint32],
 ) -> None:
-    """List i to where the cursor of its publication, number `place[i]`, stands."""
+    """Copy list i to the cursor of its publication, number `place[i]`."""
     for i in range(len(place)):
         start, target_start = np.uint64(offsets[i]), np.uint64(cursor[place[i]])
         length = np.uint64(offsets[i + 1]) - start

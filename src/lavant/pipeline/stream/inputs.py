@@ -1,4 +1,4 @@
-"""Subscriptions and publications from files, for those who have files rather than a service.
+"""Reads subscriptions and publications from files, for use without a service.
 
 subscriptions   JSON lines {"id": 7, "filter": "volume > 300000"} or Parquet with columns id and filter;
                 encrypted: Parquet with columns id and tests (a list of vectors), as `lavant encrypt` writes
@@ -48,7 +48,9 @@ def load_subscriptions(path: Path, directory: Path, *, scheme: str, slices: int)
 
 
 def load_publications(path: Path, log: LogWriter, *, scheme: str) -> list[Rejected]:
-    """Append the publications of a file, or of all files of a directory, to a log; what was refused, with reasons."""
+    """Append the publications of a file, or of all files of a directory, to a log; return those refused, with
+    reasons.
+    """
     rejected: list[Rejected] = []
     for file in files_of(local_path(path)):
         for records in _publication_records(file, scheme, rejected):
@@ -129,7 +131,7 @@ def _publication_records(path: Path, scheme: str, rejected: list[Rejected]) -> I
 
 
 def _check_columns(path: Path) -> None:
-    """Refuse as a whole a file of which every row would be refused, for the name or type of a column."""
+    """Refuse a whole file if every row would be refused, for the name or type of a column."""
     try:
         empty = pq.read_schema(path).empty_table()
     except (OSError, pa.ArrowInvalid) as error:

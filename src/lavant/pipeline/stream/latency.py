@@ -1,4 +1,4 @@
-"""How long from publishing to the notification in the sink: what a stream's files say."""
+"""Latency of a stream, from publishing to the notification in the sink, read from its files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lavant.pipeline.stream.sinks import read_manifests
 
 
 class NotifiedBatch(NamedTuple):
-    """A batch that is in the sink: when it got there, the offsets it notified, and how many notifications."""
+    """A batch in the sink: when it got there, the offsets it notified, and the number of notifications."""
 
     batch: int
     time_s: float
@@ -22,7 +22,7 @@ class NotifiedBatch(NamedTuple):
 
 
 def notified_batches(notifications: Path, after: int = -1) -> list[NotifiedBatch]:
-    """The batches behind number `after`, in order; a batch is there from the moment its manifest is."""
+    """The batches after number `after`, in order; a batch counts from the moment its manifest exists."""
     found: list[NotifiedBatch] = []
     for manifest in read_manifests(notifications):
         if manifest.batch <= after:
@@ -38,6 +38,6 @@ def notified_batches(notifications: Path, after: int = -1) -> list[NotifiedBatch
 
 
 def latencies_ms(batches: list[NotifiedBatch], published_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of every publication that somebody was notified of; `published_s` is the time of each offset."""
+    """Of every publication with a notification; `published_s` is the time of each offset."""
     waits = [(batch.time_s - published_s[batch.offsets]) * 1000 for batch in batches if len(batch.offsets)]
     return np.concatenate(waits) if waits else np.empty(0)

@@ -1,10 +1,10 @@
-"""What a stream of files works on: their subscriptions in slices, and their publications in a log, below its output.
+"""Prepares a stream of files: subscriptions in slices and publications in a log, below its output.
 
-    work/subscriptions, work/log, rejected.jsonl      made of the input
-    work/inputs.json                                  which input that was, by content; written last
+    work/subscriptions, work/log, rejected.jsonl      made from the input
+    work/inputs.json                                  identifies that input by content; written last
 
-Without `inputs.json` the others do not count, and are made anew. So an input that is refused, or a process that is
-killed on the way, leaves nothing that would keep the same command from running once the input is mended.
+Without `inputs.json` the others do not count, and are made again. So an input that is refused, or a process that is
+killed, leaves nothing that would keep the same command from running once the input is corrected.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.files import replace_file
 from lavant.core.identities import UNKNOWN, derived_identity
 from lavant.core.publications.publication import Rejected
-from lavant.pipeline.stream.exchange import count_reasons, in_words
+from lavant.pipeline.stream.exchange import count_reasons, reasons_text
 from lavant.pipeline.stream.inputs import files_of, load_publications, load_subscriptions
 
 
 class Inputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an output directory is made from: contents of files, identities of stores and logs, how they are read."""
+    """The inputs of an output directory: contents of files, identities of stores and logs, how they are read."""
 
     subscriptions: str
     publications: str
@@ -47,7 +47,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(subscriptions: Path, publications: Path, output: Path, *, scheme: str, slices: int) -> Prepared:
-    """Make the store and the log, unless they are there already. What is refused changes nothing."""
+    """Make the store and the log, unless they exist already. A refusal changes nothing."""
     work, refused = output / "work", output / "rejected.jsonl"
     inputs = Inputs(_content(subscriptions), _content(publications), scheme, slices)
     store = subscriptions if _is_store(subscriptions) else work / "subscriptions"
@@ -78,7 +78,7 @@ def _is_log(path: Path) -> bool:
 
 
 def _content(path: Path) -> str:
-    """What a stream's results depend on; a store or a log may grow, and is the same still."""
+    """Identifies what a stream's results depend on; a store or a log that grows stays the same."""
     if _is_store(path):
         return SliceReader(path).identity
     if _is_log(path):
@@ -96,7 +96,7 @@ def _digest(path: Path) -> bytes:
 
 
 def _is_prepared(work: Path, inputs: Inputs) -> bool:
-    """Whether all is there; an error if it is of another input, which would be silently ignored."""
+    """Whether everything exists; raises if it belongs to another input, which would be silently ignored."""
     known = work / "inputs.json"
     if not known.exists():
         return False
@@ -118,17 +118,17 @@ def _load(publications: Path, log: Path, scheme: str) -> list[Rejected]:
     with LogWriter(log, durable=False) as writer:
         rejected = load_publications(publications, writer, scheme=scheme)
     if rejected and LogReader(log).end() == 0:
-        reasons = in_words(count_reasons(each.reason for each in rejected))
+        reasons = reasons_text(count_reasons(each.reason for each in rejected))
         raise InvalidValue(f"{publications}: all {len(rejected)} publications were refused, {reasons}")
     return rejected
 
 
 @contextmanager
 def _all_or_nothing(output: Path, made: list[Path]) -> Iterator[None]:
-    """What fails leaves nothing behind, not even directories that were not there before."""
+    """A failure leaves nothing behind, not even directories that did not exist before."""
     work = output / "work"
     new = [directory for directory in (work, output, *output.parents) if not directory.exists()]
-    for path in made:  # of a process that was killed
+    for path in made:  # left by a process that was killed
         remove_tree(path)
     work.mkdir(parents=True, exist_ok=True)
     try:
@@ -142,7 +142,7 @@ def _all_or_nothing(output: Path, made: list[Path]) -> Iterator[None]:
 
 
 def remove_tree(path: Path) -> None:
-    """What an earlier try left unfinished."""
+    """Remove the leftovers of an earlier attempt."""
     if path.is_symlink():
         raise InvalidValue(f"{path} is a link; give an output directory of its own")
     if path.is_file():

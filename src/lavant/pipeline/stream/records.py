@@ -1,4 +1,4 @@
-"""Arrow records in, what a matcher takes out; and the rows that no matcher can take, with the reason."""
+"""Turns Arrow records into batches for a matcher, and refuses rows that no matcher can take, with the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POINT = "@point"
 
 
 class AcceptedRecords(NamedTuple):
-    """A batch for the matcher, which rows it holds, and why the others are not in it."""
+    """A batch for the matcher, the rows it holds, and why the others are not in it."""
 
     batch: Any
     rows: NDArray[np.int64]
@@ -29,7 +29,7 @@ class AcceptedRecords(NamedTuple):
 
 
 def accept(scheme: str, records: pa.RecordBatch) -> AcceptedRecords:
-    """The batch that a matcher of this scheme takes, without the rows that cannot be publications."""
+    """The batch for a matcher of this scheme, without the rows that cannot be publications."""
     make = _encrypted if scheme == "encrypted" else PublicationBatch
     try:
         return AcceptedRecords(make(records), np.arange(records.num_rows), {})
@@ -38,9 +38,9 @@ def accept(scheme: str, records: pa.RecordBatch) -> AcceptedRecords:
 
 
 def compared_columns(records: pa.RecordBatch, dimensions: Collection[Dimension]) -> pa.RecordBatch:
-    """Of attributes, only what filters look at: a value that nobody compares is no reason to refuse a publication.
+    """Only the attributes that filters compare: other values are no reason to refuse a publication.
 
-    An attribute of which filters only ask whether it is there keeps that, with another value.
+    An attribute that filters only test for existence keeps that, with another value.
     """
     named = {name for name, _ in dimensions}
     columns: dict[int, pa.Array] = {}
@@ -60,7 +60,7 @@ def _kind(type: pa.DataType) -> ConstraintKind:
 
 
 def _any_value(column: pa.Array) -> pa.Array:
-    """Of the same kind, where there is one."""
+    """A constant of the same type, where there is a value."""
     value = pa.scalar("" if _kind(column.type) is ConstraintKind.STRING else False).cast(column.type)
     return pc.if_else(column.is_valid(), value, pa.scalar(None, column.type))
 
@@ -94,7 +94,7 @@ def _is_list_of_numbers(type: pa.DataType) -> bool:
 
 
 def _odd_lengths(records: pa.RecordBatch) -> dict[int, str]:
-    """Vectors whose length is not the most frequent one (the shortest of those): good alone, not beside the rest."""
+    """Vectors whose length is not the most frequent one (the shortest of those): valid alone, but not with the rest."""
     if POINT not in records.schema.names or not _is_list_of_numbers(records.column(POINT).type):
         return {}
     lengths = pc.list_value_length(records.column(POINT)).fill_null(-1).to_numpy(zero_copy_only=False)
@@ -103,13 +103,13 @@ def _odd_lengths(records: pa.RecordBatch) -> dict[int, str]:
         return {}
     usual = known[np.argmax(counts)]
     return {
-        int(row): f"an encrypted publication has a vector of {lengths[row]} numbers beside others of {usual}"
+        int(row): f"an encrypted publication has a vector of {lengths[row]} numbers, but others have {usual}"
         for row in np.flatnonzero((lengths >= 0) & (lengths != usual))
     }
 
 
 def _accept_row_by_row(make: Any, records: pa.RecordBatch, refused: dict[int, str]) -> AcceptedRecords:
-    """Halve until the bad rows stand alone: cheap where they are few. Some are `refused` already."""
+    """Halve until the bad rows are alone: cheap where they are few. Some are `refused` already."""
     rejected = dict(refused)
     left = np.array([row for row in range(records.num_rows) if row not in refused], np.int64)
     rest = records.take(pa.array(left))
@@ -134,5 +134,5 @@ def _accept_row_by_row(make: Any, records: pa.RecordBatch, refused: dict[int, st
 
 
 def _without_number(reason: str) -> str:
-    """A row that was tried alone is number 0 there, which says nothing to those who sent it."""
+    """A row that was tried alone is number 0 there, which means nothing to its sender."""
     return reason.replace("of publication 0 ", "").replace("encrypted publication 0 ", "encrypted publication ")

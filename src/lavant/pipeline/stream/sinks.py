@@ -4,8 +4,8 @@
       batch-0000000007.parquet     rows: key, id, subscriptions, rejected
       batch-0000000007.json        where the batch starts and how many rows it has; written last, never replaced
 
-A batch counts once its manifest is there. If the driver dies before that, the repeated batch writes the same file
-again; if it dies after, the repeated batch finds the manifest and writes nothing. So nobody is notified twice.
+A batch counts once its manifest exists. If the driver dies before that, the repeated batch writes the same file again;
+if it dies after, the repeated batch finds the manifest and writes nothing. So each notification is written once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lavant.pipeline.stream.exchange import SCHEMA, merge_files
 
 
 class SinkOrigin(NamedTuple):
-    """Of what notifications are: the identities of the log and of the store."""
+    """The origin of notifications: the identities of the log and of the store."""
 
     log: str = UNKNOWN
     store: str = UNKNOWN
@@ -38,7 +38,7 @@ class BatchManifest(msgspec.Struct, frozen=True):
     log: str = UNKNOWN
     store: str = UNKNOWN
     rejected: int = 0
-    """Of the rows, those of publications that were refused."""
+    """Rows of refused publications."""
 
 
 class Notifications:
@@ -49,27 +49,28 @@ class Notifications:
         self._path.mkdir(parents=True, exist_ok=True)
 
     def check(self, origin: SinkOrigin) -> None:
-        """Raise if what is there is of another log or other subscriptions."""
+        """Raise if existing notifications are of another log or other subscriptions."""
         known = sorted(self._path.glob("batch-*.json"))
         if known:
             _check_origin(known[-1], _read(known[-1]), origin)
 
     def is_done(self, number: int, start: int, origin: SinkOrigin = SinkOrigin()) -> bool:  # noqa: B008 - it is a value
-        """Whether an earlier try of this batch, which starts at an offset, has got so far that it counts."""
+        """Whether an earlier attempt at this batch, which starts at an offset, counts already."""
         manifest = self._manifest(number)
         if not manifest.exists():
             return False
         known = _read(manifest)
         _check_origin(manifest, known, origin)
-        if start != known.start:  # the same batch repeated starts where it did; another stream's hardly does
+        if start != known.start:  # the same batch repeated starts at the same offset; another stream's hardly does
             raise InvalidValue(
-                f"{manifest} is of a batch that starts at offset {known.start}, this one at {start}: the directory "
-                "holds the notifications of another stream; choose another one, or go on with that stream's checkpoint"
+                f"{manifest} is of a batch that starts at offset {known.start}, this one at {start}: the "
+                "directory holds the notifications of another stream; choose another one, or continue with that "
+                "stream's checkpoint"
             )
         return True
 
     def write(self, number: int, start: int, found: list[Path], origin: SinkOrigin = SinkOrigin()) -> None:  # noqa: B008
-        """Merge the hosts' lists; their files are gone then."""
+        """Merge the hosts' lists, and delete their files."""
         merged = merge_files(found)
         if merged.num_rows:
             _write_rows(self._path / f"{_name(number)}.parquet", merged)
@@ -83,12 +84,12 @@ class Notifications:
 
 
 def read_manifests(path: Path) -> list[BatchManifest]:
-    """The batches that count, in their order."""
+    """The batches that count, in order."""
     return [_read(file) for file in sorted(path.glob("batch-*.json"))]
 
 
 def read_notifications(path: Path) -> pa.Table:
-    """Everything that was notified, in the order of the batches."""
+    """All notifications, in the order of the batches."""
     path = local_path(path)
     tables = [pq.read_table(path / f"{_name(each.batch)}.parquet") for each in read_manifests(path) if each.rows]
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
@@ -102,13 +103,13 @@ def _check_origin(manifest: Path, known: BatchManifest, origin: SinkOrigin) -> N
     for kind, there, here in (("log", known.log, origin.log), ("store", known.store, origin.store)):
         if is_other(there, here):
             raise IdentityMismatch(
-                f"{manifest.parent} holds the notifications of another {kind}: its identity was {there}, this one's is "
-                f"{here}; choose another output directory, or put the {kind} back that was there"
+                f"{manifest.parent} holds the notifications of another {kind}: its identity was {there}, this "
+                f"one's is {here}; choose another output directory, or put the original {kind} back"
             )
 
 
 def read_reasons(path: Path) -> list[str]:
-    """Why publications were refused, once for each."""
+    """The distinct reasons why publications were refused."""
     tables = [
         pq.read_table(path / f"{_name(each.batch)}.parquet", columns=["rejected"])
         for each in read_manifests(path)

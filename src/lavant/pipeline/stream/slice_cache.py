@@ -1,6 +1,6 @@
-"""The slices and logs that this Python worker has open, kept from batch to batch.
+"""Caches the slices and logs that this Python worker has open, from batch to batch.
 
-They are kept by identity as well as by path: a store or a log that was made anew at the same path is another one.
+The key is the identity as well as the path: a store or a log that was recreated at the same path is another one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from lavant.broker.slices.reader import StoreVersion
 from lavant.broker.storage.log import LogReader
 
 SLICES_OPEN_MAX = 256
-"""Beyond this the slice that was not used for longest is closed; its mapped pages were the system's to keep anyway."""
+"""Beyond this the least recently used slice is closed; the system may keep its mapped pages anyway."""
 
 _slices: OrderedDict[tuple[Path, str, int], Any] = OrderedDict()
 
 
 def open_slice(store: SliceReader, number: int, version: StoreVersion) -> Any:
-    """The matcher of a slice at a version: the one of the last batch, brought forward, if it is still open."""
+    """The matcher of a slice at a version: that of the last batch, brought forward, if it is still open."""
     key = (store.directory, store.identity, number)
     matcher = store.matcher(number, version, _slices.pop(key, None))
     _slices[key] = matcher

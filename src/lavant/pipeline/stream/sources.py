@@ -1,7 +1,7 @@
-"""The publication log as a Spark source: offsets that can be replayed, and the publications as JSON.
+"""The publication log as a Spark source: replayable offsets, and the publications as JSON.
 
-A stream of Lavant's own takes from it only how far each micro-batch goes, because its hosts read the log themselves.
-Whoever wants the publications as rows, to keep them in a table for instance, reads them here.
+Lavant's own stream takes from it only the offsets of each micro-batch, because its hosts read the log themselves. Use
+it to get the publications as rows, to keep them in a table for instance.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LogSource(DataSource):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Runs in the driver, but for `read`, which runs in a task."""
+    """Runs in the driver, except for `read`, which runs in a task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._log = options["log"]
@@ -69,16 +69,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         start, end, identity = partition.value
-        for slab in LogReader(Path(self._log), identity).read(start, end):
-            offsets = range(slab.first_offset, slab.first_offset + slab.records.num_rows)
+        for batch in LogReader(Path(self._log), identity).read(start, end):
+            offsets = range(batch.first_offset, batch.first_offset + batch.records.num_rows)
             given = [
                 msgspec.json.encode({name: value for name, value in row.items() if value is not None}).decode()
-                for row in slab.records.to_pylist()
+                for row in batch.records.to_pylist()
             ]
             yield pa.record_batch({"offset": pa.array(offsets, pa.int64()), "publication": given})
 
     def _check(self, offset: dict[str, Any]) -> None:
-        """Raise if an offset is of another log than the one that lies there."""
+        """Raise if an offset belongs to another log than the present one."""
         check_log(Path(self._log), offset.get("log", UNKNOWN))
 
     def _open(self) -> LogReader:
@@ -87,7 +87,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader
 
     def _offset(self, offset: int) -> dict[str, Any]:
-        """With the log's identity, so that a checkpoint does not go on in another log."""
+        """With the log's identity, so that a checkpoint does not continue in another log."""
         identity = self._open().identity
         return {"offset": offset} if identity == UNKNOWN else {"offset": offset, "log": identity}
 

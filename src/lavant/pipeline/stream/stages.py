@@ -1,4 +1,4 @@
-"""Match (M) as functions over Arrow batches: what runs in Spark's Python workers."""
+"""Match (M) as functions over Arrow batches, which run in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from lavant.pipeline.stream.records import AcceptedRecords, accept
 from lavant.pipeline.stream.slice_cache import open_log, open_slice
 
 PUBLICATIONS_AT_ONCE = 4096
-"""Publications that are matched together: enough for the kernels, little enough for the memory."""
+"""Publications matched together: enough for the kernels, few enough for the memory."""
 
 Batches = Iterator[pa.RecordBatch]
 
 
 class HostTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A host's part of a batch: which publications, which slices at which version, and where the finds go."""
+    """A host's part of a batch: which publications, which slices at which version, and where the results go."""
 
     log: str
     log_identity: str
@@ -43,11 +43,11 @@ class HostTask(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str
     probes: str | None
     part: str = ""
-    """Tells what is matched in one job apart, if it is of several logs."""
+    """Distinguishes the logs of one job."""
 
 
 def match_host(task: bytes) -> str:
-    """M on a stretch of the log, in the host's Python worker: the name of a file of finds."""
+    """Match an offset range of the log in the host's Python worker; return the name of the result file."""
     todo = msgspec.msgpack.decode(task, type=HostTask)
     probes = [Probe(host=todo.host, slice=number, store=todo.store_identity) for number in todo.slices]
     file = write_file(Path(todo.exchange), _finds(todo, probes))
@@ -60,19 +60,19 @@ def _finds(task: HostTask, probes: list[Probe]) -> Iterator[Lists]:
     store = SliceReader(Path(task.store), task.store_identity)
     version = store.version(task.version)
     start = task.start
-    for records in gathered(slab.records for slab in open_log(task.log, task.log_identity).read(start, task.end)):
+    for records in gathered(batch.records for batch in open_log(task.log, task.log_identity).read(start, task.end)):
         keys = start + np.arange(records.num_rows)
         start += records.num_rows
-        # Every host refuses the same publications; one of them says so.
+        # Every host refuses the same publications; one of them reports it.
         yield match_records(store, version, records, keys, probes, report_rejected=task.host == 0)
 
 
-def gathered(slabs: Iterable[pa.RecordBatch]) -> Batches:
+def gathered(records: Iterable[pa.RecordBatch]) -> Batches:
     """The same records in as few batches as `PUBLICATIONS_AT_ONCE` and their schemas allow.
 
-    Whoever publishes little by little leaves little slabs, and matching many of them one by one is slow.
+    Publishing in small portions leaves small batches, and matching many of them one by one is slow.
     """
-    for _, alike in groupby(slabs, key=lambda slab: slab.schema):
+    for _, alike in groupby(records, key=lambda batch: batch.schema):
         yield from pa.Table.from_batches(alike).combine_chunks().to_batches(PUBLICATIONS_AT_ONCE)
 
 
@@ -85,7 +85,7 @@ def match_records(
     *,
     report_rejected: bool,
 ) -> Lists:
-    """Match records against the slices that the probes name, and note there what it cost."""
+    """Match records against the slices that the probes name, and record the cost there."""
     accepted = accept(store.settings.scheme, records)
     refused = dict(accepted.rejected)
     try:

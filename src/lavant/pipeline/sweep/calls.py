@@ -1,4 +1,4 @@
-"""One task: find the function by name, call it, and look at what it gives back.
+"""Runs one task: resolves the function by name, calls it, and validates its result.
 
 The function travels by reference, so its module must be importable where tasks run: installed there, or in a directory
 that driver and workers both see (`path`).
@@ -29,7 +29,7 @@ INTEGER_MAX = 2**53
 
 
 class SweepTaskResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task gave: figures, or the text of an error."""
+    """The result of a task: figures, or the text of an error."""
 
     task: SweepTask
     seconds: float
@@ -61,18 +61,18 @@ def resolve(reference: str, path: str | None = None) -> Function:
 
 
 def perform(task: SweepTask, reference: str, path: str | None) -> SweepTaskResult:
-    """Call the function for a task. Whatever it does wrong becomes the error of its result."""
+    """Call the function for a task. Any failure becomes the error of its result."""
     start = time.perf_counter()
     try:
         function = resolve(reference, path)
         figures = checked_figures(function(dict(task.parameters), task.seed), task.parameters)
-    except (Exception, SystemExit) as error:  # also a function that ends the process: the others go on
+    except (Exception, SystemExit) as error:  # also a function that ends the process: the others continue
         return SweepTaskResult(task=task, seconds=time.perf_counter() - start, error=_say(error))
     return SweepTaskResult(task=task, seconds=time.perf_counter() - start, figures=figures)
 
 
 def checked_figures(returned: object, parameters: dict[str, Parameter]) -> dict[str, Figure]:
-    """What a function gave back, with all numbers as floats, or an error that names the figure."""
+    """The function's result with all numbers as floats, or an error that names the figure."""
     if not isinstance(returned, dict):
         raise InvalidValue(f"the function must return a dict of figures, it returned {type(returned).__name__}")
     if not 1 <= len(returned) <= FIGURES_MAX:

@@ -1,4 +1,4 @@
-"""Results in a directory: Parquet files, one a chunk, each written whole or not at all.
+"""Sweep results in a directory: Parquet files, one per chunk, each written atomically.
 
 A row is a task: its id, replication, seed, seconds and error, then a column for each parameter, then one for each
 figure. Numbers that functions return are doubles, whether written 2 or 2.0, so that all files have the same types.
@@ -38,7 +38,7 @@ _OWN = {
 
 
 class ResultStore:
-    """The results of one function in one directory. `done` are the ids of tasks that need no computing any more."""
+    """The results of one function in one directory. `done` are the ids of tasks that need not be computed."""
 
     def __init__(self, directory: Path, sweep: Sweep, *, fresh: bool = False) -> None:
         directory = local_path(directory)
@@ -53,10 +53,7 @@ class ResultStore:
             self._take(part)
 
     def append(self, results: Sequence[SweepTaskResult]) -> list[SweepTaskResult]:
-        """Write results as one file. Those whose figures are of other types than before become failures.
-
-        Returns what was written.
-        """
+        """Write results as one file and return them. Those with figures of other types than before become failures."""
         while self._outdated:  # not before there is something to put in their place
             self._outdated.pop().unlink(missing_ok=True)
         written = [self._fitting(result) for result in results]
@@ -130,7 +127,7 @@ def _row(result: SweepTaskResult) -> dict[str, object]:
 
 
 def _part_name(results: Sequence[SweepTaskResult]) -> str:
-    """Named for what is in it, so that two sweeps into one directory do not overwrite each other."""
+    """Named by content, so that two sweeps into one directory do not overwrite each other."""
     ids = hashlib.sha256("".join(result.task.id for result in results).encode())
     return f"part-{ids.hexdigest()[:24]}.parquet"
 

@@ -1,8 +1,8 @@
-"""Tasks over Spark, a chunk at a time: after each chunk its results are on disk and progress is told.
+"""Runs tasks over Spark in chunks: after each chunk its results are on disk and progress is reported.
 
-Chunks are sized to take some seconds, by the time that the last one took: short enough that little is lost when a sweep
-is stopped, long enough that cores seldom wait for the last task of a chunk. A task that takes its worker down with it
-fails the chunk; halves of the chunk are then tried again until that task is alone.
+Chunks are sized to take some seconds, by the time of the last one: short enough that little is lost when a sweep is
+stopped, long enough that cores seldom wait for the last task of a chunk. A task that takes its worker down fails the
+chunk; halves of the chunk are then tried again until that task is alone.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CHUNK_SECONDS = 4.0
 CHUNK_TASKS_MAX = 10_000
 GROWTH_MAX = 4.0
 PARTITIONS_OF_A_CORE = 4
-"""Several, so that a core with quick tasks takes over from one with slow ones."""
+"""Several, so that a core with fast tasks takes over from one with slow ones."""
 
 Compute = Callable[[Sequence[SweepTask]], list[SweepTaskResult]]
 
 
 class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a sweep is: `kept` were there from before, `computed` are new, `failed` of them failed."""
+    """The progress of a sweep: `kept` existed before, `computed` are new, `failed` of them failed."""
 
     total: int
     kept: int
@@ -80,7 +80,7 @@ def missing_tasks(sweep: Sweep, store: ResultStore) -> list[SweepTask]:
 
 
 def next_size(size: int, seconds: float, *, least: int) -> int:
-    """How many tasks the next chunk has, if `size` of them took `seconds`.
+    """Number of tasks of the next chunk, if `size` of them took `seconds`.
 
     >>> next_size(8, 1.0, least=2), next_size(100, 40.0, least=2), next_size(4, 1000.0, least=2)
     (32, 50, 2)
@@ -106,7 +106,7 @@ def _on_spark(
 ) -> list[SweepTaskResult]:
     context = spark.sparkContext
     if context._jsc is None or context._jsc.sc().isStopped():
-        raise LavantError("Spark has stopped; what was computed is kept, start the sweep again to go on")
+        raise LavantError("Spark has stopped; results so far are kept, start the sweep again to continue")
     partitions = min(len(tasks), context.defaultParallelism * PARTITIONS_OF_A_CORE)
     distributed = context.parallelize(list(tasks), partitions)
     return distributed.map(lambda task: perform(task, reference, path)).collect()

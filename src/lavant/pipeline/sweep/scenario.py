@@ -1,7 +1,7 @@
-"""What a sweep computes: a TOML file, and the tasks that it stands for.
+"""The definition of a sweep: a TOML file, and its tasks.
 
-A task's id and seed come from its own parameters, replication and the sweep's seed, not from its place in the grid. So
-a value added to a list adds tasks and leaves the others, and what they computed, as they are.
+A task's id and seed come from its own parameters, replication and the sweep's seed, not from its position in the grid.
+So a value added to a list adds tasks and leaves the others, and their results, unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Parameter = bool | int | float | str
 TASKS_MAX = 100_000
 INTEGER_MAX = 2**63 - 1
 OWN_COLUMNS = ("id", "replication", "seed", "seconds", "error")
-"""Columns of every result; no parameter and no figure has such a name."""
+"""Columns of every result; no parameter or figure may have such a name."""
 
 
 class SweepTask(NamedTuple):
@@ -37,7 +37,7 @@ class SweepTask(NamedTuple):
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All values of `grid` with each other, each with those of `fixed`, `replications` times.
+    """All combinations of the values of `grid`, each with those of `fixed`, `replications` times.
 
     >>> sweep = Sweep(function="queues:mmc", fixed={"rate": 2.0}, grid={"servers": [1, 2]}, replications=2)
     >>> [(task.parameters["servers"], task.replication) for task in sweep.tasks()]
@@ -93,7 +93,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def load_sweep(path: Path) -> Sweep:
-    """The sweep of a TOML file, or an error that names the file and the place."""
+    """The sweep of a TOML file, or an error that names the file and the location."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -87,7 +87,7 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
         (
             'route = ["C", "D"]',
             'tasks.x = {topic = "A", after = ["x"]}',
-            ":44: tasks of job type '3' wait for each other",
+            ":44: tasks of job type '3' have a cycle",
         ),
         ("response_s = 50", "response_s = 20", ":49: the mean response of all jobs cannot be 20 s"),
         ("response_s = 50", "budget = 2", ":49: needs at least 7 consumers: A 2, B 1, C 1, D 3"),

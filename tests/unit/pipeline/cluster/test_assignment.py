@@ -46,5 +46,5 @@ def test_a_placement_that_does_not_match_each_slice_once_is_refused(hosts: tuple
 def test_a_placement_of_another_store_is_refused() -> None:
     SliceAssignment(((0, 2), (1,)), store="a").check(3, "a")
     SliceAssignment(((0, 2), (1,))).check(3, "a")
-    with pytest.raises(IdentityMismatch, match="is of the store with identity a, and these subscriptions have b"):
+    with pytest.raises(IdentityMismatch, match="is for the store with identity a, but these subscriptions have b"):
         SliceAssignment(((0, 2), (1,)), store="a").check(3, "b")

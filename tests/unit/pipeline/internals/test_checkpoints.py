@@ -1,4 +1,4 @@
-"""Which stretch of the log a batch is, as Spark's checkpoint says."""
+"""The offsets of a batch, as in Spark's checkpoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from lavant.core.errors import CorruptSnapshot
-from lavant.pipeline.internals.checkpoints import BatchOffsets, SourceOffset, last_committed, last_planned, stretch_of
+from lavant.pipeline.internals.checkpoints import (
+    BatchOffsets,
+    SourceOffset,
+    batch_offsets,
+    last_committed,
+    last_planned,
+)
 
 
 def offsets(checkpoint: Path, batch: int, end: int) -> None:
@@ -18,12 +24,12 @@ def offsets(checkpoint: Path, batch: int, end: int) -> None:
 def test_a_batch_begins_where_the_one_before_ended(tmp_path: Path) -> None:
     offsets(tmp_path, 0, 40)
     offsets(tmp_path, 1, 45)
-    assert stretch_of(tmp_path, 1) == BatchOffsets(40, 45)
+    assert batch_offsets(tmp_path, 1) == BatchOffsets(40, 45)
 
 
 def test_the_first_batch_begins_where_the_stream_does(tmp_path: Path) -> None:
     offsets(tmp_path, 0, 40)
-    assert stretch_of(tmp_path, 0, 7) == BatchOffsets(7, 40)
+    assert batch_offsets(tmp_path, 0, 7) == BatchOffsets(7, 40)
 
 
 @pytest.mark.parametrize("content", ["", "v1\n{}", 'v1\n{}\n{"offset": "many"}', "v1\n{}\n-"])
@@ -31,7 +37,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, content: str) -> None:
     offsets(tmp_path, 0, 40)
     (tmp_path / "offsets" / "1").write_text(content)
     with pytest.raises(CorruptSnapshot, match="offsets/1 does not say where batch 1 ends"):
-        stretch_of(tmp_path, 1)
+        batch_offsets(tmp_path, 1)
 
 
 def test_only_batches_that_spark_has_committed_count(tmp_path: Path) -> None:
@@ -50,4 +56,4 @@ def test_offsets_say_of_which_log_they_are_since_they_do(tmp_path: Path) -> None
     assert last_planned(tmp_path) == SourceOffset(40)
     (tmp_path / "offsets" / "1").write_text('v1\n{}\n{"offset": 45, "log": "abc"}')
     assert last_planned(tmp_path) == SourceOffset(45, "abc")
-    assert stretch_of(tmp_path, 1) == BatchOffsets(40, 45, "abc")
+    assert batch_offsets(tmp_path, 1) == BatchOffsets(40, 45, "abc")

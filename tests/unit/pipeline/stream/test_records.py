@@ -105,7 +105,7 @@ def test_a_vector_of_another_length_is_left_out_and_does_not_shift_its_neighbour
     accepted = accept("encrypted", points(vectors))
     assert accepted.rows.tolist() == [0, 2]
     assert accepted.batch.points.tolist() == [vectors[0], vectors[2]]
-    reason = f"an encrypted publication has a vector of {len(odd)} numbers beside others of 3"
+    reason = f"an encrypted publication has a vector of {len(odd)} numbers, but others have 3"
     assert accepted.rejected == {1: reason}
 
 
