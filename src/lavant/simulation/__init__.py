@@ -1,1 +1,1 @@
-"""The world of virtual time: the kernel with its hosts, links, disks, clocks and faults, scenarios, and workloads."""
+"""The virtual-time world: the kernel with its hosts, links, disks, clocks and faults, scenarios, and workloads."""

@@ -1,7 +1,8 @@
-"""The kernel of virtual time: real machines on simulated hosts, links, disks and clocks, with faults from a seed.
+"""The kernel of virtual time: real state machines on simulated hosts, links, disks and clocks, with faults from a
+seed.
 
 A run is a function of its seed: the same code with the same seed gives the same trace, byte for byte, in any process.
-So a violation that a search over seeds finds is repeated by its seed.
+So a violation found by a search over seeds can be reproduced from its seed.
 
     Calendar ◄── Stage ──► Randomness, Trace          shared by all parts
        ▲
@@ -14,15 +15,15 @@ How a scenario is written
 ─────────────────────────
 
 1. A **machine** for each kind of host: `handle(stimulus, now_ms) -> effects` and `wakeup_ms()`, with the stimuli and
-   effects of `machine.py`. A machine of the data plane that has others is wrapped: a `match` over `Arrived`, `Written`
+   effects of `machine.py`. A machine of the data plane with its own is wrapped: a `match` over `Arrived`, `Written`
    and `TimerDue` that calls it, and its effects turned into `SendPacket` and `Commit`.
 2. **boot(host)** makes the machine, from `host.disk` alone: it is called at the start and after each crash.
 3. **build(world, options)** makes hosts, work (`world.arrivals`), invariants (`world.invariant`, `world.at_end`) and
-   faults (`schedule_faults`). What clients were told is kept outside of the hosts, since these crash: machines return
-   `Note`, and the host's `note` takes it down.
-4. **SCENARIO** in a file of `lavant.simulation.scenarios`, and it can be run by name.
+   faults (`schedule_faults`). The answers to clients are recorded outside the hosts, since these crash: machines return
+   `Note`, and the host's `note` records it.
+4. **SCENARIO** in a file of `lavant.simulation.scenarios` makes it available by name.
 
-A whole one: a host that counts how often it was asked, and keeps the count in memory only.
+A complete example: a host that counts requests, and keeps the count in memory only.
 
 >>> class Forgetful:
 ...     count = 0

@@ -1,7 +1,7 @@
-"""What happens when: actions ordered by virtual time, then by priority, then by the order in which they were entered.
+"""The event calendar: actions ordered by virtual time, then priority, then order of entry.
 
-Nothing else decides between two entries, so a run repeats. Time is integer microseconds from the start of the world:
-links and disks are quicker than a millisecond, and sums of integers do not depend on the order of adding.
+Nothing else decides between two entries, so a run is repeatable. Time is integer microseconds from the start of the
+world: links and disks are faster than a millisecond, and sums of integers do not depend on the order of adding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FIRST, NORMAL, LAST = 0, 1, 2
 """Priorities within one instant: faults come first, checks come last."""
 
 ENTRIES_MAX = 2_000_000
-"""Something that enters more than it takes out runs away; this stops it while there is memory left."""
+"""Stops a run that adds entries faster than it removes them, while there is memory left."""
 
 Entry: TypeAlias = tuple[int, int, int, Callable[..., object], tuple[object, ...]]
 """(time_us, priority, number, action, arguments); the number differs, so actions are never compared."""
@@ -39,18 +39,18 @@ class Calendar:
     def __init__(self) -> None:
         self.now_us = 0
         self.events = 0
-        """How many entries have happened."""
+        """Number of entries that have happened."""
         self._heap: list[Entry] = []
         self._number = 0
         self._cancelled: set[int] = set()
-        """Numbers of entries that are in the heap and must not happen; some may have happened just before."""
+        """Numbers of cancelled entries in the heap; some may have happened just before."""
 
     def __len__(self) -> int:
         """The entries to come."""
         return sum(entry[2] not in self._cancelled for entry in self._heap)
 
     def enter(self, time_us: int, action: Callable[..., object], *arguments: object, priority: int = NORMAL) -> Entry:
-        """Call `action(*arguments)` at a time that is not past; the entry returned is for `cancel`."""
+        """Call `action(*arguments)` at a time that is not past; returns an entry for `cancel`."""
         if time_us < self.now_us:
             raise InvalidValue(f"an action was entered for {time_us} µs, but it is {self.now_us} µs already")
         self._number += 1
@@ -64,7 +64,7 @@ class Calendar:
         return entry
 
     def cancel(self, entry: Entry) -> None:
-        """An entry that has happened, or is cancelled already, may be cancelled too."""
+        """Also allowed for an entry that has happened or is already cancelled."""
         time_us, _, number, _, _ = entry
         if time_us < self.now_us:
             return
@@ -75,7 +75,7 @@ class Calendar:
             self._cancelled.clear()
 
     def run(self, *, until_us: int, events_max: int, after_each: Callable[[], object] | None = None) -> int:
-        """Let up to `events_max` entries happen that are due by `until_us`, and return how many there were."""
+        """Run up to `events_max` entries that are due by `until_us`, and return their number."""
         heap, cancelled = self._heap, self._cancelled
         events = 0
         try:

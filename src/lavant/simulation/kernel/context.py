@@ -1,4 +1,4 @@
-"""What all parts of one simulated world share: the calendar, randomness, the trace, and counters."""
+"""The context shared by all parts of one simulated world: calendar, randomness, trace, counters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lavant.simulation.kernel.trace import Trace
 
 
 class SimulationContext:
-    """One for each world. Without a trace nothing is formatted, and runs are about twice as quick."""
+    """One per world. Without a trace nothing is formatted, and runs are about twice as fast."""
 
     def __init__(self, seed: int, trace: Trace | None = None) -> None:
         self.calendar = Calendar()
@@ -24,6 +24,6 @@ class SimulationContext:
         return self.calendar.now_us
 
     def say(self, text: str) -> None:
-        """A line of the trace; where there are many, ask `is_traced` before formatting one."""
+        """Add a line to the trace; in hot paths, check `is_traced` before formatting one."""
         if self.trace is not None:
             self.trace.add(self.calendar.now_us, text)

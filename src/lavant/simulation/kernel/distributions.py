@@ -1,4 +1,4 @@
-"""Random durations in whole microseconds: what links, disks, faults and workloads draw from."""
+"""Random durations in whole microseconds for links, disks, faults and workloads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Uniform(msgspec.Struct, frozen=True):
 
 
 class Exponential(msgspec.Struct, frozen=True):
-    """`least_us`, and on top of it an exponential time with a mean of `mean_us`."""
+    """`least_us` plus an exponential time with a mean of `mean_us`."""
 
     mean_us: int
     least_us: int = 0
@@ -54,7 +54,7 @@ class Exponential(msgspec.Struct, frozen=True):
 
 
 class LogUniform(msgspec.Struct, frozen=True):
-    """From `low_us` to `high_us`, as likely in each order of magnitude: for times whose scale is not known."""
+    """From `low_us` to `high_us`, equally likely in each order of magnitude: for times of unknown scale."""
 
     low_us: int
     high_us: int
@@ -68,7 +68,7 @@ class LogUniform(msgspec.Struct, frozen=True):
 
 
 class Mixture(msgspec.Struct, frozen=True):
-    """`usual`, and with a chance of `share` `rare` instead: a disk or link with spikes."""
+    """`usual`, or with probability `share` `rare`: a disk or link with spikes."""
 
     usual: Distribution
     rare: Distribution

@@ -1,13 +1,13 @@
-"""A host: runs one machine, with a disk and a clock of its own; it crashes, and starts again.
+"""A host: runs one state machine, with a disk and a clock of its own; it crashes and restarts.
 
                start()                         crash() or Halt
     down ─────────────────► up (incarnation 1) ─────────────────► down ──── after a while ────► up (incarnation 2) …
                             │  ▲
-         sync disk or pause ▼  │ done: effects go out, then what waited is handled
+         sync disk or pause ▼  │ done: effects go out, then waiting stimuli are handled
                             busy
 
-A crash takes the machine, its timer, the packets on their way to it and, where it is a loss of power, what was not
-synced. What starts afterwards is made anew by `boot`, from the disk alone.
+A crash destroys the machine, its timer, the packets on their way to it and, at a power loss, unsynced data. `boot` then
+makes a new machine from the disk alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lavant.simulation.kernel.network import SimulatedNetwork
 from lavant.simulation.kernel.trace import shown
 
 START_MS = 1_750_000_000_000
-"""The world's start on a clock that is right; far from 0, so that jumps back do not end below it."""
+"""The world's start on a correct clock; far from 0, so that backward jumps stay positive."""
 DRIFT_PPM_MAX = 500_000
 _MILLION = 1_000_000
 
@@ -60,12 +60,12 @@ class SimulatedClock:
     def __init__(self, start_ms: int = START_MS) -> None:
         self.drift_ppm = 0
         self.jumped_us = 0
-        """By how much it was set, in all."""
+        """The sum of all jumps."""
         self._base_us = 0
         self._shown_us = start_ms * 1000
 
     def now_ms(self, now_us: int, *, without_us: int = 0) -> int:
-        """What it shows; `without_us` is a part of `jumped_us` that the reader does not want to know of."""
+        """The time shown; `without_us` is a part of `jumped_us` to leave out."""
         return (self._now_us(now_us) - without_us) // 1000
 
     def jump(self, by_ms: int, *, now_us: int) -> None:
@@ -83,7 +83,7 @@ class SimulatedClock:
         self.drift_ppm = 0
 
     def until_us(self, wanted_ms: int, now_us: int, *, without_us: int = 0) -> int:
-        """The world's time until `now_ms` is `wanted_ms`, if nobody sets the clock; 0 if it is past."""
+        """The world's time until `now_ms` is `wanted_ms`, if the clock is not set; 0 if it is past."""
         wanted_us = wanted_ms * 1000 + without_us - self._shown_us
         return max(0, -(-wanted_us * _MILLION // (_MILLION + self.drift_ppm)) - (now_us - self._base_us))
 
@@ -98,12 +98,13 @@ class SimulatedClock:
 WAITING_MAX = 100_000
 """Stimuli that wait for a busy host."""
 TIMER_US_MAX = 1_000_000
-"""Like a real timer a host's measures a duration, so setting the clock does not move it; a host looks at its clock so
-often to notice."""
+"""Like a real timer, a host's timer measures a duration, so setting the clock does not move it; a host checks its clock
+this often to notice.
+"""
 
 
 class Host:
-    """Runs what `boot` makes. `note` takes the values of the machine's `Note` effects."""
+    """Runs the machine that `boot` makes. `note` gets the values of its `Note` effects."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class Host:
         self.machine: Machine | None = None
         self.incarnation = 0
         self.boots = 1
-        """A loss of power ends one, and the death of a process does not."""
+        """Changes with a power loss, not with the death of a process."""
         self._stage = stage
         self._network = network
         self._boot = boot
@@ -137,7 +138,7 @@ class Host:
         self._business: Entry | None = None
         """While the host is busy: when it is done."""
         self._pending: Sequence[Effect] = ()
-        """What it performs then."""
+        """Effects to perform then."""
         self._waiting: deque[Stimulus] = deque()
         network.attach(name, self)
 
@@ -152,12 +153,12 @@ class Host:
 
     @property
     def wall_ms(self) -> int:
-        """What its clock shows, whoever set it."""
+        """The time its clock shows, including jumps."""
         return self.clock.now_ms(self._stage.calendar.now_us)
 
     @property
     def counted_ms(self) -> int:
-        """What it has counted by itself: no matter how its clock was set."""
+        """The time it has counted itself, without jumps."""
         return self.clock.now_ms(self._stage.calendar.now_us, without_us=self.clock.jumped_us)
 
     # ── up and down ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -177,8 +178,9 @@ class Host:
         self._be_busy(self.disk.take_elapsed_us(), ())
 
     def crash(self, *, power: bool) -> None:
-        """Stop at once and start again after a while; without `power` only the process dies, and nothing written is
-        lost."""
+        """Stop at once and restart after a while; without `power` only the process dies, and nothing written is
+        lost.
+        """
         self._stage.figures["power losses" if power else "kills"] += 1
         self._stage.say(f"{self.name} {'loses power' if power else 'dies'}")
         self._stop()
@@ -191,17 +193,17 @@ class Host:
         self._stage.calendar.enter(restart_us, self._restart, self.incarnation)
 
     def pause(self, duration_us: int) -> None:
-        """Do nothing for a while, as a machine that is starved or stopped does; everything waits."""
+        """Do nothing for a while, like a starved or stopped machine; everything waits."""
         if self.machine is None:
             return
         self._stage.say(f"{self.name} pauses {duration_us}")
         if self._business is None:
             self._be_busy(duration_us, ())
-        elif self._business[0] < self._stage.now_us + duration_us:  # what it was busy with is done then
+        elif self._business[0] < self._stage.now_us + duration_us:  # its present work is done then
             self._be_busy(duration_us, self._pending)
 
     def resume(self) -> None:
-        """Be done at once with whatever it is busy with."""
+        """Finish its present work at once."""
         if self._business is not None:
             self._be_busy(0, self._pending)
 
@@ -223,7 +225,7 @@ class Host:
         return self.stimulate(Arrived(source, payload))
 
     def stimulate(self, stimulus: Stimulus) -> bool:
-        """Hand a stimulus to the machine, now or when it is no longer busy; false if the host is down."""
+        """Pass a stimulus to the machine, now or when it is no longer busy; false if the host is down."""
         if self.machine is None:
             return False
         if self._business is not None:
@@ -258,7 +260,7 @@ class Host:
             self._arm()
 
     def _be_busy(self, duration_us: int, pending: Sequence[Effect]) -> None:
-        """From now on for so long, instead of what it was busy with before; then these effects go out."""
+        """Be busy from now on for so long, instead of before; then emit these effects."""
         calendar = self._stage.calendar
         if self._business is not None:
             calendar.cancel(self._business)
@@ -274,7 +276,7 @@ class Host:
             self._arm()
 
     def _unseen_us(self) -> int:
-        """Jumps of the clock that a steady host takes no notice of: those since it booted."""
+        """Clock jumps since boot, which a steady host ignores."""
         return self.clock.jumped_us - self._jumped_us_at_boot if self._is_steady else 0
 
     def _is(self, incarnation: int) -> bool:
@@ -283,7 +285,7 @@ class Host:
     # ── the timer ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _arm(self) -> None:
-        """Have the timer ring when the machine wants to be woken, or before."""
+        """Set the timer for the machine's wakeup time, or earlier."""
         if self.machine is None:
             return
         wakeup_ms = self.machine.wakeup_ms()
@@ -301,7 +303,7 @@ class Host:
 
     def _ring(self) -> None:
         self._timer = None
-        if self.machine is None or self._business is not None:  # once it is not busy, it is armed again
+        if self.machine is None or self._business is not None:  # it is armed again once it is not busy
             return
         wakeup_ms = self.machine.wakeup_ms()
         if wakeup_ms is not None and wakeup_ms <= self.now_ms:
@@ -338,7 +340,7 @@ class Host:
         try:
             number = disk.begin_write(commit.name, commit.position, commit.data)
         except OSError as error:
-            # Not at once: a machine that tries again would never let time pass.
+            # Not at once: a machine that retries would never let time pass.
             failed = WriteFailed(commit.tag, str(error))
             calendar.enter(disk.commit_us(0), self._stimulate_if, self.incarnation, failed)
             return

@@ -1,6 +1,6 @@
-"""What must hold: checks that a scenario registers, and the violation that ends a run.
+"""Invariants: checks that a scenario registers, and the violation that ends a run.
 
-A check returns None while all is well, and otherwise says what is wrong, with the values that show it.
+A check returns None while it holds, and otherwise says what is wrong, with the values that show it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class InvariantViolation(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     time_us: int
     traceback: str = ""
-    """Where an unexpected error came from."""
+    """Origin of an unexpected error."""
 
 
 class Violated(Exception):
-    """Ends the run; the world catches it, and nobody else should."""
+    """Ends the run; only the world catches it."""
 
     def __init__(self, violation: InvariantViolation) -> None:
         super().__init__(f"{violation.invariant}: {violation.what}")
@@ -46,11 +46,11 @@ class Invariants:
 
     @property
     def after_each(self) -> Callable[[], None] | None:
-        """What is to be called after each event, if anything."""
+        """The function to call after each event, if any."""
         return self._check_always if self._always else None
 
     def add(self, name: str, check: Check, *, every_us: int | None) -> None:
-        """Check after each event, or so often; in any case at the end."""
+        """Check after each event or at intervals, and at the end."""
         self._require_new(name)
         if every_us is None:
             self._always.append((name, check))

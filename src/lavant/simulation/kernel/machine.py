@@ -1,11 +1,11 @@
-"""What runs on a host: a machine that takes stimuli and returns effects, and never sees the world itself.
+"""The machine interface of a host: stimuli in, effects out, without access to the world.
 
-    world ── Asked, Arrived, Due, Written, WriteFailed, Finished ──► machine.handle(stimulus, now_ms)
-          ◄── Send, Commit, Background, Note, Halt ──────────────────┘
+    world ── WorkRequested, Arrived, TimerDue, Written, WriteFailed, BackgroundFinished ──► machine.handle(…, now_ms)
+          ◄── SendPacket, Commit, Background, Note, Halt ───────────────────────────────────┘
 
-A machine of the data or control plane that has stimuli and effects of its own is wrapped by a few lines in its
-scenario. While it handles something it may use its host's disk directly, through the `Disk` protocol: the host is then
-busy for as long as the disk takes, and the effects go out after that.
+A machine of the data or control plane with stimuli and effects of its own is wrapped by a few lines in its scenario.
+While it handles something it may use its host's disk directly, through the `Disk` protocol: the host is then busy for
+as long as the disk takes, and the effects go out after that.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ import msgspec
 
 
 class WorkRequested(msgspec.Struct, frozen=True, gc=False):
-    """The workload wants something of this machine."""
+    """The workload requests something of this machine."""
 
     value: Any
 
 
 class Arrived(msgspec.Struct, frozen=True, gc=False):
-    """A packet from another host, perhaps late, perhaps once more."""
+    """A packet from another host, perhaps late or duplicated."""
 
     source: str
     payload: Any
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
-    """What a `Commit` wrote is on the disk for good."""
+    """The data of a `Commit` is durable."""
 
     tag: Hashable
 
 
 class WriteFailed(msgspec.Struct, frozen=True, gc=False):
-    """A `Commit` that the disk did not take; whether some of it is there is not known."""
+    """The disk refused a `Commit`; parts of it may be written."""
 
     tag: Hashable
     error: str
 
 
 class BackgroundFinished(msgspec.Struct, frozen=True, gc=False):
-    """What `Background` was to do is done, or failed."""
+    """A `Background` action ended, or failed."""
 
     tag: Hashable
     result: Any
@@ -53,7 +53,7 @@ class BackgroundFinished(msgspec.Struct, frozen=True, gc=False):
 
 
 class TimerDue(msgspec.Struct, frozen=True, gc=False):
-    """The clock shows what `wakeup_ms` said, or more."""
+    """The clock has reached `wakeup_ms`."""
 
 
 Stimulus: TypeAlias = WorkRequested | Arrived | Written | WriteFailed | BackgroundFinished | TimerDue
@@ -62,14 +62,14 @@ Stimulus: TypeAlias = WorkRequested | Arrived | Written | WriteFailed | Backgrou
 
 
 class SendPacket(msgspec.Struct, frozen=True, gc=False):
-    """A packet to another host. The payload is passed as it is, so it must be a value that nobody changes."""
+    """Send a packet to another host. The payload is passed by reference, so it must be immutable."""
 
     to: str
     payload: Any
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """Write to a file and sync it, while the machine goes on; `Written(tag)` says when it is durable."""
+    """Write to a file and sync it, while the machine continues; `Written(tag)` follows when it is durable."""
 
     name: str
     position: int
@@ -78,21 +78,22 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Background(msgspec.Struct, frozen=True, gc=False):
-    """Do something with the host's disk beside the machine, as another thread or process would; `Finished(tag, …)` says
-    when, after as long as the disk takes. Errors of Lavant's own and of the disk come with it, others end the run."""
+    """Do something with the host's disk concurrently, as another thread or process would; `BackgroundFinished(tag, …)`
+    follows after as long as the disk takes. It carries errors of Lavant and of the disk; others end the run.
+    """
 
     action: Callable[[], Any]
     tag: Hashable
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """Something for the scenario's own books, such as a confirmation that invariants are checked against."""
+    """A value for the scenario's records, such as a confirmation that invariants check against."""
 
     value: Any
 
 
 class Halt(msgspec.Struct, frozen=True, gc=False):
-    """The process gives up; its host starts it again after a while."""
+    """The process gives up; its host restarts it after a while."""
 
     reason: str
 
@@ -104,7 +105,7 @@ class Machine(Protocol):
     """A deterministic state machine."""
 
     def handle(self, stimulus: Stimulus, now_ms: int, /) -> Sequence[Effect]:
-        """Take a stimulus; `now_ms` is what the host's clock shows, which may be less than it was."""
+        """Take a stimulus; `now_ms` is what the host's clock shows, which may have gone back."""
         ...
 
     def wakeup_ms(self) -> int | None:

@@ -1,8 +1,8 @@
-"""Links between hosts: each direction is one, with its delay, its losses and its stream of chance.
+"""Links between hosts: one per direction, with its delay, loss and random stream.
 
-A packet never overtakes another unless the link says so: `reordering` is the chance that a packet is held back while
-later ones pass. Packets are lost when their link is cut at their sending or at their arrival, and when their receiver
-has crashed meanwhile.
+A packet does not overtake another unless the link allows it: `reordering` is the probability that a packet is held back
+while later ones pass. Packets are lost when their link is cut at sending or arrival, and when their receiver has
+crashed meanwhile.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class LinkConfig(msgspec.Struct, frozen=True, kw_only=True):
     duplication: float = 0.0
     reordering: float = 0.0
     held_back_us: Distribution = Exponential(20_000)
-    """What a packet that is held back, or comes once more, takes longer."""
+    """Additional delay of a packet that is held back or duplicated."""
     outlives_crash: bool = False
-    """Whether a packet that is on its way when its receiver crashes reaches what starts there afterwards."""
+    """Whether a packet in flight when its receiver crashes reaches the next incarnation."""
 
     def __post_init__(self) -> None:
         for name in ("loss", "duplication", "reordering"):
@@ -51,7 +51,7 @@ class SimulatedLink:
     def __init__(self, network: SimulatedNetwork, source: str, destination: str, config: LinkConfig) -> None:
         self.config = config
         self.cuts = 0
-        """How many partitions lie across it."""
+        """Number of partitions that cut it."""
         self._network = network
         self._stage = network.stage
         self._source = source
@@ -104,16 +104,16 @@ class SimulatedLink:
 
 
 class SimulatedNetwork:
-    """All links. They come into being with their first packet; `configure` sets those between two hosts."""
+    """All links. A link is created with its first packet; `configure` sets those between two hosts."""
 
     def __init__(self, stage: SimulationContext) -> None:
         self.stage = stage
         self.config = LinkConfig()
-        """Of links that `configure` says nothing about; to be set before the first packet."""
+        """Of links without a configuration; set it before the first packet."""
         self.loss_extra = 0.0
-        """A storm: this chance of a loss comes on top of each link's own."""
+        """A storm: this loss probability is added to each link's own."""
         self.slowness = 1
-        """All delays are multiplied by it."""
+        """Factor on all delays."""
         self._receivers: dict[str, Receiver] = {}
         self._configs: dict[tuple[str, str], LinkConfig] = {}
         self._links: dict[tuple[str, str], SimulatedLink] = {}
@@ -128,7 +128,7 @@ class SimulatedNetwork:
         return receiver
 
     def configure(self, one: str, other: str, config: LinkConfig) -> None:
-        """Both directions between two hosts."""
+        """Set both directions between two hosts."""
         for pair in ((one, other), (other, one)):
             self._configs[pair] = config
             if pair in self._links:
@@ -147,7 +147,7 @@ class SimulatedNetwork:
         return self._links[pair]
 
     def cut(self, pairs: Iterable[tuple[str, str]]) -> Callable[[], None]:
-        """Cut links, each as (source, destination), and return what heals them; cuts may lie over each other."""
+        """Cut links, each as (source, destination), and return a function that heals them; cuts may overlap."""
         links = [self.link(source, destination) for source, destination in pairs]
         for link in links:
             link.cuts += 1
@@ -159,5 +159,5 @@ class SimulatedNetwork:
         return heal
 
     def partition(self, one: Sequence[str], other: Sequence[str]) -> Callable[[], None]:
-        """Cut all links between two groups of hosts, both ways, and return what heals them."""
+        """Cut all links between two groups of hosts, both ways, and return a function that heals them."""
         return self.cut([pair for a in one for b in other for pair in ((a, b), (b, a))])

@@ -1,8 +1,8 @@
-"""Chance from one seed, split by name: each user has a stream of its own.
+"""Randomness from one seed, split into named streams.
 
-A stream depends on the seed and its name only: not on which streams there are besides, nor on the order in which they
-were asked for, nor on Python's hash seed. So a scenario that gets one more client keeps the links of the others as they
-were, and a fault that is switched off leaves the times of all other faults alone.
+A stream depends on the seed and its name only: not on which other streams exist, nor on the order of requests, nor on
+Python's hash seed. So a scenario with one more client keeps the links of the others unchanged, and switching off a
+fault leaves the times of all other faults alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 
 
 class Randomness:
-    """Streams by name; a name asked for again is the same stream, further on.
+    """Streams by name; asking for a name again returns the same stream, further on.
 
     >>> Randomness(7).stream("link").random() == Randomness(7).stream("link").random()
     True

@@ -1,4 +1,4 @@
-"""Running a scenario with a seed, and saying what came of it."""
+"""Runs a scenario with a seed and reports the outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINUTES_MAX = 60 * 24 * 365
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one seed gave."""
+    """The outcome of one seed."""
 
     scenario: str
     seed: int
@@ -26,14 +26,14 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Options that differ from their defaults, as `name=value`."""
     events: int
     figures: dict[str, int]
-    """How often things happened: packets, losses, faults, and what the scenario counts."""
+    """Counts: packets, losses, faults, and what the scenario counts."""
     digest: str | None
     """Of the whole trace, if there was one."""
     violation: InvariantViolation | None
 
     @property
     def command(self) -> str:
-        """What repeats this run, as long as the code is the same."""
+        """The command that repeats this run with the same code."""
         minutes = str(self.minutes).removesuffix(".0")
         words = ["lavant", "sim", "replay", self.scenario, "--seed", str(self.seed), "--minutes", minutes]
         for setting in self.settings:
@@ -41,7 +41,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return shlex.join(words)
 
     def report(self) -> str:
-        """The violation in words, with the command that repeats it."""
+        """The violation as text, with the command that repeats it."""
         violation = self.violation
         if violation is None:
             return f"seed {self.seed} holds: {self.minutes:g} min of virtual time, {self.events:,} events"
@@ -64,7 +64,7 @@ def run(
     options: msgspec.Struct | None = None,
     trace: Trace | None = None,
 ) -> RunOutcome:
-    """Build the world and let its time pass; with a trace it takes about twice as long."""
+    """Build the world and run it; with a trace it takes about twice as long."""
     minutes = scenario.minutes if minutes is None else minutes
     require_minutes(minutes)
     options = parse_options(scenario, ()) if options is None else options

@@ -1,4 +1,4 @@
-"""A scenario: how a world is built from a seed and options, and the options that can be set by name."""
+"""Scenarios: how a world is built from a seed and options, and options set by name."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from lavant.simulation.kernel.world import World
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """`build(world, options)` makes hosts, work, faults and invariants; `options` is the type of its second argument, a
-    frozen msgspec struct in which every field has a default."""
+    frozen msgspec struct in which every field has a default.
+    """
 
     name: str
     summary: str
     build: Callable[[World, Any], None]
     options: type[msgspec.Struct]
     minutes: float = 5.0
-    """Of work and faults in virtual time, unless told otherwise."""
+    """Of work and faults in virtual time, by default."""
     calm_s: float = 30.0
-    """After that, for everything to come to its end."""
+    """After that, for everything to finish."""
 
 
 class Option(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What happened, a line each, with a running digest: the same seed gives the same bytes in any process.
+"""The trace of a run, one line per event, with a running digest: the same seed gives the same bytes in any process.
 
     1.204331 client-2 > server Increment(session='client-2/1', number=7) +412
     │        │        │ └ the rest: whom, what, and how it went
@@ -6,7 +6,7 @@
     │        └ who
     └ seconds of virtual time
 
-Only the last lines are kept in memory; all of them go to files, if any are given. The digest covers all of them.
+Only the last lines are kept in memory; all go to files, if given. The digest covers all of them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Trace:
 
 
 def shown(value: object) -> str:
-    """A value on one short line; what is cut off is stood for by its length and checksum.
+    """A value on one short line; a cut is marked by length and checksum.
 
     >>> shown({"a": 1})
     "{'a': 1}"

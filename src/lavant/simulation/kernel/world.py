@@ -1,10 +1,10 @@
-"""A world of virtual time: hosts and links made by a scenario, faults and work from a seed, invariants that must hold.
+"""A world of virtual time: hosts and links of a scenario, faults and work from a seed, invariants that must hold.
 
     0 ──────────── work and faults ──────────── calm_us ──── no new work, no faults ──── end_us
                                                 │                                        │
                                                 everything is healed                     final checks
 
-The calm is there so that what must happen eventually can be checked at its end.
+The calm lets liveness be checked: what must happen eventually has happened at its end.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from lavant.simulation.kernel.trace import Trace
 
 
 class Arrivals:
-    """Calls `act(random)` again and again, with gaps from a distribution, up to `until_us`.
+    """Calls `act(random)` repeatedly, with gaps from a distribution, up to `until_us`.
 
-    The gaps and the action have streams of their own, so that an action that draws more does not move the arrivals.
+    The gaps and the action have random streams of their own, so that an action that draws more does not move the
+    arrivals.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Arrivals:
         self._next()
 
     def _next(self) -> None:
-        # Gaps of 0 without end would hold up time, so the least is 1.
+        # Endless gaps of 0 would stop time, so the least is 1.
         time_us = self._calendar.now_us + max(1, self._gap_us.draw_us(self._gaps))
         if time_us < self._until_us:
             self._calendar.enter(time_us, self._arrive)
@@ -61,7 +62,7 @@ class Arrivals:
 
 
 EVENTS_AT_ONCE_MAX = 100_000
-"""So many events without time going on are a loop."""
+"""So many events without progress of time are a loop."""
 CALM_US = 30 * S
 RESTART_US = LogUniform(10_000, 10_000_000)
 NOTHING_FAILS = "no machine fails"
@@ -104,10 +105,10 @@ class World:
         is_steady: bool = True,
         note: Callable[[Host, Any], None] = _ignore,
     ) -> Host:
-        """A host that runs what `boot` makes, from the world's start on, and after each crash anew.
+        """A host that runs what `boot` makes, from the world's start on, and again after each crash.
 
-        `note` takes what the machine notes. A steady host reads its clock when it boots and counts on from there, so
-        that setting the clock shows only after a restart; any other shows each jump to its machine at once.
+        `note` gets the machine's notes. A steady host reads its clock when it boots and counts on from there, so that
+        setting the clock shows only after a restart; any other shows each jump to its machine at once.
         """
         if name in self.hosts:
             raise InvalidValue(f"there is a host {name!r} already; give each a name of its own")
@@ -127,7 +128,7 @@ class World:
         return host
 
     def links(self, config: LinkConfig) -> None:
-        """How links are that `network.configure` says nothing about."""
+        """Configure links that `network.configure` does not mention."""
         self.network.config = config
 
     def arrivals(self, name: str, gap_us: Distribution, act: Callable[[Random], object]) -> None:
@@ -135,18 +136,18 @@ class World:
         Arrivals(self.stage, name, gap_us, act, until_us=self.calm_us)
 
     def invariant(self, name: str, check: Check, *, every_us: int | None = None) -> None:
-        """`check` returns what is wrong, or None; it is called after each event or so often, and at the end."""
+        """`check` returns what is wrong, or None; it is called after each event or at intervals, and at the end."""
         self.invariants.add(name, check, every_us=every_us)
 
     def at_end(self, name: str, check: Check) -> None:
-        """What must hold when all is over."""
+        """An invariant checked at the end."""
         self.invariants.add_at_end(name, check)
 
     def at_calm(self, action: Callable[[], object]) -> None:
         self._at_calm.append(action)
 
     def random(self, name: str) -> Random:
-        """A stream of chance that depends on the seed and this name only."""
+        """A random stream that depends on the seed and this name only."""
         return self.stage.randomness.stream(name)
 
     def at(self, time_us: int, action: Callable[..., object], *arguments: object, priority: int = NORMAL) -> Entry:
@@ -166,11 +167,11 @@ class World:
         self.stage.figures[figure] += by
 
     def violated(self, name: str, what: str) -> NoReturn:
-        """End the run here, from wherever something impossible was seen."""
+        """End the run here, where something impossible was seen."""
         self.invariants.violated(name, what)
 
     def run(self) -> InvariantViolation | None:
-        """Let the whole time pass, or the time up to the first violation."""
+        """Run to the end, or to the first violation."""
         try:
             self.at(self.calm_us, self._become_calm, priority=FIRST)
             self._pass()
@@ -206,7 +207,7 @@ class World:
             host.start()
 
     def _failed(self, error: Exception) -> InvariantViolation:
-        """An error that nobody expected is a violation too."""
+        """An unexpected error is a violation too."""
         what = _ADDRESS.sub(" at an address", f"{type(error).__name__}: {error}")
         try:
             self.invariants.violated(NOTHING_FAILS, what, "".join(traceback.format_exception(error)))

@@ -1,1 +1,1 @@
-"""Placement policies tried out in virtual time: load curves, a small cluster, and the figures of a trial."""
+"""Trials of placement policies in virtual time: load curves, a small cluster, and the figures of a trial."""

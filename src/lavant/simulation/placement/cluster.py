@@ -1,11 +1,11 @@
-"""A cluster like that of e-StreamHub, Section VI: hosts, slices, and what publications and moves cost there.
+"""A cluster like that of e-StreamHub, Section VI: hosts, slices, and the costs of publications and moves.
 
 8 AP, 16 M and 8 EP slices; hosts of 8 cores. AP and EP together need as much CPU as M (Section VI-C gives M twice the
 hosts of each of the others), and 15 hosts are at the target of 50 % at 350 publications a second (Section VI-E). Slices
-of one operator differ a little, since hashing is not even, and what they need fluctuates.
+of one operator differ a little, since hashing is not even, and their needs fluctuate.
 
-Table I has what moves take: 232 ms for AP, 275 ms for EP, 1497 ms for M with 12,500 subscriptions. A move is eight
-messages until the slice runs at its destination, so each takes 29 ms here; the rest is the copy of the state.
+Table I has the duration of moves: 232 ms for AP, 275 ms for EP, 1497 ms for M with 12,500 subscriptions. A move is
+eight messages until the slice runs at its destination, so each takes 29 ms here; the rest is the copy of the state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Doubles = NDArray[np.float64]
 
 
 class SliceOperator(msgspec.Struct, frozen=True, kw_only=True):
-    """Slices of one kind, their part of all CPU, and the state of each."""
+    """Slices of one kind, their share of all CPU, and the state of each."""
 
     name: str
     slices: int
@@ -74,7 +74,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Costs:
-    """What tasks of each slice cost, in the order of the layout's slices; they fluctuate over time."""
+    """Costs of tasks of each slice, in the order of the layout's slices; they fluctuate over time."""
 
     def __init__(self, config: ClusterConfig, seed: int) -> None:
         self._config = config
@@ -84,7 +84,7 @@ class Costs:
         self._fluctuation = np.zeros(len(self.operators))
 
     def _means(self) -> Doubles:
-        """An AP or EP slice gets one publication of as many as there are slices, an M slice all."""
+        """An AP or EP slice gets its share of the publications, an M slice all."""
         config = self._config
         core_s = 0.5 * config.hosts_at_peak * config.cores / config.peak_per_s
         parts = np.array([operator.cpu_part / operator.slices for operator in self.operators])

@@ -1,11 +1,11 @@
-"""Publications through AP, M and EP slices on hosts with several cores: every one, in virtual time.
+"""The flow of publications through AP, M and EP slices on multi-core hosts, each one in virtual time.
 
     arrival ──► AP slice ──► all M slices ──► EP slice ──► done: its delay is known
                 one task     one task each    one task
 
 A task takes one core of its slice's host for a while; tasks wait for a core in the order in which they came, so a host
 is one queue with several servers. Tasks of a slice that does not run at the moment wait for it. The loop below handles
-a million publications, eighteen tasks each, in a few seconds, so the delays are those of single publications and no
+a million publications, eighteen tasks each, in a few seconds, so the delays are those of single publications, not
 averages of a model.
 """
 
@@ -23,16 +23,16 @@ Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 BUCKET_S = 1.0
-"""CPU is measured in pieces of this length."""
+"""CPU is measured in intervals of this length."""
 WAITING_MAX = 1 << 16
-"""Publications that wait for one slice which does not run: more than a minute of the highest rate."""
+"""Publications that wait for one slice that does not run: more than a minute of the highest rate."""
 JITTER = 1024
 NOWHERE = -1
 _NEXT, _HEAP, _OVERFLOWS = 0, 1, 2
 
 
 class FlowState(NamedTuple):
-    """All that the loop reads and writes. Slices are in the order AP, M, EP."""
+    """Everything the loop reads and writes. Slices are in the order AP, M, EP."""
 
     arrival_s: Doubles
     access: Integers
@@ -50,14 +50,14 @@ class FlowState(NamedTuple):
     """Of a task of each slice, on one core."""
     jitter: Doubles
     busy_s: Doubles
-    """Slices × pieces of time: how long cores worked for it."""
+    """Slices × intervals: how long cores worked for it."""
     drained_s: Doubles
-    """When each slice has finished all that has come to it while it ran."""
+    """When each slice has finished everything that came to it while it ran."""
     waiting: Integers
     waiting_count: Integers
     heap_s: Doubles
     heap_key: Integers
-    """2 · publication, and 1 more if it is on its way to the exit."""
+    """2 · publication, plus 1 on the way to the exit."""
     counters: Integers
     sizes: Integers
     """AP slices, M slices."""
@@ -107,7 +107,7 @@ class Flow:
 
     @property
     def delay_s(self) -> Doubles:
-        """Of each publication; not a number while it is on its way."""
+        """Of each publication; nan while it is in flight."""
         return self._state.delay_s
 
     @property
@@ -116,28 +116,28 @@ class Flow:
         return self._state.cost_s
 
     def advance(self, until_s: float) -> None:
-        """Let everything happen that happens before this time."""
+        """Process everything before this time."""
         _advance(self._state, until_s, self._hop_s)
         if self._state.counters[_OVERFLOWS]:
             raise LimitExceeded(f"more than {WAITING_MAX} publications wait for one slice; the load is too high")
 
     def pause(self, slice: int) -> float:
-        """The slice takes nothing more; returns when it has finished what it took."""
+        """Stop taking tasks; returns when the slice has finished those it took."""
         self._state.host[slice] = NOWHERE
         return float(self._state.drained_s[slice])
 
     def run(self, slice: int, host: int, now_s: float) -> None:
-        """The slice runs on this host from now on, beginning with what waits."""
+        """Run the slice on this host from now on, beginning with waiting tasks."""
         if self._state.host[slice] != host:
             self._state.host[slice] = host
             _resume(self._state, slice, now_s, self._hop_s)
 
     def begin_host(self, host: int, now_s: float) -> None:
-        """A place that was another host's is a fresh one now."""
+        """Reuse the slot of a former host."""
         self._state.free_s[host] = now_s
 
     def cpu(self, first_s: float, last_s: float) -> Doubles:
-        """Cores used by each slice, on average over a time that is past."""
+        """Mean cores used by each slice over a past interval."""
         pieces = slice(int(first_s / BUCKET_S), int(last_s / BUCKET_S))
         return np.asarray(self._state.busy_s[:, pieces].sum(axis=1) / (last_s - first_s), dtype=np.float64)
 
@@ -165,7 +165,7 @@ def _advance(state: FlowState, until_s: float, hop_s: float) -> None:
 
 @borrowing_kernel
 def _resume(state: FlowState, slice: int, now_s: float, hop_s: float) -> None:
-    """What waited comes now, in its order."""
+    """Process waiting tasks now, in order."""
     count = state.waiting_count[slice]
     state.waiting_count[slice] = 0
     for place in range(count):
@@ -243,7 +243,7 @@ def _push(state: FlowState, time_s: float, key: int) -> None:
 
 @borrowing_kernel
 def _pop(state: FlowState) -> int:
-    """Take away the first, and return its key."""
+    """Remove the first, and return its key."""
     heap_s, heap_key = state.heap_s, state.heap_key
     first = heap_key[0]
     state.counters[_HEAP] -= 1

@@ -1,4 +1,4 @@
-"""Publication rates over time, one number a second: what a simulated cluster is fed with."""
+"""Load curves of a simulated cluster: publication rates over time, one number per second."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def ramp(*, peak_per_s: float = 350.0, rise_s: int = 1200, hold_s: int = 300, re
 
 
 def trading_day(*, seed: int, peak_per_s: float = 190.0, length_s: int = 2880, bursts: int = 3) -> Curve:
-    """A day of a stock exchange from 04:00 to 20:00, compressed: little before the open at 09:30, a steep rise with a
-    long decay, less over noon, a peak towards the close at 16:00, little after it, and some short bursts of news.
+    """A trading day from 04:00 to 20:00, compressed: little before the open at 09:30, a steep rise with a long decay,
+    less over noon, a peak towards the close at 16:00, little after it, and some short bursts of news.
 
     The default is twenty times as fast as the day, as in e-StreamHub, Section VI-E.
     """

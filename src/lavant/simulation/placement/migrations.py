@@ -1,9 +1,9 @@
-"""Plans carried out in virtual time by the real manager and hosts, whose slices are those of the flow.
+"""Carries out plans in virtual time with the real manager and hosts, whose slices are those of the flow.
 
 A plan goes through three stages (e-StreamHub, Section IV-B): added hosts start; slices move, each by the migration of
-`lavant.broker.slices`; emptied hosts go. The messages are the real ones, and so are the machines. What is modelled is
-the time they take: each message a fixed one, a state by its size, one after the other from one host; and a slice stops
-when it has finished what had come to it.
+`lavant.broker.slices`; emptied hosts are released. Messages and machines are the real ones. Only time is modelled: a
+fixed time per message, a state by its size, one after the other from one host; and a slice stops when it has finished
+its waiting tasks.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MigrationDriver:
         self._manager = MigrationManager(placement)
         self._hosts: dict[HostId, SliceHost] = {}
         self._places: dict[HostId, int] = {}
-        """Hosts by their place in the flow; the place of one that has gone is used again."""
+        """Hosts by their slot in the flow; slots are reused."""
         self._copying_until_us: dict[HostId, int] = {}
         self._paused_s: dict[SliceId, float] = {}
         self._due: Entry | None = None
@@ -82,7 +82,7 @@ class MigrationDriver:
         return self._plan is None
 
     def start(self, plan: PlacementPlan) -> None:
-        """Begin to carry out a plan; there is one at a time."""
+        """Start a plan; there is one at a time."""
         assert self._plan is None, "the enforcer waits for the end of its plans"
         self._plan = plan
         self._starting = set(plan.hosts_added)
@@ -150,7 +150,7 @@ class MigrationDriver:
         self._tell_manager(LinkTimerDue())
 
     def _arrive(self, host: HostId, message: Command | SliceState) -> None:
-        """At a host; a slice that is to stop finishes first what has come to it."""
+        """A message arrives at a host; a slice that is to stop finishes its waiting tasks first."""
         if host not in self._hosts:
             return
         if isinstance(message, Stop) and message.slice not in self._paused_s:

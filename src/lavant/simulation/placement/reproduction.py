@@ -1,8 +1,8 @@
-"""e-StreamHub's evaluation of elastic scaling (Section VI-E), to be run again.
+"""Reproduces e-StreamHub's evaluation of elastic scaling (Section VI-E).
 
 Figure 8: a ramp 0 → 350 → 0 publications a second. Figure 9: a trading day, twenty times as fast (an hour in three
 minutes, as the text says; "10 times", which it says as well, would be six), with a peak of 190 a second. The paper
-replays Frankfurt's trades of a day in 2011; here it is any recorded day, or one made up.
+replays Frankfurt's trades of a day in 2011; here it is any recorded day, or a synthetic one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ POLICIES = ("threshold", "forecast", "static")
 
 
 class LoadScenario(NamedTuple):
-    """What is offered, and how many hosts a static cluster needs for its peak at the target of 50 %."""
+    """The offered load, and the hosts that a static cluster needs for its peak at the target of 50 %."""
 
     name: str
     curve: Curve
     hosts_static: int
 
 
-class LoadCourse(msgspec.Struct, frozen=True, kw_only=True):
+class LoadTrial(msgspec.Struct, frozen=True, kw_only=True):
     """A trial under its load."""
 
     load: str
@@ -59,13 +59,13 @@ def loads(trades: Path | None, seed: int) -> list[LoadScenario]:
     return [LoadScenario("ramp 0 → 350 → 0 publications/s", ramp(), 15), day]
 
 
-def run_course(
+def run_load_trial(
     load: LoadScenario, policy: str, *, seed: int, hosts_max: int = 15, progress: Callable[[int], None] | None = None
-) -> LoadCourse:
-    """One policy under one load, from one host on; a static cluster has all it needs from the start."""
+) -> LoadTrial:
+    """One policy under one load, starting from one host; a static cluster has all hosts from the start."""
     config = PlacementConfig(policy=policy, hosts_max=hosts_max)
     hosts_at_start = min(load.hosts_static, hosts_max) if policy == "static" else 1
-    return LoadCourse(
+    return LoadTrial(
         load=load.name,
         trial=run_trial(load.curve, config, seed=seed, hosts_at_start=hosts_at_start, progress=progress),
     )

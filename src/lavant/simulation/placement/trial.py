@@ -1,4 +1,4 @@
-"""One policy against one load curve, and the figures by which policies are compared."""
+"""A trial: one policy against one load curve, and the figures by which policies are compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lavant.simulation.placement.load_curves import Curve
 from lavant.simulation.placement.migrations import MigrationDriver, MigrationPause
 
 EVENTS_MAX = 1_000_000
-"""Of one probe interval: more are a loop."""
+"""Per probe interval: more are a loop."""
 Doubles = NDArray[np.float64]
 
 
@@ -37,7 +37,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     load_mean: float
     load_high: float
     delay_ms: float
-    """On average, of the publications that came in it."""
+    """Mean over the publications that arrived in it."""
     delay_ms_max: float
 
 
@@ -57,22 +57,22 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened. Too little load is no fault of a cluster that has its least number of hosts."""
+    """The results. Underload does not count for a cluster with its least number of hosts."""
 
     policy: str
     intervals: list[Interval]
     host_s_above: float
     host_s_below: float
-    """Host-seconds with a load outside of the local rule's band."""
+    """Host-seconds with a load outside the local rule's band."""
     moves: int
     state_bytes: int
     pause_ms: float
-    """Of a slice in a move, on average."""
+    """Mean pause of a slice that moves."""
     host_hours: float
     publications: int
     delays: Delays
     delays_moving: Delays
-    """Of publications that were on their way while some slice did not run."""
+    """Of publications in flight while some slice did not run."""
     decisions: list[Decision]
 
     @property
@@ -102,7 +102,7 @@ def run_trial(
     hosts_at_start: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Trial:
-    """Feed the curve to a cluster under the policy that the configuration names; `progress` hears each second passed.
+    """Feed the curve to a cluster under the configured policy; `progress` is called for each second passed.
 
     >>> from lavant.simulation.placement.load_curves import ramp
     >>> trial = run_trial(ramp(rise_s=300, hold_s=60), PlacementConfig(policy="threshold"), seed=1)
@@ -110,7 +110,7 @@ def run_trial(
     (1, True, True)
     """
     cluster = ClusterConfig() if cluster is None else cluster
-    return _Course(curve, config, cluster, seed, hosts_at_start).run(progress)
+    return _RunningTrial(curve, config, cluster, seed, hosts_at_start).run(progress)
 
 
 class _Loads(NamedTuple):
@@ -118,8 +118,8 @@ class _Loads(NamedTuple):
     of_hosts: list[float]
 
 
-class _Course:
-    """The course of a trial."""
+class _RunningTrial:
+    """A running trial."""
 
     def __init__(
         self, curve: Curve, config: PlacementConfig, cluster: ClusterConfig, seed: int, hosts_at_start: int
@@ -163,7 +163,7 @@ class _Course:
         return self._result()
 
     def _probe(self, now_ms: int) -> None:
-        """Measure, decide, and begin what was decided."""
+        """Measure, decide, and start the plan."""
         loads = self._loads(now_ms)
         self._enforcer.observe(loads.probes, now_ms)
         plan = self._enforcer.decide(now_ms) if self._conductor.is_idle else None
@@ -182,7 +182,7 @@ class _Course:
         probes = []
         for host, slices in placement.by_host:
             columns = [self._column[slice] for slice in slices]
-            scale = min(1.0, 1.0 / max(1e-12, float(cpu[columns].sum())))  # a slice that came had its CPU elsewhere
+            scale = min(1.0, 1.0 / max(1e-12, float(cpu[columns].sum())))  # a slice that moved here used CPU elsewhere
             probes.append(
                 HostProbe(
                     id=host,
@@ -267,7 +267,7 @@ def _with_delays(intervals: list[Interval], arrival_s: Doubles, delay_s: Doubles
 
 
 def _overlapping(arrival_s: Doubles, delay_s: Doubles, pauses: list[MigrationPause]) -> NDArray[np.bool_]:
-    """Which publications were on their way during one of the pauses?"""
+    """Which publications were in flight during one of the pauses."""
     found = np.zeros(len(arrival_s), np.bool_)
     longest_s = float(delay_s.max(initial=0.0))
     for pause in pauses:

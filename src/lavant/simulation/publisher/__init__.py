@@ -1,1 +1,3 @@
-"""The publisher in virtual time: its store, its workers, its way to a broker, and a subscriber that may be slow."""
+"""The publisher in virtual time: its store, its workers, its connection to a broker, and a subscriber that may be
+slow.
+"""

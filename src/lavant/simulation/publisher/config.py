@@ -1,4 +1,4 @@
-"""The publisher's surroundings: how long things take. The defaults are those that the figures were made with."""
+"""Configuration of the publisher's environment: durations. The defaults are those of the reproduced figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lavant.core.errors import InvalidValue
 
 
 class SubscriberConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Pulls from the broker: goes away, comes back, reads what was there at that moment, and goes away again.
+    """Pulls from the broker: leaves, returns, reads what was there at that moment, and leaves again.
 
     "Auto-tuned Publisher in a Pub/Sub System", Section V-A: a gated server with vacations; both times are exponential.
     """
@@ -20,19 +20,20 @@ class SubscriberConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Takes transfers one after the other, and no more publications than there is room for.
+    """Takes transfers one after the other, up to its capacity for publications.
 
-    One that does not fit waits, and so does the worker that sent it: flow control by the publication, as in the paper.
+    A publication that does not fit waits, and so does the worker that sent it: flow control per publication, as in the
+    paper.
     """
 
     transfer_ms: int = 0
-    """To take a transfer, whatever is in it."""
+    """To take a transfer, whatever its size."""
     each_ms: int = 0
     """To take one publication of it."""
     room: int | None = None
-    """Publications that the subscriber has not read; None if there is always room."""
+    """Publications that the subscriber has not read; None means unlimited."""
     subscriber: SubscriberConfig = SubscriberConfig()
-    """Makes room; it is not simulated where there is always room."""
+    """Reads from the broker; not simulated if its capacity is unlimited."""
 
 
 class SystemConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +44,7 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True):
     rtt_changes: tuple[tuple[float, int], ...] = ()
     """Later round trips: from so many seconds on, so many milliseconds; in the order of time."""
     work_ms: int = 5
-    """Of a worker on one publication, before it is stored and again before it is handed over."""
+    """Of a worker per publication, before it is stored and again before it is sent."""
     write_ms: int = 1
     """To write one publication to the store."""
     read_ms: int = 150

@@ -1,4 +1,4 @@
-"""Congestion on the broker's side: a subscriber that is too slow, and a broker that is short of capacity."""
+"""Congestion at the broker: a slow subscriber, and a broker short of capacity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DURATION_S = 120.0
 
 
 class Congested(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it, summed over the seeds."""
+    """Results, summed over the seeds."""
 
     controller: str
     workers_reserved: int
@@ -31,7 +31,7 @@ class Congested(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     published: int
     mean_ms: float
-    """Of those that the broker has; what is still waiting is not in it."""
+    """Of those that the broker has; without those still waiting."""
 
 
 def congest(config: PublisherConfig, system: SystemConfig, *, load_per_s: float, seeds: Sequence[int]) -> Congested:

@@ -1,4 +1,4 @@
-"""Loads: Poisson arrivals whose rate changes in steps."""
+"""Loads: Poisson arrivals with a rate that changes in steps."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def arrivals_us(steps: tuple[LoadStep, ...], random: Random) -> Iterator[int]:
     for step in steps:
         time_s = start_s + random.expovariate(step.rate_per_s)
         start_s += step.duration_s
-        while time_s < start_s:  # what would come later is drawn anew with the next rate: Poisson arrivals forget
+        while time_s < start_s:  # later arrivals are drawn again with the next rate: a Poisson process is memoryless
             yield round(time_s * 1e6)
             time_s += random.expovariate(step.rate_per_s)

@@ -1,4 +1,5 @@
-"""The experiments of "Auto-tuned Publisher in a Pub/Sub System", Section V, with the default controller beside.
+"""Reproduces the experiments of "Auto-tuned Publisher in a Pub/Sub System", Section V, with the default controller
+added.
 
 | experiment | paper |
 | --- | --- |
@@ -59,7 +60,7 @@ def tuned(base: PublisherConfig, controller: str, *, batch_size: int = 1) -> Pub
 def mean_latency_ms(
     config: PublisherConfig, load_per_s: float, *, seed: int, system: SystemConfig, publications: int
 ) -> float:
-    """Of one run with about so many publications, from the warm-up on; infinite if none of these got through."""
+    """Of one run with about so many publications, after the warm-up; infinite if none got through."""
     duration_s = WARM_UP_S + max(publications / load_per_s, DURATION_S_MIN)
     run = PublisherSystem(config, (LoadStep(load_per_s, duration_s),), system=system, seed=seed)
     run.run()
@@ -134,7 +135,7 @@ class LoadRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublisherReproduction(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything."""
+    """All results."""
 
     loads: list[LoadRow]
     steps: dict[str, list[StepResponse]]
@@ -148,7 +149,7 @@ def tasks() -> int:
 
 
 def reproduce(*, seeds: range, report: Callable[[str], None] = lambda done: None) -> PublisherReproduction:
-    """Run all of it; `report` is told what has just been done."""
+    """Run all experiments; `report` is told what has just been done."""
 
     def latency(controller: str, load_per_s: float, batch_size: int = 1) -> Latency:
         found = measure(tuned(AS_IN_THE_PAPER, controller, batch_size=batch_size), load_per_s, seeds=seeds)

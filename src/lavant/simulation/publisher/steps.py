@@ -1,4 +1,4 @@
-"""A load that changes in steps: how latency and batches follow, and how soon they have settled."""
+"""A load that changes in steps: how latency and batches follow, and how soon they settle."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from lavant.simulation.publisher.system import PublisherSystem
 Floats: TypeAlias = NDArray[np.float64]
 
 SETTLED_WITHIN = 0.15
-"""A second counts as settled if its mean latency is as near as this to what the step ends with."""
+"""A second counts as settled if its mean latency is this near to the final one of the step."""
 SETTLED_FOR_S = 3
 """So many such seconds in a row are not chance."""
 
 SHORT_TABLE_II = tuple(LoadStep(step.rate_per_s, 30) for step in TABLE_II)
-"""The loads of Table II, for as long as it takes to see that they have settled."""
+"""The loads of Table II, long enough to see them settle."""
 
 
 class StepResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one step, as means over all seeds."""
+    """The response to one step, as means over all seeds."""
 
     rate_per_s: float
     begins_s: float
     latency_ms: tuple[float, ...]
-    """Of the publications received in each second of it; not a number where there was none."""
+    """Of the publications received in each second of it; nan where there was none."""
     batch_size: tuple[float, ...]
-    """Publications taken from the store at once, on average, in each second."""
+    """Mean publications taken from the store at once, in each second."""
     settled_latency_ms: float
     settled_batch_size: float
     """Both of its second half."""

@@ -3,7 +3,8 @@
      work 5 ms, write 1 ms          read 150 ms + 1 ms each            work 5 ms, then 70 ms          70 ms
     ───────────────────────► store ─────────────────────────► worker ───────────────────────► broker ───────► worker
 
-A publication's latency ends when the broker has it; its worker is free when the acknowledgement is back.
+A publication's latency ends when the broker has it; its worker is free when the acknowledgement is back. The store does
+writes before reads (Section III-d of the paper); the broker takes transfers one after the other.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from lavant.simulation.publisher.load import LoadStep, arrivals_us
 
 
 class SimulatedStore:
-    """`on_stored` and `on_fetched` are told the tickets when something is done."""
+    """Calls `on_stored` and `on_fetched` with the tickets when something is done."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class SimulatedStore:
 
 
 class SimulatedBroker:
-    """`on_taken` is told each ticket that it has taken, `on_complete` each transfer of which it has all."""
+    """Calls `on_taken` with each ticket it has taken, `on_complete` with each completed transfer."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class SimulatedBatch(msgspec.Struct, frozen=True):
 
 
 class PublisherSystem:
-    """One publisher under one load. Everything in it is a function of the configurations, the steps and the seed."""
+    """One publisher under one load, a function of the configurations, the steps and the seed."""
 
     def __init__(
         self, publisher: PublisherConfig, steps: tuple[LoadStep, ...], *, system: SystemConfig, seed: int
@@ -217,7 +218,7 @@ class PublisherSystem:
         self._set_wakeup()
 
     def run(self) -> None:
-        """Until the load ends; what is under way then stays there."""
+        """Run until the load ends; whatever is in flight then stays so."""
         self._calendar.run(until_us=self.end_us, events_max=EVENTS_MAX)
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Open queueing networks in virtual time, at millions of events a second: what models are validated against."""
+"""Open queueing networks in virtual time, at millions of events a second, to validate models."""
 
 from lavant.simulation.queueing.curves import Curve, constant, steps
 from lavant.simulation.queueing.draws import DistributionFamily

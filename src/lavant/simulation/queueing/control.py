@@ -1,8 +1,8 @@
 """The allocation loop in virtual time: monitor, decide, apply, while a network serves its load.
 
-Every `interval_s` the allocator sees what the monitor counted, and says how many consumers each topic gets. Those that
-are added take `start_s` to come up and are paid for from the decision on; those that go finish their task. A service
-would do the same with the same allocator; here a day takes a second.
+Every `interval_s` the allocator sees the monitor's counts and sets the consumers of each topic. Added ones take
+`start_s` to start and are paid for from the decision on; removed ones finish their task. A service does the same with
+the same allocator; here a day takes a second.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ INTERVALS_MAX = 1_000_000
 
 
 class LoopConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How the loop is run."""
+    """Settings of the loop."""
 
     interval_s: float = 15.0
     window_s: float = 120.0
-    """Of the monitor: over so long arrivals are counted."""
+    """Of the monitor: the window over which arrivals are counted."""
     start_s: float = 10.0
     """Of a consumer."""
 
@@ -39,7 +39,7 @@ class LoopConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControlledRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened, from the first arrival until the last job was done."""
+    """Results, from the first arrival until the last job was done."""
 
     finished: JobFinished
     times_s: list[float]
@@ -62,7 +62,7 @@ class ControlledRun(msgspec.Struct, frozen=True, kw_only=True):
         return float((self.finished.response_s > response_s).mean())
 
     def time_above(self, response_s: float, *, window_s: float = 60.0) -> float:
-        """The share of windows with arrivals in which the mean response of the jobs that arrived is longer."""
+        """The share of windows with arrivals in which the mean response of those jobs is longer."""
         window = (self.finished.arrival_s // window_s).astype(np.int64)
         counts = np.bincount(window)
         sums = np.bincount(window, weights=self.finished.response_s)
@@ -80,7 +80,7 @@ def run_controlled(
     seed: int,
     config: LoopConfig | None = None,
 ) -> ControlledRun:
-    """Serve the curve's load up to `length_s` under the allocator, then what is left with the last allocation."""
+    """Serve the curve's load up to `length_s` under the allocator, then the rest with the last allocation."""
     config = LoopConfig() if config is None else config
     if not 0 < length_s / config.interval_s <= INTERVALS_MAX:
         raise InvalidValue(f"a run has up to {INTERVALS_MAX} intervals, got {length_s / config.interval_s:g}")
@@ -114,7 +114,7 @@ class _Loop:
         self.paid_s = 0.0
 
     def go_to(self, time_s: float) -> None:
-        """On to a moment; consumers that come up on the way begin to serve."""
+        """Advance to a time; consumers that start meanwhile begin to serve."""
         self.paid_s += sum(self._wanted) * (time_s - self._run.now_s)
         while self._starting and self._starting[0][0] <= time_s:
             ready_s, consumers = self._starting.pop(0)
@@ -127,7 +127,7 @@ class _Loop:
         plan = allocator.decide(self._observed(), round(now_s * 1000))
         if plan.consumers == self._wanted:
             return
-        # What goes, goes at once; what comes is there later. A start that was under way is overtaken by this decision.
+        # Removals are immediate, additions come later. This decision overrides starts in progress.
         self._run.set_consumers(tuple(map(min, self._run.consumers, plan.consumers)))
         self._starting = [(when_s, tuple(map(min, m, plan.consumers))) for when_s, m in self._starting]
         self._starting.append((now_s + self._config.start_s, plan.consumers))

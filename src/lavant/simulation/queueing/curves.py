@@ -1,4 +1,4 @@
-"""Arrival rates over time: constant between steps, the last for ever."""
+"""Arrival rates over time: constant between steps, the last one forever."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def constant(network: Network) -> Curve:
-    """The rates that the network says."""
+    """The rates of the network."""
     rates = [[job.arrival_rate_per_s for job in network.jobs]]
     return Curve(ends_s=np.array([np.inf]), rates_per_s=np.array(rates))
 
 
 def steps(ends_s: Sequence[float], rates_per_s: ArrayLike) -> Curve:
-    """Rates by hand.
+    """Explicit rates.
 
     >>> steps([60.0, 120.0], [[1.0], [3.0]]).at(60.0).tolist()
     [3.0]

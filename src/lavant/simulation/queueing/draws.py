@@ -15,7 +15,7 @@ _CONSTANT, _EXPONENTIAL, _GAMMA, _LOGNORMAL, _HYPEREXPONENTIAL = range(5)
 
 
 class DistributionFamily(StrEnum):
-    """Which distribution has the two moments. A variability of 0 is a constant in every family."""
+    """The distribution with the two moments. A variability of 0 is a constant in every family."""
 
     GAMMA = "gamma"
     LOGNORMAL = "lognormal"
@@ -24,7 +24,7 @@ class DistributionFamily(StrEnum):
 
 
 def parameters(family: DistributionFamily, scvs: list[float]) -> Floats:
-    """What `draw` needs, a row for each variability: the kind, and two figures.
+    """The parameters of `draw`, a row for each variability: the kind, and two figures.
 
     >>> parameters(DistributionFamily.GAMMA, [0.0, 1.0, 0.5]).tolist()
     [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [2.0, 2.0, 0.5]]

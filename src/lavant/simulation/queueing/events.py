@@ -1,8 +1,7 @@
-"""The event loop: arrivals and completions in the order of time, until a moment, or until there is no room.
+"""The event loop: arrivals and completions in the order of time, until a given time or until there is no room.
 
-First come, first served at each topic. A consumer that is taken away finishes its task first. Events at the same
-instant come in the order of the heap, which depends on nothing but what happened before: the same seed gives the same
-run.
+First come, first served at each topic. A removed consumer finishes its task first. Events at the same instant come in
+the order of the heap, which depends only on the past: the same seed gives the same run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def begin(plan: NetworkPlan, state: NetworkState, random: np.random.Generator) -
 
 @borrowing_kernel
 def advance(plan: NetworkPlan, state: NetworkState, random: np.random.Generator, until_s: float) -> int:
-    """Everything that happens before `until_s`; or why it stopped earlier, to be called again when that is mended."""
+    """Process everything before `until_s`; or return why it stopped earlier, to be called again after that is fixed."""
     for j in range(state.servers.size):
         _count(state, j, 0)
         while state.busy[j] < state.servers[j] and state.head[j] != NOTHING:
@@ -57,7 +56,7 @@ def _arrive(plan: NetworkPlan, state: NetworkState, i: int, random: np.random.Ge
     now_s = state.now_s[0]
     state.arrived[i] += 1
     gap_s = now_s - state.last_arrival_s[i]
-    if gap_s >= 0.0:  # not for the first, whose predecessor is not a number
+    if gap_s >= 0.0:  # not for the first, whose predecessor is nan
         state.gap_sums[i, 0] += gap_s
         state.gap_sums[i, 1] += gap_s * gap_s
     state.last_arrival_s[i] = now_s
@@ -146,7 +145,7 @@ def _serve(plan: NetworkPlan, state: NetworkState, j: int, item: int, random: np
 
 @borrowing_kernel
 def _serve_first(plan: NetworkPlan, state: NetworkState, j: int, item: int, random: np.random.Generator) -> None:
-    """In the place of the completion that is at the top of the calendar."""
+    """Replace the completion at the top of the calendar."""
     _replace_first(state, _service_end(plan, state, j, random), item)
 
 
@@ -171,7 +170,7 @@ def _count(state: NetworkState, j: int, change: int) -> None:
 
 @borrowing_kernel
 def _next_arrival(plan: NetworkPlan, state: NetworkState, i: int, now_s: float, random: np.random.Generator) -> float:
-    """Gaps have mean 1 in the time that runs as fast as the rate; this is when that time has passed."""
+    """Gaps have mean 1 in a time that runs as fast as the rate; this is when that time has passed."""
     work = draw(plan.arrival_draws[i], random)
     step, last = state.step[i], plan.ends_s.size - 1
     while True:
@@ -220,7 +219,7 @@ def _replace_first(state: NetworkState, time_s: float, item: int) -> None:
 
 @borrowing_kernel
 def _sink(heap_s: Floats, heap_item: Numbers, size: int, time_s: float, item: int) -> None:
-    """An event from the top to its place among the first `size`."""
+    """Move an event from the top to its position among the first `size`."""
     place = 0
     while True:
         below = 2 * place + 1

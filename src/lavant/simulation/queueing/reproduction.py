@@ -1,4 +1,4 @@
-"""The experiments of the allocation paper, run again: model, refinement and simulation side by side; and its burst.
+"""Reproduces the experiments of the allocation paper: model, refinement and simulation side by side; and its burst.
 
 | experiment | paper |
 | --- | --- |
@@ -6,7 +6,7 @@
 | the bursty load | VI-F, Figure 8 |
 | trading days | an addition |
 
-The paper shows its results in figures only. What is expected here was computed with other code, of the same readings.
+The paper shows its results in figures only. Expected values were computed with other code of the same reading.
 """
 
 from __future__ import annotations
@@ -110,12 +110,13 @@ POLICIES = {
         for requests in (1.75, 2.0, 5.0)
     },
 }
-"""Budgets are consumers on top of one each. Thresholds are requests a consumer: 5 is usual, 1.75 the cheapest that was
-above the target less than a tenth of the time, on other seeds."""
+"""Budgets are consumers on top of one each. Thresholds are requests per consumer: 5 is usual, 1.75 the cheapest that
+was above the target less than a tenth of the time, on other seeds.
+"""
 
 
 class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One allocation, three ways."""
+    """One allocation, evaluated in three ways."""
 
     consumers: Consumers
     wip: float
@@ -143,7 +144,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllocationReproduction(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything."""
+    """All results."""
 
     table: list[ComparisonRow]
     min_time_path: list[Consumers]
@@ -158,7 +159,7 @@ def tasks(*, days: int) -> int:
 
 
 def reproduce(*, seeds: int, days: int, report: Callable[[str], None] = lambda done: None) -> AllocationReproduction:
-    """Run all of it; `report` is told what has just been done."""
+    """Run all experiments; `report` is told what has just been done."""
     paper = System(network=case_study(), refined=False)
     steps = min_time(paper, Budget(additional=6)).steps
     table = [_row(consumers, report) for consumers in EXPECTED]
@@ -228,6 +229,6 @@ def _by_minute(runs: Sequence[ControlledRun]) -> list[float]:
 
 
 def _over(values: Sequence[float]) -> Estimate:
-    """A mean over seeds; the interval is the normal one, and none for a single seed."""
+    """A mean over seeds, with a normal interval; none for a single seed."""
     spread = 1.96 * float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
     return Estimate(float(np.mean(values)), spread)

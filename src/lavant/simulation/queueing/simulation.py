@@ -1,4 +1,4 @@
-"""One run of a network, in virtual time: go on to a moment, look, change the consumers, go on."""
+"""One run of a network in virtual time: advance, observe, change the consumers, continue."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lavant.simulation.queueing.events import DONE, NO_SLOT, advance, begin
 from lavant.simulation.queueing.state import JOBS, RECORDS, empty_state, plan_of, with_more_slots
 
 JOBS_MAX = 4_000_000
-"""In the network at once; a network that is too slow for its load would fill all memory."""
+"""In the network at once; a network too slow for its load would fill all memory."""
 _SLOTS_AT_START = 1024
 _RECORDS = 65_536
 
 
 class SimulationCounters(NamedTuple):
-    """Sums since the beginning; the difference of two is an interval."""
+    """Sums since the start; the difference of two is an interval."""
 
     time_s: float
     arrived: Numbers
@@ -40,13 +40,13 @@ class SimulationCounters(NamedTuple):
     service_sums: Floats
 
     def since(self, earlier: SimulationCounters) -> SimulationCounters:
-        """The interval from another moment to this one."""
+        """The interval from an earlier moment to this one."""
         pairs: Iterator[tuple[Any, Any]] = zip(self, earlier, strict=True)
         return SimulationCounters(*(now - then for now, then in pairs))
 
 
 class JobFinished(NamedTuple):
-    """Jobs that are done, in the order of their end."""
+    """Finished jobs, in the order of their end."""
 
     job: Numbers
     arrival_s: Floats
@@ -104,7 +104,7 @@ class NetworkSimulation:
 
     @property
     def requests(self) -> Numbers:
-        """At each topic, those in service included."""
+        """At each topic, including those in service."""
         return self._state.there.copy()
 
     @property
@@ -112,7 +112,7 @@ class NetworkSimulation:
         return tuple(self._state.servers.tolist())
 
     def set_consumers(self, consumers: Sequence[int]) -> None:
-        """From now on; consumers that are too many finish the task that they have."""
+        """From now on; surplus consumers finish their task."""
         if len(consumers) != len(self._state.servers) or not all(0 <= m <= CONSUMERS_MAX for m in consumers):
             raise InvalidValue(
                 f"give each of {len(self._state.servers)} topics between 0 and {CONSUMERS_MAX} consumers, "
@@ -121,7 +121,7 @@ class NetworkSimulation:
         self._state.servers[:] = consumers
 
     def advance(self, until_s: float) -> None:
-        """Let everything before that moment happen."""
+        """Process everything before that time."""
         if not self.now_s <= until_s < np.inf:
             raise InvalidValue(f"time runs forwards: it is {self.now_s} s, and {until_s} s was asked for")
         while True:
@@ -149,7 +149,7 @@ class NetworkSimulation:
         )
 
     def take_finished(self) -> JobFinished:
-        """Jobs that were done since the last call; needs `record`."""
+        """Jobs finished since the last call; needs `record`."""
         self._keep_records()
         rows = np.concatenate([np.empty((0, 3)), *self._records])
         self._records = []
@@ -164,8 +164,8 @@ class NetworkSimulation:
     def _make_room(self) -> None:
         if len(self._state.job_type) * 2 > JOBS_MAX:
             raise LimitExceeded(
-                f"{self.jobs} jobs are in the network at {self.now_s:g} s, at most {JOBS_MAX} may be; "
-                "give the topics that fall behind more consumers, or simulate a shorter time"
+                f"{self.jobs} jobs are in the network at {self.now_s:g} s, at most {JOBS_MAX} are allowed; give "
+                "overloaded topics more consumers, or simulate a shorter time"
             )
         self._state = with_more_slots(self._state)
 

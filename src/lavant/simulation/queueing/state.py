@@ -1,7 +1,7 @@
-"""What the kernel works on: arrays, and nothing else.
+"""The arrays that the kernel works on.
 
 A job in the network has a *slot*; task n of a job in slot s is *item* s · width + n. An item waits in at most one
-queue, so queues are lists through one array (`behind`), and no queue has a bound of its own. The calendar is a binary
+queue, so queues are linked lists through one array (`behind`) without a bound of their own. The calendar is a binary
 heap of completions (items) and of the next arrival of each job type i (−1 − i).
 """
 
@@ -17,25 +17,25 @@ from lavant.simulation.queueing.draws import DistributionFamily, parameters
 
 NOTHING = -1
 HEAP, FREE, JOBS, RECORDS = range(4)
-"""Places in `State.counts`: events in the calendar, first free slot, jobs in the network, records."""
+"""Indexes in `NetworkState.counts`: events in the calendar, first free slot, jobs in the network, records."""
 WIDTH_OF_A_RECORD = 3
 
 
 class NetworkPlan(NamedTuple):
-    """What does not change: who goes where, and how long things take."""
+    """What does not change: paths and durations."""
 
     task_of: Numbers
     """Task of job type i that is its n-th: `task_of[i, n]`."""
     tasks_of: Numbers
-    """How many tasks a job of type i has."""
+    """Number of tasks of job type i."""
     place: Numbers
-    """Which of its job's tasks task t is."""
+    """The index of task t in its job."""
     topic: Numbers
     waits_for: Numbers
-    """How many tasks task t comes after."""
+    """Number of predecessors of task t."""
     after_start: Numbers
     after: Numbers
-    """Tasks that come after task t: `after[after_start[t]:after_start[t + 1]]`."""
+    """Successors of task t: `after[after_start[t]:after_start[t + 1]]`."""
     arrival_draws: Floats
     service_draws: Floats
     service_s: Floats
@@ -44,7 +44,7 @@ class NetworkPlan(NamedTuple):
 
 
 class NetworkState(NamedTuple):
-    """What changes. Sums run from the beginning; whoever wants an interval subtracts."""
+    """What changes. Sums run from the start; subtract two for an interval."""
 
     now_s: Floats
     counts: Numbers
@@ -57,14 +57,14 @@ class NetworkState(NamedTuple):
     tasks_left: Numbers
     next_free: Numbers
     waits: Numbers
-    """Tasks that an item still waits for."""
+    """Predecessors that an item still waits for."""
     behind: Numbers
     head: Numbers
     tail: Numbers
     servers: Numbers
     busy: Numbers
     there: Numbers
-    """Requests at each topic, those in service included."""
+    """Requests at each topic, including those in service."""
     since_s: Floats
     area: Floats
     """Requests at each topic, integrated over time up to `since_s`."""
@@ -79,7 +79,7 @@ class NetworkState(NamedTuple):
     response_sums: Floats
     """Response times and their squares, for each job type."""
     records: Floats
-    """Job type, arrival and response time of finished jobs; no rows if nobody wants them."""
+    """Job type, arrival and response time of finished jobs; no rows if they are not recorded."""
 
 
 def plan_of(
@@ -121,7 +121,7 @@ def plan_of(
 
 
 def empty_state(plan: NetworkPlan, *, slots: int, records: int) -> NetworkState:
-    """Nobody there, no consumers."""
+    """No jobs, no consumers."""
     jobs, topics = len(plan.tasks_of), len(plan.service_s)
     items = slots * plan.task_of.shape[1]
     next_free = np.arange(1, slots + 1)

@@ -1,4 +1,4 @@
-"""The steady state by simulation: means with their confidence intervals, from batches of one long run."""
+"""The steady state by simulation: means with confidence intervals, from batches of one long run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class SteadyState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the network settles to."""
+    """The steady state of a network."""
 
     wip: Estimate
     requests: tuple[Estimate, ...]
@@ -39,7 +39,7 @@ class SteadyState(msgspec.Struct, frozen=True, kw_only=True):
     """Over all jobs."""
     response_of_job_s: tuple[Estimate, ...]
     jobs: int
-    """That were finished."""
+    """Finished jobs."""
 
 
 def simulate(
@@ -52,7 +52,7 @@ def simulate(
     arrivals: DistributionFamily = DistributionFamily.GAMMA,
     services: DistributionFamily = DistributionFamily.GAMMA,
 ) -> SteadyState:
-    """About so many jobs, the first part of which (`warm_up`) is not looked at.
+    """Simulate about so many jobs, of which the first part (`warm_up`) is discarded.
 
     >>> from lavant.models.network import ModelJobType, Topic
     >>> job = ModelJobType.along(["A"], name="1", arrival_rate_per_s=0.5)
@@ -66,7 +66,7 @@ def simulate(
     ]
     if unstable:
         raise InvalidValue(
-            f"topics {', '.join(unstable)} get more than their consumers can do: there is no steady state"
+            f"topics {', '.join(unstable)} get more than their consumers can serve: there is no steady state"
         )
     run = NetworkSimulation(network, consumers, seed=seed, arrivals=arrivals, services=services)
     length_s = jobs / network.arrival_rate_per_s

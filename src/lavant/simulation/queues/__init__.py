@@ -1,4 +1,4 @@
 """Queues in virtual time: the real server and journal on a simulated host, and clients that record what they see.
 
-The scenario `queues` puts them together, with faults.
+The scenario `queues` combines them, with faults.
 """

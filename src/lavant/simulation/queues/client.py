@@ -1,10 +1,10 @@
-"""A client on bad links: calls with a few under way at once, and whoever gets no answer does not know.
+"""A client on bad links: a few concurrent calls, whose outcome is unknown without an answer.
 
     down ── Hello … Welcome ──► connected ── Call … Answered
       ▲                             │
-      └── HungUp, or silence ───────┘      what was under way then has no answer
+      └── HungUp, or silence ───────┘      calls in flight then have no answer
 
-What it wants is said by its `ClientWork`; everything that it asks and hears goes into the history.
+`ClientWork` decides its requests; everything it sends and receives goes into the history.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Recorder:
         self.restarts_ms.append(self._now_ms)
 
     def violations(self, left: dict[int, str] | None, *, clock_ppm: int, clock_jumps_ms: int) -> list[HistoryViolation]:
-        """What is wrong with all that was recorded until now."""
+        """Violations in everything recorded so far."""
         unanswered = [
             RecordedOperation(client=name, start_ms=start_ms, request=request)
             for (name, _, _), (start_ms, request) in self._under_way.items()
@@ -77,7 +77,7 @@ SILENCE_MS = 2_000
 
 
 class Began(msgspec.Struct, frozen=True):
-    """For the history: a request went out."""
+    """For the history: a request was sent."""
 
     session: SessionId
     number: int
@@ -93,26 +93,26 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 
 class ClientWork(Protocol):
-    """What a client does."""
+    """The behaviour of a client."""
 
     def wishes(self, under_way: int, now_ms: int) -> Iterable[Request]:
-        """The requests to be made now, while so many have no answer yet."""
+        """The requests to send now, while so many have no answer yet."""
         ...
 
     def answered(self, request: Request, answer: Answer | None, now_ms: int) -> None:
-        """What came of a request; no answer if it is not known."""
+        """The answer to a request; None if it is unknown."""
         ...
 
     def asked(self, value: object, now_ms: int) -> None:
-        """The world wants something."""
+        """The workload requests something."""
         ...
 
     def connected(self) -> None:
-        """There is a connection, or one again."""
+        """The client is connected, or connected again."""
         ...
 
     def wakeup_ms(self) -> int | None:
-        """When there will be wishes again by themselves."""
+        """When it will have requests again by itself."""
         ...
 
 
@@ -178,7 +178,7 @@ class ClientMachine:
         return effects
 
     def _give_up(self, now_ms: int) -> None:
-        """Those that were silent for too long; sometimes the connection with them."""
+        """Give up requests without an answer; sometimes the connection too."""
         silent = [number for number, (_, give_up_ms) in self._under_way.items() if give_up_ms <= now_ms]
         for number in silent:
             request, _ = self._under_way.pop(number)

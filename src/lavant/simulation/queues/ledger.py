@@ -1,9 +1,10 @@
-"""What the server's journal was given and has confirmed, kept where no crash reaches it; and a shadow of the queues.
+"""A ledger of what the server's journal was given and has confirmed, beyond the reach of crashes; and a shadow of the
+queues.
 
     position    1 … shadow … durable … staged
                 └ handled by the shadow, and forgotten
 
-After a crash the recovered queues must be those of some prefix that holds all that was confirmed.
+After a crash the recovered queues must be those of some prefix that includes everything confirmed.
 """
 
 from __future__ import annotations
@@ -27,24 +28,25 @@ RECOVERED = "the recovered queues are those of the committed prefix"
 
 
 class JournalLedger:
-    """One for a server, over all its starts."""
+    """One per server, over all its starts."""
 
     def __init__(self, world: World) -> None:
         self.durable = 0
         self._world = world
         self._records: deque[bytes] = deque()
-        """Behind the shadow."""
+        """Records after the shadow."""
         self._shadow = BrokerState(Jobs(UNLIMITED, UNLIMITED_JOBS))
         self._shadow_position = 0
         self._first: tuple[int, int] | None = None
         """The server's time and the world's when the server was first started."""
         self._boots = 1
         self.excess_ms = 0
-        """By so much the server's time may have run ahead of the world's until now: each start takes corrections of
-        the clock, and a boot takes what the clock says of a short time."""
+        """How far the server's time may have run ahead of the world's so far: each start adopts clock corrections, and
+        a boot adopts the clock after a short time.
+        """
 
     def count(self, figure: str) -> None:
-        """Something worth knowing happened to the journal."""
+        """Count an event of the journal."""
         self._world.count(f"journal {figure}")
 
     def staged(self, record: bytes) -> None:
@@ -54,11 +56,11 @@ class JournalLedger:
         self.durable = position
 
     def unreadable(self, error: LavantError) -> NoReturn:
-        """A start of the server could not do once more what had been done."""
+        """A start of the server could not replay its records."""
         self._world.violated(RECOVERED, f"they cannot be recovered: {error}")
 
     def started(self, time_ms: int, boots: int) -> None:
-        """A start of the server goes on at this time. Leases and messages end no earlier than they should."""
+        """A start of the server continues at this time. Leases and messages end no earlier than they should."""
         world_ms = self._world.now_us // MS
         if self._first is None:
             self._first = time_ms, world_ms
@@ -69,7 +71,7 @@ class JournalLedger:
             self._world.violated(TIME, f"it has counted {counted_ms} ms, and {passed_ms} have passed")
 
     def recovered(self, broker: BrokerState, position: int) -> None:
-        """A start of the server has found so many records; what was staged behind them never happened."""
+        """A start of the server has recovered so many records; those staged after them never happened."""
         staged = self._shadow_position + len(self._records)
         if not self.durable <= position <= staged:
             self._world.violated(

@@ -1,13 +1,13 @@
-"""Connections over links that lose, double and reorder packets.
+"""Connections over links that lose, duplicate and reorder packets.
 
     client                                   server
-      │  Hello(session) ────────────────────►  │     again until it is answered; the session before is gone
+      │  Hello(session) ────────────────────►  │     repeated until it is answered; ends the previous session
       │  ◄──────────────────────── Welcome     │     which start of the server it is
-      │  Call(session, start, number, …) ───►  │     carried out once, by that start of the server or never
+      │  Call(session, start, number, …) ───►  │     handled once, by that start of the server, or never
       │  ◄───────────── Answered(…, number, …) │
-      │  ◄──────────────────────── HungUp      │     to a call that came from a connection which is no more
+      │  ◄──────────────────────── HungUp      │     to a call from a connection that no longer exists
 
-So a call is carried out at most once, as over a real connection, though packets come twice and late.
+So a call is handled at most once, as over a real connection, though packets come twice and late.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lavant.broker.protocol.commands import Answer, Request
 
 
 class SessionId(msgspec.Struct, frozen=True, order=True):
-    """One connection of one client: which start of the client, and its how many-th."""
+    """One connection of one client: the start of the client, and the connection's number."""
 
     start: int
     count: int

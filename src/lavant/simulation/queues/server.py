@@ -1,11 +1,11 @@
-"""The real server of queues on a simulated host: `BrokerMachine`, `Queues` and `Journal` as the service joins them.
+"""The real queue server on a simulated host: `BrokerMachine`, `Queues` and `Journal` combined as in the service.
 
-    Call ──► BrokerServer ──Record──► Journal ──Commit──► disk
+    Call ──► BrokerMachine ──Record──► Journal ──Commit──► disk
       ▲                                 │
       └── Answered ◄──── committed ◄────┴── Written
 
-Like the service, it commits at once when somebody waits, and otherwise a little later; creates segments and folds the
-journal beside the commits; asks a full disk for room again and again; and stops when the disk fails.
+Like the service, it commits at once when a client waits, and otherwise a little later; creates segments and compacts
+the journal concurrently with commits; retries on a full disk; and stops when the disk fails.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ MakeServer: TypeAlias = Callable[[BrokerState, int], BrokerMachine]
 
 
 class SimulatedClient(msgspec.Struct, frozen=True):
-    """Whoever asks, as `BrokerMachine` knows it."""
+    """The client of a request, as `BrokerMachine` knows it."""
 
     host: str
     session: SessionId
 
 
 def boot(host: Host, config: JournalConfig, ledger: JournalLedger, make_server: MakeServer) -> Machine:
-    """What starts on the host: a server, or nothing for now if its disk is full or fails."""
+    """What starts on the host: a server, or a placeholder if its disk is full or fails."""
     try:
         journal, recovered = Journal.open(host.disk, config)
         broker = replay(recovered.chunks, recovered.records)
@@ -86,7 +86,7 @@ def boot(host: Host, config: JournalConfig, ledger: JournalLedger, make_server: 
 
 
 def _reading(host: Host) -> Reading:
-    """Nobody keeps its clock right."""
+    """The clock is not synchronised."""
     return Reading(wall_ms=host.wall_ms, boot=f"{host.name}/{host.boots}", uptime_ms=host.counted_ms)
 
 
@@ -131,7 +131,7 @@ class ServerMachine:
         """Numbers of the calls of each client's session."""
         self._write: Write | None = None
         self._leisure_ms: int | None = None
-        """When what nobody waits for is committed at the latest."""
+        """The latest time to commit records that no client waits for."""
         self._upkeep: SegmentUpkeep | None = None
         self._retry_ms: int | None = None
         self._folded = folded
@@ -141,7 +141,7 @@ class ServerMachine:
         """Not before this."""
         self._is_fold_wanted = False
         self._mark_ms = 0
-        """When the next mark of the time is due."""
+        """When the next time mark is due."""
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> list[Effect]:
         now_ms += self._ahead_ms
@@ -158,7 +158,7 @@ class ServerMachine:
                 effects += self._written(now_ms)
             case WriteFailed(error=error):
                 return [*effects, Halt(error)]
-            case BackgroundFinished(tag=tag) if tag == MARK:  # if it failed, the old one does as well
+            case BackgroundFinished(tag=tag) if tag == MARK:  # if it failed, the old one still serves
                 pass
             case BackgroundFinished(tag=tag, result=result, error=error):
                 effects += (
@@ -248,7 +248,7 @@ class ServerMachine:
         if not (is_due or self.server.is_commit_awaited):
             return []
         self._write = journal.begin()
-        if self._write is None:  # there is no room now
+        if self._write is None:  # there is no space now
             self._leisure_ms = now_ms + LEISURE_MS
             return []
         self._leisure_ms = None if self._write.last == journal.position else now_ms

@@ -1,11 +1,11 @@
-"""What the clients of the queue scenario do: send, receive, work, acknowledge, and everything that goes wrong there.
+"""The clients of the queue scenario: they send, receive, work and acknowledge, with everything that can go wrong.
 
     received ──► acknowledged at once, or after some work, in time or too late
-             ──► kept longer, then acknowledged
+             ──► extended, then acknowledged
              ──► given back
-             ──► forgotten: received again by somebody, or a dead letter in the end
+             ──► forgotten: received again by another client, or a dead letter in the end
 
-When the world calms down they only receive and acknowledge, until nothing is left.
+During the calm they only receive and acknowledge, until nothing is left.
 """
 
 from __future__ import annotations
@@ -52,31 +52,32 @@ CONFIGS = {
     "groups": QueueConfig(order="in-order", visibility_ms=1_000, dead_letters="dead-groups", receives_max=2),
     "line": QueueConfig(order="in-order", visibility_ms=800),
 }
-"""A dead-letter queue comes before those that use it. `swept` is the one that is purged."""
+"""A dead-letter queue comes before its sources. `swept` is the one that is purged."""
 SENT_TO = ("plain", "swept", "simple", "simple", "groups", "line", "line")
 DEAD = ("dead", "dead-groups")
 
 
 class QueueWorkload:
-    """One start of one client; fulfils `Work`."""
+    """One start of one client; implements `ClientWork`."""
 
     def __init__(self, name: str, random: Random) -> None:
         self._name = name
         self._random = random
         self._missing = list(CONFIGS)
-        """Queues that it has to create before it begins."""
+        """Queues to create before it begins."""
         self._is_creating = False
         self._is_draining = False
         self._drained = 0
         self._bodies = 0
         self._names: list[tuple[str, str, str]] = []
-        """Queue, group and name of messages it sent lately."""
+        """Queue, group and name of recently sent messages."""
         self._wishes: list[Request] = []
         self._later: list[tuple[int, int, Request]] = []
         self._count = 0
         self._task = 0
 
-    # ── as the client sees it ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── as the client sees it
+    # ─────────────────────────────────────────────────────────────────────────────────────────
 
     def wishes(self, under_way: int, now_ms: int) -> Iterator[Request]:
         if self._missing:
@@ -102,7 +103,7 @@ class QueueWorkload:
             self._wish(self._something())
 
     def connected(self) -> None:
-        """Who consumes asks for messages first."""
+        """Consumers receive first."""
         if self._random.random() < 0.5:
             self._wishes.insert(0, self._receive_from(self._random.choice(SENT_TO)))
 
@@ -158,12 +159,12 @@ class QueueWorkload:
         return SendEntry(self._body(), self._attributes(), None, group, name)
 
     def _body(self) -> bytes:
-        """Unlike any other."""
+        """Unique."""
         self._bodies += 1
         return f"{self._name}/{self._bodies}".encode()
 
     def _attributes(self) -> bytes:
-        """Now and then so long that a record takes several sectors."""
+        """Sometimes so long that a record takes several sectors."""
         return bytes([self._bodies % 251]) * (self._random.randrange(1_500) if self._random.random() < 0.2 else 3)
 
     def _receive_from(self, queue: str) -> Receive:
@@ -199,7 +200,7 @@ class QueueWorkload:
             self._wish(ChangeVisibility(queue, [VisibilityChange(receipt, 0)]))
 
     def _try_again(self, request: Request, now_ms: int) -> None:
-        """A send is repeated as another message, of the same name; an acknowledgement as it was."""
+        """A send is repeated as another message with the same name; an acknowledgement unchanged."""
         if self._random.random() < 0.5:
             return
         if isinstance(request, Send):

@@ -1,11 +1,11 @@
-"""`counter`: clients increment a durable counter over bad links; what was confirmed is there after any crash, once.
+"""`counter`: clients increment a durable counter over bad links; confirmed increments survive any crash, exactly once.
 
-A client has one increment at a time under way, and sends it again until it is answered; its number tells the server
-that it is the same one. The server appends increments to a log, a group at a time, and answers when the group is
-durable. Small as it is, it uses every part of the kernel, and it shows how a scenario is written.
+A client has one increment in flight, and repeats it until it is answered; its number identifies the repetition. The
+server appends increments to a log in groups, and answers when the group is durable. Small as it is, it uses every part
+of the kernel, and shows how to write a scenario.
 
     log-000001, log-000002, …: files of zeros, filled with records from the beginning
-    record = checksum (of this record, going on from the one before) | number | client | start | count after it
+    record = checksum (of this record, continuing from the one before) | number | client | start | count after it
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ BACKLOG_MAX = 100
 class CounterOptions(FaultOptions, frozen=True, kw_only=True):
     clients: int = 4
     gap_ms: float = 200.0
-    """Between two increments that a client is asked for, on average."""
+    """Mean time between two increments of a client."""
 
 
 class CounterSession(msgspec.Struct, frozen=True):
@@ -70,14 +70,14 @@ class Increment(msgspec.Struct, frozen=True):
 class Counted(msgspec.Struct, frozen=True):
     increment: Increment
     count: int
-    """With this increment."""
+    """Including this increment."""
 
 
 # ── the client ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class CounterClient:
-    """Confirms increments one after the other; what it has confirmed it notes."""
+    """Confirms increments one after the other, and notes the confirmed ones."""
 
     def __init__(self, session: CounterSession) -> None:
         self.backlog = 0
@@ -94,7 +94,7 @@ class CounterClient:
                 return [] if self._is_waiting else self._begin(now_ms)
             case Arrived(payload=Counted() as counted):
                 if not self._is_waiting or counted.increment != self._increment:
-                    return []  # an answer that came once more, or late
+                    return []  # a duplicate or late answer
                 self._is_waiting = False
                 self.backlog -= 1
                 return [Note(counted), *(self._begin(now_ms) if self.backlog else [])]
@@ -173,7 +173,7 @@ class Server:
         return [SendPacket(client, answer) for client, answer in counted]
 
     def _write(self, now_ms: int) -> list[Effect]:
-        """All that is staged, as one group, unless one is under way or there is no room."""
+        """Write everything staged as one group, unless one is in flight or there is no space."""
         room = (LOG_BYTES - self._position) // RECORD.size
         if self._writing or not self._staged:
             return []
@@ -198,7 +198,7 @@ class Server:
     def _recover(self) -> None:
         for name in self._disk.names():
             content = self._disk.read(name)
-            if len(content) < LOG_BYTES:  # power was lost while it was made, so nothing was written to it
+            if len(content) < LOG_BYTES:  # power was lost during its creation, so nothing was written to it
                 self._disk.remove(name)
                 continue
             self._file, self._position = int(name.removeprefix("log-")), 0
@@ -206,7 +206,7 @@ class Server:
                 self._apply(counted)
                 self._chain = chain
                 self._position += RECORD.size
-            # A process that died may have left records that were read just now but are not durable yet.
+            # A process that died may have left records that can be read but are not durable yet.
             self._disk.sync(name)
 
 
@@ -283,7 +283,7 @@ class Books:
 
 
 def build(world: World, options: CounterOptions, make_server: MakeServer = Server) -> None:
-    """The world of this scenario; tests put a server with a mistake into it."""
+    """The world of this scenario; tests insert a faulty server."""
     world.links(swarmed_links(options, world.random("links")))
     disk = swarmed_disk(options, world.random("disk"))
     server = world.host(SERVER, lambda host: make_server(host.disk), disk=disk)

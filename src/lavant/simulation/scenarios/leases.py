@@ -1,7 +1,7 @@
-"""`leases`: clients with temporary subscriptions and their server are killed; nothing ends early, nothing is left.
+"""`leases`: clients with temporary subscriptions and their server are killed; nothing ends early, nothing is left over.
 
 The server is the real one. A client that hears that its subscription has ended must have been silent for the length of
-its lease. When all is calm, there are the subscriptions of the clients that are up, and no others, and no other queue.
+its lease. During the calm, exactly the subscriptions of the running clients and their queues exist.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ RENEWALS_PER_LEASE = 3
 
 
 class Subscriber:
-    """One start of one client; fulfils `Work`.
+    """One start of one client; implements `ClientWork`.
 
-    `now_us` is the world's time, and `on_ended` is told how long ago, by that, the last request was sent that renewed a
-    lease which the server says has ended.
+    `now_us` is the world's time; `on_ended` gets the time since the last request that renewed a lease which the server
+    says has ended.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Subscriber:
             self._next_ms = min(self._next_ms, now_ms + self._period_ms // 2)
 
     def asked(self, value: object, now_ms: int) -> None:
-        """Nobody asks it for anything."""
+        pass
 
     def connected(self) -> None:
         self._next_ms = 0
@@ -108,7 +108,7 @@ class LeaseOptions(FaultOptions, frozen=True, kw_only=True):
 
 
 def build(world: World, options: LeaseOptions, make_server: MakeServer | None = None) -> None:
-    """The world of this scenario; tests put a server with a mistake into it."""
+    """The world of this scenario; tests insert a faulty server."""
     world.links(swarmed_links(options, world.random("links")))
     ledger = JournalLedger(world)
     config = JournalConfig(segment_bytes=SEGMENT_BYTES, block_bytes_max=4096, compaction_bytes_min=2 * SEGMENT_BYTES)

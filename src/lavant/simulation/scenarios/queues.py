@@ -1,7 +1,7 @@
 """`queues`: clients send, receive and acknowledge over bad links, and the server crashes; nothing confirmed is lost.
 
-The server is the real one: hub, server and journal as the service runs them, on a simulated disk. What its clients were
-told is checked when all is over, and each recovery when it happens.
+The server is the real one: queues, server and journal as the service runs them, on a simulated disk. The answers to
+clients are checked at the end, and each recovery when it happens.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SERVER = "server"
 SEGMENT_BYTES = (8 << 10, 16 << 10, 64 << 10)
 CLIENTS_MAX = 100
 RESTART_US = LogUniform(10 * MS, 2_000 * MS)
-"""Shortly, so that most of the time something can happen."""
+"""Short, so that most of the time something can happen."""
 
 
 class QueueOptions(FaultOptions, frozen=True, kw_only=True):
@@ -46,11 +46,11 @@ class QueueOptions(FaultOptions, frozen=True, kw_only=True):
     full_disks_per_min: float = 4.0
     clients: int = 4
     gap_ms: float = 150.0
-    """Between two things that a client does by itself, on average."""
+    """Mean time between two actions of a client."""
     compactions_per_min: float = 4.0
-    """Beside those that the journal wants."""
+    """In addition to those that the journal wants."""
     acknowledge_early: bool = False
-    """Answer acknowledgements before they are durable: a crash can then bring back what was acknowledged."""
+    """Answer acknowledgements before they are durable: a crash can then bring back acknowledged messages."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +64,7 @@ class QueueOptions(FaultOptions, frozen=True, kw_only=True):
 
 
 def build(world: World, options: QueueOptions, make_server: MakeServer | None = None) -> None:
-    """The world of this scenario; tests put a server with a mistake into it."""
+    """The world of this scenario; tests insert a faulty server."""
     world.links(swarmed_links(options, world.random("links")))
     recorder = Recorder(world, CONFIGS)
     ledger = JournalLedger(world)
@@ -112,7 +112,7 @@ def _add_client(world: World, number: int, options: QueueOptions, recorder: Reco
 
 
 def _drain(world: World, clients: list[Host]) -> None:
-    """All is calm, links too: nothing keeps clients from receiving whatever is there."""
+    """During the calm, nothing keeps clients from receiving everything."""
     for client in clients:
         world.network.configure(SERVER, client.name, LinkConfig())
         client.stimulate(WorkRequested(DRAIN))
@@ -152,7 +152,7 @@ def _left(server: Host) -> list[tuple[str, PeekedMessage]]:
 
 SCENARIO = Scenario(
     name="queues",
-    summary="clients send, receive and acknowledge over bad links; nothing confirmed is lost, nobody shares a lease",
+    summary="clients send, receive and acknowledge over bad links; nothing confirmed is lost, a lease has one holder",
     options=QueueOptions,
     build=build,
     minutes=1.0,

@@ -1,4 +1,4 @@
-"""Which scenarios there are: every module beside this one that defines `SCENARIO`."""
+"""The registry of scenarios: every module in this package that defines `SCENARIO`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`slices`: slices move between hosts that crash, over links that lose; each publication reaches each subscriber once.
+"""`slices`: slices move between hosts that crash, over lossy links; each publication reaches each subscriber once.
 
-Hosts, manager, sources and sink are the machines of `lavant.broker.slices`. Hosts and manager record what they are told
-in the real journal. Crashes strike at any time, and, by preference, at each step of a migration: the slice's old host,
-its new one, or the manager. Sources and the sink stand for the world outside, and do not crash.
+Hosts, manager, sources and sink are the machines of `lavant.broker.slices`. Hosts and manager record their inputs in
+the real journal. Crashes strike at any time, and preferably at each step of a migration: the slice's old host, its new
+one, or the manager. Sources and the sink stand for the outside world, and do not crash.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ TEMPLATES = ("x = {0}", "x >= {0}", "x = {0} and y < {1}", "x >= {0} and y >= {1
 
 
 def make_key(random: Random) -> Key:
-    """A key from the seed: good for simulations, and for nothing else."""
+    """A key from the seed: only for simulations."""
     schema = Schema.of(NumericAttribute("x", 0, VALUES, 1), NumericAttribute("y", 0, VALUES, 1))
     return Key.generate(schema, entropy=random.randbytes)
 
 
 class Clients:
-    """All clients of one source. What they do is told to the oracle."""
+    """All clients of one source. The oracle sees what they do."""
 
     def __init__(self, source: int, sources: int, oracle: Oracle, key: Key) -> None:
         self._source = source
@@ -66,7 +66,7 @@ class Clients:
         self._key = key
 
     def act(self, random: Random) -> SliceSubscribe | SliceUnsubscribe | SlicePublish:
-        """The next thing that somebody wants."""
+        """The next action."""
         scheme = random.choice(("plain", "encrypted"))
         chance = random.random()
         if chance < 0.6:
@@ -211,7 +211,7 @@ def _add_source(
 
 
 class _Strikes:
-    """Crashes those who take part in a migration, at any of its steps."""
+    """Crashes the participants of a migration, at any of its steps."""
 
     def __init__(self, world: World, options: SliceOptions, hosts: list[Host]) -> None:
         self._world = world
@@ -240,7 +240,7 @@ class _Strikes:
 
 
 def _mend_links(world: World) -> None:
-    """Links lose nothing any more, so that everything can come to its end."""
+    """Make links reliable, so that everything can finish."""
     names = list(world.hosts)
     for number, one in enumerate(names):
         for other in names[: number + 1]:

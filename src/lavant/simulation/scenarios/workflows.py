@@ -1,7 +1,7 @@
-"""`workflows`: jobs over bad links and through crashes; none is lost, none ends twice, and all come to rest.
+"""`workflows`: jobs over bad links and through crashes; none is lost, none ends twice, and all end.
 
 The server is the real one, with its journal on a simulated disk. Workers lease tasks, crash, hang, report late, twice,
-and the opposite. What they were told is watched as it happens, and the jobs are looked at from inside.
+and contradict themselves. The answers are checked as they come, and the jobs are inspected from inside.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SERVER = "server"
 SEGMENT_BYTES = (8 << 10, 16 << 10, 64 << 10)
 CLIENTS_MAX = 100
 RESTART_US = LogUniform(10 * MS, 2_000 * MS)
-"""Shortly, so that most of the time something can happen."""
+"""Short, so that most of the time something can happen."""
 AUDIT_US = 500 * MS
 
 
@@ -51,11 +51,11 @@ class WorkflowOptions(FaultOptions, frozen=True, kw_only=True):
     submitters: int = 2
     workers: int = 3
     submit_gap_ms: float = 500.0
-    """Between two things that a submitter does, on average."""
+    """Mean time between two actions of a submitter."""
     work_gap_ms: float = 60.0
-    """Between two times that a worker asks for tasks."""
+    """Between two leases of a worker."""
     compactions_per_min: float = 4.0
-    """Beside those that the journal wants."""
+    """In addition to those that the journal wants."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,7 +70,7 @@ class WorkflowOptions(FaultOptions, frozen=True, kw_only=True):
 
 
 def build(world: World, options: WorkflowOptions, make_server: MakeServer | None = None) -> None:
-    """The world of this scenario; tests put a server with a mistake into it."""
+    """The world of this scenario; tests insert a faulty server."""
     world.links(swarmed_links(options, world.random("links")))
     watch = Watch(world)
     server = _add_server(world, options, make_server)
@@ -118,7 +118,7 @@ def _add_client(world: World, name: str, kind: type[JobWorkload], gap_ms: float,
 
 
 def _drain(world: World, clients: list[Host]) -> None:
-    """All is calm, links too: nothing keeps workers from doing whatever is left."""
+    """During the calm, nothing keeps workers from doing what is left."""
     for client in clients:
         world.network.configure(SERVER, client.name, LinkConfig())
         client.stimulate(WorkRequested(DRAIN))

@@ -1,2 +1,3 @@
-"""Slices on simulated hosts: the machines of `lavant.broker.slices` with links that lose and hosts that crash while
-slices move, and an oracle for what must come out."""
+"""Slices on simulated hosts: the machines of `lavant.broker.slices` over lossy links, hosts that crash while slices
+move, and an oracle.
+"""

@@ -1,4 +1,4 @@
-"""Hosts, manager, sources and sink as the kernel runs them: packets in, packets out."""
+"""Hosts, manager, sources and sink of slices as kernel machines, with a journal that lets them survive crashes."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Recoverable(Protocol[StimulusT_contra]):
 
 
 class Durable(Generic[T]):
-    """The journal of a machine, which is made as the journal says it was."""
+    """The journal of a machine, which is restored from it."""
 
     def __init__(self, machine: Recoverable[T], disk: SimulatedDisk, type: Any) -> None:
-        """`machine` is new, and `type` that of the stimuli which are recorded."""
+        """`machine` is new, and `type` that of the recorded stimuli."""
         self._machine = machine
         self._disk = disk
         self._journal, recovered = Journal.open(disk, CONFIG)
@@ -63,23 +63,23 @@ class Durable(Generic[T]):
         self.record(None, 0)
 
     def _tell(self, now_ms: int, stimulus: T | None) -> None:
-        """A record without a stimulus is a start. What a machine does then can decide something, so it is recorded."""
+        """A record without a stimulus is a start. The machine may decide something then, so it is recorded."""
         if stimulus is None:
             self._machine.restart()
         else:
             self._machine.handle(stimulus, now_ms)
 
     def record(self, stimulus: T | None, now_ms: int) -> None:
-        """Write down what the machine was told just now."""
+        """Record a stimulus of the machine."""
         self._journal.stage(self._encoder.encode((now_ms, stimulus)))
 
     def hold(self, effects: list[Effect]) -> list[Effect]:
-        """Keep effects until all that was recorded is durable; returns what is to be done now."""
+        """Keep effects until everything recorded is durable; returns those to perform now."""
         self._held.append((self._journal.position, effects))
         return self._go_on()
 
     def written(self) -> list[Effect]:
-        """The write that was on its way is durable: what waited for it is to be done."""
+        """The outstanding write is durable: return the effects that waited for it."""
         assert self._write is not None, "one was on its way"
         self._journal.finish(self._write)
         self._write = None
@@ -105,7 +105,7 @@ class Durable(Generic[T]):
 
 
 class HostMachine:
-    """A `SliceHost` that outlives crashes. Timers are not recorded: they change nothing that must last."""
+    """A `SliceHost` that survives crashes. Timers are not recorded: they change no durable state."""
 
     def __init__(self, host: SliceHost, disk: SimulatedDisk) -> None:
         self.host = host
@@ -126,8 +126,9 @@ class HostMachine:
 
 
 class ManagerMachine:
-    """A `MigrationManager` that outlives crashes. Its timers decide, so they are recorded too. It notes each new
-    step."""
+    """A `MigrationManager` that survives crashes. Its timers decide, so they are recorded too. It notes each new
+    step.
+    """
 
     def __init__(self, manager: MigrationManager, disk: SimulatedDisk) -> None:
         self.manager = manager
@@ -160,7 +161,7 @@ class ManagerMachine:
 
 
 class SourceMachine:
-    """A `SliceSource`; what it is asked for it offers."""
+    """A `SliceSource`, which offers what the workload requests."""
 
     def __init__(self, source: SliceSource) -> None:
         self.source = source
@@ -197,7 +198,7 @@ def received(arrived: Arrived) -> DataReceived:
 
 
 def performed(effects: list[Any]) -> list[Effect]:
-    """Messages are sent; everything else is for the scenario's books."""
+    """Messages are sent; everything else is noted for the scenario."""
     return [
         SendPacket(effect.to, effect.message) if isinstance(effect, Transmit) else Note(effect) for effect in effects
     ]

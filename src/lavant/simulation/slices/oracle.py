@@ -1,9 +1,9 @@
-"""What must come out: each batch once, to exactly those whose filters match it where it stands in the order of things.
+"""The oracle of expected notifications: each batch once, to exactly those whose filters match it at its position.
 
 Every source uses one access slice, so its own order is the order in which that slice accepts: for a source's
-publications, its own subscriptions are those of its past. For those of other sources there is no such order, but one
-thing is known: once a publication of a source has been notified, all match slices have the subscriptions that it sent
-before. So what others see of a subscription is the newest version that was in force then, or any later one.
+publications, its own subscriptions are those of its past. For other sources there is no such order, but one fact holds:
+once a publication of a source has been notified, all match slices have the subscriptions that it sent before. So others
+see the newest version of a subscription in force then, or any later one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = dict[str, int]
 
 
 class OracleVersion(NamedTuple):
-    """What a subscription was from a place in its source's order on; no text where it was removed."""
+    """A subscription from a position in its source's order on; no text where it was removed."""
 
     place: int
     text: str | None
@@ -48,7 +48,7 @@ class Oracle:
         self._in_force = [0] * sources
         self._batches = [0] * sources
         self._versions: dict[tuple[str, int], tuple[int, list[OracleVersion]]] = {}
-        """By scheme and id: the source that it belongs to, and its versions."""
+        """By scheme and id: the owning source, and the versions."""
         self._outstanding: dict[BatchId, OraclePublication] = {}
         self._notified: set[BatchId] = set()
 
@@ -107,7 +107,7 @@ class Oracle:
             self._world.violated(RIGHT, f"row {row} of {id} reaches {sorted(strangers)}, whom nobody knows")
 
     def _candidates(self, source: int, versions: list[OracleVersion], published: OraclePublication) -> list[str | None]:
-        """What a subscription may be for this publication."""
+        """The possible versions of a subscription for this publication."""
         if source == published.source:
             return [_last(versions, published.place)]
         in_force = published.in_force[source]

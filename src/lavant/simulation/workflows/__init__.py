@@ -1,6 +1,4 @@
-"""Jobs in virtual time: the real server on a simulated host, workers that crash, hang and repeat themselves.
+"""Jobs in virtual time: the real server on a simulated host, and workers that crash, hang and repeat themselves.
 
-What they were told is watched, and the jobs are looked at from inside.
-
-The scenario `workflows` puts them together, with faults.
+Their answers are watched, and the jobs are inspected from inside. The scenario `workflows` combines them, with faults.
 """

@@ -1,9 +1,9 @@
-"""Jobs looked at from inside, while they run and when all is over. Only questions that anybody may ask are asked.
+"""Audits jobs from inside, while they run and at the end, with public queries only.
 
-* For each task that is queued or running there is one message in the queue of its topic, and no other message.
-* Attempts are over but for the latest of such a task, and there are no more than may be.
+* For each queued or running task there is one message in the queue of its topic, and no other message.
+* All attempts but the latest of such a task are over, and there are no more than allowed.
 * Tasks have begun only where those before them are decided, and enough of them were done.
-* In the end nothing is left: all jobs have ended, and the dead letters are those of the tasks that are dead.
+* In the end nothing is left: all jobs have ended, and the dead letters are those of the dead tasks.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ PAGE = 1000
 OVER = (DONE, SKIPPED, DEAD)
 
 
-def all_jobs(hub: Jobs, state: str = "") -> Iterator[JobView]:
+def all_jobs(jobs: Jobs, state: str = "") -> Iterator[JobView]:
     after: int | None = 0
     while after is not None:
-        listed = hub.handle(ListJobs(after, PAGE, state), 0)
+        listed = jobs.handle(ListJobs(after, PAGE, state), 0)
         assert isinstance(listed, JobsListed)
         for summary in listed.jobs:
-            view = hub.handle(DescribeJob(summary.number), 0)
+            view = jobs.handle(DescribeJob(summary.number), 0)
             assert isinstance(view, JobView)
             yield view
         after = listed.after
 
 
-def bodies(hub: Jobs, queue: str) -> list[bytes]:
+def bodies(jobs: Jobs, queue: str) -> list[bytes]:
     """Of all messages in a queue."""
     found: list[bytes] = []
     after = 0
     while True:
-        peeked = hub.handle(Peek(queue, PAGE, after), 0)
+        peeked = jobs.handle(Peek(queue, PAGE, after), 0)
         assert isinstance(peeked, Peeked)
         if not peeked.messages:
             return found
@@ -55,10 +55,10 @@ def bodies(hub: Jobs, queue: str) -> list[bytes]:
         after = peeked.messages[-1].number
 
 
-def whats_wrong(hub: Jobs) -> str | None:
+def whats_wrong(jobs: Jobs) -> str | None:
     """While jobs run."""
     expected: dict[str, list[bytes]] = {topic: [] for topic in WORKFLOWS.topics}
-    for job in all_jobs(hub, RUNNING):
+    for job in all_jobs(jobs, RUNNING):
         states = {task.name: task.state for task in job.tasks}
         if all(state in OVER for state in states.values()):
             return f"job {job.number} is under way, but there is nothing left of it: {states}"
@@ -69,29 +69,29 @@ def whats_wrong(hub: Jobs) -> str | None:
             if wrong is not None:
                 return f"task {task.name!r} of job {job.number} ({job.job_type}) {wrong}"
     for topic, references in expected.items():
-        there = bodies(hub, queue_of(topic)) if hub.exists(queue_of(topic)) else []
+        there = bodies(jobs, queue_of(topic)) if jobs.exists(queue_of(topic)) else []
         if sorted(there) != sorted(references):
             return f"in the queue of topic {topic} are {sorted(there)}, there should be {sorted(references)}"
     return None
 
 
-def whats_left(hub: Jobs) -> str | None:
-    """In the end."""
-    for job in all_jobs(hub, RUNNING):
+def whats_left(jobs: Jobs) -> str | None:
+    """At the end."""
+    for job in all_jobs(jobs, RUNNING):
         return f"job {job.number} ({job.job_type}) has not ended: {[(task.name, task.state) for task in job.tasks]}"
     dead: list[tuple[int, str]] = []
-    for job in all_jobs(hub):
+    for job in all_jobs(jobs):
         dead += [(job.number, task.name) for task in job.tasks if task.state == DEAD]
         if any(not attempt.outcome for task in job.tasks for attempt in task.attempts):
             return f"job {job.number} is {job.state}, but somebody works for it: {job.tasks}"
     letters: list[tuple[int, str]] = []
     for topic in WORKFLOWS.topics:
-        if hub.exists(letters_of(topic)):
-            read = [json.loads(body) for body in bodies(hub, letters_of(topic))]
+        if jobs.exists(letters_of(topic)):
+            read = [json.loads(body) for body in bodies(jobs, letters_of(topic))]
             letters += [(letter["job"], letter["task"]) for letter in read]
     if sorted(letters) != sorted(dead):
         return f"there are dead letters of {sorted(letters)}, but dead are {sorted(dead)}"
-    return _wrong_with_totals(hub)
+    return _wrong_with_totals(jobs)
 
 
 def _wrong_with(job: JobView, task: TaskView, states: dict[str, str]) -> str | None:
@@ -112,9 +112,9 @@ def _wrong_with(job: JobView, task: TaskView, states: dict[str, str]) -> str | N
     return None
 
 
-def _wrong_with_totals(hub: Jobs) -> str | None:
+def _wrong_with_totals(jobs: Jobs) -> str | None:
     for name in DEFINITIONS:
-        view = hub.handle(DescribeJobType(name), 0)
+        view = jobs.handle(DescribeJobType(name), 0)
         assert isinstance(view, JobTypeView)
         if view.running or view.submitted != view.completed + view.failed + view.cancelled:
             return f"the totals of {name} do not add up: {view}"

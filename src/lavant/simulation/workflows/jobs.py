@@ -1,4 +1,4 @@
-"""The job types of the scenario: the three of the paper's case study, and one with everything that a job can have."""
+"""The job types of the scenario: the three of the paper's case study, and one with every feature."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ SOURCES: dict[tuple[str, str], dict[str, str]] = {
     for job in WORKFLOWS.jobs
     for task in job.tasks
 }
-"""The tasks that lead to one, and on what condition."""
+"""The predecessors of a task, with their conditions."""

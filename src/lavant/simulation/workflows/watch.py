@@ -1,10 +1,10 @@
-"""A watch over jobs, from what clients asked and heard alone: whatever the server is inside, this must hold.
+"""Checks jobs from outside, only from the requests and answers of clients:
 
 * A name is one job, and a job one name.
 * An attempt is given to one worker, once; there are no more attempts than the definition allows.
 * A task starts after all tasks that lead to it were reported, with the results that were reported, and because of them.
-* A task is completed once; whoever asks for work after that does not get it again.
-* A job ends once: nobody hears of two different ends.
+* A task is completed once; a worker that asks for work after that does not get it again.
+* A job ends once: clients never hear of two different ends.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ class Watch:
         self._under_way: dict[tuple[str, SessionId, int], tuple[int, Request]] = {}
         """And the number of the note with which they began."""
         self.jobs: dict[str, int] = {}
-        """Those of which somebody heard that they are submitted, by name."""
+        """Jobs confirmed as submitted, by name."""
         self.ends: dict[int, str] = {}
-        """States in which jobs ended, as far as somebody heard."""
+        """Final states of jobs that clients heard of."""
         self._names: dict[int, str] = {}
         self._given: set[tuple[int, str, int]] = set()
         self._reports: dict[tuple[int, str], list[Result]] = {}
-        """What workers said they had made, heard or not."""
+        """Results that workers reported, answered or not."""
         self._completed: dict[tuple[int, str], int] = {}
-        """Tasks of which somebody heard that they are done, and the number of that note."""
+        """Tasks that clients heard are done, and the number of that note."""
         self._counted: set[tuple[int, str]] = set()
-        """Tasks of which somebody heard that it was this report that made them so; answers may come in any order."""
+        """Tasks that clients heard were completed by this report; answers may come in any order."""
         self._settled: set[tuple[int, str, int]] = set()
         self._over: dict[int, int] = {}
-        """Jobs of whose end somebody heard, and the number of that note."""
+        """Jobs whose end clients heard of, and the number of that note."""
 
     def note(self, host: Host, value: Began | CallEnded) -> None:
         self._notes += 1

@@ -1,11 +1,11 @@
-"""What the clients of the scenario do: some submit jobs, others work on tasks; and everything that goes wrong there.
+"""The clients of the scenario: submitters of jobs and workers on tasks, with everything that can go wrong.
 
     leased ──► reported at once, after some work, late, or never
            ──► reported twice, the same or something else
-           ──► more time asked for, then reported
-           ──► failed, with hope or without
+           ──► extended, then reported
+           ──► failed, retryable or not
 
-Who gets no answer asks again. When the world calms down, submitters stop, and workers do all that there is.
+A client without an answer repeats its request. During the calm, submitters stop, and workers do all that is left.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from lavant.simulation.workflows.jobs import DEFINITIONS, WORKFLOWS
 DRAIN = "drain"
 UNDER_WAY_MAX = 4
 LEASES_MAX = 2
-"""Of a worker at once, so that reports need not wait for them."""
+"""Concurrent calls of a worker, so that reports need not wait for leases."""
 WISHES_MAX = 30
 KNOWN_MAX = 10
 
 
 class JobWorkload(ABC):
-    """One start of one client, which has its job types defined before anything else; fulfils `Work`."""
+    """One start of one client, which first has its job types defined; implements `ClientWork`."""
 
     def __init__(self, name: str, random: Random) -> None:
         self._name = name
@@ -91,17 +91,17 @@ class JobWorkload(ABC):
 
     @abstractmethod
     def _do_something(self) -> None:
-        """The world asks for it."""
+        """The workload requests it."""
 
     def _drain(self) -> None:  # noqa: B027  # not everybody has something to do then
-        """There is nothing to do, and all that is left is to be done."""
+        """Do what is left during the calm."""
 
     @abstractmethod
     def _heard(self, request: Request, answer: Answer, now_ms: int) -> None:
-        """What was asked for is done, or refused."""
+        """A request was done or refused."""
 
     def _unanswered(self, request: Request, now_ms: int) -> None:
-        """Ask again, mostly."""
+        """Repeat the request, mostly."""
         if not isinstance(request, LeaseTasks) and self._random.random() < 0.8:
             self._do_later(now_ms + self._random.randrange(1, 500), request)
 
@@ -115,7 +115,7 @@ class JobWorkload(ABC):
 
 
 class Submitter(JobWorkload):
-    """Submits jobs under names, cancels some, and looks at others."""
+    """Submits jobs under names, cancels some, and reads others."""
 
     def __init__(self, name: str, random: Random) -> None:
         super().__init__(name, random)
@@ -138,7 +138,7 @@ class Submitter(JobWorkload):
         if isinstance(answer, JobSubmitted):
             self._known = [*self._known[-KNOWN_MAX:], answer.job]
             if self._random.random() < 0.05:
-                self._wish(request)  # once more, though it was heard
+                self._wish(request)  # once more, though it was answered
 
 
 class SimulatedWorker(JobWorkload):
@@ -198,7 +198,7 @@ class SimulatedWorker(JobWorkload):
         return self._done(task) if chance < 0.75 else self._failed(task, is_final=False)
 
     def _done(self, task: TaskAssignment) -> CompleteTask:
-        """Its result is unlike any other."""
+        """With a unique result."""
         self._results += 1
         result = Result(f"{self._name}/{self._results}".encode(), {"score": self._random.randrange(10)})
         return CompleteTask(task.job, task.task, task.attempt, result)

@@ -1,4 +1,4 @@
-"""Stock quotes and the subscriptions to them.
+"""The stock workload: quotes and subscriptions to them.
 
 The subscription templates and their probabilities are those of Cheung, "Dynamic Load Balancing in Distributed
 Content-based Publish/Subscribe", Table 5.1; bounds are values of a random quote of the symbol, as there. The quotes are

@@ -1,7 +1,8 @@
-"""Ranges over many numeric attributes: the workload on which published matchers are usually compared.
+"""Synthetic workloads: ranges over many numeric attributes, in plaintext and encrypted.
 
-Attributes are uniform in [0, 1). A subscription has 5 to 7 ranges on distinct attributes, all of the same width, chosen
-such that a publication, which has all attributes, matches it with the wanted probability.
+Plaintext is the workload on which published matchers are usually compared: attributes are uniform in [0, 1), and a
+subscription has 5 to 7 ranges on distinct attributes, all of the same width, chosen such that a publication, which has
+all attributes, matches it with the wanted probability.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from lavant.cli.common import AsJson, print_table
 
 if TYPE_CHECKING:
     from lavant.cli.reports.charts import Chart
-    from lavant.simulation.placement.reproduction import LoadCourse
+    from lavant.simulation.placement.reproduction import LoadTrial
 
 PERIOD = 6
 """Probe intervals per point of a chart: 30 s, as in the paper."""
@@ -45,12 +45,12 @@ def e_streamhub(
         _print(runs)
 
 
-def _run(trades: Path | None, seed: int, hosts: int) -> list[LoadCourse]:
+def _run(trades: Path | None, seed: int, hosts: int) -> list[LoadTrial]:
     """Run all policies under all loads, with progress on standard error."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
-    from lavant.simulation.placement.reproduction import POLICIES, loads, run_course  # noqa: PLC0415
+    from lavant.simulation.placement.reproduction import POLICIES, loads, run_load_trial  # noqa: PLC0415
 
     wanted = loads(trades, seed)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
@@ -61,12 +61,14 @@ def _run(trades: Path | None, seed: int, hosts: int) -> list[LoadCourse]:
             for policy in POLICIES:
                 bar.update(task, description=f"{load.name}, {policy}")
                 runs.append(
-                    run_course(load, policy, seed=seed, hosts_max=hosts, progress=lambda done: bar.advance(task, done))
+                    run_load_trial(
+                        load, policy, seed=seed, hosts_max=hosts, progress=lambda done: bar.advance(task, done)
+                    )
                 )
     return runs
 
 
-def _print(runs: list[LoadCourse]) -> None:
+def _print(runs: list[LoadTrial]) -> None:
     for load in dict.fromkeys(run.load for run in runs):
         here = [run for run in runs if run.load == load]
         print(f"{load}: {here[0].trial.publications:,} publications\n")
@@ -81,7 +83,7 @@ def _print(runs: list[LoadCourse]) -> None:
     print("moving: of publications in transit while a slice was paused; pause: mean pause of a migrating slice.")
 
 
-def _costs(run: LoadCourse) -> tuple[str, ...]:
+def _costs(run: LoadTrial) -> tuple[str, ...]:
     trial, (low, high) = run.trial, run.envelope
     return (
         trial.policy,
@@ -94,7 +96,7 @@ def _costs(run: LoadCourse) -> tuple[str, ...]:
     )
 
 
-def _delays(run: LoadCourse) -> tuple[str, ...]:
+def _delays(run: LoadTrial) -> tuple[str, ...]:
     trial = run.trial
     delays, moving = trial.delays, trial.delays_moving
     figures = [delays.p50_ms, delays.p99_ms, delays.max_ms]
@@ -102,7 +104,7 @@ def _delays(run: LoadCourse) -> tuple[str, ...]:
     return (trial.policy, *(f"{f:.0f}" for f in figures), *(f"{f:.0f}" if trial.moves else "–" for f in at_moves))
 
 
-def _write(runs: list[LoadCourse], output: Path) -> None:
+def _write(runs: list[LoadTrial], output: Path) -> None:
     from lavant.cli.reports.charts import picture, write_picture  # noqa: PLC0415
 
     output.mkdir(parents=True, exist_ok=True)
@@ -111,7 +113,7 @@ def _write(runs: list[LoadCourse], output: Path) -> None:
         write_picture(output / f"e-streamhub-{load.split()[0]}.svg", picture(charts))
 
 
-def _charts(runs: list[LoadCourse]) -> list[Chart]:
+def _charts(runs: list[LoadTrial]) -> list[Chart]:
     """The charts of Figures 8 and 9: load, hosts, CPU of hosts and delays, over periods of 30 s."""
     from lavant.cli.reports.charts import Chart, ChartLine  # noqa: PLC0415
 

@@ -1,1 +1,1 @@
-"""A simulated disk that takes its time, fills up, errs, and loses what was not synced."""
+"""A simulated disk with latency, limited space, errors, and loss of unsynced data."""

@@ -1,8 +1,8 @@
-"""A simulated disk: a flat directory of files that takes its time, fills up, errs, and loses what was not synced.
+"""A simulated disk: a flat directory of files with latency, limited space, errors, and loss of unsynced data.
 
-It fulfils the `Disk` protocol of `lavant.broker.storage.journal.disk`, so the real journal runs on it. Called through
-the protocol an operation happens at once, and the time it takes is added up for the host, which is busy for so long
-afterwards. A crash can be set to strike in the middle of an operation: `Crash` then goes up through the calling code.
+It implements the `Disk` protocol of `lavant.broker.storage.journal.disk`, so the real journal runs on it. Called
+through the protocol an operation happens at once, and its duration is added up for the host, which is busy for so long
+afterwards. A crash can be scheduled in the middle of an operation: `Crash` then propagates through the calling code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SURVIVALS = tuple(Survival)
 
 
 class Crash(BaseException):
-    """The host crashed in the middle of an operation. Not an `Exception`: no code may take it for an error."""
+    """The host crashed in the middle of an operation. Not an `Exception`, so that no code handles it as an error."""
 
     def __init__(self, *, power: bool) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Crash(BaseException):
 
 
 class Strike(NamedTuple):
-    """A crash to come: in which operation, and whether power is lost or only the process dies."""
+    """A scheduled crash: in which operation, and whether power is lost or only the process dies."""
 
     operations: int
     power: bool
@@ -55,9 +55,9 @@ class SimulatedDisk:
         self.name = name
         self.capacity_bytes = config.capacity_bytes
         self.slowness = 1
-        """Times are multiplied by it, within reason."""
+        """Factor on all durations, within limits."""
         self.error: str | None = None
-        """While there is one, every write and sync fails with it."""
+        """While set, every write and sync fails with it."""
         self._stage = stage
         self._config = config
         self._random = stage.randomness.stream(f"disk/{name}")
@@ -84,7 +84,7 @@ class SimulatedDisk:
         return content
 
     def create(self, name: str, size: int) -> None:
-        """A file of zeros, durable with its name; a loss of power may leave it short, or not there."""
+        """A file of zeros, durable with its name; a power loss may leave it short, or missing."""
         if name in self._files:
             raise FileExistsError(errno.EEXIST, f"disk {self.name} has a file of this name already", name)
         self._require_health()
@@ -107,7 +107,7 @@ class SimulatedDisk:
         self.settle(name, self._writes)
 
     def replace(self, name: str, parts: Iterable[bytes]) -> None:
-        """Whole or not at all: a loss of power leaves the old file or the new one."""
+        """Atomic: a power loss leaves the old file or the new one."""
         content = b"".join(parts)
         self._require_health()
         self._require_room(name, len(content))
@@ -118,15 +118,17 @@ class SimulatedDisk:
         self._say("replaces", f"{name} ({len(content)})")
 
     def remove(self, name: str) -> None:
-        """Gone at once; but until the directory is synced, as `create` and `replace` do, a loss of power may bring it
-        back."""
+        """Effective at once; but until the directory is synced, as `create` and `replace` do, a power loss may
+        undo it.
+        """
         self._removed[name] = self._file(name)
         self._strike(lambda: self._files.pop(name))
         del self._files[name]
         self._take(self._config.write_us.draw_us(self._random))
         self._say("removes", name)
 
-    # ── the host's side: a write and sync that take their time while the machine goes on ──────────────────────────────
+    # ── for the host: a write and sync that take their time while the machine continues
+    # ───────────────────────────────
 
     def begin_write(self, name: str, position: int, data: bytes) -> int:
         """Write without waiting; the number returned is for `settle`."""
@@ -153,7 +155,7 @@ class SimulatedDisk:
         )
 
     def settle(self, name: str, number: int) -> None:
-        """Sync: what was written to this file up to that write is durable."""
+        """Sync: writes to this file up to that number are durable."""
         self._require_health()
         if name in self._files:  # it may have been removed since it was written
             self._files[name].settle(number)
@@ -161,14 +163,14 @@ class SimulatedDisk:
         self._say("synced", name)
 
     def take_elapsed_us(self) -> int:
-        """How long the operations since the last call of this took."""
+        """Duration of the operations since the last call."""
         elapsed_us, self._elapsed_us = self._elapsed_us, 0
         return elapsed_us
 
     # ── faults ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def lose_power(self) -> None:
-        """Back to what is really on the disk: for each file its synced contents, and any or none of the rest."""
+        """Revert to the durable state: for each file its synced contents, and any part of the rest."""
         self._elapsed_us = 0
         self._free_us = 0
         for name, file in self._removed.items():
@@ -186,12 +188,12 @@ class SimulatedDisk:
                 self._say("lost", f"{lost} of {unsynced} unsynced sectors of {name} ({survival.value} survives)")
 
     def strike_in(self, operations: int, *, power: bool) -> None:
-        """Crash the host in the n-th operation from now (1 is the next), or from the last strike that was set."""
+        """Crash the host in the n-th operation from now (1 is the next), or after the last scheduled crash."""
         assert operations > 0, "the past cannot be struck"
         self._strikes.append(Strike(operations, power))
 
     def struck(self) -> Strike | None:
-        """Count an operation; what strikes it, if anything does."""
+        """Count an operation; return its scheduled crash, if any."""
         if not self._strikes:
             return None
         self._operations += 1
@@ -201,7 +203,7 @@ class SimulatedDisk:
         return self._strikes.popleft()
 
     def fill(self) -> None:
-        """No room from now on, until `make_room`."""
+        """No space from now on, until `make_room`."""
         self.capacity_bytes = self.used_bytes
 
     def make_room(self) -> None:
@@ -214,7 +216,7 @@ class SimulatedDisk:
         self.error = None
 
     def heal(self) -> None:
-        """End all that is wrong with the disk; what was lost or damaged stays so."""
+        """End all faults of the disk; lost or damaged data stays so."""
         self._strikes.clear()
         self._operations = 0
         self._free_us = 0
@@ -223,18 +225,19 @@ class SimulatedDisk:
         self.make_room()
 
     def flip_bit(self, name: str, position: int, bit: int) -> None:
-        """Damage that no loss of power explains."""
+        """Damage that no power loss explains."""
         self._file(name).content[position] ^= 1 << bit
         self._say("flips", f"bit {bit} of byte {position} of {name}")
 
-    # ── for checks: looking takes no time ─────────────────────────────────────────────────────────────────────────────
+    # ── for checks: take no time
+    # ──────────────────────────────────────────────────────────────────────────────────────
 
     def content(self, name: str) -> bytes:
-        """What a program would read."""
+        """The contents as a program would read them."""
         return bytes(self._file(name).content)
 
     def durable(self, name: str) -> bytes:
-        """What would be there after a loss of power, at worst."""
+        """The contents after a power loss, at worst."""
         return self._file(name).durable()
 
     @property
@@ -255,7 +258,7 @@ class SimulatedDisk:
         self._files[name] = file
 
     def _require_room(self, name: str, size: int) -> None:
-        # A replaced file's old contents stay until the new ones are whole, so both need room.
+        # A replaced file's old contents stay until the new ones are complete, so both need space.
         free = self.capacity_bytes - self.used_bytes
         if size > free:
             raise StorageFull(f"disk {self.name} has {free} bytes left, {name} needs {size}; make room")
@@ -272,7 +275,7 @@ class SimulatedDisk:
         self._elapsed_us = self._reserve(duration_us, now_us + self._elapsed_us) - now_us
 
     def _reserve(self, duration_us: int, from_us: int) -> int:
-        """The disk is busy for so long, as soon as it is free; returns until when."""
+        """Make the disk busy for so long, as soon as it is free; returns until when."""
         slowed_us = max(duration_us, min(duration_us * self.slowness, SLOWED_US_MAX))
         self._free_us = max(from_us, self._free_us) + slowed_us
         return self._free_us

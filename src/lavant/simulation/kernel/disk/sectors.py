@@ -1,6 +1,6 @@
-"""A file on a disk that loses power: what was synced stays, and of the rest any sectors may be there or not.
+"""A file that can lose power: synced data stays, and of the rest any sectors may survive or not.
 
-A sector (512 bytes) is written whole. Until a sync, the disk may have any of its versions since the last one: for each
+A sector (512 bytes) is written atomically. Until a sync, the disk may have any version since the last one: for each
 sector written meanwhile the file keeps the versions, so that a crash can go back to one of them.
 
                      write 1     write 2          sync up to write 1     crash
@@ -21,13 +21,13 @@ class Survival(Enum):
     NOTHING = "nothing"
     EVERYTHING = "everything"
     A_BEGINNING = "a beginning"
-    """The first writes wholly, one torn, and none of the later ones: a disk that keeps the order."""
+    """The first writes completely, one torn, and none of the later ones: a disk that keeps the order."""
     ANYTHING = "anything"
-    """Each sector in any of its versions, whatever the others have: a disk that keeps no order."""
+    """Each sector in any of its versions, independently of others: a disk that keeps no order."""
 
 
 class SectoredFile:
-    """Contents as a program sees them, and what they would be after a loss of power."""
+    """Contents as a program sees them, and as they would be after a power loss."""
 
     def __init__(self, size: int) -> None:
         self.content = bytearray(size)
@@ -64,7 +64,7 @@ class SectoredFile:
         return len(self._before)
 
     def lose_power(self, survival: Survival, random: Random) -> int:
-        """Go back to what the disk has, and return how many sectors lost something."""
+        """Revert to the disk's state, and return how many sectors lost something."""
         numbers = sorted({number for versions in self._before.values() for number, _ in versions})
         torn = numbers[int(random.random() * len(numbers))] if numbers else 0
         lost = 0

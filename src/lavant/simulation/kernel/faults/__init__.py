@@ -1,1 +1,1 @@
-"""Faults from a seed: kinds, schedule, and how many of each."""
+"""Faults from a seed: kinds, schedule, and frequency."""

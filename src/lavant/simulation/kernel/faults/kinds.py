@@ -1,4 +1,4 @@
-"""The kinds of faults: each strikes something at random and says what, and how it ends if it lasts."""
+"""The kinds of faults: each strikes something at random, and says what it struck and how it ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JUMP_US = LogUniform(1_000, 864_000_000_000)
 
 
 class Struck(NamedTuple):
-    """What was struck, and what ends it; None if there is nothing to end."""
+    """What was struck, and how to end it; None if there is nothing to end."""
 
     what: str
     end: Callable[[], object] | None = None
@@ -34,13 +34,14 @@ def power_loss(world: World, hosts: Sequence[Host], random: Random) -> Struck:
 
 
 def kill(world: World, hosts: Sequence[Host], random: Random) -> Struck:
-    """The process dies; what it wrote is not lost, but not durable either."""
+    """The process dies; its writes are not lost, but not durable either."""
     return _crash(random.choice(hosts), random, power=False)
 
 
 def _crash(host: Host, random: Random, *, power: bool) -> Struck:
-    """Now, or in the middle of an operation of the disk, and perhaps again soon after the restart: most of what can go
-    wrong goes wrong while something is being written, or recovered."""
+    """Now, or in the middle of a disk operation, and perhaps again soon after the restart: most failures happen while
+    something is being written or recovered.
+    """
     is_now = random.random() < 0.5
     operations = [] if is_now else [(_operations(random), power)]
     while random.random() < 0.5 and len(operations) < CRASHES_MAX:
@@ -64,7 +65,7 @@ def pause(world: World, hosts: Sequence[Host], random: Random) -> Struck:
 
 
 def partition(world: World, hosts: Sequence[Host], random: Random) -> Struck:
-    """Of all hosts into two groups, or of one host from the others, or of one direction between two."""
+    """Split all hosts into two groups, or one host from the others, or cut one direction between two."""
     names = list(world.hosts)
     random.shuffle(names)
     if len(names) < 2:
@@ -81,7 +82,7 @@ def partition(world: World, hosts: Sequence[Host], random: Random) -> Struck:
 
 
 def storm(world: World, hosts: Sequence[Host], random: Random) -> Struck:
-    """All links lose much, or are slow."""
+    """All links lose many packets, or are slow."""
     network = world.network
 
     def end() -> None:

@@ -1,6 +1,6 @@
-"""Faults from a seed: which strike when, and when they end.
+"""The schedule of faults from a seed: which strike when, and when they end.
 
-Each kind has a stream of its own, so switching one off leaves the others at their times. All end at the calm.
+Each kind has a random stream of its own, so switching one off leaves the others at their times. All end at the calm.
 """
 
 from __future__ import annotations

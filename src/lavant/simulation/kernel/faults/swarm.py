@@ -1,8 +1,8 @@
-"""Options that all scenarios with faults have, and what one seed makes of them.
+"""Fault options of all scenarios, and how each seed varies them.
 
-By default a seed has only some of the faults, each more or less often than its rate says, and a disk that is quick or
-slow ("swarm testing": a run with a few kinds in plenty gets further into odd states than one with a little of each;
-Groce et al., "Swarm Testing", ISSTA 2012).
+By default a seed has only some of the faults, each more or less often than its rate, and a fast or slow disk ("swarm
+testing": a run with many of a few kinds reaches more unusual states than one with a few of each; Groce et al., "Swarm
+Testing", ISSTA 2012).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _THOUSANDTHS = LogUniform(250, 4_000)
 
 
 class FaultOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How often faults strike, a virtual minute, and how bad links are; a scenario's options begin with these."""
+    """How often faults strike, per virtual minute, and how bad links are; a scenario's options begin with these."""
 
     power_losses_per_min: float = 2.0
     kills_per_min: float = 2.0
@@ -40,7 +40,7 @@ class FaultOptions(msgspec.Struct, frozen=True, kw_only=True):
     duplication: float = 0.05
     reordering: float = 0.1
     swarm: bool = True
-    """Each seed makes something else of these; otherwise all have them as they are."""
+    """Each seed varies these; otherwise all have them unchanged."""
 
     def __post_init__(self) -> None:
         for name in FaultOptions.__struct_fields__:
@@ -52,7 +52,7 @@ class FaultOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def swarmed(value: float, random: Random) -> float:
-    """0 for half of all seeds, for the others something between a quarter and four times the value."""
+    """0 for half of all seeds, for the others between a quarter and four times the value."""
     return 0.0 if random.random() < 0.5 else value * _THOUSANDTHS.draw_us(random) / 1000
 
 
@@ -68,7 +68,7 @@ def swarmed_links(options: FaultOptions, random: Random) -> LinkConfig:
 
 
 def swarmed_disk(options: FaultOptions, random: Random) -> DiskConfig:
-    """Quicker than a packet, or much slower: what can happen before a sync is done differs."""
+    """Faster than a packet, or much slower, which changes what can happen before a sync is done."""
     if not options.swarm:
         return DiskConfig()
     return DiskConfig(sync_us=Exponential(SYNC_US.draw_us(random), least_us=50))
