@@ -26,7 +26,7 @@ STEPS = 100_000
 
 
 class EncryptedWorkload:
-    """`subscriptions` encrypted subscriptions over `attributes` attributes. The key comes from the seed: only for tests.
+    """`subscriptions` encrypted subscriptions over `attributes` attributes. The key comes from the seed.
 
     >>> workload = EncryptedWorkload(subscriptions=10, seed=1)
     >>> workload.filters(), len(workload.publications(3))
