@@ -46,10 +46,8 @@ Observer: TypeAlias = Callable[[Any, Any], None]
 
 
 def composed(*tables: Mapping[type, Observer]) -> dict[type, Observer]:
-    """One table of observers by command type; several observers of a type are called one after the other.
-
-    Raises `TypeError` for a type that is no command of the journal, since no observer would ever be called with it.
-    """
+    """One table of observers by command type; observers of the same type are called one after the other. Raises
+    `TypeError` for a type that the journal does not record, since it is never observed."""
     observers: dict[type, Observer] = {}
     for kind, observer in (item for table in tables for item in table.items()):
         if kind not in COMMANDS:

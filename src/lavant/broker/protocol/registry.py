@@ -31,10 +31,9 @@ from lavant.broker.protocol.namespaces import Rule, Strip
 SCOPES = PUBLISH, SUBSCRIBE, ADMIN = "publish", "subscribe", "admin"
 ANY, SERVER = "", "server"
 """A key with any scope; no key, since only the server itself issues such commands."""
-QUEUES, JOBS, SUBSCRIPTIONS, BROKER, INGEST = "queues", "jobs", "subscriptions", "broker", "ingest"
-"""Machines. The first three hold durable state, and the journal records their commands. `BrokerMachine` itself renews
+MACHINES = QUEUES, JOBS, SUBSCRIPTIONS, BROKER, INGEST = "queues", "jobs", "subscriptions", "broker", "ingest"
+"""The first three hold durable state, and the journal records their commands. `BrokerMachine` itself renews
 leases; the server's ingest queue matches publications, and records the matches as `Deliver`."""
-MACHINES = (QUEUES, JOBS, SUBSCRIPTIONS, BROKER, INGEST)
 DATA, ADMINISTRATION = True, False
 
 ANSWERS: dict[type[Answer], Strip] = {
@@ -214,14 +213,10 @@ def declared(declarations: Iterable[Declaration], requests: Iterable[type]) -> d
     return table
 
 
-def _tagged(base: type[RequestFor[Any]]) -> Iterator[type[RequestFor[Any]]]:
-    for each in base.__subclasses__():
-        if each.__struct_config__.tag is not None:
-            yield each
-        yield from _tagged(each)
-
-
-REGISTRY: Mapping[type, Declaration] = declared(DECLARATIONS, _tagged(RequestFor))
+_BASES = (RequestFor, CommandFor, QueryFor)
+REGISTRY: Mapping[type, Declaration] = declared(
+    DECLARATIONS, {each for base in _BASES for each in base.__subclasses__()}.difference(_BASES)
+)
 QUERIES = frozenset(each.request for each in DECLARATIONS if each.is_query)
 COMMANDS = frozenset(each.request for each in DECLARATIONS if each.is_recorded)
 """Those that the journal records."""
