@@ -28,13 +28,13 @@ from lavant.client.queues.queue import Queue
 from lavant.client.subscriptions.base import SubscriptionParts
 from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.client.subscriptions.subscription import ClientSubscription, Handler
-from lavant.client.transport import BackgroundTransport
 from lavant.core.ports import QUEUES_URL
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
     from lavant.client.encryption.key import Key
     from lavant.client.publisher import Publisher
+    from lavant.client.publisher.transport import BackgroundTransport
     from lavant.control.publishing import PublisherConfig
 
 
@@ -91,6 +91,7 @@ class Client(ClientOperations[Queue, ClientSubscription, Handler], Connection):
         """
         from lavant.client.publisher import Publisher  # noqa: PLC0415
         from lavant.client.publisher.publisher import DEFAULT  # noqa: PLC0415
+        from lavant.client.publisher.transport import BackgroundTransport  # noqa: PLC0415
 
         wanted = DEFAULT if config is None else config
         if controller is not None:
