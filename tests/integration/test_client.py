@@ -138,7 +138,7 @@ def test_a_subscription_without_a_name_ends_when_it_is_closed(client: Client) ->
     assert list(client.subscriptions()) == []
     assert list(client.queues()) == []
     nameless.close()
-    with pytest.raises(InvalidValue, match="was closed here"):
+    with pytest.raises(InvalidValue, match="was closed; subscribe again"):
         next(iter(nameless))
 
 

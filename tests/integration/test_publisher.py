@@ -170,7 +170,7 @@ def test_whatever_a_transport_raises_nothing_is_given_up(tmp_path: Path, caplog:
     assert transport.ids == ["1"]
     assert publisher.statistics().failures == 3
     said = [record.message for record in caplog.records]
-    assert sum("is tried again until it succeeds: 429" in message for message in said) == 1
+    assert sum("is retried until it succeeds: 429" in message for message in said) == 1
     assert said[-1] == "the broker takes publications again"
 
 
@@ -287,7 +287,7 @@ def test_a_directory_belongs_to_one_publisher(tmp_path: Path) -> None:
 
 
 def test_a_worker_has_to_be_left_for_storing(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="workers_reserved of 1 or more"):
+    with pytest.raises(InvalidValue, match="workers_reserved must be at least 1"):
         Publisher(Recorder(), tmp_path, PublisherConfig(workers_reserved=0))
 
 
@@ -313,7 +313,7 @@ def test_a_full_disk_stops_storing_until_there_is_room(disk: SmallDisk, caplog: 
     assert publisher.flush(WAIT_S)
     assert publisher.close(WAIT_S)
     assert sorted(map(int, transport.ids)) == list(range(number + 1))
-    assert any("there is room on the disk again" in record.message for record in caplog.records)
+    assert any("there is space on the disk again" in record.message for record in caplog.records)
 
 
 def test_a_disk_that_fails_is_told_to_those_who_publish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

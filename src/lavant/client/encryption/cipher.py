@@ -67,8 +67,8 @@ class Cipher:
             return _decode(self._sealing.decrypt(nonce, content, VERSION))
         except (InvalidTag, ValueError):
             raise InvalidValue(
-                "a notification cannot be decrypted: it was sealed with another key, or not at all, or was changed on "
-                "its way; do publishers and subscribers share one key?"
+                "a notification cannot be decrypted: it was sealed with another key, or not at all, or was "
+                "changed; do publishers and subscribers share one key?"
             ) from None
 
 

@@ -81,7 +81,7 @@ class Publisher:
         on_refused: Callable[[Publication, LavantError], None] = _log_refused,
     ) -> None:
         if config.workers_reserved < 1:
-            raise InvalidValue("a publisher needs workers_reserved of 1 or more: one worker does nothing but store")
+            raise InvalidValue("workers_reserved must be at least 1: one worker only stores")
         self._on_refused = on_refused
         self._id_prefix = secrets.token_hex(8)
         self._id_numbers = count(1)
@@ -316,7 +316,7 @@ class Publisher:
     def _note_outcome(self, error: Exception | None) -> None:
         """Logs the first failure and the recovery, not each failure."""
         if error is not None and not self._is_failing:
-            _logger.warning("a transfer to the broker failed, and is tried again until it succeeds: %s", error)
+            _logger.warning("a transfer to the broker failed and is retried until it succeeds: %s", error)
         elif error is None and self._is_failing:
             _logger.warning("the broker takes publications again")
         self._is_failing = error is not None

@@ -61,7 +61,7 @@ class Storing:
             while (publications := self._next()) is not None:
                 self._write(publications)
             if not self._write(()):
-                _logger.warning("the disk is full: what was published last may be published again")
+                _logger.warning("the disk is full: the last publications may be published again")
             self._store.close()
         except (OSError, LavantError) as error:
             self._on_failed(StorageFailed(f"the store of the publisher failed: {error}; look after the disk"))
@@ -83,12 +83,12 @@ class Storing:
         is_full = False
         while not self._store.commit():
             if not is_full:
-                _logger.warning("the disk is full: nothing more is stored until there is room")
+                _logger.warning("the disk is full: nothing is stored until there is space")
                 is_full = True
             if self._ending.wait(FULL_RETRY_S):
                 return self._store.commit()
         if is_full:
-            _logger.warning("there is room on the disk again")
+            _logger.warning("there is space on the disk again")
         if publications:
             self._on_stored(tuple(ticket for ticket, _ in publications))
         return True

@@ -171,7 +171,7 @@ class SubscriptionBase(Generic[HandlerT]):
 
     def _check_receivable(self) -> None:
         if self._is_closed:
-            raise InvalidValue(f"subscription {self.name!r} was closed here; subscribe again under its name to go on")
+            raise InvalidValue(f"subscription {self.name!r} was closed; subscribe again under its name to go on")
         if self.state.webhook is not None:
             raise InvalidValue(f"the notifications of {self.name!r} go to {self.state.webhook.url}, not to a program")
 

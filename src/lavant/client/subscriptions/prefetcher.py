@@ -151,7 +151,7 @@ class Prefetcher:
                     self._settled.extend((held, 0) for held in self._ready)
                     await self.flush()
         except (LavantError, TimeoutError) as error:  # the leases expire, and the messages come again
-            _logger.warning("subscriber of %s: not all that was settled could be told: %s", self._queue, error)
+            _logger.warning("subscriber of %s: not all settled messages could be reported: %s", self._queue, error)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

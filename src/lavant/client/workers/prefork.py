@@ -158,7 +158,7 @@ class Prefork:
         """Kills workers that missed their heartbeats."""
         for member in list(self._members.values()):
             if now_s - member.heard_s > self._settings.silence_s:
-                _logger.warning("worker %d of topic %s is silent, and is killed", member.pid, self._settings.topic)
+                _logger.warning("worker %d of topic %s is silent and is killed", member.pid, self._settings.topic)
                 self._killed += 1
                 self._ended(self._members.pop(member.pipe), now_s)
 

@@ -155,4 +155,4 @@ class Worker:
                         await self._backend.fail(task, "the worker was stopped")
                         self.counts.given_back += 1
         except (LavantError, TimeoutError) as error:
-            _logger.warning("not all tasks were given back, the others come when their leases run out: %s", error)
+            _logger.warning("not all tasks were released; the others come again when their leases expire: %s", error)

@@ -78,7 +78,7 @@ def check_json(given: str) -> None:
         raise ApiError(
             415,
             "UnsupportedMediaType",
-            f"the request must have content type {JSON}, got {given or 'none'!r}; curl has the option --json for it",
+            f"the request must have content type {JSON}, got {given or 'none'!r}; use curl's option --json",
         )
 
 
@@ -86,9 +86,7 @@ def decode(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except UNDECODABLE as error:
-        raise bad_request(
-            f"the body is not what is expected here: {error}; /openapi.json has its description"
-        ) from None
+        raise bad_request(f"the body is invalid: {error}; /openapi.json describes it") from None
 
 
 def _too_large(limits: ServiceLimits) -> ApiError:

@@ -58,7 +58,7 @@ class ApiContext:
             raise ApiError(
                 401,
                 "AccessDenied",
-                f"{error}; show it in the header `Authorization: Bearer KEY`",
+                f"{error}; send it in the header `Authorization: Bearer KEY`",
                 headers={"WWW-Authenticate": "Bearer"},
             ) from None
         with http_errors():

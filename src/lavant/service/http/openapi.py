@@ -67,7 +67,7 @@ def _described(operation: Operation, schema_of: SchemaOf) -> dict[str, Any]:
         "operationId": _name_of(operation),
         "responses": {str(each.status): _outcome(each, schema_of) for each in operation.outcomes},
     }
-    described["responses"]["401"] = _failed("no key, or one that is not known", schema_of)
+    described["responses"]["401"] = _failed("no key, or an unknown one", schema_of)
     described["responses"]["403"] = _failed("the key lacks the scope, or belongs to another namespace", schema_of)
     if operation.parameters:
         described["parameters"] = [_parameter(each) for each in operation.parameters]

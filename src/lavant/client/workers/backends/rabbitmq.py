@@ -129,7 +129,7 @@ class RabbitMQBackend:
         try:
             relayed = decode_relayed(message.body)
         except InvalidValue as error:
-            _logger.warning("%s; it is thrown out", error)
+            _logger.warning("%s; it is dropped", error)
             await self._acknowledge(message)
             return None
         key, given = relayed.key, relayed.assignment
@@ -264,7 +264,7 @@ class RabbitMQBackend:
                 return await self._opened()
             except LavantError as error:
                 if not is_told:
-                    _logger.warning("%s; trying again", error)
+                    _logger.warning("%s; retrying", error)
                 is_told = True
                 await asyncio.sleep(pause_s)
         raise AssertionError("patience has no end")

@@ -48,9 +48,9 @@ def of_json(event: msgspec.Raw | bytes) -> bytes | Refused:
     try:
         fields = msgspec.json.decode(event)
     except UNDECODABLE as error:
-        return refusal(InvalidValue(f"an event is an object in JSON: {error}"))
+        return refusal(InvalidValue(f"an event must be a JSON object: {error}"))
     if not isinstance(fields, dict):
-        return refusal(InvalidValue(f"an event is an object in JSON, got {bytes(event)[:60]!r}"))
+        return refusal(InvalidValue(f"an event must be a JSON object, got {bytes(event)[:60]!r}"))
     return _publication(fields)
 
 
@@ -83,7 +83,7 @@ def _row(fields: dict[str, Any]) -> dict[str, Any]:
         raise InvalidValue(f"specversion must be {VERSION!r}, got {fields.get('specversion')!r:.40}")
     for name in _REQUIRED:
         if not isinstance(fields.get(name), str) or not fields[name]:
-            raise InvalidValue(f"an event has {', '.join(_REQUIRED)}; {name} is missing or no text")
+            raise InvalidValue(f"an event needs {', '.join(_REQUIRED)}; {name} is missing or not a string")
     row = {name: value for name, value in fields.items() if name not in _ENVELOPE and value is not None}
     envelope: dict[str, Any] = {ID: fields["id"]}
     if fields.get("time") is not None:
@@ -111,7 +111,7 @@ def _milliseconds(time: object) -> int:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise InvalidValue(f"an event's time is like 2026-02-28T09:30:00Z, got {time!r:.60}")
+        raise InvalidValue(f"an event's time must look like 2026-02-28T09:30:00Z, got {time!r:.60}")
     return round(moment.timestamp() * 1000)
 
 

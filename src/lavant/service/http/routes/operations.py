@@ -40,15 +40,15 @@ from lavant.service.http.schemas import (
 
 _NAME = Parameter("name", "path", "of the subscription", is_required=True)
 _PAGE = (
-    Parameter("after", "query", "only names behind this one"),
-    Parameter("limit", "query", "how many at most, 1 to 1000; 100 if not given", int),
+    Parameter("after", "query", "only names after this one"),
+    Parameter("limit", "query", "the size of a page, 1 to 1000; 100 by default", int),
 )
 _STREAM = (
-    Parameter("prefetch", "query", "how many messages may be unacknowledged", int),
-    Parameter("visibility_ms", "query", "how long a message may be unacknowledged; the queue's own if not given", int),
+    Parameter("prefetch", "query", "the limit of unacknowledged messages", int),
+    Parameter("visibility_ms", "query", "the lease of a message; that of the queue by default", int),
 )
-_FILTER = Parameter("filter", "query", "what to send", is_required=True)
-_LAST = Parameter("Last-Event-ID", "header", "the id of the last event that the client has; so much is acknowledged")
+_FILTER = Parameter("filter", "query", "the filter of the stream", is_required=True)
+_LAST = Parameter("Last-Event-ID", "header", "the last event that the client has; events up to it are acknowledged")
 
 _PUBLICATION = {"symbol": "IBM", "price": 121.5, "@id": "quote-1"}
 _EVENT = {"specversion": "1.0", "id": "1", "source": "/till/7", "type": "sold", "data": {"price": 3.5}}
@@ -58,10 +58,10 @@ _SUBSCRIBED = (SubscriptionView, SubscribeManyAnswer)
 _MESSAGE = {"receipt": "2a-100000001", "id": 42, "attempt": 1, "publication": _PUBLICATION}
 _ADVERTISEMENT = {"name": "quotes", "filter": "price > 0"}
 _BAD_FILTER = OperationOutcome(
-    400, "a filter that cannot be read, with a caret below the mistake, or another wrong value"
+    400, "an invalid filter, with a caret at the position of the mistake, or another invalid value"
 )
-_NOT_FOUND = OperationOutcome(404, "there is none of that name")
-_NOT_ACCEPTED = OperationOutcome(406, "the header Accept does not name text/event-stream")
+_NOT_FOUND = OperationOutcome(404, "nothing has that name")
+_NOT_ACCEPTED = OperationOutcome(406, "the header Accept lacks text/event-stream")
 
 OPERATIONS = (
     Operation(
@@ -74,8 +74,8 @@ OPERATIONS = (
             Parameter(
                 publishing.KEY_HEADER,
                 "header",
-                "a request with the same key and content within 5 minutes is not done twice; with other content it is "
-                "refused",
+                "a repetition with the same key and content within 5 minutes publishes nothing; with other content it "
+                "is refused",
             ),
         ),
         bodies=(
@@ -87,33 +87,31 @@ OPERATIONS = (
         outcomes=(
             OperationOutcome(
                 202,
-                "durable in the queues of all who want it",
+                "durable in the queues of all matching subscriptions",
                 PublishAnswer,
                 {"accepted": 1, "ids": ["quote-1"], "refused": []},
             ),
             OperationOutcome(400, "nothing was accepted"),
             OperationOutcome(413, "the request, or each of its publications, is too large"),
-            OperationOutcome(415, "the content type is none of these"),
+            OperationOutcome(415, "the content type is unknown"),
             OperationOutcome(422, "the idempotency key belongs to a request with other content; nothing was published"),
-            OperationOutcome(429, "too much at the moment, or for this key; see Retry-After"),
-            OperationOutcome(
-                503, "there is no room on the disk, or in a queue of somebody who wants it; see Retry-After"
-            ),
+            OperationOutcome(429, "the server is overloaded, or the rate of this key is exceeded; see Retry-After"),
+            OperationOutcome(503, "the disk or the queue of a matching subscription is full; see Retry-After"),
         ),
     ),
     Operation(
         method="POST",
         path="/subscriptions",
         request=Subscribe,
-        summary="Subscribe: have what matches a filter put into a queue, or posted to a webhook",
+        summary="Subscribe: deliver publications that match a filter into a queue, or to a webhook",
         handler=subscriptions.subscribe,
         bodies=(Body(JSON, NewSubscription | list[NewSubscription], _SUBSCRIPTION),),
         outcomes=(
-            OperationOutcome(200, "it was there already, just the same", _SUBSCRIBED, _SEEN),
-            OperationOutcome(201, "it is there now; of many, at least one is new", _SUBSCRIBED, _SEEN),
+            OperationOutcome(200, "it exists already, with the same members", _SUBSCRIBED, _SEEN),
+            OperationOutcome(201, "created; of many, at least one is new", _SUBSCRIBED, _SEEN),
             _BAD_FILTER,
-            OperationOutcome(409, "there is another one of that name"),
-            OperationOutcome(429, "there are as many as may be"),
+            OperationOutcome(409, "another one has that name"),
+            OperationOutcome(429, "the limit of subscriptions is reached"),
         ),
     ),
     Operation(
@@ -122,14 +120,14 @@ OPERATIONS = (
         request=ListSubscriptions,
         summary="List subscriptions by name",
         handler=subscriptions.list_subscriptions,
-        parameters=(Parameter("prefix", "query", "only names that begin with it"), *_PAGE),
+        parameters=(Parameter("prefix", "query", "only names with this prefix"), *_PAGE),
         outcomes=(OperationOutcome(200, "a page", SubscriptionsPage, {"subscriptions": [_SEEN], "next": None}),),
     ),
     Operation(
         method="GET",
         path="/subscriptions/{name}",
         request=DescribeSubscription,
-        summary="Describe a subscription, and what its queue holds",
+        summary="Describe a subscription and its queue",
         handler=subscriptions.describe_subscription,
         parameters=(_NAME,),
         outcomes=(
@@ -146,10 +144,10 @@ OPERATIONS = (
         method="DELETE",
         path="/subscriptions/{name}",
         request=Unsubscribe,
-        summary="Unsubscribe; a queue of the subscription's own goes with it",
+        summary="Unsubscribe, and delete the queue that the subscription owns",
         handler=subscriptions.unsubscribe,
         parameters=(_NAME,),
-        outcomes=(OperationOutcome(204, "it is gone"), _NOT_FOUND),
+        outcomes=(OperationOutcome(204, "removed"), _NOT_FOUND),
     ),
     Operation(
         method="POST",
@@ -162,7 +160,7 @@ OPERATIONS = (
             OperationOutcome(
                 200, "the subscription", SubscriptionView, {**_SEEN, "lease_ms": 60000, "expires_ms": 1772271060123}
             ),
-            OperationOutcome(400, "it is not temporary"),
+            OperationOutcome(400, "the subscription is not temporary"),
             _NOT_FOUND,
         ),
     ),
@@ -177,7 +175,7 @@ OPERATIONS = (
         outcomes=(
             OperationOutcome(200, "messages, perhaps none", ReceiveAnswer, {"messages": [_MESSAGE]}),
             _NOT_FOUND,
-            OperationOutcome(429, "too many messages are received and not acknowledged"),
+            OperationOutcome(429, "too many messages are in flight"),
         ),
     ),
     Operation(
@@ -197,11 +195,11 @@ OPERATIONS = (
         method="GET",
         path="/subscriptions/{name}/events",
         request=Receive,
-        summary="Messages of a subscription as server-sent events",
+        summary="Stream the messages of a subscription as server-sent events",
         way=EVENTS,
         parameters=(_NAME, _LAST, *_STREAM),
         outcomes=(
-            OperationOutcome(200, "events until either side ends it"),
+            OperationOutcome(200, "events, until the connection ends"),
             _NOT_FOUND,
             _NOT_ACCEPTED,
             OperationOutcome(429, "too many streams"),
@@ -211,11 +209,11 @@ OPERATIONS = (
         method="GET",
         path="/events",
         request=Subscribe,
-        summary="Server-sent events of a subscription that lasts as long as the connection",
+        summary="Stream server-sent events of a temporary subscription that ends with the connection",
         way=EVENTS,
         parameters=(_FILTER, *_STREAM),
         outcomes=(
-            OperationOutcome(200, "events until either side ends it"),
+            OperationOutcome(200, "events, until the connection ends"),
             _BAD_FILTER,
             _NOT_ACCEPTED,
             OperationOutcome(429, "too many streams"),
@@ -225,7 +223,7 @@ OPERATIONS = (
         method="GET",
         path="/subscriptions/{name}/stream",
         request=Receive,
-        summary="Messages of a subscription over a WebSocket, with acknowledgements",
+        summary="Stream the messages of a subscription over a WebSocket, with acknowledgements",
         way=STREAM,
         parameters=(_NAME, *_STREAM),
         outcomes=(OperationOutcome(101, "a WebSocket"), _NOT_FOUND, OperationOutcome(429, "too many streams")),
@@ -234,7 +232,7 @@ OPERATIONS = (
         method="GET",
         path="/stream",
         request=Subscribe,
-        summary="A WebSocket of a subscription that lasts as long as the connection",
+        summary="Open a WebSocket with a temporary subscription that ends with the connection",
         way=STREAM,
         parameters=(_FILTER, *_STREAM),
         outcomes=(OperationOutcome(101, "a WebSocket"), _BAD_FILTER, OperationOutcome(429, "too many streams")),
@@ -243,16 +241,14 @@ OPERATIONS = (
         method="POST",
         path="/advertisements",
         request=Advertise,
-        summary="Say what is going to be published",
+        summary="Advertise: announce what will be published",
         handler=advertisements.advertise,
         bodies=(Body(JSON, NewAdvertisement, _ADVERTISEMENT),),
         outcomes=(
             OperationOutcome(
-                200, "it was there already", AdvertisementView, {**_ADVERTISEMENT, "created_ms": 1772271000000}
+                200, "it exists already", AdvertisementView, {**_ADVERTISEMENT, "created_ms": 1772271000000}
             ),
-            OperationOutcome(
-                201, "it is there now", AdvertisementView, {**_ADVERTISEMENT, "created_ms": 1772271000000}
-            ),
+            OperationOutcome(201, "created", AdvertisementView, {**_ADVERTISEMENT, "created_ms": 1772271000000}),
             _BAD_FILTER,
         ),
     ),
@@ -260,10 +256,10 @@ OPERATIONS = (
         method="GET",
         path="/advertisements",
         request=ListAdvertisements,
-        summary="List advertisements, all or those that a filter could ever match",
+        summary="List advertisements, all or those that intersect a filter",
         handler=advertisements.list_advertisements,
         parameters=(
-            Parameter("intersects", "query", "a filter: only those that it could ever meet"),
+            Parameter("intersects", "query", "a filter: only advertisements that intersect it"),
             *_PAGE,
         ),
         outcomes=(
@@ -280,10 +276,10 @@ OPERATIONS = (
         method="DELETE",
         path="/advertisements/{name}",
         request=Unadvertise,
-        summary="Take an advertisement back",
+        summary="Withdraw an advertisement",
         handler=advertisements.unadvertise,
         parameters=(Parameter("name", "path", "of the advertisement", is_required=True),),
-        outcomes=(OperationOutcome(204, "it is gone"), _NOT_FOUND),
+        outcomes=(OperationOutcome(204, "removed"), _NOT_FOUND),
     ),
     *JOB_OPERATIONS,
 )

@@ -79,7 +79,7 @@ def publications_in(kind: str, headers: Mapping[str, str], body: bytes) -> list[
         raise ApiError(
             415,
             "UnsupportedMediaType",
-            f"publications come as {', '.join(_KINDS)}, or with the headers of a CloudEvent; got "
+            f"the content type must be {', '.join(_KINDS)}, or that of a CloudEvent; got "
             f"{kind or 'no content type'!r}; curl has the option --json",
         )
     return list(map(bytes, _array(body))) if body.lstrip()[:1] == b"[" else [body]

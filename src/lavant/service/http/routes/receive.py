@@ -99,5 +99,5 @@ def _receipt(text: str) -> Receipt:
     except ValueError:
         receipt = Receipt(-1, -1)
     if not (0 <= receipt.number < 1 << 64 and 0 <= receipt.lease < 1 << 64):
-        raise ApiError(400, "InvalidValue", f"{text[:60]!r} is no receipt; show one that came with a message")
+        raise ApiError(400, "InvalidValue", f"{text[:60]!r} is not a receipt; use one that came with a message")
     return receipt

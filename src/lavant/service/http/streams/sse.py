@@ -171,7 +171,7 @@ def _check_accepted(request: Request) -> None:
         raise ApiError(
             406,
             "NotAcceptable",
-            f"this is a stream of events; ask for it with the header `Accept: {EVENT_STREAM}`",
+            f"an event stream needs the header `Accept: {EVENT_STREAM}`",
         )
 
 
@@ -180,5 +180,5 @@ def _last_event(request: Request) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise bad_request(f"Last-Event-ID is the id of an event of this stream, got {text[:40]!r}")
+        raise bad_request(f"Last-Event-ID must be the id of an event, got {text[:40]!r}")
     return int(text)

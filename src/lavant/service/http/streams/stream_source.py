@@ -68,7 +68,7 @@ async def attached(
         return
     text = connection.query_params.get("filter")
     if text is None:
-        raise bad_request("say in ?filter=… what to send, or name a subscription: /subscriptions/NAME/…")
+        raise bad_request("give a filter in ?filter=…, or name a subscription: /subscriptions/NAME/…")
     wanted = Subscribe(text, f"{NAME_PREFIX}{secrets.token_hex(8)}", lease_ms=context.limits.stream_lease_ms)
     state = (await context.ask(principal, wanted)).subscription
     try:
