@@ -23,7 +23,7 @@ from lavant.broker.storage.disks import FileDisk
 from lavant.broker.storage.journal import Journal, JournalConfig
 from lavant.core.errors import CorruptJournal, LavantError, StorageFailed, StorageFull, StorageLocked
 from lavant.service.storage import JournalStore, open_store
-from lavant.service.storage.compactor import compact_directory
+from lavant.service.storage.housekeeping import compact_directory
 
 SMALL = JournalConfig(segment_bytes=256 << 10)
 

@@ -21,7 +21,7 @@ from typing import Protocol
 from lavant.service.auth.tenants import Tenant
 from lavant.service.observability.openmetrics import MetricFamily
 
-COMPLAINT_S = 10.0
+WARNING_S = 10.0
 """Between two log messages."""
 
 _logger = logging.getLogger(__name__)
@@ -74,9 +74,9 @@ class ConnectionAdmission:
         self._connections_max = connections_max
         self._unauthenticated_max = unauthenticated_max
         self._tickets: set[Ticket] = set()
-        self._refused = _Complaint(f"{connections_max} connections are open, which is the limit: %d more were refused")
-        self._evicted = _Complaint(
-            f"{unauthenticated_max} connections had not shown a key, which is the limit: the %d oldest were closed"
+        self._refused = _RateLimitedWarning(f"{connections_max} connections are open, the limit: %d more were refused")
+        self._evicted = _RateLimitedWarning(
+            f"{unauthenticated_max} connections without a key, the limit: the %d oldest were closed"
         )
 
     def __len__(self) -> int:
@@ -110,7 +110,7 @@ class ConnectionAdmission:
             MetricFamily(
                 "lavant_unauthenticated_connections",
                 "gauge",
-                "Connections that have not shown a key yet.",
+                "Connections that are not authenticated yet.",
                 [({}, len(self.unauthenticated))],
             ),
             MetricFamily("lavant_connections_closed", "counter", "Connections that a limit has ended.", closed),
@@ -192,7 +192,7 @@ class SendBuffers:
         self.bytes -= self._bytes_of.pop(reader, 0)
 
 
-class _Complaint:
+class _RateLimitedWarning:
     """A rate-limited log message with the number of events since the last one."""
 
     def __init__(self, text: str) -> None:
@@ -205,7 +205,7 @@ class _Complaint:
         self.total += 1
         now_s = time.monotonic()
         if now_s >= self._next_s:
-            self._next_s = now_s + COMPLAINT_S
+            self._next_s = now_s + WARNING_S
             _logger.warning(self._text, self.total - self._told)
             self._told = self.total
 

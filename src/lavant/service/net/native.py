@@ -102,12 +102,12 @@ class NativeProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._is_closed:
             frames = self._frames.feed(data)
-            # What comes behind the backlog is not looked at before that is empty: the same frames are unfinished.
+            # Data after the backlog is not parsed before that is empty: both share the frame parser.
             self._backlog = frames if self._backlog is None else chain(self._backlog, frames)
             self._go_on()
 
     def pause_writing(self) -> None:
-        if not self._is_closed:  # a closed one has its deadline already
+        if not self._is_closed:  # a closed connection has its deadline already
             self.pause(ReadPause.UNREAD)
             self._abort_after(self._limits.unread_s_max)
             self._service.send_buffers.note(self, self._transport.get_write_buffer_size())
@@ -136,14 +136,14 @@ class NativeProtocol(asyncio.Protocol):
         if self._principal is not None:
             answer = strip(self._principal, answer)
         append_frame(self._buffer, reply.number, answer)
-        if len(self._buffer) > self._limits.unread_bytes_high:  # many large ones need not wait for the turn's end
+        if len(self._buffer) > self._limits.unread_bytes_high:  # large answers need not wait for the turn's end
             self.flush()
 
     def flush(self) -> None:
         """The turn is over."""
         if self._is_closed:
             return
-        if self._transport.is_closing():  # the client is gone, and that is told in the next turn
+        if self._transport.is_closing():  # the client is gone, which asyncio reports in the next turn
             self._leave()
             return
         data, self._buffer = self._buffer, bytearray()

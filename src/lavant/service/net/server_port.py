@@ -95,10 +95,10 @@ class ServerPort:
         )
         quotas = partial(self._keys.tenants.families, broker, settings.metrics.queues_max)
         own = (meters.families, self._deliveries.families, self._families, quotas)
-        shown = Metrics(broker.queues, store, service, (*own, *metrics), queues_max=settings.metrics.queues_max)
+        rendered = Metrics(broker.queues, store, service, (*own, *metrics), queues_max=settings.metrics.queues_max)
         may_see = partial(_may_see_metrics, settings.metrics.key, self._keys)
         operations = Operations(
-            health=health, readiness=readiness.reason, metrics=shown.text, may_see=may_see, remarks=self._remarks
+            health=health, readiness=readiness.reason, metrics=rendered.text, may_see=may_see, remarks=self._remarks
         )
         application = HttpApplication(
             operations=operations,

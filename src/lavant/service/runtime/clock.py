@@ -185,14 +185,14 @@ class TimeKeeper:
             self._release(now)
         apart_ms = self.clock.now_ms() - now.wall_ms
         if abs(apart_ms - self._apart_ms) > APART_MS_MAX:
-            by = shown_duration(abs(apart_ms - self._apart_ms))
+            by = format_duration(abs(apart_ms - self._apart_ms))
             way = "back" if apart_ms > self._apart_ms else "forward"
             _logger.warning(
                 "the clock was set %s by %s while the server ran, to %s; the server keeps its own time, %s",
                 way,
                 by,
-                shown_time(now.wall_ms),
-                shown_time(now.wall_ms + apart_ms),
+                format_time(now.wall_ms),
+                format_time(now.wall_ms + apart_ms),
             )
             self._apart_ms = apart_ms
 
@@ -225,8 +225,8 @@ class TimeKeeper:
         _logger.warning(
             "the clock is synchronised now, and shows that the server was stopped for %s longer than it had assumed; "
             "the server's time is %s",
-            shown_duration(max(0, behind_ms)),
-            shown_time(self.clock.now_ms()),
+            format_duration(max(0, behind_ms)),
+            format_time(self.clock.now_ms()),
         )
 
     async def _write(self) -> None:
@@ -255,9 +255,9 @@ def report(start: StartTime) -> str:
         start.verdict is ClockVerdict.ACCEPTED and start.claimed_ms > APART_MS_MAX
     ):
         return ""
-    found = f"the clock says {shown_time(start.wall_ms)} and the last recorded time is {shown_time(start.last_ms)}"
-    time = shown_time(start.time_ms)
-    by = shown_duration(abs(ahead_ms))
+    found = f"the clock says {format_time(start.wall_ms)} and the last recorded time is {format_time(start.last_ms)}"
+    time = format_time(start.time_ms)
+    by = format_duration(abs(ahead_ms))
     if ahead_ms > APART_MS_MAX:
         return (
             f"{found}: the clock was set back, or was far ahead when that was recorded; the server's time goes on from "
@@ -265,25 +265,25 @@ def report(start: StartTime) -> str:
         )
     accept = "If the clock is right, start once with --clock-jump accept"
     if start.verdict is ClockVerdict.HELD:
-        claimed = shown_duration(start.claimed_ms)
+        claimed = format_duration(start.claimed_ms)
         return (
             f"{found}: {claimed} later, which nothing confirms; the server keeps its own time from {time}, and "
             f"nothing expires by the clock's. {accept}"
         )
     if start.verdict is ClockVerdict.COUNTED:
         return (
-            f"{found}; by the kernel's count {shown_duration(start.passed_ms)} passed since the server last ran, so "
+            f"{found}; by the kernel's count {format_duration(start.passed_ms)} passed since the server last ran, so "
             f"the clock jumped; the server keeps its own time from {time}, {by} behind the clock, and nothing "
             f"expires by the clock's. {accept}"
         )
     if start.verdict is ClockVerdict.ACCEPTED:
-        return f"{found}; the clock is accepted, and {shown_duration(start.claimed_ms)} count as passed"
+        return f"{found}; the clock is accepted, and {format_duration(start.claimed_ms)} count as passed"
     return f"{found}; the server's time goes on from {time} and stays {by} behind the clock. {accept}"
 
 
-def shown_time(time_ms: int) -> str:
+def format_time(time_ms: int) -> str:
     """
-    >>> shown_time(1_500)
+    >>> format_time(1_500)
     '1970-01-01T00:00:01Z'
     """
     try:
@@ -292,9 +292,9 @@ def shown_time(time_ms: int) -> str:
         return f"{time_ms} ms"
 
 
-def shown_duration(duration_ms: int) -> str:
+def format_duration(duration_ms: int) -> str:
     """
-    >>> shown_duration(90_061_000)
+    >>> format_duration(90_061_000)
     '1 day, 1:01:01'
     """
     return str(timedelta(seconds=duration_ms // 1000))

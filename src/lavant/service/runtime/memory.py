@@ -38,7 +38,7 @@ class MemoryLimit(msgspec.Struct, frozen=True):
     """Why it may be too much; empty if it is not."""
 
     def __str__(self) -> str:
-        return f"{shown(self.size_bytes)}, {self.origin}"
+        return f"{format_bytes(self.size_bytes)}, {self.origin}"
 
 
 class Available(msgspec.Struct, frozen=True):
@@ -69,7 +69,8 @@ def parsed_bytes(text: str) -> int:
 def check_memory_max(size_bytes: int) -> None:
     if size_bytes < MEMORY_MIN:
         raise InvalidValue(
-            f"--memory-max must be at least {shown(MEMORY_MIN)}, got {size_bytes} bytes; a queue alone takes kilobytes"
+            f"--memory-max must be at least {format_bytes(MEMORY_MIN)}, got {size_bytes} bytes; a queue alone takes "
+            "kilobytes"
         )
 
 
@@ -79,7 +80,8 @@ def memory_limit(given: int | None, *, compacts: bool, root: Path = Path("/")) -
     share = SHARE if compacts else SHARE_WITHOUT_COMPACTION
     fitting = int(max(0, available.size_bytes - RESERVE_BYTES) * share)
     if given is None:
-        origin = f"{share:.0%} of the {shown(available.size_bytes)} of {available.origin} less {shown(RESERVE_BYTES)}"
+        total, reserve = format_bytes(available.size_bytes), format_bytes(RESERVE_BYTES)
+        origin = f"{share:.0%} of the {total} of {available.origin} less {reserve}"
         if fitting >= MEMORY_MIN:
             return MemoryLimit(fitting, origin)
         return MemoryLimit(MEMORY_MIN, "the minimum", _too_much(available, fitting))
@@ -93,9 +95,9 @@ def available_memory(root: Path = Path("/")) -> Available:
     return min(limits, key=lambda each: each.size_bytes)
 
 
-def shown(size_bytes: int) -> str:
+def format_bytes(size_bytes: int) -> str:
     """
-    >>> shown(16 << 20), shown(3 << 29), shown(1000)
+    >>> format_bytes(16 << 20), format_bytes(3 << 29), format_bytes(1000)
     ('16 MiB', '1.5 GiB', '1000 bytes')
     """
     for unit, bits in (("GiB", 30), ("MiB", 20)):
@@ -124,7 +126,7 @@ def _limits_above(mounted: Path, path: str, name: str) -> Iterator[Available]:
         directory = mounted.joinpath(*parts[:length])
         try:
             size_bytes = int((directory / name).read_text())
-        except (OSError, ValueError):  # not there, or "max"
+        except (OSError, ValueError):  # missing, or "max"
             continue
         if 0 < size_bytes < _UNLIMITED:
             yield Available(size_bytes, "the container" if length == 0 else f"cgroup /{'/'.join(parts[:length])}")
@@ -132,6 +134,7 @@ def _limits_above(mounted: Path, path: str, name: str) -> Iterator[Available]:
 
 def _too_much(available: Available, fitting: int) -> str:
     return (
-        f"{available.origin} has {shown(available.size_bytes)}, of which the state may take {shown(fitting)} to "
-        "leave room for the rest: when memory is full, the system may kill this process or the compaction"
+        f"{available.origin} has {format_bytes(available.size_bytes)}, of which the state may take "
+        f"{format_bytes(fitting)} to leave room for the rest: when memory is full, the system may kill "
+        "this process or the compaction"
     )

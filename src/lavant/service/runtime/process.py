@@ -38,7 +38,7 @@ from lavant.service.observability.telemetry import Telemetry, TelemetryFiles
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.clock import TimeKeeper
 from lavant.service.runtime.kernels import BROKER, MODELS, prepare_kernels
-from lavant.service.runtime.memory import memory_limit, shown
+from lavant.service.runtime.memory import format_bytes, memory_limit
 from lavant.service.runtime.readiness import Readiness
 from lavant.service.runtime.settings import ACCEPT, ServeSettings
 from lavant.service.storage.directory_errors import explained
@@ -250,7 +250,7 @@ def _memory_max(settings: ServeSettings, broker: BrokerState) -> int:
     if held > limit.size_bytes:
         _logger.warning(
             "the state takes %s, which is over the limit: nothing new is accepted until there is less",
-            shown(held),
+            format_bytes(held),
         )
     return limit.size_bytes
 

@@ -18,7 +18,7 @@ from lavant.broker.machine.replay import fold
 from lavant.broker.storage.disks import FileDisk
 from lavant.broker.storage.journal import JournalConfig, compact
 from lavant.core.errors import LavantError
-from lavant.service.storage.compactor import FAILED, STATUS_OF
+from lavant.service.storage.housekeeping import FAILED, STATUS_OF
 
 _NICENESS = 19
 

@@ -21,9 +21,8 @@ from lavant.broker.storage.journal import Disk, Journal, JournalConfig, Recovere
 from lavant.broker.storage.journal.config import DEFAULT
 from lavant.core.errors import StorageFailed, StorageFull
 from lavant.service.observability.openmetrics import Histogram
-from lavant.service.storage.compactor import compact_directory
 from lavant.service.storage.group_commit import GroupCommit
-from lavant.service.storage.housekeeping import Compact, Housekeeper
+from lavant.service.storage.housekeeping import Compact, Housekeeper, compact_directory
 
 OnCommitted: TypeAlias = Callable[[int], None]
 OnFailed: TypeAlias = Callable[[StorageFailed], None]
