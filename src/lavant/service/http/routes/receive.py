@@ -17,7 +17,7 @@ from lavant.broker.protocol.queues import (
     Refused,
     Release,
 )
-from lavant.service.delivery import queue as consuming
+from lavant.service.delivery import queue as queue_delivery
 from lavant.service.delivery.queue import PULL, QueueDelivery, is_json
 from lavant.service.http.bodies import read_json
 from lavant.service.http.context import ApiContext, json_response
@@ -63,9 +63,9 @@ async def acknowledge(context: ApiContext, request: Request) -> Response:
     wanted = Acknowledge(state.queue, done)
     command = context.authorized(principal, wanted)
     assert isinstance(command, Acknowledge)
-    refused = await consuming.acknowledge(context.service, command.queue, done)
+    refused = await queue_delivery.acknowledge(context.service, command.queue, done)
     context.tell(principal, wanted, Acknowledged(refused))
-    await consuming.give_back(context.service, command.queue, returned)
+    await queue_delivery.give_back(context.service, command.queue, returned)
     if returned:
         context.tell(principal, Release(state.queue, returned), Done())
     answer = AcknowledgeAnswer(
