@@ -100,7 +100,8 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     try:
         work.send(None)
     except StopIteration as end:
-        return cast(T, end.value)
+        result: T = end.value
+        return result
     raise AssertionError(f"{work} suspended, but a blocking client has no event loop")
 
 
