@@ -58,6 +58,7 @@ Class names travel on the wire: an old client shows the name of an error that it
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 import msgspec
@@ -289,8 +290,8 @@ class NotPublished(Unavailable):
         self.retry_after_ms = retry_after_ms
         super().__init__(message)
 
-    def __reduce__(self) -> tuple[Callable[..., NotPublished], tuple[str, int]]:
-        return _not_published, (str(self), self.retry_after_ms)
+    def __reduce__(self) -> tuple[Callable[..., NotPublished], tuple[str]]:
+        return partial(type(self), retry_after_ms=self.retry_after_ms), (str(self),)
 
 
 class StorageFull(Unavailable):
@@ -344,10 +345,6 @@ class PartlyRefused(LavantError):
 
 class PermanentFailure(LavantError):
     """Raise it in a task's function if the task cannot be done and another attempt would not help."""
-
-
-def _not_published(message: str, retry_after_ms: int) -> NotPublished:
-    return NotPublished(message, retry_after_ms=retry_after_ms)
 
 
 def _point_at(text: str, position: int, width: int = 76) -> str:

@@ -62,7 +62,7 @@ QUEUE_ATTRIBUTES = (
         "visibility_ms",
         int,
         "VisibilityTimeout",
-        "how long a received message is hidden from others",
+        "how long a received message is hidden",
         most=bounds.VISIBILITY_MS_MAX,
     ),
     QueueAttribute(
@@ -80,7 +80,7 @@ QUEUE_ATTRIBUTES = (
         "wait_ms",
         int,
         "ReceiveMessageWaitTimeSeconds",
-        "how long a receive waits for a message (long poll)",
+        "how long a receive waits for a message",
         most=bounds.WAIT_MS_MAX,
     ),
     QueueAttribute(
@@ -92,29 +92,14 @@ QUEUE_ATTRIBUTES = (
         bounds.MESSAGE_BYTES_MAX,
     ),
     QueueAttribute(
-        "depth_max",
-        int,
-        "Lavant.DepthMax",
-        "messages in the queue; beyond, sends are refused",
-        least=1,
-        most=bounds.DEPTH_MAX,
+        "depth_max", int, "Lavant.DepthMax", "messages in the queue; then sends are refused", 1, bounds.DEPTH_MAX
     ),
     QueueAttribute(
-        "in_flight_max",
-        int,
-        "Lavant.InFlightMax",
-        "messages in flight; beyond, receives are refused",
-        least=1,
-        most=bounds.DEPTH_MAX,
+        "in_flight_max", int, "Lavant.InFlightMax", "messages in flight; then receives are refused", 1, bounds.DEPTH_MAX
     ),
     QueueAttribute("dead_letters", str, "RedrivePolicy", "queue for messages that were received receives_max times"),
     QueueAttribute(
-        "receives_max",
-        int,
-        "RedrivePolicy",
-        "deliveries before a message is dead-lettered; goes with dead_letters",
-        least=1,
-        most=bounds.RECEIVES_MAX,
+        "receives_max", int, "RedrivePolicy", "deliveries before a message is dead-lettered", 1, bounds.RECEIVES_MAX
     ),
     QueueAttribute(
         "deduplicate_by_content",

@@ -65,18 +65,7 @@ def receive(
     """Receive and print messages; exit code 1 if there are none. Without --acknowledge they are delivered again."""
     with client(url, key, ca_file) as server:
         messages = server.queue(queue).receive(count, visibility_ms=visibility_ms, wait_ms=wait_ms)
-        printed = [
-            {
-                "number": message.receipt.number,
-                "lease": message.receipt.lease,
-                "sent_ms": message.sent_ms,
-                "receive_count": message.receive_count,
-                "group": message.group,
-                "origin": message.origin,
-                **body_of(message.body),
-            }
-            for message in messages
-        ]
+        printed = [{"number": each.receipt.number, "lease": each.receipt.lease, **_content(each)} for each in messages]
         _print(printed, ("number", "sent", "receives", "group", "body"), as_json=as_json)
         if acknowledge and messages:
             sys.stdout.flush()  # messages that were not printed must not be acknowledged
@@ -96,19 +85,13 @@ def peek(
     """Print messages in any state without receiving them."""
     with client(url, key, ca_file) as server:
         messages = server.queue(queue).peek(count, after=after)
-    printed = [
-        {
-            "number": message.number,
-            "state": message.state,
-            "sent_ms": message.sent_ms,
-            "receive_count": message.receive_count,
-            "group": message.group,
-            "origin": message.origin,
-            **body_of(message.body),
-        }
-        for message in messages
-    ]
+    printed = [{"number": each.number, "state": each.state, **_content(each)} for each in messages]
     _print(printed, ("number", "state", "sent", "receives", "group", "body"), as_json=as_json)
+
+
+def _content(message: Any) -> dict[str, Any]:
+    fields = ("sent_ms", "receive_count", "group", "origin")
+    return {field: getattr(message, field) for field in fields} | body_of(message.body)
 
 
 def _stdin_lines() -> Iterator[bytes]:

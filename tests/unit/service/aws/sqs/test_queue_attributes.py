@@ -11,8 +11,16 @@ from tests.unit.service.aws.sqs.talking import service_model
 
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.service.aws.sqs.errors import SqsError
-from lavant.service.aws.sqs.queue_attributes import NAMES, changed_config, new_config, settable_attributes
-from lavant.service.aws.sqs.redrive import Redrive, check_allow_policy, is_allowed, parse_policy
+from lavant.service.aws.sqs.queue_attributes import (
+    NAMES,
+    Redrive,
+    changed_config,
+    check_allow_policy,
+    is_allowed,
+    new_config,
+    parse_policy,
+    settable_attributes,
+)
 
 FIFO = QueueConfig(order="in-order")
 

@@ -24,13 +24,15 @@ from lavant.service.aws.sqs.errors import SqsError, bad_value, missing, refusal
 from lavant.service.aws.sqs.names import FIFO_SUFFIX, is_fifo, queue_of_url
 from lavant.service.aws.sqs.queue_attributes import (
     NAMES,
+    REDRIVE_ALLOW_POLICY,
+    REDRIVE_POLICY,
     all_attributes,
     changed_config,
+    is_allowed,
     new_config,
     settable_attributes,
     unknown_attribute,
 )
-from lavant.service.aws.sqs.redrive import REDRIVE_ALLOW_POLICY, REDRIVE_POLICY, is_allowed
 from lavant.service.aws.text import is_text
 
 

@@ -55,13 +55,7 @@ async def send_message(context: SqsContext, call: SqsCall, request: requests.Sen
     sent = (await context.ask(Send(queue, [draft.entry]))).entries[0]
     if isinstance(sent, Refused):
         raise entry_refusal(sent)
-    return results.SendMessageResult(
-        context.handles.message_id(sent.number),
-        draft.md5_of_body,
-        draft.md5_of_attributes,
-        draft.md5_of_system_attributes,
-        sequence_number(sent.number) if is_fifo(queue) else None,
-    )
+    return results.SendMessageResult(*_members(context, queue, draft, sent.number))
 
 
 async def send_message_batch(
@@ -88,20 +82,21 @@ async def send_message_batch(
     for (entry_id, draft), answer in zip(drafts.items(), sent.entries, strict=True):
         if isinstance(answer, Refused):
             errors[entry_id] = entry_refusal(answer)
-            continue
-        successful.append(
-            results.SendMessageBatchResultEntry(
-                entry_id,
-                context.handles.message_id(answer.number),
-                draft.md5_of_body,
-                draft.md5_of_attributes,
-                draft.md5_of_system_attributes,
-                sequence_number(answer.number) if is_fifo(queue) else None,
-            )
-        )
+        else:
+            members = _members(context, queue, draft, answer.number)
+            successful.append(results.SendMessageBatchResultEntry(entry_id, *members))
     return results.SendMessageBatchResult(
         successful, [failed(entry.id, errors[entry.id]) for entry in request.entries if entry.id in errors]
     )
+
+
+def _members(
+    context: SqsContext, queue: str, draft: _Draft, number: int
+) -> tuple[str, str, str | None, str | None, str | None]:
+    """The members of the result for one message."""
+    sequence = sequence_number(number) if is_fifo(queue) else None
+    md5s = (draft.md5_of_body, draft.md5_of_attributes, draft.md5_of_system_attributes)
+    return context.handles.message_id(number), *md5s, sequence
 
 
 def _draft(queue: str, message: requests.SendMessage | requests.SendMessageBatchRequestEntry) -> _Draft:
