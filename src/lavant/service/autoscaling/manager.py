@@ -51,7 +51,7 @@ class ResourceManager:
         self.decided = 0
         """The number of all decisions."""
         self.wanted = self.system.least
-        self.seen: Measurement | None = None
+        self.measured: Measurement | None = None
         self.observed: ObservedLoad | None = None
         self.is_reached = True
         self.predicted_s: float | None = None
@@ -86,11 +86,11 @@ class ResourceManager:
 
     async def step(self, now_ms: int) -> AllocationPlan | None:
         """One round of the loop; returns the plan, if a decision was due."""
-        seen = self.seen = self._monitor.measure()
-        why = self._schedule.occasion(now_ms, change=seen.change, response_s=seen.response_s)
+        measured = self.measured = self._monitor.measure()
+        why = self._schedule.occasion(now_ms, change=measured.change, response_s=measured.response_s)
         if why is None:
             return None
-        observed = self.observed = self._observe(seen)
+        observed = self.observed = self._observe(measured)
         plan = self.policy.decide(observed, now_ms)
         self.decided += 1
         self._note(plan, observed, why)
@@ -103,18 +103,18 @@ class ResourceManager:
         for topic, count in zip(self.system.network.topic_names, consumers, strict=True):
             await self.consumers.scale(topic, count)
 
-    def _observe(self, seen: Measurement) -> ObservedLoad:
+    def _observe(self, measured: Measurement) -> ObservedLoad:
         network = self.system.network
         topics = [
-            _measured_topic(seen.topics[topic.name], topic.service_rate_per_s, topic.service_scv)
+            _measured_topic(measured.topics[topic.name], topic.service_rate_per_s, topic.service_scv)
             for topic in network.topics
         ]
-        jobs = [seen.jobs[name] for name in network.job_names]
+        jobs = [measured.jobs[name] for name in network.job_names]
         return ObservedLoad(
             consumers=self.wanted,
             arrival_rates_per_s=tuple(job.arrival_rate_per_s for job in jobs),
             requests=self.requests(),
-            window_s=seen.window_s,
+            window_s=measured.window_s,
             service_rates_per_s=tuple(rate for rate, _ in topics),
             service_scvs=tuple(scv for _, scv in topics),
             arrival_scvs=tuple(_scv(job.arrival_scv, job.arrivals) for job in jobs),
@@ -139,15 +139,15 @@ class ResourceManager:
         _logger.log(logging.INFO if plan.reached else logging.WARNING, "%s", decision)
 
 
-def _measured_topic(found: WindowEstimate, rate_per_s: float, scv: float) -> tuple[float, float]:
+def _measured_topic(estimate: WindowEstimate, rate_per_s: float, scv: float) -> tuple[float, float]:
     """Tasks completed per second of work: failed attempts keep a consumer busy without completing one."""
-    if found.services < SERVICES_MIN or found.service_rate_per_s is None or found.failure_probability == 1:
+    if estimate.services < SERVICES_MIN or estimate.service_rate_per_s is None or estimate.failure_probability == 1:
         return rate_per_s, scv
-    failed = 0.0 if found.failure_probability is None else found.failure_probability
-    return found.service_rate_per_s * (1.0 - failed), scv if found.service_scv is None else min(
-        found.service_scv, SCV_MAX
+    failed = 0.0 if estimate.failure_probability is None else estimate.failure_probability
+    return estimate.service_rate_per_s * (1.0 - failed), scv if estimate.service_scv is None else min(
+        estimate.service_scv, SCV_MAX
     )
 
 
-def _scv(found: float | None, count: int) -> float:
-    return 1.0 if found is None or count < GAPS_MIN else min(found, SCV_MAX)
+def _scv(scv: float | None, count: int) -> float:
+    return 1.0 if scv is None or count < GAPS_MIN else min(scv, SCV_MAX)

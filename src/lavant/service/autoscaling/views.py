@@ -57,7 +57,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resources(manager: ResourceManager) -> Resources:
-    seen, counts = manager.seen, manager.counts()
+    measured, counts = manager.measured, manager.counts()
     names = manager.system.network.topic_names
     topics = [
         TopicResources(
@@ -68,22 +68,22 @@ def resources(manager: ResourceManager) -> Resources:
             died=counts[name].died,
             fault=counts[name].fault,
             requests=requests,
-            service_rate_per_s=None if seen is None else seen.topics[name].service_rate_per_s,
-            service_scv=None if seen is None else seen.topics[name].service_scv,
-            services=0 if seen is None else seen.topics[name].services,
+            service_rate_per_s=None if measured is None else measured.topics[name].service_rate_per_s,
+            service_scv=None if measured is None else measured.topics[name].service_scv,
+            services=0 if measured is None else measured.topics[name].services,
         )
         for name, requests in zip(names, manager.requests(), strict=True)
     ]
-    jobs = [] if seen is None else list(seen.jobs.values())
+    jobs = [] if measured is None else list(measured.jobs.values())
     return Resources(
         file=manager.name,
         policy=manager.policy.name,
         allocator=manager.consumers.name,
         goal=_goal(manager),
         is_reached=manager.is_reached,
-        response_s=None if seen is None else seen.response_s,
+        response_s=None if measured is None else measured.response_s,
         predicted_s=_finite(manager.predicted_s),
-        window_s=None if seen is None else seen.window_s,
+        window_s=None if measured is None else measured.window_s,
         topics=topics,
         jobs=[
             JobArrivals(job_type=job.job_type, arrival_rate_per_s=job.arrival_rate_per_s, arrival_scv=job.arrival_scv)

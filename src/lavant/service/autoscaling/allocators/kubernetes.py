@@ -39,7 +39,7 @@ class KubernetesAllocator:
         self._names = dict(deployments)
         self._look_s = look_s
         self._wanted: dict[str, int] = {}
-        self._seen: dict[str, Deployment] = {}
+        self._deployments: dict[str, Deployment] = {}
         self._faults: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -48,7 +48,7 @@ class KubernetesAllocator:
         """Raises for permanent errors; a cluster that does not answer may come back."""
         try:
             for topic, name in self._names.items():
-                self._seen[topic] = await self._api.deployment(name)
+                self._deployments[topic] = await self._api.deployment(name)
         except ApiFault as fault:
             if not fault.is_passing:
                 raise
@@ -69,16 +69,16 @@ class KubernetesAllocator:
             await asyncio.wait([self._task])
 
     def _counts(self, topic: str) -> ConsumerCounts:
-        seen = self._seen.get(topic)
+        deployment = self._deployments.get(topic)
         wanted, fault = self._wanted.get(topic, 0), self._faults.get(topic, "")
-        if seen is None:
+        if deployment is None:
             return ConsumerCounts(wanted=wanted, running=0, fault=fault)
-        leaving = seen.status.terminating_replicas
+        leaving = deployment.status.terminating_replicas
         return ConsumerCounts(
             wanted=wanted,
-            running=seen.status.ready_replicas,
+            running=deployment.status.ready_replicas,
             leaving=0 if leaving is None else leaving,
-            fault=fault if fault else seen.fault,
+            fault=fault if fault else deployment.fault,
         )
 
     # ── the loop ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,10 +117,10 @@ class KubernetesAllocator:
         return retry_after_s
 
     async def _settle(self, topic: str, name: str) -> None:
-        seen = await self._api.deployment(name)
-        self._seen[topic] = seen
+        deployment = await self._api.deployment(name)
+        self._deployments[topic] = deployment
         wanted = self._wanted.get(topic)
-        if wanted is not None and wanted != seen.spec.replicas:
+        if wanted is not None and wanted != deployment.spec.replicas:
             await self._api.scale(name, wanted)
 
     def _note(self, topic: str, fault: str) -> None:
