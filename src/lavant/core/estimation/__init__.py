@@ -7,8 +7,7 @@ bit, in any order of the rows. `SlidingWindow` keeps the same sums for a control
 
 from __future__ import annotations
 
-from lavant.core.estimation.config import EstimationConfig
-from lavant.core.estimation.estimates import ESTIMATE_SCHEMA, WindowEstimate, estimate, estimate_batch
+from lavant.core.estimation.estimates import ESTIMATE_SCHEMA, EstimationConfig, WindowEstimate, estimate, estimate_batch
 from lavant.core.estimation.estimator import Estimator, ObservedRows
 from lavant.core.estimation.sliding_window import SlidingWindow
 from lavant.core.estimation.sums import WindowSums

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from lavant.core.errors import UNDECODABLE, CorruptSnapshot, LimitExceeded
 from lavant.core.estimation.buckets import bucket_of, percentile_bucket
 from lavant.core.estimation.columns import GroupKey, TelemetryColumns, columns_of, groups
-from lavant.core.estimation.config import EstimationConfig
-from lavant.core.estimation.estimates import WindowEstimate, estimate
+from lavant.core.estimation.estimates import EstimationConfig, WindowEstimate, estimate
 from lavant.core.estimation.sums import PERCENTILES, WindowSums, gap_sums, square_sum
 from lavant.core.telemetry import ObservationKind, checked_telemetry
 

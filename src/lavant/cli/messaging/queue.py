@@ -1,17 +1,32 @@
-"""`lavant queue ls | info | create | set | redrive | purge | delete`."""
+"""`lavant queue …`: inspect and use the queues of a server, over the native protocol."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from msgspec.structs import asdict, replace
 
 from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES, QueueAttribute
 from lavant.broker.protocol.queue_config import QueueConfig
-from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, QueueName, Url, client, print_json, print_table, time_of
+from lavant.cli.common import (
+    EXIT_FAILED,
+    AsJson,
+    CaFile,
+    Key,
+    QueueName,
+    Url,
+    body_of,
+    client,
+    print_json,
+    print_table,
+    time_of,
+)
 from lavant.core.errors import InvalidValue, LavantError
 from lavant.core.ports import QUEUES_URL
 
@@ -20,6 +35,7 @@ if TYPE_CHECKING:
     from lavant.client.queues import Queue
 
 POLL_S = 0.1
+LINES_AT_ONCE = 100
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
@@ -60,12 +76,12 @@ def info(
         described = server.queue(queue).describe()
         moves = server.queue(queue).moves()
     if as_json:
-        print_json({"queue": queue, **_as_dict(described), "moves": [_fields(move) for move in moves]})
+        print_json({"queue": queue, **_as_dict(described), "moves": [asdict(move) for move in moves]})
         return
     rows = [("queue", queue), ("created", time_of(described.created_ms)), ("changed", time_of(described.changed_ms))]
-    rows += [(field, _text(value)) for field, value in _fields(described.config).items() if value not in (None, {})]
+    rows += [(field, _text(value)) for field, value in asdict(described.config).items() if value not in (None, {})]
     rows += [(f"tag {key}", value) for key, value in described.tags.items()]
-    for field, value in _fields(described.figures).items():
+    for field, value in asdict(described.figures).items():
         if field == "oldest_sent_ms":
             rows.append(("oldest sent", "none" if value is None else time_of(value)))
         else:
@@ -103,8 +119,6 @@ def _option(attribute: QueueAttribute, *, is_new: bool) -> inspect.Parameter:
 
 
 def _changed(config: QueueConfig, settings: dict[str, Any]) -> QueueConfig:
-    from msgspec.structs import replace  # noqa: PLC0415
-
     given = {name: value for name, value in settings.items() if value is not None}
     if given.pop("order", False):
         given["order"] = "in-order"
@@ -163,7 +177,7 @@ def redrive(
             time.sleep(POLL_S)
             state = _state(source, state.task)
     if as_json:
-        print_json(_fields(state))
+        print_json(asdict(state))
     else:
         print(_progress(state))
     raise typer.Exit(EXIT_FAILED if state.status == "failed" else 0)
@@ -183,6 +197,79 @@ def delete(queue: QueueName, yes: Yes = False, url: Url = QUEUES_URL, key: Key =
     with client(url, key, ca_file) as server:
         server.queue(queue).delete()
     print(f"{queue} is gone")
+
+
+def send(
+    queue: QueueName,
+    body: Annotated[
+        list[str] | None, typer.Argument(help="bodies; without any, each line of standard input is a message")
+    ] = None,
+    group: Annotated[str, typer.Option(help="in-order queues: group of the messages")] = "",
+    deduplication: Annotated[str, typer.Option(help="in-order queues: deduplication name")] = "",
+    delay_ms: Annotated[int | None, typer.Option(help="how long the messages stay hidden first")] = None,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send messages, and print their numbers once they are on the server's disk."""
+    from lavant.client.queues import SendEntry  # noqa: PLC0415
+
+    bodies = iter([text.encode() for text in body]) if body else _stdin_lines()
+    with client(url, key, ca_file) as server:
+        while some := [
+            SendEntry(each, delay_ms=delay_ms, group=group, deduplication=deduplication)
+            for each in islice(bodies, LINES_AT_ONCE)
+        ]:
+            numbers = server.queue(queue).send_many(some)
+            if as_json:
+                print_json(numbers)
+            else:
+                print("\n".join(map(str, numbers)), flush=True)
+
+
+def receive(
+    queue: QueueName,
+    count: Annotated[int, typer.Option(min=1, help="largest number of messages")] = 1,
+    wait_ms: Annotated[
+        int | None, typer.Option(help="how long to wait for a message; default: attribute of the queue")
+    ] = None,
+    visibility_ms: Annotated[
+        int | None, typer.Option(help="how long they are hidden from other consumers; default: attribute of the queue")
+    ] = None,
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="acknowledge the messages after they are printed")
+    ] = False,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Receive and print messages; exit code 1 if there are none. Without --acknowledge they are delivered again."""
+    with client(url, key, ca_file) as server:
+        messages = server.queue(queue).receive(count, visibility_ms=visibility_ms, wait_ms=wait_ms)
+        printed = [{"number": each.receipt.number, "lease": each.receipt.lease, **_content(each)} for each in messages]
+        _print(printed, ("number", "sent", "receives", "group", "body"), as_json=as_json)
+        if acknowledge and messages:
+            sys.stdout.flush()  # messages that were not printed must not be acknowledged
+            server.queue(queue).acknowledge(*messages)
+    raise typer.Exit(0 if messages else EXIT_FAILED)
+
+
+def peek(
+    queue: QueueName,
+    count: Annotated[int, typer.Option(min=1, help="largest number of messages")] = 10,
+    after: Annotated[int, typer.Option(min=0, help="only messages with a larger number")] = 0,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print messages in any state without receiving them."""
+    with client(url, key, ca_file) as server:
+        messages = server.queue(queue).peek(count, after=after)
+    printed = [{"number": each.number, "state": each.state, **_content(each)} for each in messages]
+    _print(printed, ("number", "state", "sent", "receives", "group", "body"), as_json=as_json)
 
 
 def _confirm(question: str, yes: bool) -> None:
@@ -208,21 +295,52 @@ def _progress(state: MoveState) -> str:
 
 def _as_dict(described: Described) -> dict[str, Any]:
     return {
-        "settings": _fields(described.config),
+        "settings": asdict(described.config),
         "tags": described.tags,
         "created_ms": described.created_ms,
         "changed_ms": described.changed_ms,
-        "figures": _fields(described.figures),
+        "figures": asdict(described.figures),
     }
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    import msgspec  # noqa: PLC0415
-
-    return msgspec.structs.asdict(value)
 
 
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _content(message: Any) -> dict[str, Any]:
+    fields = ("sent_ms", "receive_count", "group", "origin")
+    return {field: getattr(message, field) for field in fields} | body_of(message.body)
+
+
+def _stdin_lines() -> Iterator[bytes]:
+    return (line.rstrip(b"\n") for line in sys.stdin.buffer)
+
+
+def _print(messages: list[dict[str, Any]], columns: tuple[str, ...], *, as_json: bool) -> None:
+    if as_json:
+        print_json(messages)
+        return
+    if not any(message["group"] for message in messages):
+        columns = tuple(column for column in columns if column != "group")
+    rows = [[_cell(message, column) for column in columns] for message in messages]
+    if rows:
+        print_table(columns, rows, numbers=("number", "receives"))
+
+
+def _cell(message: dict[str, Any], column: str) -> str:
+    match column:
+        case "sent":
+            return time_of(message["sent_ms"])
+        case "receives":
+            return str(message["receive_count"])
+        case "body":
+            return str(message.get("body", message.get("body_base64")))
+        case _:
+            return str(message[column])
+
+
+queue = typer.Typer(help="Inspect and use the queues of a server.", no_args_is_help=True)
+for _command in (ls, info, create, set_attributes, send, receive, peek, redrive, purge, delete):
+    queue.command(_command.__name__.partition("_")[0])(_command)
