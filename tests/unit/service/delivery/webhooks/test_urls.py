@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.unit.service.wiring import Wiring, in_loop
 
@@ -106,7 +108,8 @@ async def test_it_is_checked_when_somebody_subscribes_and_not_in_a_replay() -> N
     wiring = Wiring()
     deliveries = Deliveries(wiring.service)
     deliveries.start([])
-    answer = await wiring.service.execute(request)
+    async with asyncio.timeout(20):
+        answer = await wiring.service.execute(request)
     assert isinstance(answer, Refused)
     assert (answer.code, "99999" in answer.reason) == ("InvalidValue", True)
     assert list(wiring.broker.subscriptions) == []
