@@ -99,7 +99,6 @@ def test_a_whole_declaration_is_accepted() -> None:
         ({"step": None}, "step"),
         ({"is_data": None}, "DATA or ADMINISTRATION"),
     ],
-    ids=str,
 )
 def test_each_field_of_a_declaration_is_needed(declaration: Declaration, fields: dict[str, Any], fault: str) -> None:
     with pytest.raises(TypeError, match=fault):
