@@ -75,13 +75,7 @@ class ModelJobType(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def along(
-        cls,
-        route: Sequence[str],
-        *,
-        name: str,
-        arrival_rate_per_s: float,
-        arrival_scv: float = 1.0,
-        value: float = 1.0,
+        cls, route: Sequence[str], *, name: str, arrival_rate_per_s: float, arrival_scv: float = 1.0, value: float = 1.0
     ) -> ModelJobType:
         """Jobs whose tasks run one after the other; task n is named "n:topic", from 1."""
         names = [f"{number}:{topic}" for number, topic in enumerate(route, start=1)]

@@ -29,10 +29,7 @@ FILTER_LIMITS = FilterLimits()
 """For filters written by people."""
 
 CANONICAL_LIMITS = FilterLimits(
-    text_length_max=4 * 1024 * 1024,
-    predicates_max=64 * 1024,
-    list_values_max=64 * 1024,
-    string_bytes_max=8192,
+    text_length_max=4 * 1024 * 1024, predicates_max=64 * 1024, list_values_max=64 * 1024, string_bytes_max=8192
 )
 """For the output of `str(filter)` and `filter.triples()`: expansion makes the text of an accepted filter longer, and it
 must be readable wherever it was stored or sent.

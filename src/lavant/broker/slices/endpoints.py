@@ -64,9 +64,7 @@ class SliceSource:
             case DataReceived(message=Route() as route):
                 self._routes.take(route)
                 sent = self._sent.get(route.slice, 0)
-                return [
-                    Transmit(self._manager, Routed(route.version, route.slice, {self.id: sent} if sent else {})),
-                ]
+                return [Transmit(self._manager, Routed(route.version, route.slice, {self.id: sent} if sent else {}))]
             case LinkTimerDue():
                 transmits = [transmit for item in self._outlet.resend(now_ms) for transmit in self._transmit(item)]
                 self._wakeup_ms = self._outlet.wakeup_ms()

@@ -331,10 +331,7 @@ class Subscriptions:
         return self._number, self._subscriptions.values(), self._advertisements.values()
 
     def restore(
-        self,
-        number: int,
-        subscriptions: Iterable[SubscriptionState],
-        advertisements: Iterable[AdvertisementState],
+        self, number: int, subscriptions: Iterable[SubscriptionState], advertisements: Iterable[AdvertisementState]
     ) -> None:
         """Restore into an empty registry, whose queues exist already."""
         self._number = number

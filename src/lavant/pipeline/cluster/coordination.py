@@ -64,11 +64,7 @@ class ZooKeeperCoordination:
         logging.getLogger("kazoo").addHandler(logging.NullHandler())
         self._no_node: type[Exception] = exceptions.NoNodeError
         self._exists: type[Exception] = exceptions.NodeExistsError
-        self._passing = (
-            exceptions.ConnectionLoss,
-            exceptions.OperationTimeoutError,
-            exceptions.SessionExpiredError,
-        )
+        self._passing = (exceptions.ConnectionLoss, exceptions.OperationTimeoutError, exceptions.SessionExpiredError)
         self._timeout: type[Exception] = KazooTimeoutError
         self._hosts = hosts
         self._root = root

@@ -43,12 +43,7 @@ MATCHES_MAX = 2**31 - 1
 """Of one record batch: the most that Arrow's lists can count."""
 
 SCHEMA = pa.schema(
-    [
-        ("key", pa.int64()),
-        ("id", pa.string()),
-        ("subscriptions", pa.list_(pa.uint32())),
-        ("rejected", pa.string()),
-    ]
+    [("key", pa.int64()), ("id", pa.string()), ("subscriptions", pa.list_(pa.uint32())), ("rejected", pa.string())]
 )
 
 
@@ -120,12 +115,7 @@ def merge_files(paths: Sequence[Path]) -> pa.RecordBatch:
     rows = pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=SCHEMA)
     chosen = pa.array(first)
     return pa.RecordBatch.from_arrays(
-        [
-            pa.array(merged),
-            rows.column("id").take(chosen),
-            _lists(offsets, ids),
-            rows.column("rejected").take(chosen),
-        ],
+        [pa.array(merged), rows.column("id").take(chosen), _lists(offsets, ids), rows.column("rejected").take(chosen)],
         schema=SCHEMA,
     )
 

@@ -22,19 +22,8 @@ from lavant.pipeline.sweep.calls import SweepTaskResult
 from lavant.pipeline.sweep.scenario import Sweep
 
 _FUNCTION_KEY = b"lavant.sweep.function"
-_TYPES: dict[type, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-}
-_OWN = {
-    "id": pa.string(),
-    "replication": pa.int64(),
-    "seed": pa.int64(),
-    "seconds": pa.float64(),
-    "error": pa.string(),
-}
+_TYPES: dict[type, pa.DataType] = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+_OWN = {"id": pa.string(), "replication": pa.int64(), "seed": pa.int64(), "seconds": pa.float64(), "error": pa.string()}
 
 
 class ResultStore:

@@ -114,14 +114,7 @@ class World:
             raise InvalidValue(f"there is a host {name!r} already; give each a name of its own")
         storage = SimulatedDisk(self.stage, name, DiskConfig() if disk is None else disk)
         host = Host(
-            self.stage,
-            self.network,
-            name,
-            boot,
-            disk=storage,
-            restart_us=restart_us,
-            is_steady=is_steady,
-            note=note,
+            self.stage, self.network, name, boot, disk=storage, restart_us=restart_us, is_steady=is_steady, note=note
         )
         self.hosts[name] = host
         self.after(0, host.start)

@@ -66,8 +66,7 @@ def run_load_trial(
     config = PlacementConfig(policy=policy, hosts_max=hosts_max)
     hosts_at_start = min(load.hosts_static, hosts_max) if policy == "static" else 1
     return LoadTrial(
-        load=load.name,
-        trial=run_trial(load.curve, config, seed=seed, hosts_at_start=hosts_at_start, progress=progress),
+        load=load.name, trial=run_trial(load.curve, config, seed=seed, hosts_at_start=hosts_at_start, progress=progress)
     )
 
 

@@ -198,10 +198,7 @@ class PublisherSystem:
         self._system = system
         self._calendar = Calendar()
         self._store = SimulatedStore(
-            self._calendar,
-            system,
-            on_stored=lambda tickets: self._handle(Stored(tickets)),
-            on_fetched=self._fetched,
+            self._calendar, system, on_stored=lambda tickets: self._handle(Stored(tickets)), on_fetched=self._fetched
         )
         self._broker = SimulatedBroker(
             self._calendar,

@@ -120,11 +120,7 @@ def _drain(world: World, clients: list[Host]) -> None:
 
 def _check_history(world: World, recorder: Recorder, ledger: JournalLedger, server: Host) -> None:
     left = {message.number: queue for queue, message in _left(server)}
-    violations = recorder.violations(
-        left,
-        clock_ppm=max(DRIFTS_PPM),
-        clock_jumps_ms=ledger.excess_ms,
-    )
+    violations = recorder.violations(left, clock_ppm=max(DRIFTS_PPM), clock_jumps_ms=ledger.excess_ms)
     if violations:
         first, *others = violations
         world.violated(first.rule, first.what + (f" (and {len(others)} more)" if others else ""))

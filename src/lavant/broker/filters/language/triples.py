@@ -34,11 +34,7 @@ _COMPARISONS = {operator.value: operator for operator in ComparisonOperator} | {
     "neq": ComparisonOperator.NE,
     "<>": ComparisonOperator.NE,
 }
-_PATTERNS = {
-    "str-prefix": LikeKind.PREFIX,
-    "str-suffix": LikeKind.SUFFIX,
-    "str-contains": LikeKind.CONTAINS,
-}
+_PATTERNS = {"str-prefix": LikeKind.PREFIX, "str-suffix": LikeKind.SUFFIX, "str-contains": LikeKind.CONTAINS}
 _KNOWN = (
     "eq, neq, =, !=, <, <=, >, >=, str-prefix, str-suffix, str-contains, isPresent, isAbsent, in, not-in, not-between, "
     "not-str-prefix, not-str-suffix, not-str-contains"

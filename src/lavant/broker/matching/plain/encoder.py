@@ -144,10 +144,7 @@ def _entry(end: str) -> str:
 
 def _closed_numbers(intervals: Intervals[float]) -> list[Ends]:
     return [
-        (
-            -math.inf if low is None else low,
-            math.inf if high is None else math.nextafter(high, -math.inf) + 0.0,
-        )
+        (-math.inf if low is None else low, math.inf if high is None else math.nextafter(high, -math.inf) + 0.0)
         for low, high in intervals
     ]
 

@@ -232,10 +232,7 @@ def _mark_keys(
 
 @kernel
 def _predicates_to_check(
-    rows: NDArray[np.int64],
-    row_start: NDArray[np.uint32],
-    is_key: NDArray[np.bool_],
-    start: NDArray[np.uint32],
+    rows: NDArray[np.int64], row_start: NDArray[np.uint32], is_key: NDArray[np.bool_], start: NDArray[np.uint32]
 ) -> NDArray[np.int64]:
     """All predicates of the rows that are not part of a key; fills `start` with where each row's begin."""
     for i in range(len(rows)):

@@ -189,10 +189,7 @@ class MigrationManager:
     def _begin(self, move: Relocate, now_ms: int) -> list[ManagerEffect]:
         self._number += 1
         order = MigrationOrder(
-            number=self._number,
-            slice=move.slice,
-            source=self.placement[move.slice],
-            destination=move.destination,
+            number=self._number, slice=move.slice, source=self.placement[move.slice], destination=move.destination
         )
         migration = self.migrations[move.slice] = Migration(order, self.config.migration)
         self._began_ms[move.slice] = now_ms

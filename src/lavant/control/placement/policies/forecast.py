@@ -189,11 +189,7 @@ class LoadForecast(msgspec.Struct, frozen=True, kw_only=True):
 
     def figures(self, hosts_wanted: int) -> dict[str, float]:
         """For a decision."""
-        return {
-            "total_cpu": self.trend.at(0),
-            "total_cpu_soon": self.near,
-            "hosts_wanted": float(hosts_wanted),
-        }
+        return {"total_cpu": self.trend.at(0), "total_cpu_soon": self.near, "hosts_wanted": float(hosts_wanted)}
 
 
 def _trend(view: LoadView) -> Trend:

@@ -35,9 +35,7 @@ class AimdController(Passive):
     def __init__(self, config: PublisherConfig) -> None:
         self._config = config.tuning
         self.settings = BatchSettings(
-            batch_size=config.tuning.batch_size,
-            poll_ms=config.tuning.poll_ms,
-            transfers_max=config.transfers_max,
+            batch_size=config.tuning.batch_size, poll_ms=config.tuning.poll_ms, transfers_max=config.transfers_max
         )
 
     def fell_short(self, figures: Figures) -> Decision | None:

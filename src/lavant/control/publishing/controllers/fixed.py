@@ -11,7 +11,5 @@ class FixedController(Passive):
 
     def __init__(self, config: PublisherConfig) -> None:
         self.settings = BatchSettings(
-            batch_size=config.tuning.batch_size,
-            poll_ms=config.tuning.poll_ms,
-            transfers_max=config.transfers_max,
+            batch_size=config.tuning.batch_size, poll_ms=config.tuning.poll_ms, transfers_max=config.transfers_max
         )

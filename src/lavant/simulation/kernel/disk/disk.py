@@ -150,8 +150,7 @@ class SimulatedDisk:
         """When a write of this size and its sync, begun now, will be done; the disk does one thing at a time."""
         write_us, sync_us = self._config.write_us, self._config.sync_us
         return self._reserve(
-            write_us.draw_us(self._random) + self._transfer_us(size) + sync_us.draw_us(self._random),
-            self._stage.now_us,
+            write_us.draw_us(self._random) + self._transfer_us(size) + sync_us.draw_us(self._random), self._stage.now_us
         )
 
     def settle(self, name: str, number: int) -> None:

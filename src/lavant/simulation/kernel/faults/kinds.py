@@ -76,8 +76,7 @@ def partition(world: World, hosts: Sequence[Host], random: Random) -> Struck:
         return Struck(f"{one} to {other}, one way", world.network.cut([(one, other)]))
     size = 1 if way == 1 else random.randrange(1, len(names))
     return Struck(
-        f"{' '.join(names[:size])} from {' '.join(names[size:])}",
-        world.network.partition(names[:size], names[size:]),
+        f"{' '.join(names[:size])} from {' '.join(names[size:])}", world.network.partition(names[:size], names[size:])
     )
 
 
