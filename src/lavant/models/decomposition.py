@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 from lavant.core.kernels.kernels import borrowing_kernel, kernel
-from lavant.models.erlang import waiting_requests
+from lavant.models.delay import waiting_requests
 from lavant.models.layout import Floats, Numbers
 
 

@@ -1,4 +1,7 @@
-"""Probability of waiting at a GI/G/m station, and the variability of the wait.
+"""Waiting at M/M/m and GI/G/m stations: its probability, the requests that wait, and the variability of the wait.
+
+A. K. Erlang, 1917, for M/M/m. Eq. 1 of the allocation paper sums powers over factorials, which overflow from m = 171
+on; the recursion for Erlang's loss probability gives the same results for any m.
 
 W. Whitt, "Approximations for the GI/G/m queue", 1993, Section 3 (π₁ to π₆, γ, z), and "The queueing network analyzer",
 Bell System Technical Journal 62(9), 1983, Eqs. 53 and 54 for the variability, which he derives for one server.
@@ -8,7 +11,35 @@ from __future__ import annotations
 
 import math
 
-from lavant.models.erlang import waiting_probability
+from lavant.core.kernels.kernels import kernel
+
+
+@kernel
+def waiting_probability(load: float, servers: int) -> float:
+    """Erlang C: the share of arrivals that find all servers busy; 1 if the load exceeds them.
+
+    >>> round(waiting_probability(2.0, 3), 6)
+    0.444444
+    """
+    if load >= servers:
+        return 1.0
+    blocking = 1.0
+    for n in range(1, servers + 1):
+        blocking = load * blocking / (n + load * blocking)
+    return blocking / (1.0 - load / servers * (1.0 - blocking))
+
+
+@kernel
+def waiting_requests(load: float, servers: int) -> float:
+    """Requests in the queue of an M/M/m station, without those in service; infinite from a load of m on.
+
+    >>> round(waiting_requests(2.0, 3), 6), waiting_requests(3.0, 3)
+    (0.888889, inf)
+    """
+    if load >= servers:
+        return math.inf
+    return waiting_probability(load, servers) * load / (servers - load)
+
 
 MANY_SERVERS = 7
 """Above it, low variability of arrivals needs a correction of its own."""

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant.models.decomposition import correction, requests
-from lavant.models.delay import delay_probability, delay_scv
-from lavant.models.erlang import waiting_probability, waiting_requests
+from lavant.models.delay import delay_probability, delay_scv, waiting_probability, waiting_requests
 
 loads = st.floats(0.01, 30.0)
 scvs = st.floats(0.0, 5.0)

@@ -1,1 +1,1 @@
-"""Placement policies: one file each, listed in `registry`."""
+"""Placement policies: `forecast` and `threshold` in a file each, listed in `registry` with `static`."""

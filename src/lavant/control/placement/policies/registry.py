@@ -1,15 +1,23 @@
-"""Policies by name. A policy is a pure function of a `LoadView`; only the `Enforcer` has state."""
+"""Policies by name, and `static`. A policy is a pure function of a `LoadView`; only the `Enforcer` has state."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from lavant.control.placement.policies.forecast import ForecastPolicy
-from lavant.control.placement.policies.static import StaticPolicy
 from lavant.control.placement.policies.threshold import ThresholdPolicy
 from lavant.control.placement.values import PlacementPlan
 from lavant.control.placement.view import LoadView
 from lavant.core.errors import InvalidValue
+
+
+class StaticPolicy:
+    """Never moves anything: the baseline, and the choice for a cluster of fixed size."""
+
+    name = "static"
+
+    def decide(self, view: LoadView) -> PlacementPlan | None:
+        return None
 
 
 class Policy(Protocol):
