@@ -1,6 +1,6 @@
 """Snapshots of the registry of subscriptions.
 
-    Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | AnsweredPart … | LanesPart … | End
+    Head | SubscriptionsPart … | AdvertisementsPart … | KeysPart … | AnsweredPart … | LogsPart … | End
 
 Format 2 had no `AnsweredPart`: its keys have neither namespace nor fingerprint.
 """
@@ -50,7 +50,7 @@ class AnsweredPart(_Part, tag="answered", frozen=True):
     answered: list[tuple[str, str, RememberedRequest]]
 
 
-class LanesPart(_Part, tag="lanes", frozen=True):
+class LogsPart(_Part, tag="lanes", frozen=True):
     lanes: list[tuple[str, LogOffset]]
 
 
@@ -59,7 +59,7 @@ class SubscriptionsEnd(_Part, tag="end", frozen=True):
 
 
 Part: TypeAlias = (
-    SubscriptionsHead | SubscriptionsPart | AdvertisementsPart | KeysPart | AnsweredPart | LanesPart | SubscriptionsEnd
+    SubscriptionsHead | SubscriptionsPart | AdvertisementsPart | KeysPart | AnsweredPart | LogsPart | SubscriptionsEnd
 )
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -78,8 +78,8 @@ def encode(registry: Subscriptions) -> Iterator[bytes]:
         yield _encode(KeysPart(keys))
     for answered in by_count(registry.recent.all(), CHUNK_ENTRIES):
         yield _encode(AnsweredPart(answered))
-    for lanes in by_count(registry.log_offsets.all(), CHUNK_ENTRIES):
-        yield _encode(LanesPart(lanes))
+    for logs in by_count(registry.log_offsets.all(), CHUNK_ENTRIES):
+        yield _encode(LogsPart(logs))
     yield _encode(SubscriptionsEnd(len(registry)))
 
 
@@ -99,7 +99,7 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
     advertisements: list[AdvertisementState] = []
     keys: list[tuple[str, int, list[str | Refused]]] = []
     answered: list[tuple[str, str, RememberedRequest]] = []
-    lanes: list[tuple[str, LogOffset]] = []
+    logs: list[tuple[str, LogOffset]] = []
     for part in parts:
         if isinstance(part, SubscriptionsPart):
             subscriptions += part.subscriptions
@@ -109,12 +109,12 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
             keys += part.keys
         elif isinstance(part, AnsweredPart):
             answered += part.answered
-        elif isinstance(part, LanesPart):
-            lanes += part.lanes
+        elif isinstance(part, LogsPart):
+            logs += part.lanes
         elif isinstance(part, SubscriptionsEnd) and part.subscriptions == len(subscriptions):
             registry.restore(head.number, subscriptions, advertisements)
             registry.recent.restore(answered, keys)
-            registry.log_offsets.restore(lanes)
+            registry.log_offsets.restore(logs)
             return
         else:
             raise _corrupt(f"a part of kind {type(part).__name__} comes after {len(subscriptions)} subscriptions")

@@ -91,7 +91,7 @@ class HeldPublication(NamedTuple):
     """A publication's data until it is published."""
 
     received_ms: int | None
-    """None if it was recovered: nobody knows when it was received."""
+    """None if it was recovered, when the time is unknown."""
     size_bytes: int
 
 

@@ -59,28 +59,28 @@ class PublisherStatistics(msgspec.Struct, frozen=True, kw_only=True):
     controller: str
     received: int
     dropped: int
-    """Received when the buffer was full; they are not among `received`."""
+    """Dropped because the buffer was full; not among `received`."""
     recovered: int
     """In the store when the publisher started."""
     stored: int
     """Made durable since the start."""
     published: int
-    """Taken by the broker, those that it refused for good included."""
+    """Taken by the broker, including those it refused for good."""
     refused: int
     retries: int
-    """Handed over again after a failure, once for each time."""
+    """Sent again after a failure, counted each time."""
     failures: int
     """Transfers that failed."""
     buffered: int
-    """Received, and not stored yet."""
+    """Received and not stored yet."""
     waiting: int
-    """Stored, and not published yet."""
+    """Stored and not published yet."""
     held_bytes: int
-    """Of everything received or recovered, and not published yet."""
+    """Of everything received or recovered and not published yet."""
     in_flight: int
-    """Of these, in transfers that are under way."""
+    """Of these, in transfers in flight."""
     transfers: int
-    """Transfers that are under way."""
+    """Transfers in flight."""
     batch_size: int
     """N."""
     poll_ms: int

@@ -42,7 +42,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
     controller: str
     batch_size: int
-    """N at the start; for `fixed`, always."""
+    """Initial N; for `fixed`, constant."""
     load_per_s: float
     mean_ms: float
     half_width_ms: float
@@ -102,21 +102,21 @@ def best(latencies: Iterable[Latency]) -> Latency:
 
 
 SIZES = {1.75: (1, 2, 3), 17.5: (4, 5, 6, 7), 35.0: (8, 9, 10, 11, 12), 55.0: (13, 14, 15, 16, 17)}
-"""N to look for the best at each load: latency over N has one minimum, and it is within these."""
+"""Candidates for the best N at each load: latency over N has one minimum, within these."""
 
 EXPECTED_FIXED_MS = {1.75: 313, 17.5: 408, 35.0: 420, 55.0: 434}
 EXPECTED_AIMD_MS = {1.75: 424, 17.5: 549, 35.0: 581, 55.0: 621}
-"""From simulations with other code, of the same system and the same readings of the paper; the paper has no numbers."""
+"""From simulations with other code, of the same system and reading of the paper; the paper has no numbers."""
 
 STEP_SEEDS = range(1, 13)
 CONGESTION_SEEDS = range(1, 6)
 SLOW_LOAD_PER_S = 17.5
 SHORT_LOAD_PER_S = 55.0
 SHORT = msgspec.structs.replace(AS_IN_THE_PAPER, workers_reserved=3, transfer_size_max=500)
-"""Where a worker may take several publications at once: one by one, nobody could help this broker."""
+"""A worker may take several publications at once: one by one, no controller could help this broker."""
 SLOW_CONTROLLERS = (("fixed", 5), ("aimd", 1), ("eager", 1))
 SHORT_CONTROLLERS = (("fixed", 15), ("aimd", 1), ("eager", 1))
-"""With N at the start: for `fixed`, about the best at this load."""
+"""With the initial N: for `fixed`, about the best at this load."""
 
 
 class LoadRow(msgspec.Struct, frozen=True, kw_only=True):

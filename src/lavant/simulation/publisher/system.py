@@ -150,7 +150,7 @@ class SimulatedBroker:
         self._after(self._config.subscriber.away_ms, self._subscriber_comes)
 
     def _subscriber_comes(self) -> None:
-        self._read_next(self._held)  # what comes in later waits for the next visit: the gate is closed
+        self._read_next(self._held)  # later publications wait for the next visit: the gate is closed
 
     def _read_next(self, left: int) -> None:
         if left == 0:
@@ -218,7 +218,8 @@ class PublisherSystem:
         """Run until the load ends; whatever is in flight then stays so."""
         self._calendar.run(until_us=self.end_us, events_max=EVENTS_MAX)
 
-    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── stimuli
+    # ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _arrive_next(self) -> None:
         time_us = next(self._arrivals, None)
@@ -244,11 +245,12 @@ class PublisherSystem:
         self._after(rtt_ms - rtt_ms // 2, self._handle, BatchSent(transfer))
 
     def _wake(self, wakeup_ms: int) -> None:
-        if self._wakeup_ms == wakeup_ms:  # else another time has been set since
+        if self._wakeup_ms == wakeup_ms:  # otherwise the timer has been set again
             self._wakeup_ms = None
             self._handle(Woken())
 
-    # ── what is done about it ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── effects
+    # ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _handle(self, stimulus: Stimulus) -> None:
         for effect in self.machine.handle(stimulus, self._calendar.now_us // MS):

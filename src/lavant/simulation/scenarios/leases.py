@@ -70,7 +70,7 @@ class Subscriber:
             self._is_subscribed = False
             self._next_ms = now_ms
             self._on_ended(self.name, self._now_us() - self._renewed_us)
-        else:  # nobody knows, or the disk is full
+        else:  # unknown, or the disk is full
             self._next_ms = min(self._next_ms, now_ms + self._period_ms // 2)
 
     def asked(self, value: object, now_ms: int) -> None:
@@ -88,7 +88,7 @@ SEGMENT_BYTES = 8 << 10
 CLIENTS_MAX = 100
 LEASE_MS = 6_000
 RESTART_US = LogUniform(10 * MS, 20_000 * MS)
-"""Some come back within their lease, others do not."""
+"""Some return within their lease, others do not."""
 EARLY = "no subscription ends before its lease"
 LEFT = "the subscriptions are those of the clients that are there"
 

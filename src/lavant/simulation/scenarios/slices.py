@@ -45,7 +45,7 @@ from lavant.simulation.slices.oracle import Oracle
 
 VALUES = 5
 IDS = 12
-"""Subscriptions of one source in one scheme; few, so that ids are used again."""
+"""Subscriptions of one source in one scheme; few, so that ids are reused."""
 BATCH_MAX = 3
 TEMPLATES = ("x = {0}", "x >= {0}", "x = {0} and y < {1}", "x >= {0} and y >= {1}")
 
@@ -101,26 +101,26 @@ MANAGER, SINK_HOST = HostId("manager"), HostId("sink")
 HOSTS_MAX = 30
 RESTART_US = LogUniform(10 * MS, 3_000 * MS)
 STRIKE_US = LogUniform(1, 100 * MS)
-"""How long after the beginning of a step somebody is struck."""
+"""Time between the beginning of a step and a crash."""
 DEADLINES_MS = (300, 2_000, 10_000)
 MOVES_WAITING_MAX = 3
-"""With more, slices would still be moving when all is to come to its end."""
+"""With more, slices would still be moving at the end."""
 
 
 class SliceOptions(FaultOptions, frozen=True, kw_only=True):
     power_losses_per_min: float = 4.0
     kills_per_min: float = 4.0
     full_disks_per_min: float = 0.0
-    """Hosts here do not know what to do without room; queues are where that is tried."""
+    """Hosts here cannot handle a full disk; the `queues` scenario tests that."""
     hosts: int = 3
     access: int = 2
     match: int = 3
     exit: int = 2
     gap_ms: float = 120.0
-    """Between two things that the clients of a source do, on average."""
+    """Mean time between two actions of the clients of a source."""
     moves_per_min: float = 40.0
     strikes: float = 0.15
-    """The chance that a step of a migration is struck by a crash of somebody who takes part in it."""
+    """The probability that a participant crashes at a step of a migration."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

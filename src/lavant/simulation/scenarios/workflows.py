@@ -136,7 +136,7 @@ def _lost(jobs: Jobs, watch: Watch) -> str | None:
             return f"job {number} was submitted as {name!r}, but it is {there.get(number)}"
     for number, state in watch.ends.items():
         if there[number].state != state:
-            return f"somebody heard that job {number} is {state}, but it is {there[number].state}"
+            return f"a client heard that job {number} is {state}, but it is {there[number].state}"
     return None
 
 

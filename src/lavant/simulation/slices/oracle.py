@@ -90,7 +90,7 @@ class Oracle:
 
     def _check(self, id: BatchId, published: OraclePublication, row: int, values: Row, found: list[int]) -> None:
         if len(set(found)) < len(found):
-            self._world.violated(RIGHT, f"row {row} of {id} reaches somebody twice: {sorted(found)}")
+            self._world.violated(RIGHT, f"row {row} of {id} reaches a subscriber twice: {sorted(found)}")
         self._world.count("notifications", len(found))
         for (scheme, subscription), (source, versions) in self._versions.items():
             if scheme == published.scheme:
@@ -104,7 +104,7 @@ class Oracle:
                     )
         strangers = set(found) - {subscription for scheme, subscription in self._versions if scheme == published.scheme}
         if strangers:
-            self._world.violated(RIGHT, f"row {row} of {id} reaches {sorted(strangers)}, whom nobody knows")
+            self._world.violated(RIGHT, f"row {row} of {id} reaches {sorted(strangers)}, which do not exist")
 
     def _candidates(self, source: int, versions: list[OracleVersion], published: OraclePublication) -> list[str | None]:
         """The possible versions of a subscription for this publication."""

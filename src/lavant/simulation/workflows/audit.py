@@ -61,7 +61,7 @@ def whats_wrong(jobs: Jobs) -> str | None:
     for job in all_jobs(jobs, RUNNING):
         states = {task.name: task.state for task in job.tasks}
         if all(state in OVER for state in states.values()):
-            return f"job {job.number} is under way, but there is nothing left of it: {states}"
+            return f"job {job.number} is running, but nothing is left of it: {states}"
         for task in job.tasks:
             if task.state in (QUEUED, RUNNING):
                 expected[task.topic].append(f"{job.number}/{task.name}".encode())
@@ -83,7 +83,7 @@ def whats_left(jobs: Jobs) -> str | None:
     for job in all_jobs(jobs):
         dead += [(job.number, task.name) for task in job.tasks if task.state == DEAD]
         if any(not attempt.outcome for task in job.tasks for attempt in task.attempts):
-            return f"job {job.number} is {job.state}, but somebody works for it: {job.tasks}"
+            return f"job {job.number} is {job.state}, but a task of it is running: {job.tasks}"
     letters: list[tuple[int, str]] = []
     for topic in WORKFLOWS.topics:
         if jobs.exists(letters_of(topic)):

@@ -109,7 +109,7 @@ class Watch:
             self._world.violated(BOUNDED, f"{what} is more than there may be")
         for confirmed, over in ((self._completed.get(identity[:2]), "completed"), (self._over.get(task.job), "ended")):
             if confirmed is not None and confirmed < began:
-                self._world.violated(COMPLETED_ONCE, f"{what} is given to somebody who asked after it was {over}")
+                self._world.violated(COMPLETED_ONCE, f"{what} is given to a worker that asked after it was {over}")
         self._check_sources(task, what)
 
     def _check_sources(self, task: TaskAssignment, what: str) -> None:
@@ -120,7 +120,7 @@ class Watch:
         for source, result in task.results.items():
             went_on = TASKS[task.job_type, source].on_failure == "continue" and result == Result()
             if not went_on and result not in self._reports.get((task.job, source), []):
-                self._world.violated(IN_ORDER, f"{what} gets {result} of {source!r}, which nobody has reported")
+                self._world.violated(IN_ORDER, f"{what} gets {result} of {source!r}, which was never reported")
             when = sources.get(source)
             if when is None or (when and not Filter.parse(when).matches(result.attributes)):
                 self._world.violated(IN_ORDER, f"{what} starts because of {source!r} with {result}, against {when!r}")

@@ -148,7 +148,7 @@ class SimulatedWorker(JobWorkload):
         super().__init__(name, random)
         self._results = 0
         self._leases = 0
-        """Under way."""
+        """Running."""
 
     def _do_something(self) -> None:
         if self._leases >= LEASES_MAX or len(self._wishes) >= WISHES_MAX:

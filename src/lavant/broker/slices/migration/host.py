@@ -49,7 +49,7 @@ class _Saved(msgspec.Struct, frozen=True):
 
 
 class SliceHost:
-    """The slices of one host. `manager` gets all answers about migrations, whoever sent the command."""
+    """The slices of one host. `manager` gets all answers about migrations, regardless of the command's sender."""
 
     def __init__(self, id: HostId, layout: SliceLayout, manager: HostId, placement: Mapping[SliceId, HostId]) -> None:
         """A host at system start; `placement` locates everything, including sources and sink."""
