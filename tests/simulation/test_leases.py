@@ -51,9 +51,9 @@ class Eternal(BrokerMachine):
 class Deaf(BrokerMachine):
     """Answers renewals, and does not renew."""
 
-    def _renew(self, request: RenewSubscription, asked: RequestContext, now_ms: int) -> None:
+    def _renew_subscription(self, request: RenewSubscription, context: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
-        self._reply(asked, Subscribed(state, is_new=False), self._position)
+        self._reply(context, Subscribed(state, is_new=False), self._position)
 
 
 class Impatient(BrokerMachine):
