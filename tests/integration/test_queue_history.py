@@ -16,9 +16,10 @@ from lavant import Client, connect
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queues import Acknowledge, Acknowledged, Described, DescribeQueue, Received, Send, Sent
 from lavant.broker.queues.history import History, RecordedOperation, check
+from lavant.broker.queues.validation import refusal
 from lavant.client.connection.calls import Call
 from lavant.client.connection.retries import NO_RETRIES
-from lavant.core.errors import ConnectionLost, MissingComponent
+from lavant.core.errors import ConnectionLost, LavantError, MissingComponent
 from lavant.simulation.queues.workload import CONFIGS, DRAIN, QueueWorkload
 
 CLIENTS = 8
@@ -44,14 +45,14 @@ class Recording:
 
     def work(self, number: int) -> None:
         """One client, in a thread of its own."""
-        labour = QueueWorkload(f"client-{number}", Random(number))
+        workload = QueueWorkload(f"client-{number}", Random(number))
         try:
             client = connect(self.url, retries=NO_RETRIES)
             with client:
                 while not self.is_over:
-                    labour.asked(DRAIN if self.is_draining else "work", now_ms())
-                    for request in list(labour.wishes(0, now_ms())):
-                        labour.answered(request, self._ask(client, f"client-{number}", request), now_ms())
+                    workload.asked(DRAIN if self.is_draining else "work", now_ms())
+                    for request in list(workload.wishes(0, now_ms())):
+                        workload.answered(request, self._ask(client, f"client-{number}", request), now_ms())
         except BaseException as error:
             self.failures.append(error)
             raise
@@ -63,6 +64,8 @@ class Recording:
             answer = client.run(Call(request, lambda answer: answer, is_repeatable=False))
         except (ConnectionLost, MissingComponent):
             time.sleep(AWAY_S)
+        except LavantError as error:  # an answer like any other
+            answer = refusal(error)
         end_ms = None if answer is None else now_ms()
         self.operations.append(
             RecordedOperation(client=name, start_ms=start_ms, end_ms=end_ms, request=request, answer=answer)
