@@ -9,6 +9,11 @@
 
 In an asynchronous class the coroutine function is the method. In a blocking class the method runs the coroutine to its
 end in the calling thread: whatever it awaits blocks instead of suspending it, so no event loop is needed.
+
+An operation that is a single call is declared by `@single_call`, and spares the blocking client the coroutine:
+
+        @single_call
+        def send(self, body: bytes) -> Call[int]: ...
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 BlockingResult = TypeVar("BlockingResult")
 AsyncResult = TypeVar("AsyncResult")
+_CALL = re.compile(r"Call\[(.*)\]")
 
 
 class Caller:
@@ -45,7 +51,7 @@ class Blocking:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name, function in _operations(cls, {"AsyncIterator": "Iterator"}):
-            setattr(cls, name, _iterator(function) if inspect.isasyncgenfunction(function) else _blocking(function))
+            setattr(cls, name, _blocking(function))
 
 
 class Asynchronous:
@@ -54,7 +60,8 @@ class Asynchronous:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name, function in _operations(cls, {}):
-            setattr(cls, name, function)
+            is_call = not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
+            setattr(cls, name, _awaited_call(function) if is_call else function)
 
 
 class SharedOperation(Generic[P, BlockingResult, AsyncResult]):
@@ -79,6 +86,13 @@ def operation(
     function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> SharedOperation[P, T, Coroutine[Any, Any, T]]:
     """Declares a coroutine function as an operation."""
+    return SharedOperation(function)
+
+
+def single_call(
+    function: Callable[Concatenate[Any, P], Call[T]],
+) -> SharedOperation[P, T, Coroutine[Any, Any, T]]:
+    """Declares a function that returns a call as an operation; `_connection` of the object carries out the call."""
     return SharedOperation(function)
 
 
@@ -128,18 +142,33 @@ def _copy(function: FunctionType, qualified_name: str, names: dict[str, str]) ->
     copy.__qualname__ = qualified_name
     copy.__defaults__, copy.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     copy.__annotations__ = {
-        name: re.sub(r"\w+", lambda found: names.get(found[0], found[0]), annotation)
+        name: re.sub(r"\w+", lambda found: names.get(found[0], found[0]), _CALL.sub(r"\1", annotation))
         for name, annotation in function.__annotations__.items()
     }
     return copy
 
 
-def _blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+def _blocking(function: FunctionType) -> Callable[..., Any]:
+    if inspect.isasyncgenfunction(function):
+        return _iterator(function)
+
     @wraps(function)
-    def method(*args: P.args, **kwargs: P.kwargs) -> T:
+    def run(*args: Any, **kwargs: Any) -> Any:
         return run_blocking(function(*args, **kwargs))
 
-    return method
+    @wraps(function)
+    def run_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._connection.run(function(self, *args, **kwargs))
+
+    return run if inspect.iscoroutinefunction(function) else run_call
+
+
+def _awaited_call(function: FunctionType) -> Callable[..., Any]:
+    @wraps(function)
+    async def run_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return await self._connection.run(function(self, *args, **kwargs))
+
+    return run_call
 
 
 def _iterator(function: Callable[P, AsyncGenerator[T, None]]) -> Callable[P, Iterator[T]]:

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from lavant.client.operations import Asynchronous, Blocking, listing, operation, run_blocking
+from lavant.broker.protocol.queues import Done, PurgeQueue
+from lavant.client.connection.calls import Call
+from lavant.client.operations import Asynchronous, Blocking, listing, operation, run_blocking, single_call
 
 
 class Counting:
@@ -104,3 +106,35 @@ def test_each_class_has_functions_of_its_own() -> None:
         assert inspect.isasyncgenfunction(kind.numbers) is is_async
         assert kind.add.__qualname__ == f"{kind.__name__}.add"
         assert str(inspect.signature(kind.add)) == "(self, a: 'int', /, b: 'int' = 2, *, c: 'int' = 3) -> 'int'"
+
+
+class Purging:
+    """Its connection answers `Done` to everything."""
+
+    @property
+    def _connection(self) -> Purging:
+        return self
+
+    @single_call
+    def purge(self, queue: str) -> Call[str]:
+        """Purges."""
+        return Call(PurgeQueue(queue), lambda answer: queue)
+
+
+class BlockingPurging(Purging, Blocking):
+    def run(self, call: Call[str]) -> str:
+        return call.read(Done())
+
+
+class AsyncPurging(Purging, Asynchronous):
+    async def run(self, call: Call[str]) -> str:
+        return call.read(Done())
+
+
+def test_a_single_call_is_carried_out_by_the_connection() -> None:
+    assert BlockingPurging().purge("orders") == "orders"
+    assert asyncio.run(AsyncPurging().purge("orders")) == "orders"
+    assert inspect.iscoroutinefunction(AsyncPurging.purge)
+    for owner in (BlockingPurging, AsyncPurging):
+        assert str(inspect.signature(owner.purge)) == "(self, queue: 'str') -> 'str'"
+        assert owner.purge.__doc__ == "Purges."
