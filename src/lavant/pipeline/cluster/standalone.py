@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyspark
@@ -18,6 +18,7 @@ from lavant.pipeline.session import check_java
 
 START_S_MAX = 60.0
 SPARK_HOME = Path(pyspark.__file__).parent
+LOOPBACK = "127.0.0.1"
 
 
 class StandaloneCluster:
@@ -45,45 +46,84 @@ def standalone_cluster(directory: Path, *, workers: int = 1, cores: int = 4) -> 
     directory.mkdir(parents=True, exist_ok=True)
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        master_log = directory / "master.log"
-        processes.append(
-            _start("master.Master", ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"], master_log)
-        )
-        url = _wait_for(master_log, r"Starting Spark master at (spark://[\w.:]+)")
+        process, log = start_master(directory)
+        processes.append(process)
+        url = master_url(process, log)
         for number in range(workers):
-            arguments = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--cores", str(cores)]
-            arguments += ["--memory", f"{cores}g", "--work-dir", str(directory / f"worker-{number}"), url]
-            log = directory / f"worker-{number}.log"
-            processes.append(_start("worker.Worker", arguments, log))
-            _wait_for(log, r"(Successfully registered with master)")
+            process, log = start_worker(url, directory, number, cores=cores)
+            processes.append(process)
+            wait_for_worker(process, log)
         yield StandaloneCluster(url, processes)
     finally:
         StandaloneCluster("", processes).stop()
 
 
-def _start(role: str, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
-    environment = {
+def start_master(directory: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """Returns the process and its log."""
+    log = directory / "master.log"
+    return _start("master.Master", ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"], log), log
+
+
+def master_url(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Wait until the master listens, and return its URL."""
+    return _wait_for(process, log, r"Starting Spark master at (spark://[\w.:]+)")
+
+
+def start_worker(
+    url: str,
+    directory: Path,
+    number: int,
+    *,
+    cores: int,
+    host: str = LOOPBACK,
+    wrapper: Sequence[str] = (),
+    spark_home: Path = SPARK_HOME,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[subprocess.Popen[bytes], Path]:
+    """Returns the process and its log. `wrapper` is a command that starts the one behind it."""
+    arguments = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", str(cores)]
+    arguments += ["--memory", f"{cores}g", "--work-dir", str(directory / f"worker-{number}"), url]
+    log = directory / f"worker-{number}.log"
+    more = {"SPARK_LOCAL_IP": host, **(environment or {})}
+    return _start("worker.Worker", arguments, log, wrapper=wrapper, spark_home=spark_home, environment=more), log
+
+
+def wait_for_worker(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until the worker has joined its master."""
+    _wait_for(process, log, r"(Successfully registered with master)")
+
+
+def _start(
+    role: str,
+    arguments: list[str],
+    log: Path,
+    *,
+    wrapper: Sequence[str] = (),
+    spark_home: Path = SPARK_HOME,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    whole = {
         **os.environ,
-        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_HOME": str(spark_home),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_DAEMON_MEMORY": "512m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC",
         "SPARK_NO_DAEMONIZE": "1",
+        **(environment or {}),
     }
-    command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", *arguments]
+    command = [*wrapper, str(spark_home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", *arguments]
     with log.open("wb") as file:
-        return subprocess.Popen(
-            command, stdout=file, stderr=subprocess.STDOUT, env=environment, stdin=subprocess.DEVNULL
-        )
+        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=whole, stdin=subprocess.DEVNULL)
 
 
-def _wait_for(log: Path, pattern: str) -> str:
+def _wait_for(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
     deadline = time.monotonic() + START_S_MAX
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and process.poll() is None:
         found = re.search(pattern, log.read_text(errors="replace"))
         if found is not None:
             return found[1]
         time.sleep(0.1)
     last = log.read_text(errors="replace").strip().splitlines()[-1:]
-    raise MissingComponent(f"a Spark process did not start within {START_S_MAX:.0f} s ({log}): {''.join(last)}")
+    how = "did not start" if process.poll() is not None else f"did not start within {START_S_MAX:.0f} s"
+    raise MissingComponent(f"a Spark process {how} ({log}): {''.join(last)}")

@@ -1,0 +1,98 @@
+"""The cluster whose machines share no disk is one: executors see nothing of the driver's files, nor of each other's."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.fs
+import pytest
+from pyspark.sql import SparkSession
+from tests.integration.bare_cluster import BareCluster, bare_cluster
+from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
+
+import lavant
+from lavant.pipeline.internals.executors import Executors
+from lavant.pipeline.internals.host_tasks import run_on_hosts
+from lavant.pipeline.session import spark_session
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, elsewhere: Path) -> Iterator[BareCluster]:
+    directory = tmp_path_factory.mktemp("bare")
+    with bare_cluster(directory, workers=2, cores=1, hidden=[elsewhere], environment=CREDENTIALS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def spark(cluster: BareCluster) -> Iterator[SparkSession]:
+    session = spark_session(cluster.url, "lavant-bare", spark_executor_cores="1", spark_executor_memory="600m")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+def on_each(spark: SparkSession, cluster: BareCluster, payload: bytes, work: object) -> list[object]:
+    executors = Executors(spark)
+    while not executors.request(len(cluster.workers)):
+        time.sleep(0.1)
+    places = [executors.location(id) for id in executors.ids()]
+    return run_on_hosts(spark.sparkContext, [(place or "", payload) for place in places], work)  # type: ignore[arg-type]
+
+
+def test_executors_see_their_own_files_and_none_of_the_drivers(
+    cluster: BareCluster, spark: SparkSession, elsewhere: Path, tmp_path: Path
+) -> None:
+    (elsewhere / "log").touch()
+    (tmp_path / "log").touch()
+    paths = [str(path) for path in (elsewhere, tmp_path, Path(__file__), Path(lavant.__file__ or ""))]
+
+    def look(payload: bytes) -> tuple[str, str, list[bool]]:
+        Path(tempfile.gettempdir(), "left").touch()
+        listed = [os.path.exists(path) and (not os.path.isdir(path) or bool(os.listdir(path))) for path in paths]
+        return socket.gethostname(), tempfile.gettempdir(), listed
+
+    seen = sorted(on_each(spark, cluster, b"", look))  # type: ignore[type-var]
+    assert [each[0] for each in seen] == ["worker-0", "worker-1"]  # type: ignore[index]
+    assert [each[2] for each in seen] == [[False, False, False, True]] * 2  # type: ignore[index]
+    first, second = cluster.workers
+    assert (first.directory / "tmp" / "left").exists()
+    assert first.sees(first.directory / "tmp" / "left")
+    assert not first.sees(second.directory)
+    assert not Path(tempfile.gettempdir(), "left").exists()
+
+
+def test_executors_reach_the_object_store(cluster: BareCluster, spark: SparkSession, store: ObjectStore) -> None:
+    store.client().put_object(Bucket="lavant", Key="greeting", Body=b"hello")
+
+    def fetch(uri: bytes) -> bytes:
+        files, path = pyarrow.fs.FileSystem.from_uri(uri.decode())
+        with files.open_input_file(path) as file:
+            return bytes(file.read())
+
+    assert on_each(spark, cluster, store.uri("greeting").encode(), fetch) == [b"hello"] * 2
+
+
+def test_executors_and_python_workers_can_be_killed(cluster: BareCluster, spark: SparkSession) -> None:
+    numbers = spark.sparkContext.parallelize(range(100), 2)
+    assert numbers.sum() == 4950
+    killed = cluster.kill_python_worker()
+    assert numbers.sum() == 4950
+    assert killed not in cluster.python_workers()
+    killed = cluster.kill_executor()
+    assert numbers.sum() == 4950
+    assert killed not in cluster.executors()
