@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve quick test lint bench soak setup java zookeeper rabbitmq nats chromium kernels clean
+.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq nats chromium kernels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,12 +21,18 @@ quick: setup ## lint and the fast tests: no Spark, no programs of others
 test: java zookeeper rabbitmq chromium ## lint, then all tests but the soak tests
 	@$(MAKE) --no-print-directory -j 2 lint kernels
 	@$(BIN)/pytest -q -n 3 --durations 30
+	@$(MAKE) --no-print-directory oldest
 
 lint: setup ## style, types and import contracts
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
+
+# The pipeline's tests that depend on the version of Spark, on the oldest supported one; all others run on the newest.
+oldest: java
+	@if tools/spark-oldest; then .venv-spark-oldest/bin/python -m pytest -q -n 2 -m "oldest and not soak" tests/integration; \
+		else [ -z "$$CI" ]; fi
 
 # Compiles what several of the tests' processes would otherwise compile at the same time, each for itself.
 kernels: setup
@@ -62,5 +68,5 @@ nats:
 	@tools/nats
 
 clean: ## remove .venv and everything else that can be made again
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-spark-oldest .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -43,7 +43,7 @@ def rank(item: pytest.Item) -> int:
     return next((rank for rank, name in enumerate(LONGEST_FIRST) if name in names), len(LONGEST_FIRST))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def longest_first(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
