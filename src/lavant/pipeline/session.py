@@ -17,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from lavant.core.errors import MissingComponent
+from lavant.pipeline.internals.scala_classes import CHECKPOINT_FILE_MANAGER
 
 JAVA_VERSION_MIN = 17
 CONNECT_TIMEOUT_S = 3.0
@@ -24,9 +25,7 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 
 SETTINGS = {
     # Checkpoints: plain files and renames instead of checksummed ones.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILE_MANAGER,
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.pollingDelay": "5ms",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyspark
 
 from lavant.core.errors import MissingComponent
+from lavant.pipeline.internals.scala_classes import STANDALONE_MASTER, STANDALONE_WORKER
 from lavant.pipeline.session import check_java
 
 START_S_MAX = 60.0
@@ -61,7 +62,7 @@ def standalone_cluster(directory: Path, *, workers: int = 1, cores: int = 4) -> 
 def start_master(directory: Path) -> tuple[subprocess.Popen[bytes], Path]:
     """Returns the process and its log."""
     log = directory / "master.log"
-    return _start("master.Master", ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"], log), log
+    return _start(STANDALONE_MASTER, ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"], log), log
 
 
 def master_url(process: subprocess.Popen[bytes], log: Path) -> str:
@@ -85,7 +86,7 @@ def start_worker(
     arguments += ["--memory", f"{cores}g", "--work-dir", str(directory / f"worker-{number}"), url]
     log = directory / f"worker-{number}.log"
     more = {"SPARK_LOCAL_IP": host, **(environment or {})}
-    return _start("worker.Worker", arguments, log, wrapper=wrapper, spark_home=spark_home, environment=more), log
+    return _start(STANDALONE_WORKER, arguments, log, wrapper=wrapper, spark_home=spark_home, environment=more), log
 
 
 def wait_for_worker(process: subprocess.Popen[bytes], log: Path) -> None:
@@ -112,7 +113,7 @@ def _start(
         "SPARK_NO_DAEMONIZE": "1",
         **(environment or {}),
     }
-    command = [*wrapper, str(spark_home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", *arguments]
+    command = [*wrapper, str(spark_home / "bin" / "spark-class"), role, *arguments]
     with log.open("wb") as file:
         return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=whole, stdin=subprocess.DEVNULL)
 

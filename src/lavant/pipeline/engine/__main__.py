@@ -22,6 +22,7 @@ from lavant.pipeline.engine.link import ServiceLink
 from lavant.pipeline.engine.placement import ElasticPlacement, EnginePlacement, EvenPlacement
 from lavant.pipeline.engine.rounds import Rounds
 from lavant.pipeline.internals.failures import full_report, root_cause
+from lavant.pipeline.internals.java import java_process
 from lavant.pipeline.session import check_java, check_master, spark_session
 
 FAILURES_MAX = 3
@@ -50,7 +51,7 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
     is_cluster = order.master.startswith("spark://")
     executors = {"spark_executor_cores": "1", "spark_cores_max": str(order.hosts_max), "spark_task_maxFailures": "8"}
     spark = spark_session(order.master, "lavant serve", **(executors if is_cluster else {}))
-    java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    java = java_process(spark)
     threading.Thread(target=_fail_with_java, args=(java,), name="java", daemon=True).start()
     rounds = Rounds(spark.sparkContext, directory / "exchange")
     placement: EnginePlacement

@@ -1,4 +1,10 @@
-"""Offset ranges of micro-batches, read from Spark's checkpoint, which is written before a batch begins."""
+"""Offset ranges of micro-batches, read from Spark's checkpoint, which is written before a batch begins.
+
+Private: the files `offsets/N` and `commits/N`, as `spark.sql.streaming.offsetLog.formatVersion=1` writes them.
+`StreamingQueryProgress` has the same offsets publicly, but only after the batch.
+
+Known on PySpark 4.2 and 4.3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Scales the executors of a running application through the driver's JVM."""
+"""Scales the executors of a running application through the driver's JVM.
+
+Private, though the calls are public in Scala:
+
+* `SparkContext._jsc`: `requestTotalExecutors` and `killExecutors`, to scale as the enforcer decides. Publicly there is
+  only dynamic allocation, which decides by itself.
+* `SparkContext._jsc`: `statusStore`, for the addresses of executors. The REST interface has them, but needs the web UI.
+* `SparkContext._jvm`: `PythonUtils`, to make Scala's collections.
+
+Known on PySpark 4.2 and 4.3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The root cause of a Spark failure in one line: Spark wraps it in tracebacks of two languages."""
+"""The root cause of a Spark failure in one line: Spark wraps it in tracebacks of two languages.
+
+Private: the wording of these tracebacks. `PySparkException` has conditions for errors in queries, but what a Python
+worker raised is in its text only.
+
+Known on PySpark 4.2 and 4.3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Runs one task on each host at its location, which neither Spark's SQL nor its Python sources can specify."""
+"""Runs one task on each host at its location, which neither Spark's SQL nor its Python sources can specify.
+
+Private, though the call is public in Scala; Python has no other way:
+
+* `SparkContext._jsc` and `SparkContext._jvm`: `makeRDD` with locations.
+* `pyspark.core.rdd`: `RDD` of a Java object, and `pyspark.serializers`: `NoOpSerializer`, for bytes as they are.
+
+Known on PySpark 4.2 and 4.3.
+"""
 
 from __future__ import annotations
 

@@ -5,4 +5,7 @@ from __future__ import annotations
 from lavant.core.versions import VersionRange
 
 PYSPARK = VersionRange("pyspark", (4, 2), (4, 4))
-"""4.2 is the first with data sources in Python that limit a micro-batch (`ReadMaxRows`); 4.3 is the newest tested."""
+"""4.2 is the first with data sources in Python that limit a micro-batch (`ReadMaxRows`).
+
+`make test` runs on the newest, 4.3.0, which `uv.lock` names, and what depends on the version also on the oldest, 4.2.0.
+"""

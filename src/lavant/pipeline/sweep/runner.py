@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lavant.core.errors import LavantError
+from lavant.pipeline.internals.java import SPARK_ERRORS, is_stopped
 from lavant.pipeline.sweep.calls import ERROR_LENGTH_MAX, SweepTaskResult, perform
 from lavant.pipeline.sweep.results import ResultStore
 from lavant.pipeline.sweep.scenario import Sweep, SweepTask
@@ -93,7 +92,7 @@ def surviving(compute: Compute, tasks: Sequence[SweepTask]) -> list[SweepTaskRes
     """Results of all tasks, even if some of them end the process that computes them."""
     try:
         return compute(tasks)
-    except (Py4JError, PySparkException) as error:
+    except SPARK_ERRORS as error:
         if len(tasks) == 1:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             return [SweepTaskResult(task=tasks[0], seconds=0.0, error=f"the worker died: {reason}"[:ERROR_LENGTH_MAX])]
@@ -105,7 +104,7 @@ def _on_spark(
     spark: SparkSession, tasks: Sequence[SweepTask], reference: str, path: str | None
 ) -> list[SweepTaskResult]:
     context = spark.sparkContext
-    if context._jsc is None or context._jsc.sc().isStopped():
+    if is_stopped(context):
         raise LavantError("Spark has stopped; results so far are kept, start the sweep again to continue")
     partitions = min(len(tasks), context.defaultParallelism * PARTITIONS_OF_A_CORE)
     distributed = context.parallelize(list(tasks), partitions)
