@@ -8,9 +8,21 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lavant.core.errors import InvalidValue
+from lavant.core.identities import new_identity
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE_URI = re.compile(r"file:(?://(?:localhost)?)?(/[^/].*|/)", re.IGNORECASE | re.DOTALL)
+_SECRETS = re.compile(r"(?<=/)[^/@]*@|\?.*", re.DOTALL)
+
+
+def is_uri(place: str) -> bool:
+    """Whether this is a URI of storage that is not local.
+
+    >>> is_uri("s3://bucket/log"), is_uri("file:///data/log"), is_uri("data/log")
+    (True, False, False)
+    """
+    scheme = _URI.match(place)
+    return scheme is not None and scheme[1].lower() != "file"
 
 
 def local_path(given: str | Path) -> Path:
@@ -28,9 +40,8 @@ def local_path(given: str | Path) -> Path:
     found = _FILE_URI.fullmatch(text)
     if found is None or "%" in text:
         raise InvalidValue(
-            f"{text!r} is a URI ({scheme[1]}), and only paths of this machine's file system are supported, such as "
-            "/data/out or file:///data/out; mount the storage here, or copy what it holds (a directory of such a name "
-            "is given by its absolute path)"
+            f"{_SECRETS.sub('', text)!r} is a URI ({scheme[1]}), and only paths of this machine's file system are "
+            "supported, such as /data/out or file:///data/out (or, for a directory of such a name, its absolute path)"
         )
     return Path(found[1])
 
@@ -40,18 +51,36 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, sync_name: 
 
     Without `sync_name`, a crash may lose the new name until the directory is synced.
     """
-    temporary = path.with_name(path.name + ".partial")
+    partial = write_partial(path, parts)
     try:
-        with temporary.open("wb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        partial.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
     if sync_name:
         sync_directory(path.parent)
+
+
+def write_partial(path: Path, parts: Iterable[bytes | memoryview]) -> Path:
+    """Writes and syncs a file beside `path`, of a name of its own that ends in `.partial`, and returns it."""
+    partial = path.with_name(f"{path.name}.{new_identity()[:12]}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return partial
+
+
+def make_directories(path: Path) -> None:
+    """Makes a directory and its parents, durably."""
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for directory in missing:
+        sync_directory(directory.parent)
 
 
 def sync_directory(directory: Path) -> None:
