@@ -31,7 +31,6 @@ from lavant.pipeline.stream.driver import StreamResult, start, stream, wait
 from lavant.pipeline.stream.exchange import Lists, write_file
 from lavant.pipeline.stream.records import encrypted_records
 from lavant.pipeline.stream.sinks import Notifications, read_notifications
-from lavant.pipeline.stream.sources import LogSource
 from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
 
@@ -313,16 +312,3 @@ def test_a_task_for_each_host_answers_in_their_order_wherever_it_ran(spark: Spar
     gone = "executor_127.0.0.1_999"
     tasks = [(location, bytes([number])) for number, location in enumerate((ANYWHERE, gone, ANYWHERE, gone, gone))]
     assert run_on_hosts(spark.sparkContext, tasks, lambda data: data[0] * 2) == [0, 2, 4, 6, 8]
-
-
-def test_the_log_is_a_source_of_rows_too(spark: SparkSession, tmp_path: Path) -> None:
-    publications = rows(50, seed=9)
-    append(tmp_path / "log", publications)
-    spark.dataSource.register(LogSource)
-    source = spark.readStream.format("lavant_log").options(log=str(tmp_path / "log"), rowsMax="20", startingOffset="5")
-    written = source.load().writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    written.trigger(availableNow=True).start(str(tmp_path / "table")).awaitTermination()
-    table = pq.read_table(tmp_path / "table").to_pylist()
-    found = {row["offset"]: json.loads(row["publication"]) for row in table}
-    assert sorted(found) == list(range(5, 50))
-    assert [found[offset]["@id"] for offset in sorted(found)] == [each["@id"] for each in publications[5:]]

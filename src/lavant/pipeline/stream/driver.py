@@ -26,10 +26,10 @@ from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.internals.checkpoints import BatchOffsets, batch_offsets, last_planned
 from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.internals.host_tasks import run_on_hosts
+from lavant.pipeline.sources.log import LogSource
 from lavant.pipeline.stream.exchange import count_reasons
 from lavant.pipeline.stream.preparation import prepare, remove_tree
 from lavant.pipeline.stream.sinks import Notifications, SinkOrigin, read_manifests, read_reasons
-from lavant.pipeline.stream.sources import LogSource
 from lavant.pipeline.stream.stages import HostTask, match_host
 
 
@@ -181,7 +181,7 @@ def start(
         starting_offset=int(given.get("startingOffset", "0")),
     )
     spark.dataSource.register(LogSource)
-    source = spark.readStream.format(LogSource.name()).option("log", str(batch.log)).options(**given).load()
+    source = spark.readStream.format(LogSource.name()).options(**given).load(str(batch.log))
     writer = source.writeStream.foreachBatch(batch).option("checkpointLocation", str(batch.checkpoint))
     return (writer.trigger(availableNow=True) if available_now else writer).start()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class LogReader:
     is an error, because its offsets name other publications.
     """
 
-    def __init__(self, directory: Path, identity: str = UNKNOWN) -> None:
+    def __init__(self, directory: str | Path, identity: str = UNKNOWN) -> None:
         self._directory = local_path(directory)
         self._identity = identity
         self._blocks: list[LogBlock] = []
@@ -47,13 +47,21 @@ class LogReader:
         self._refresh()
         return self._known_end()
 
+    def start(self) -> int:
+        """The offset of the first publication that is kept; the end, if there is none."""
+        end = self.end()
+        return self._starts[0] if self._starts else end
+
+    def blocks(self, start: int, end: int) -> list[LogBlock]:
+        """The blocks that hold the publications from `start` up to `end`."""
+        self._check_range(start, end)
+        if start >= end:
+            return []
+        return self._blocks[bisect_right(self._starts, start) - 1 : bisect_left(self._starts, end)]
+
     def read(self, start: int, end: int) -> Iterator[LogBatch]:
         """The publications from `start` up to `end`."""
-        self._check_identity()
-        if end > self._known_end() and end > self.end():
-            raise InvalidValue(f"the log {self._directory} ends at offset {self._known_end()}, asked for {end}")
-        if start < end and start < self._starts[0]:
-            raise InvalidValue(f"the log {self._directory} starts at offset {self._starts[0]}, asked for {start}")
+        self._check_range(start, end)
         number = bisect_right(self._starts, start) - 1
         while start < end:
             block = self._blocks[number]
@@ -63,6 +71,13 @@ class LogReader:
             yield LogBatch(start, records.slice(first, count))
             start += count
             number += 1
+
+    def _check_range(self, start: int, end: int) -> None:
+        self._check_identity()
+        if end > self._known_end() and end > self.end():
+            raise InvalidValue(f"the log {self._directory} ends at offset {self._known_end()}, asked for {end}")
+        if start < end and start < self._starts[0]:
+            raise InvalidValue(f"the log {self._directory} starts at offset {self._starts[0]}, asked for {start}")
 
     def _known_end(self) -> int:
         return self._blocks[-1].first_offset + self._blocks[-1].publications if self._blocks else 0

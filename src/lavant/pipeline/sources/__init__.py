@@ -1,0 +1,19 @@
+"""Spark data sources: Lavant's logs, notifications and subscriptions as tables, and topics of Kafka.
+
+Logs, notifications and subscriptions are data sources in Python: `register(spark)` makes their names known to a
+session, a Spark Connect session too. Kafka comes through Spark's own connector, a Java library.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from lavant.pipeline.sources.log import LogSource
+
+SOURCES = (LogSource,)
+
+
+def register(spark: SparkSession) -> None:
+    """Make `lavant_log` known to a session."""
+    for source in SOURCES:
+        spark.dataSource.register(source)

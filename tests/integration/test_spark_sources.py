@@ -1,0 +1,159 @@
+"""The data sources on a real Spark: what a log, notifications or subscriptions hold is what their tables show."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from random import Random
+from typing import Any, TypeGuard
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tests.integration.workload import append, rows
+
+from lavant.broker.storage.log import LogWriter
+from lavant.core.publications.batch import PublicationBatch
+from lavant.pipeline.internals.failures import root_cause
+from lavant.pipeline.sources import register
+
+VALUES: list[Any] = [None, 1, -7, 2**53, 2.5, 3.0, "x", "ä'\"", "", True, False]
+
+
+@pytest.fixture
+def spark(shared_spark: SparkSession) -> SparkSession:
+    register(shared_spark)
+    return shared_spark
+
+
+def mixed_log(path: Path, seed: int) -> list[dict[str, Any]]:
+    """Attributes of several types, absent ones, and blocks of very different sizes; returns the publications."""
+    random = Random(seed)
+    names = [["a", "b"], ["b", "c"], ["a", "d", "ä b`c"]]
+    made: list[dict[str, Any]] = []
+    with LogWriter(path, durable=False, file_bytes_max=20_000) as log:
+        for _ in range(12):
+            block: list[dict[str, Any]] = []
+            for _ in range(random.choice([1, 3, 200])):
+                drawn = {name: random.choice(VALUES) for name in random.choice(names)}
+                row = {name: value for name, value in drawn.items() if value is not None}
+                block.append({"@id": f"p{len(made) + len(block)}", "@payload": random.randbytes(2), **row})
+            log.append(PublicationBatch.from_dicts(block).records)
+            made += block
+    return made
+
+
+def cause(run: Any) -> str:
+    with pytest.raises(PySparkException) as caught:
+        run()
+    return root_cause(caught.value)
+
+
+# ---- reading a log ------------------------------------------------------------------------------------------------
+
+
+def test_a_log_is_a_table_of_json_in_parts_that_are_read_in_parallel(spark: SparkSession, tmp_path: Path) -> None:
+    made = mixed_log(tmp_path / "log", seed=1)
+    table = spark.read.format("lavant_log").option("partitionBytes", "4000").load(str(tmp_path / "log"))
+    assert table.columns == ["offset", "publication"]
+    assert table.rdd.getNumPartitions() > 3
+    found = table.collect()
+    assert [row.offset for row in found] == list(range(len(made)))
+    again = [PublicationBatch.from_dicts([row]).to_dicts()[0] for row in made]
+    shown = [{**json.loads(row.publication)} for row in found]
+    for row in shown:
+        row["@payload"] = base64.b64decode(row["@payload"])
+    assert shown == again
+
+
+def test_a_log_is_a_table_with_a_column_for_each_attribute(spark: SparkSession, tmp_path: Path) -> None:
+    made = mixed_log(tmp_path / "log", seed=2)
+    given = "offset bigint not null, `@id` string, a bigint, b double, c boolean, d string, none int, `@payload` binary"
+    reader = spark.read.format("lavant_log").option("partitionBytes", "4000")
+    table = reader.schema(given).load(str(tmp_path / "log")).collect()
+    assert [row.offset for row in table] == list(range(len(made)))
+    for row, publication in zip(table, made, strict=True):
+        a, b, c, d = (publication.get(name) for name in "abcd")
+        assert row["@id"] == publication["@id"]
+        assert bytes(row["@payload"]) == publication["@payload"]
+        assert row.a == (int(a) if _is_number(a) and a == int(a) else None)
+        assert row.b == (b if _is_number(b) else None)
+        assert row.c == (c if isinstance(c, bool) else None)
+        assert (row.d is None) == (d is None)
+        if isinstance(d, str):
+            assert row.d == d
+        assert row.none is None
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def test_the_columns_of_a_log_are_inferred_from_all_its_blocks(spark: SparkSession, tmp_path: Path) -> None:
+    with LogWriter(tmp_path / "log", durable=False) as log:
+        for block in (
+            [{"n": 1, "mixed": 1, "@id": "x"}],
+            [{"n": 2, "mixed": "y", "late": 2.5}],
+            [{"late": 1, "on": True}],
+        ):
+            log.append(PublicationBatch.from_dicts(block).records)
+    table = spark.read.format("lavant_log").option("rows", "columns").load(str(tmp_path / "log"))
+    assert table.dtypes == [
+        *[("offset", "bigint"), ("@id", "string"), ("n", "bigint")],
+        *[("mixed", "string"), ("late", "double"), ("on", "boolean")],
+    ]
+    assert [tuple(row) for row in table.collect()] == [
+        (0, "x", 1, "1", None, None),
+        (1, None, 2, "y", 2.5, None),
+        (2, None, None, None, 1.0, True),
+    ]
+
+
+def test_an_attribute_called_offset_needs_another_name_for_the_offsets(spark: SparkSession, tmp_path: Path) -> None:
+    append(tmp_path / "log", [{"offset": "mine"}])
+    reader = spark.read.format("lavant_log").option("rows", "columns")
+    assert "give another offsetColumn" in cause(lambda: reader.load(str(tmp_path / "log")))
+    table = reader.option("offsetColumn", "at").load(str(tmp_path / "log"))
+    assert [row.asDict() for row in table.collect()] == [{"at": 0, "offset": "mine"}]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 0), (499, 501), (7, 1200), (1200, 1200)])
+def test_a_range_of_offsets_can_be_read(spark: SparkSession, tmp_path: Path, start: int, end: int) -> None:
+    append(tmp_path / "log", rows(1200, seed=3))
+    reader = spark.read.format("lavant_log").options(startingOffset=str(start), endingOffset=str(end))
+    offsets = [row.offset for row in reader.load(str(tmp_path / "log")).collect()]
+    assert offsets == list(range(start, end))
+
+
+def test_what_cannot_be_read_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    append(tmp_path / "log", rows(10, seed=3))
+    log = spark.read.format("lavant_log")
+    assert "there is no publication log in" in cause(lambda: log.load(str(tmp_path / "nothing")).collect())
+    assert "needs a path or URI" in cause(lambda: log.load().collect())
+    path = str(tmp_path / "log")
+    for options, line in (
+        ({"endingOffset": "11"}, "ends at offset 10, asked for 11"),
+        ({"startingOffset": "-1"}, "option startingOffset is '-1'; give a number"),
+        ({"rows": "xml"}, "option rows is 'xml'; use json or columns"),
+    ):
+        reader = spark.read.format("lavant_log").options(**options)
+        assert line in cause(lambda reader=reader: reader.load(path).collect())
+    typed = spark.read.format("lavant_log").schema("offset bigint, price decimal(10, 2)")
+    assert "column 'price' of a log cannot be of type decimal(10,2)" in cause(lambda: typed.load(path).collect())
+
+
+def test_a_log_is_a_stream_of_rows(spark: SparkSession, tmp_path: Path) -> None:
+    publications = rows(50, seed=9)
+    append(tmp_path / "log", publications)
+    source = spark.readStream.format("lavant_log").options(rowsMax="20", startingOffset="5")
+    table_of = source.schema("offset bigint, `@id` string, volume bigint").load(str(tmp_path / "log"))
+    written = table_of.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = written.trigger(availableNow=True).start(str(tmp_path / "table"))
+    query.awaitTermination()
+    assert [progress["numInputRows"] for progress in query.recentProgress] == [20, 20, 5]
+    table = pq.read_table(tmp_path / "table").sort_by("offset").to_pylist()
+    assert [(row["offset"], row["@id"], row["volume"]) for row in table] == [
+        (5 + number, each["@id"], each["volume"]) for number, each in enumerate(publications[5:])
+    ]
