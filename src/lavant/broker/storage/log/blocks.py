@@ -29,6 +29,31 @@ _CHECKED = struct.Struct("<IIQI")
 BODY_BYTES_MAX = 1 << 30
 
 
+class LogBatch(NamedTuple):
+    """Consecutive publications, and the offset of the first."""
+
+    first_offset: int
+    records: pa.RecordBatch
+
+
+class BlockExtent(NamedTuple):
+    """The publications of a block, and about how many bytes they take."""
+
+    first_offset: int
+    publications: int
+    length: int
+
+
+class BlockHeader(NamedTuple):
+    """What a header says, and the position of the body."""
+
+    position: int
+    length: int
+    first_offset: int
+    publications: int
+    checksum: int
+
+
 class LogBlock(NamedTuple):
     """The location of a block's body, and its publications."""
 
@@ -59,9 +84,18 @@ def read_block(block: LogBlock) -> pa.RecordBatch:
     with block.path.open("rb") as file:
         file.seek(block.position)
         body = file.read(block.length)
+    return _decoded(body, block, str(block.path))
+
+
+def decode_body(data: bytes, block: BlockHeader, name: str) -> pa.RecordBatch:
+    """The publications of a block in `data`; verifies its checksum."""
+    return _decoded(memoryview(data)[block.position : block.position + block.length], block, name)
+
+
+def _decoded(body: bytes | memoryview, block: LogBlock | BlockHeader, name: str) -> pa.RecordBatch:
     if len(body) != block.length or zlib.crc32(body) != block.checksum:
         raise CorruptSnapshot(
-            f"{block.path} is damaged at byte {block.position} (publication {block.first_offset}): "
+            f"{name} is damaged at byte {block.position} (publication {block.first_offset}): "
             "the checksum differs; restore the file from a copy"
         )
     with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
@@ -74,17 +108,35 @@ def scan_blocks(path: Path, position: int = 0) -> Iterator[LogBlock]:
     with path.open("rb") as file:
         while position + HEADER.size <= size:
             file.seek(position)
-            magic, header_checksum, *fields = HEADER.unpack(file.read(HEADER.size))
-            checksum, length, first_offset, count = fields
-            body = position + HEADER.size
-            if magic != MAGIC or header_checksum != zlib.crc32(_CHECKED.pack(*fields)):
-                raise CorruptSnapshot(
-                    f"{path} is damaged at byte {position}: no block starts there; restore the file from a copy"
-                )
-            if body + length > size:
+            block = _header(file.read(HEADER.size), position, str(path))
+            position = block.position + block.length
+            if position > size:
                 return
-            yield LogBlock(path, body, length, first_offset, count, checksum)
-            position = body + length
+            yield LogBlock(path, *block)
+
+
+def headers_of(data: bytes, name: str, *, first_offset: int) -> list[BlockHeader]:
+    """The blocks of an object, which is always complete."""
+    blocks: list[BlockHeader] = []
+    position = 0
+    while position + HEADER.size <= len(data):
+        block = _header(data[position : position + HEADER.size], position, name)
+        position = block.position + block.length
+        if position > len(data) or block.first_offset != first_offset:
+            raise CorruptSnapshot(f"{name} is damaged: it is cut short, or of another name; restore it from a copy")
+        first_offset += block.publications
+        blocks.append(block)
+    return blocks
+
+
+def _header(data: bytes, position: int, name: str) -> BlockHeader:
+    magic, header_checksum, *fields = HEADER.unpack(data)
+    if magic != MAGIC or header_checksum != zlib.crc32(_CHECKED.pack(*fields)):
+        raise CorruptSnapshot(
+            f"{name} is damaged at byte {position}: no block starts there; restore the file from a copy"
+        )
+    checksum, length, first_offset, publications = fields
+    return BlockHeader(position + HEADER.size, length, first_offset, publications, checksum)
 
 
 def files_of(directory: Path) -> list[Path]:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import msgspec
 
+from lavant.broker.storage.objects import ObjectStorage, open_storage
 from lavant.core.errors import UNDECODABLE, CorruptSnapshot, IdentityMismatch
-from lavant.core.files import replace_file
 from lavant.core.identities import UNKNOWN, is_other, new_identity
+
+SETTINGS = "log.json"
 
 
 class _Settings(msgspec.Struct, frozen=True):
@@ -19,37 +21,37 @@ class _Settings(msgspec.Struct, frozen=True):
     format: int = 1
 
 
-def log_identity(directory: Path) -> str:
+def log_identity(place: str | Path | ObjectStorage) -> str:
     """`UNKNOWN` if there is no log, or one from before identities."""
-    path = directory / "log.json"
+    storage = open_storage(place)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Settings).identity
-    except (FileNotFoundError, NotADirectoryError):
+        return msgspec.json.decode(storage.read(SETTINGS), type=_Settings).identity
+    except FileNotFoundError:
         return UNKNOWN
     except UNDECODABLE as error:
-        raise CorruptSnapshot(f"{path} is damaged: {error}; restore it from a copy") from None
+        raise CorruptSnapshot(f"{storage.uri}/{SETTINGS} is damaged: {error}; restore it from a copy") from None
 
 
-def check_log(directory: Path, expected: str) -> str:
+def check_log(place: str | Path | ObjectStorage, expected: str) -> str:
     """The log's identity, if it can be the expected one."""
-    found = log_identity(directory)
+    found = log_identity(place)
     if is_other(expected, found):
         raise IdentityMismatch(
-            f"the log {directory} is not the one read before: its identity was {expected} and is {found}. If it "
-            "was recreated, start afresh with another output directory; if not, put the right log there"
+            f"the log {open_storage(place).uri} is not the one read before: its identity was {expected} and is "
+            f"{found}. If it was recreated, start afresh with another output directory; if not, put the right log there"
         )
     return found
 
 
-def keep_identity(directory: Path, given: str | None) -> str:
+def keep_identity(storage: ObjectStorage, given: str | None) -> str:
     """For a writer: the log's identity, written if it had none. One that is given must be the one it has."""
-    found = log_identity(directory)
+    found = log_identity(storage)
     if found == UNKNOWN:
-        found = given if given is not None else new_identity()
-        replace_file(directory / "log.json", [msgspec.json.encode(_Settings(found))])
-    elif given is not None and found != given:
+        storage.create(SETTINGS, [msgspec.json.encode(_Settings(given if given is not None else new_identity()))])
+        found = log_identity(storage)  # of another writer, if that was quicker
+    if given is not None and found != given:
         raise IdentityMismatch(
-            f"the log {directory} belongs to another owner: its identity is {found}, expected {given}; "
+            f"the log {storage.uri} belongs to another owner: its identity is {found}, expected {given}; "
             "restore the log that belongs here from a copy"
         )
     return found

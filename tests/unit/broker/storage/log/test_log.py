@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -75,7 +76,7 @@ def test_only_the_wanted_blocks_are_read(tmp_path: Path, monkeypatch: pytest.Mon
         read.append(block.first_offset)
         return original(block)
 
-    monkeypatch.setattr("lavant.broker.storage.log.reader.read_block", noting)
+    monkeypatch.setattr("lavant.broker.storage.log.files.read_block", noting)
     assert numbers(LogReader(tmp_path), 3, 6) == [3, 4, 5]
     assert read == [3]
 
@@ -247,10 +248,11 @@ def test_a_block_of_which_the_disk_took_only_a_part_is_taken_back(tmp_path: Path
 
     with LogWriter(tmp_path) as log:
         log.append(records(0, 2))
-        real = log._file
-        log._file = FullDisk(real)  # type: ignore[assignment]
+        appender: Any = log._appender
+        real = appender._file
+        appender._file = FullDisk(real)
         with pytest.raises(OSError, match="No space left"):
             log.append(records(90, 3))
-        log._file = real
+        appender._file = real
         log.append(records(2, 1))
     assert everything(tmp_path) == [0, 1, 2]
