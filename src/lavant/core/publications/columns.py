@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from lavant.core.errors import InvalidValue, LimitExceeded
 from lavant.core.publications.attributes import ATTRIBUTES_MAX, INTEGER_MAX, STRING_BYTES_MAX, check_name
@@ -51,15 +52,17 @@ def checked_columns(records: pa.RecordBatch) -> pa.RecordBatch:
             f"a batch has {len(names)} columns, at most {ATTRIBUTES_OF_A_BATCH_MAX} are allowed; "
             "send smaller batches or fewer distinct attribute names"
         )
-    columns = [
-        _checked_envelope(name, column) if name in ENVELOPE else _checked_attribute(check_name(name), column)
-        for name, column in zip(names, records.columns, strict=True)
-    ]
+    columns = [checked_column(name, column) for name, column in zip(names, records.columns, strict=True)]
     if len(set(names)) < len(names):
         _check_repeated(names, columns)
     if len(names) > ATTRIBUTES_MAX:
         _check_attribute_counts(names, columns)
     return pa.RecordBatch.from_arrays(columns, names=names) if columns else records
+
+
+def checked_column(name: str, column: pa.Array) -> pa.Array:
+    """Returns one column cast to the type of batches, or raises with its first bad value."""
+    return _checked_envelope(name, column) if name in ENVELOPE else _checked_attribute(check_name(name), column)
 
 
 def is_string(type: pa.DataType) -> bool:
@@ -106,7 +109,7 @@ def _checked_envelope(name: str, column: pa.Array) -> pa.Array:
     if name == TIME:
         earliest = pc.min(column).as_py()
         if earliest is not None and earliest < 0:
-            raise InvalidValue(f"@time_ms must be milliseconds since 1970, got {earliest}")
+            raise InvalidValue(early(earliest))
         return column
     return _checked_ids(column) if name == ID else _checked_size(name, column, PAYLOAD_BYTES_MAX)
 
@@ -135,7 +138,7 @@ def _checked_attribute(name: str, column: pa.Array) -> pa.Array:
 def _checked_size(name: str, column: pa.Array, bytes_max: int) -> pa.Array:
     largest = pc.max(pc.binary_length(column)).as_py()
     if largest is not None and largest > bytes_max:
-        raise LimitExceeded(f"{name!r} has a value of {largest} bytes, at most {bytes_max} are allowed")
+        raise LimitExceeded(too_large(name, largest, bytes_max))
     return column
 
 
@@ -162,35 +165,42 @@ def _checked_dictionary(name: str, column: pa.Array) -> pa.Array:
 def _check_repeated(names: list[str], columns: list[pa.Array]) -> None:
     """Raise unless columns of one name are of different types, and no publication has a value in two of them."""
     for name in dict.fromkeys(names):
-        mine = [column for other, column in zip(names, columns, strict=True) if other == name]
-        types = {STRING if is_string(column.type) else column.type for column in mine}
-        if len(types) < len(mine):
-            raise InvalidValue(f"{len(mine)} columns are named {name!r} and two are of one type; join them into one")
-        values = sum(column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) for column in mine)
+        values = count_values(name, names, columns)
         if np.any(values > 1):
-            raise InvalidValue(
-                f"attribute {name!r} of publication {np.argmax(values)} has a value in {np.max(values)} columns; "
-                "leave null in all but one"
-            )
+            raise InvalidValue(repeated(name, int(np.max(values)), f" of publication {np.argmax(values)}"))
+
+
+def count_values(name: str, names: list[str], columns: list[pa.Array]) -> NDArray[np.int64]:
+    """For each publication, the number of columns of this name that hold a value; raises if two are of one type."""
+    mine = [column for other, column in zip(names, columns, strict=True) if other == name]
+    types = {STRING if is_string(column.type) else column.type for column in mine}
+    if len(types) < len(mine):
+        raise InvalidValue(f"{len(mine)} columns are named {name!r} and two are of one type; join them into one")
+    return _count_valid(mine)
 
 
 def _check_attribute_counts(names: list[str], columns: list[pa.Array]) -> None:
-    attributes = [column for name, column in zip(names, columns, strict=True) if name not in ENVELOPE]
-    counts = sum(column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) for column in attributes)
+    counts = count_attributes(names, columns)
     if np.any(counts > ATTRIBUTES_MAX):
-        raise LimitExceeded(
-            f"publication {np.argmax(counts)} has {np.max(counts)} attributes, at most {ATTRIBUTES_MAX} are allowed; "
-            "use the payload"
-        )
+        raise LimitExceeded(many_attributes(int(np.max(counts)), f"publication {np.argmax(counts)}"))
+
+
+def count_attributes(names: list[str], columns: list[pa.Array]) -> NDArray[np.int64]:
+    """For each publication, the number of attributes it has."""
+    return _count_valid([column for name, column in zip(names, columns, strict=True) if name not in ENVELOPE])
+
+
+def _count_valid(columns: list[pa.Array]) -> NDArray[np.int64]:
+    counts = np.zeros(len(columns[0]) if columns else 0, np.int64)
+    for column in columns:
+        counts += column.is_valid().to_numpy(zero_copy_only=False)
+    return counts
 
 
 def _checked_integers(name: str, column: pa.Array) -> pa.Array:
     for value in pc.min_max(column).as_py().values():
         if value is not None and abs(value) > INTEGER_MAX:
-            raise LimitExceeded(
-                f"integer {value} of attribute {name!r} is beyond ±2^53, where doubles skip integers; "
-                "send it as a string"
-            )
+            raise LimitExceeded(wide(name, value))
     return column
 
 
@@ -198,8 +208,32 @@ def _checked_floats(name: str, column: pa.Array) -> pa.Array:
     finite = pc.is_finite(column)
     if not pc.all(finite, min_count=0).as_py():
         row = pc.index(finite, pa.scalar(False)).as_py()
-        raise InvalidValue(
-            f"attribute {name!r} of publication {row} is {column[row].as_py()}; "
-            "leave the attribute out where there is no number"
-        )
+        raise InvalidValue(not_finite(name, column[row].as_py(), f" of publication {row}"))
     return column
+
+
+# ---- what is wrong with a value: here for a whole batch, in `refusals` for each of its rows --------------------------
+
+
+def early(time_ms: int) -> str:
+    return f"@time_ms must be milliseconds since 1970, got {time_ms}"
+
+
+def too_large(name: str, size_bytes: int, bytes_max: int) -> str:
+    return f"{name!r} has a value of {size_bytes} bytes, at most {bytes_max} are allowed"
+
+
+def wide(name: str, value: int) -> str:
+    return f"integer {value} of attribute {name!r} is beyond ±2^53, where doubles skip integers; send it as a string"
+
+
+def not_finite(name: str, value: float, whose: str = "") -> str:
+    return f"attribute {name!r}{whose} is {value}; leave the attribute out where there is no number"
+
+
+def repeated(name: str, values: int, whose: str = "") -> str:
+    return f"attribute {name!r}{whose} has a value in {values} columns; leave null in all but one"
+
+
+def many_attributes(count: int, who: str = "a publication") -> str:
+    return f"{who} has {count} attributes, at most {ATTRIBUTES_MAX} are allowed; use the payload"

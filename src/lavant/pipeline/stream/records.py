@@ -10,14 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lavant.broker.matching.encrypted.values import EncryptedBatch
+from lavant.broker.matching.encrypted.values import EncryptedBatch, length_problem, odd_lengths
 from lavant.broker.matching.plain.table import ConstraintKind, Dimension
 from lavant.core.errors import InvalidValue
 from lavant.core.publications.batch import PublicationBatch
 from lavant.core.publications.publication import ID
+from lavant.core.publications.refusals import refused_rows
 
 POINT = "@point"
 """The column of an encrypted publication's vector, a list of doubles."""
+NO_VECTOR = "an encrypted publication has no vector"
 
 
 class AcceptedRecords(NamedTuple):
@@ -30,11 +32,15 @@ class AcceptedRecords(NamedTuple):
 
 def accept(scheme: str, records: pa.RecordBatch) -> AcceptedRecords:
     """The batch for a matcher of this scheme, without the rows that cannot be publications."""
-    make = _encrypted if scheme == "encrypted" else PublicationBatch
+    make, refusals = (_encrypted, _refused_points) if scheme == "encrypted" else (PublicationBatch, refused_rows)
     try:
         return AcceptedRecords(make(records), np.arange(records.num_rows), {})
     except InvalidValue:
-        return _accept_row_by_row(make, records, _odd_lengths(records) if scheme == "encrypted" else {})
+        rejected = refusals(records)
+    is_good = np.ones(records.num_rows, np.bool_)
+    is_good[list(rejected)] = False
+    rows = np.flatnonzero(is_good)
+    return AcceptedRecords(make(records.take(pa.array(rows))) if len(rows) else None, rows, rejected)
 
 
 def compared_columns(records: pa.RecordBatch, dimensions: Collection[Dimension]) -> pa.RecordBatch:
@@ -74,18 +80,29 @@ def encrypted_records(batch: EncryptedBatch, ids: list[str] | None = None) -> pa
 
 
 def _encrypted(records: pa.RecordBatch) -> EncryptedBatch:
+    column = _points(records)
+    if column.null_count:
+        raise InvalidValue(NO_VECTOR)
+    lengths = pc.list_value_length(column).to_numpy()
+    if len(lengths) == 0 or (lengths != lengths[0]).any():
+        raise InvalidValue("encrypted publications have vectors of different lengths")
+    return EncryptedBatch(_vectors(column, lengths[0]))
+
+
+def _vectors(column: pa.Array, dimensions: int) -> NDArray[np.float64]:
+    """The lists, which are all of one length, as rows of a matrix."""
+    flat = column.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    vectors: NDArray[np.float64] = flat.reshape(len(column), max(int(dimensions), 0))
+    return vectors
+
+
+def _points(records: pa.RecordBatch) -> pa.Array:
     if POINT not in records.schema.names:
         raise InvalidValue(f"an encrypted publication needs a column {POINT!r}, got {records.schema.names}")
     column = records.column(POINT)
     if not _is_list_of_numbers(column.type):
         raise InvalidValue(f"column {POINT!r} must hold lists of doubles, got {column.type}")
-    if column.null_count:
-        raise InvalidValue("an encrypted publication has no vector")
-    lengths = pc.list_value_length(column).to_numpy()
-    if len(lengths) == 0 or (lengths != lengths[0]).any():
-        raise InvalidValue("encrypted publications have vectors of different lengths")
-    flat = column.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
-    return EncryptedBatch(flat.reshape(len(column), lengths[0]))
+    return column
 
 
 def _is_list_of_numbers(type: pa.DataType) -> bool:
@@ -93,46 +110,26 @@ def _is_list_of_numbers(type: pa.DataType) -> bool:
     return is_list and bool(pa.types.is_floating(type.value_type) or pa.types.is_integer(type.value_type))
 
 
-def _odd_lengths(records: pa.RecordBatch) -> dict[int, str]:
-    """Vectors whose length is not the most frequent one (the shortest of those): valid alone, but not with the rest."""
-    if POINT not in records.schema.names or not _is_list_of_numbers(records.column(POINT).type):
-        return {}
-    lengths = pc.list_value_length(records.column(POINT)).fill_null(-1).to_numpy(zero_copy_only=False)
+def _refused_points(records: pa.RecordBatch) -> dict[int, str]:
+    """The rows without a usable vector: its length must be the most frequent one (the shortest of those)."""
+    try:
+        column = _points(records)
+    except InvalidValue as error:
+        return dict.fromkeys(range(records.num_rows), str(error))
+    lengths = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
     known, counts = np.unique(lengths[lengths >= 0], return_counts=True)
-    if len(known) < 2:
-        return {}
-    usual = known[np.argmax(counts)]
-    return {
-        int(row): f"an encrypted publication has a vector of {lengths[row]} numbers, but others have {usual}"
-        for row in np.flatnonzero((lengths >= 0) & (lengths != usual))
-    }
+    usual = known[np.argmax(counts)] if len(known) else -1
+    rejected = dict.fromkeys(np.flatnonzero(lengths < 0).tolist(), NO_VECTOR)
+    for row in np.flatnonzero((lengths >= 0) & (lengths != usual)).tolist():
+        rejected[row] = f"an encrypted publication has a vector of {lengths[row]} numbers, but others have {usual}"
+    rows = np.flatnonzero((lengths >= 0) & (lengths == usual))
+    return dict(sorted((rejected | _refused_vectors(_vectors(column.take(pa.array(rows)), usual), rows)).items()))
 
 
-def _accept_row_by_row(make: Any, records: pa.RecordBatch, refused: dict[int, str]) -> AcceptedRecords:
-    """Halve until the bad rows are alone: cheap where they are few. Some are `refused` already."""
-    rejected = dict(refused)
-    left = np.array([row for row in range(records.num_rows) if row not in refused], np.int64)
-    rest = records.take(pa.array(left))
-    pending = [(0, len(left))]
-    good: list[tuple[int, int]] = []
-    while pending:
-        start, end = pending.pop()
-        if start == end:
-            continue
-        try:
-            make(rest.slice(start, end - start))
-            good.append((start, end))
-        except InvalidValue as error:
-            if end - start == 1:
-                rejected[int(left[start])] = _without_number(str(error))
-            else:
-                middle = (start + end) // 2
-                pending += [(start, middle), (middle, end)]
-    rows = left[np.array(sorted(row for start, end in good for row in range(start, end)), np.int64)]
-    kept = records.take(pa.array(rows))
-    return AcceptedRecords(make(kept) if len(rows) else None, rows, dict(sorted(rejected.items())))
-
-
-def _without_number(reason: str) -> str:
-    """A row that was tried alone is number 0 there, which means nothing to its sender."""
-    return reason.replace("of publication 0 ", "").replace("encrypted publication 0 ", "encrypted publication ")
+def _refused_vectors(vectors: NDArray[np.float64], rows: NDArray[np.int64]) -> dict[int, str]:
+    try:
+        EncryptedBatch(vectors[:0])
+    except InvalidValue as error:  # of the number of dimensions
+        return dict.fromkeys(rows.tolist(), str(error))
+    bad = np.flatnonzero(odd_lengths(vectors))
+    return {int(rows[row]): length_problem("point of encrypted publication", vectors[row]) for row in bad}

@@ -128,12 +128,21 @@ def _check_shape(what: str, array: object, *, axes: int) -> None:
 
 
 def _check_lengths(what: str, vectors: Doubles) -> None:
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.einsum("...i,...i->...", vectors, vectors)
-        bad = ~((squares >= LENGTH_MIN**2) & (squares <= LENGTH_MAX**2))  # also catches NaN
+    bad = odd_lengths(vectors)
     if bad.any():
         first = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise InvalidValue(
-            f"{what} {first[0]} is {vectors[first].tolist()}: its length must be finite and between "
-            f"{LENGTH_MIN:g} and {LENGTH_MAX:g}; encrypt it with the client's key"
-        )
+        raise InvalidValue(length_problem(f"{what} {first[0]}", vectors[first]))
+
+
+def odd_lengths(vectors: Doubles) -> NDArray[np.bool_]:
+    """Which vectors are not finite, or too short or too long to compute with."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.einsum("...i,...i->...", vectors, vectors)
+        return np.asarray(~((squares >= LENGTH_MIN**2) & (squares <= LENGTH_MAX**2)))  # also catches NaN
+
+
+def length_problem(what: str, vector: Doubles) -> str:
+    return (
+        f"{what} is {vector.tolist()}: its length must be finite and between "
+        f"{LENGTH_MIN:g} and {LENGTH_MAX:g}; encrypt it with the client's key"
+    )
