@@ -1,17 +1,19 @@
 """What a load takes of a cluster: hosts, tasks, bytes, memory, delay, and what is exhausted first.
 
-Every host matches every publication against its slices, and merges the matches of its share of the publications; a host
-is an executor with one core. A micro-batch takes all publications that arrived during the one before:
+Every host, an executor with one core, matches every publication against its slices, and merges the matches of its
+share of the publications. Some hosts read the log. A micro-batch takes what arrived while others were on their way. The
+access of a batch overlaps with match and exit of the one before, so the longer of the two is the time between batches:
 
-    T = F + N·t + n·c,  n = λ·T   ⇒   T = (F + N·t) / (1 - λ·c)
-
-where F is the time of a batch without tasks, N·t the driver's time for the tasks, and c the time that a host needs for
-a publication. A publication waits half a batch for its own to begin, which then takes T.
+    access             A = F + a·t + n·c₁          F: a batch without tasks, t: the driver's time for a task
+    match and exit     M = (m + e)·t + n·c₂        c₁, c₂: a host's time for a publication
+    between batches    T = max(A, M, (a + m + e)·t),  n = λ·T
+    delay              T/2 + A + M                 half a batch until the own one begins
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 
 import msgspec
 
@@ -19,7 +21,9 @@ from lavant.core.errors import InvalidValue
 from lavant.pipeline.sizing.constants import MATCHERS, MatcherConstants, PipelineConstants
 
 UTILIZATION_MAX = 0.7
-"""Of the hosts' cores; beyond it, batches grow quickly."""
+"""Of the busiest host's core; beyond it, batches grow quickly."""
+ACCESS_TASKS_MAX = 4
+HOSTS_MAX = 100_000
 SLICES_OF_HOST = 2
 """So that there is something to move."""
 COPIES = 3
@@ -54,6 +58,8 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     network_bytes_per_s: float = 1.25e9
     storage_bytes_per_s: float = 2e9
     """Of log and results together, for all hosts."""
+    is_storage_shared: bool = True
+    """Whether exit tasks write results; otherwise they return them to the driver."""
 
     def __post_init__(self) -> None:
         for name in ("executors", "network_bytes_per_s", "storage_bytes_per_s"):
@@ -80,15 +86,16 @@ class SizingEstimate(msgspec.Struct, frozen=True, kw_only=True):
     hosts: int
     hosts_needed: int | None
     """Hosts that keep within `UTILIZATION_MAX`; None if no number does."""
-    slices: int
-    tasks: int
-    """Of a micro-batch: access, match and exit."""
+    match_slices: int
+    access_tasks: int
+    exit_tasks: int
+    """Of a micro-batch, which also has a match task for each host."""
     access_cores: float
     match_cores: float
     exit_cores: float
     """Cores that are busy with it on average."""
     batch_s: float
-    """Infinite if the hosts cannot keep up."""
+    """Between two batches; infinite if the hosts cannot keep up."""
     batch_publications: float
     delay_s: float
     broadcast_bytes_per_s: float
@@ -130,47 +137,59 @@ def estimate_hosts(
     """The same for a given number of hosts."""
     rate, matcher = load.publications_per_s, MATCHERS[load.kind]
     work = _Work.of(load, hosts, constants)
-    tasks = 3 * hosts
-    overhead = constants.batch.value + tasks * constants.task.value
-    busy = rate * work.host_s
-    batch_s = overhead / (1 - busy) if busy < 1 else math.inf
-    count = rate * batch_s
+    access, tasks = work.access_tasks, work.access_tasks + 2 * hosts
+    t = constants.task.value
+    accessing = _Line(constants.batch.value + access * t, rate * work.access_s / access)
+    matching = _Line(2 * hosts * t, rate * work.host_s)
+    batch_s = max(accessing.fixed_point, matching.fixed_point, tasks * t)
     bytes_each = matcher.publication_bytes.value if load.publication_bytes is None else load.publication_bytes
-    broadcast = rate * bytes_each * hosts
     headers = hosts * hosts * constants.block_bytes.value / batch_s
     shuffle = rate * _shuffled_bytes(load, hosts, constants) + headers
+    log = rate * bytes_each
     results = rate * (load.matches * constants.id_bytes.value + constants.row_bytes.value)
-    remote = (hosts - 1) / hosts
-    driver = rate * bytes_each * 2  # collects the blocks, and gives them to the first hosts, which pass them on
+    through_host = log + (shuffle * (hosts - 1) / hosts + results) / hosts
+    through_driver = 2 * log  # collects the blocks, and gives them to the first hosts, which pass them on
+    if not cluster.is_storage_shared:
+        through_driver += results
     resources = (
-        ResourceUse("executors' cores", busy * hosts, hosts, "cores"),
-        ResourceUse(
-            "an executor's network",
-            rate * bytes_each + shuffle * remote / hosts + results / hosts,
-            cluster.network_bytes_per_s,
-            "bytes/s",
-        ),
-        ResourceUse("the driver's network", driver, cluster.network_bytes_per_s, "bytes/s"),
-        ResourceUse("storage", rate * bytes_each + results, cluster.storage_bytes_per_s, "bytes/s"),
+        ResourceUse("the busiest host's core", rate * work.host_s, 1, "cores"),
+        ResourceUse("a host's network", through_host, cluster.network_bytes_per_s, "bytes/s"),
+        ResourceUse("the driver's network", through_driver, cluster.network_bytes_per_s, "bytes/s"),
+        ResourceUse("storage", log + results, cluster.storage_bytes_per_s, "bytes/s"),
     )
     return SizingEstimate(
         hosts=hosts,
         hosts_needed=hosts_needed,
-        slices=hosts * SLICES_OF_HOST,
-        tasks=tasks,
+        match_slices=hosts * SLICES_OF_HOST,
+        access_tasks=access,
+        exit_tasks=hosts,
         access_cores=rate * work.access_s,
         match_cores=rate * work.match_s * hosts,
         exit_cores=rate * work.exit_s,
         batch_s=batch_s,
-        batch_publications=count,
-        delay_s=1.5 * batch_s,
-        broadcast_bytes_per_s=broadcast,
+        batch_publications=rate * batch_s,
+        delay_s=batch_s / 2 + accessing.at(batch_s) + matching.at(batch_s),
+        broadcast_bytes_per_s=log * hosts,
         shuffle_bytes_per_s=shuffle,
-        log_bytes_per_s=rate * bytes_each,
+        log_bytes_per_s=log,
         result_bytes_per_s=results,
-        executor_bytes=_executor_bytes(load, hosts, count, bytes_each, constants),
+        executor_bytes=_executor_bytes(load, hosts, rate * batch_s, bytes_each, constants),
         resources=tuple(sorted(resources, key=lambda resource: -resource.share)),
     )
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """The time of a stage: fixed, and a share of the time between batches."""
+
+    fixed_s: float
+    share: float
+
+    def at(self, batch_s: float) -> float:
+        return self.fixed_s + self.share * batch_s
+
+    @property
+    def fixed_point(self) -> float:
+        return self.fixed_s / (1 - self.share) if self.share < 1 else math.inf
 
 
 class _Work(msgspec.Struct, frozen=True):
@@ -181,6 +200,7 @@ class _Work(msgspec.Struct, frozen=True):
     """At each host."""
     exit_s: float
     hosts: int
+    access_tasks: int
 
     @classmethod
     def of(cls, load: PipelineLoad, hosts: int, constants: PipelineConstants) -> _Work:
@@ -192,22 +212,23 @@ class _Work(msgspec.Struct, frozen=True):
             + load.matches / hosts * matcher.match.value
         )
         exit_s = constants.exit_row.value + load.matches * constants.exit_id.value + hosts * constants.exit_list.value
-        return cls(constants.access.value, match_s, exit_s, hosts)
+        return cls(constants.access.value, match_s, exit_s, hosts, min(ACCESS_TASKS_MAX, hosts))
 
     @property
     def host_s(self) -> float:
-        """Of a host, which matches every publication, and has its share of access and exit."""
-        return self.match_s + (self.access_s + self.exit_s) / self.hosts
+        """Of a host that matches every publication, and has its share of access and exit."""
+        return self.match_s + self.access_s / self.access_tasks + self.exit_s / self.hosts
 
 
 def _hosts_needed(load: PipelineLoad, constants: PipelineConstants) -> int | None:
-    """Work per host is fixed + shared / hosts, so a number suffices if the fixed part leaves room."""
-    one = _Work.of(load, 1, constants)
-    many = _Work.of(load, 2, constants)
-    shared = 2 * (one.host_s - many.host_s)
-    fixed = one.host_s - shared
-    room = UTILIZATION_MAX / load.publications_per_s - fixed
-    return None if room <= 0 else max(1, math.ceil(shared / room - 1e-9))
+    """The work of a host falls with their number, towards what each of them has to do for itself."""
+
+    def suffices(hosts: int) -> bool:
+        return load.publications_per_s * _Work.of(load, hosts, constants).host_s <= UTILIZATION_MAX
+
+    if not suffices(HOSTS_MAX):
+        return None
+    return bisect_left(range(1, HOSTS_MAX), True, key=suffices) + 1
 
 
 def _shuffled_bytes(load: PipelineLoad, hosts: int, constants: PipelineConstants) -> float:
