@@ -4,9 +4,9 @@ Every host, an executor with one core, matches every publication against its sli
 share of the publications. Some hosts read the log. A micro-batch takes what arrived while others were on their way. The
 access of a batch overlaps with match and exit of the one before, so the longer of the two is the time between batches:
 
-    access             A = F + a·t + n·c₁          F: a batch without tasks, t: the driver's time for a task
-    match and exit     M = (m + e)·t + n·c₂        c₁, c₂: a host's time for a publication
-    between batches    T = max(A, M, (a + m + e)·t),  n = λ·T
+    access             A = F + a·t + u + n·c₁      F: a batch without tasks
+    match and exit     M = (m + e)·t + 2·u + n·c₂  t, u: the driver's and a host's time for a task
+    between batches    T = max(A, M, (a + m + e)·t),  n = λ·T;  c₁, c₂: a host's time for a publication
     delay              T/2 + A + M                 half a batch until the own one begins
 """
 
@@ -120,27 +120,19 @@ def estimate(
     load: PipelineLoad,
     cluster: ClusterShape,
     constants: PipelineConstants = PipelineConstants(),  # noqa: B008 - a value
+    *,
+    hosts: int | None = None,
 ) -> SizingEstimate:
-    """The fewest hosts that keep within `UTILIZATION_MAX`; all executors if they do not suffice."""
+    """For so many hosts; by default the fewest within `UTILIZATION_MAX`, or all executors if they do not suffice."""
     needed = _hosts_needed(load, constants)
-    hosts = cluster.executors if needed is None else min(needed, cluster.executors)
-    return estimate_hosts(load, cluster, hosts, constants, needed)
-
-
-def estimate_hosts(
-    load: PipelineLoad,
-    cluster: ClusterShape,
-    hosts: int,
-    constants: PipelineConstants = PipelineConstants(),  # noqa: B008 - a value
-    hosts_needed: int | None = None,
-) -> SizingEstimate:
-    """The same for a given number of hosts."""
+    if hosts is None:
+        hosts = cluster.executors if needed is None else min(needed, cluster.executors)
     rate, matcher = load.publications_per_s, MATCHERS[load.kind]
     work = _Work.of(load, hosts, constants)
     access, tasks = work.access_tasks, work.access_tasks + 2 * hosts
-    t = constants.task.value
-    accessing = _Line(constants.batch.value + access * t, rate * work.access_s / access)
-    matching = _Line(2 * hosts * t, rate * work.host_s)
+    t, u = constants.task.value, constants.start.value
+    accessing = _Line(constants.batch.value + access * t + u, rate * work.access_s / access)
+    matching = _Line(2 * (hosts * t + u), rate * work.host_s)
     batch_s = max(accessing.fixed_point, matching.fixed_point, tasks * t)
     bytes_each = matcher.publication_bytes.value if load.publication_bytes is None else load.publication_bytes
     headers = hosts * hosts * constants.block_bytes.value / batch_s
@@ -159,7 +151,7 @@ def estimate_hosts(
     )
     return SizingEstimate(
         hosts=hosts,
-        hosts_needed=hosts_needed,
+        hosts_needed=needed,
         match_slices=hosts * SLICES_OF_HOST,
         access_tasks=access,
         exit_tasks=hosts,

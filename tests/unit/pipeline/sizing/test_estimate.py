@@ -18,7 +18,6 @@ from lavant.pipeline.sizing.estimate import (
     PipelineLoad,
     SizingEstimate,
     estimate,
-    estimate_hosts,
 )
 
 CLUSTER = ClusterShape(executors=100)
@@ -39,7 +38,7 @@ def busy(found: SizingEstimate) -> float:
 
 @given(loads, hosts_of_cluster)
 def test_the_work_of_the_stages_is_the_work_of_the_hosts(load: PipelineLoad, hosts: int) -> None:
-    found = estimate_hosts(load, CLUSTER, hosts)
+    found = estimate(load, CLUSTER, hosts=hosts)
     total = found.access_cores + found.match_cores + found.exit_cores
     others = found.access_cores / found.access_tasks  # which only some hosts have to do
     assert busy(found) * hosts == pytest.approx(total + others * (hosts - found.access_tasks))
@@ -47,14 +46,14 @@ def test_the_work_of_the_stages_is_the_work_of_the_hosts(load: PipelineLoad, hos
 
 @given(loads, hosts_of_cluster)
 def test_a_batch_takes_what_arrives_while_it_runs(load: PipelineLoad, hosts: int) -> None:
-    found = estimate_hosts(load, CLUSTER, hosts)
+    found = estimate(load, CLUSTER, hosts=hosts)
     if busy(found) >= 1:
         assert found.batch_s == math.inf
         return
     constants = PipelineConstants()
     scheduling = (found.access_tasks + hosts + found.exit_tasks) * constants.task.value
-    matching = 2 * hosts * constants.task.value + busy(found) * found.batch_s
-    access = constants.batch.value + found.access_tasks * constants.task.value
+    matching = 2 * (hosts * constants.task.value + constants.start.value) + busy(found) * found.batch_s
+    access = constants.batch.value + found.access_tasks * constants.task.value + constants.start.value
     access += found.access_cores / found.access_tasks * found.batch_s
     assert found.batch_s == pytest.approx(max(access, matching, scheduling))
     assert found.batch_publications == pytest.approx(load.publications_per_s * found.batch_s)
@@ -63,7 +62,7 @@ def test_a_batch_takes_what_arrives_while_it_runs(load: PipelineLoad, hosts: int
 
 @given(loads, hosts_of_cluster)
 def test_no_byte_of_the_results_is_lost_on_the_way(load: PipelineLoad, hosts: int) -> None:
-    found = estimate_hosts(load, CLUSTER, hosts)
+    found = estimate(load, CLUSTER, hosts=hosts)
     ids = 4 * load.matches * load.publications_per_s
     assert found.result_bytes_per_s >= ids
     assert found.broadcast_bytes_per_s == pytest.approx(found.log_bytes_per_s * hosts)
@@ -76,7 +75,7 @@ def test_more_load_never_takes_less(load: PipelineLoad, hosts: int, what: str, f
     more = msgspec.structs.replace(load, **{what: getattr(load, what) * factor})
     # Longer batches are fewer, so there are fewer headers.
     headless = msgspec.structs.replace(PipelineConstants(), block_bytes=Constant(0, "bytes", "none"))
-    before, after = (estimate_hosts(each, CLUSTER, hosts, headless) for each in (load, more))
+    before, after = (estimate(each, CLUSTER, headless, hosts=hosts) for each in (load, more))
     for name in ("match_cores", "exit_cores", "batch_s", "delay_s", "result_bytes_per_s", "shuffle_bytes_per_s"):
         assert getattr(after, name) >= getattr(before, name) * (1 - 1e-9)
     shares = {use.name: use.share for use in after.resources}
@@ -87,11 +86,11 @@ def test_more_load_never_takes_less(load: PipelineLoad, hosts: int, what: str, f
 def test_the_hosts_needed_are_the_fewest_that_suffice(load: PipelineLoad) -> None:
     needed = estimate(load, CLUSTER).hosts_needed
     if needed is None:
-        assert busy(estimate_hosts(load, CLUSTER, 100_000)) > UTILIZATION_MAX
+        assert busy(estimate(load, CLUSTER, hosts=100_000)) > UTILIZATION_MAX
         return
-    assert busy(estimate_hosts(load, CLUSTER, needed)) <= UTILIZATION_MAX * (1 + 1e-6)
+    assert busy(estimate(load, CLUSTER, hosts=needed)) <= UTILIZATION_MAX * (1 + 1e-6)
     if needed > 1:
-        assert busy(estimate_hosts(load, CLUSTER, needed - 1)) > UTILIZATION_MAX * (1 - 1e-6)
+        assert busy(estimate(load, CLUSTER, hosts=needed - 1)) > UTILIZATION_MAX * (1 - 1e-6)
 
 
 @given(loads)
