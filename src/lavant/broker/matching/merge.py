@@ -20,14 +20,15 @@ def merge(parts: Sequence[Matches]) -> Matches:
     ids = np.empty(offsets[-1], np.uint32)
     cursor = offsets[:-1].copy()
     for part in parts:
-        _copy(frozen(part.offsets), frozen(part.ids), cursor, ids)
+        copy_lists(frozen(part.offsets), frozen(part.ids), cursor, ids)
     return Matches(offsets, ids)
 
 
 @kernel
-def _copy(
+def copy_lists(
     offsets: NDArray[np.int64], ids: NDArray[np.uint32], cursor: NDArray[np.int64], out: NDArray[np.uint32]
 ) -> None:
+    """Copy each publication's ids to its cursor, and advance the cursor."""
     for i in range(len(cursor)):
         start, place = np.uint64(offsets[i]), np.uint64(cursor[i])
         length = np.uint64(offsets[i + 1]) - start

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from lavant.broker.matching import container, snapshots
 from lavant.broker.matching.changes import ChangeLog, MatcherChange
 from lavant.broker.matching.interface import Ids, MatcherStatistics, Matches
+from lavant.broker.matching.runs import Runs
 from lavant.core.errors import DuplicateSubscription, InvalidValue, UnknownSubscription
 from lavant.core.ids import SUBSCRIPTION_ID_MAX
 
@@ -62,6 +63,9 @@ class Search(Protocol):
 
     def fill(self, out: Ids, cursor: NDArray[np.int64]) -> None:
         """Write publication i's ids to `out` from `cursor[i]` on, and advance `cursor[i]` behind them."""
+
+    def split(self) -> tuple[Runs, Search] | None:
+        """Runs, and the matches that are in none; None if ids take less room."""
 
 
 BatchT_contra = TypeVar("BatchT_contra", contravariant=True)
@@ -288,7 +292,28 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
 
     def match(self, batch: BatchT) -> Matches:
         """The subscriptions that each publication of the batch matches."""
-        searches = [placed.segment.search(batch, placed.dead) for placed in self._state.segments]
+        return self._gather(batch, [placed.segment.search(batch, placed.dead) for placed in self._state.segments])
+
+    def match_in_runs(
+        self, batch: BatchT, segments: Sequence[Segment[BatchT]]
+    ) -> tuple[list[tuple[int, Runs]], Matches]:
+        """The same, with runs of rows for these segments, by their place in the list, where that is shorter.
+
+        Whoever expands the runs must have the same segments, such as those of the snapshot that was opened.
+        """
+        places = {id(segment): place for place, segment in enumerate(segments)}
+        runs: list[tuple[int, Runs]] = []
+        rest: list[Search] = []
+        for placed in self._state.segments:
+            search = placed.segment.search(batch, placed.dead)
+            parts = search.split() if id(placed.segment) in places else None
+            if parts is not None:
+                runs.append((places[id(placed.segment)], parts[0]))
+                search = parts[1]
+            rest.append(search)
+        return runs, self._gather(batch, rest)
+
+    def _gather(self, batch: BatchT, searches: Sequence[Search]) -> Matches:
         offsets = np.zeros(self._batch_length(batch) + 1, np.int64)
         for search in searches:
             offsets[1:] += search.counts
@@ -298,6 +323,11 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         for search in searches:
             search.fill(ids, cursor)
         return Matches(offsets, ids)
+
+    @property
+    def segments(self) -> list[Segment[BatchT]]:
+        """The present segments; those of a snapshot after `open`, in its order."""
+        return [placed.segment for placed in self._state.segments]
 
     def __len__(self) -> int:
         return sum(placed.alive for placed in self._state.segments)

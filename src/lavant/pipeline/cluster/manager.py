@@ -1,14 +1,15 @@
 """The manager (e-StreamHub, section IV.B): carries out the enforcer's plans between batches.
 
-    match tasks ──probes──► manager ──► enforcer ──plan──► manager
+    tasks ──probes──► manager ──► enforcer ──plan──► manager
                                                             1. requests executors, until they have started
                                                             2. has the moving slices opened there
                                                             3. replaces the placement: the next batch uses it
                                                             4. releases empty hosts, after a batch without them
 
-Hosts are executors; a host's part of a batch is one task, and the placement says which slices that task matches, on
-which executor. A batch reads the placement once, so a move happens between two batches: nothing is lost, nothing is
-matched twice. No batch waits either: an executor gets its first task when it has started Python and opened its slices.
+Hosts are executors; a host's part of a stage is one task, and the placement says which access, match and exit slices
+that is, on which executor. A batch reads the placement once, so a move happens between two batches: nothing is lost,
+nothing is matched twice. No batch waits either: an executor gets its first task when it has started Python and opened
+its slices.
 
 The whole state is in the coordination store; a restarted manager continues from there.
 """
@@ -24,20 +25,20 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from lavant.broker.slices import SliceReader
+from lavant.broker.slices.layout import ACCESS, EXIT, MATCH, number_of, operator_of
 from lavant.control.placement import Enforcer, HostProbe, Placement, PlacementConfig, PlacementPlan, Probes, SliceProbe
 from lavant.core.decisions import Decision
 from lavant.core.files import local_path
 from lavant.core.identities import UNKNOWN
 from lavant.core.ids import HostId, SliceId
-from lavant.pipeline.cluster.assignment import ANYWHERE, SliceAssignment
+from lavant.pipeline.cluster.assignment import ACCESS_SLICES, ANYWHERE, EXIT_SLICES, HostSlices, SliceAssignment
 from lavant.pipeline.cluster.coordination import Coordination, FileCoordination
-from lavant.pipeline.cluster.probes import Probe, take_probes
+from lavant.pipeline.cluster.probes import Probe, ProbeBuffer
 from lavant.pipeline.internals.executors import POLL_S, Executors
-from lavant.pipeline.internals.host_tasks import run_on_hosts
-from lavant.pipeline.stream.slice_cache import open_slice
+from lavant.pipeline.internals.stages import PlacedTask, run_tasks
+from lavant.pipeline.stream.open_slices import SlicePlace, open_slice
 
 STATE = "manager.json"
-ASSIGNMENT = "assignment.json"
 EXECUTORS_S_MAX = 60.0
 """How long the cluster may take to start executors."""
 
@@ -53,39 +54,46 @@ class Stores(msgspec.Struct):
     """Subscriptions whose slices move together: slice i of all stores is on the same host."""
 
     slices: int
-    paths: list[Path]
+    places: list[SlicePlace]
     """More may come while the manager runs."""
     identity: str = UNKNOWN
     """Of the only store."""
+    reader: SliceReader | None = None
+    """Of the only store, whose number of slices may change."""
 
     @classmethod
-    def of(cls, path: Path) -> Stores:
-        store = SliceReader(path)
-        return cls(store.settings.slices, [path], store.identity)
+    def of(cls, place: str | Path) -> Stores:
+        store = SliceReader(place)
+        places = [SlicePlace(store.address, store.identity, store.settings.scheme)]
+        return cls(len(store.version().slices), places, store.identity, store)
+
+    def refresh(self) -> int:
+        """The present number of slices."""
+        if self.reader is not None:
+            self.slices = len(self.reader.version().slices)
+        return self.slices
 
 
 class ClusterManager:
     """Scales the executors of one stream with its load.
 
-    Start the stream with the options of `stream_options`, then call `tick` every few seconds.
+    Start the stream with `manager=`, then call `tick` every few seconds.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         *,
-        subscriptions: Path | Stores,
-        directory: Path,
+        subscriptions: str | Path | Stores,
+        directory: str | Path,
         config: PlacementConfig,
         coordination: Coordination | None = None,
         batches_done: Callable[[], int] | None = None,
     ) -> None:
         self._spark = spark
-        self._stores = Stores.of(subscriptions) if isinstance(subscriptions, Path) else subscriptions
-        directory = local_path(directory)
-        self._directory = directory
-        self._probes = directory / "probes"
-        self._probes.mkdir(parents=True, exist_ok=True)
+        self._stores = subscriptions if isinstance(subscriptions, Stores) else Stores.of(subscriptions)
+        self.probes = ProbeBuffer()
+        """Where the stream puts its measurements."""
         self._config = config
         self._coordination = coordination if coordination is not None else FileCoordination(directory)
         self._batches_done = batches_done
@@ -97,7 +105,7 @@ class ClusterManager:
         self._give_up_s = 0.0
         self._executor_of: dict[HostId, str] = {}
         self.decisions: list[Decision] = []
-        self.placement = self._recover()
+        self.placement = self._complete(self._recover())
         self._start_executors()
         self._publish()
 
@@ -109,9 +117,11 @@ class ClusterManager:
         self._settle(self.placement)
         self._executors.keep(self._executor_of.values())
 
-    def stream_options(self) -> dict[str, str]:
-        """For `lavant.pipeline.stream.driver.start`."""
-        return {"placement": str((self._directory / ASSIGNMENT).absolute()), "probes": str(self._probes.absolute())}
+    def assignment(self, slices: int) -> SliceAssignment:
+        """For the next batch of a store with so many slices."""
+        assignment = self._assignment
+        is_whole = slices == sum(len(host.match) for host in assignment.hosts)
+        return assignment if is_whole else assignment.resliced(slices)
 
     def follow(self, batches_done: Callable[[], int]) -> None:
         """Report how many batches the stream has finished; hosts are released only after one."""
@@ -124,6 +134,7 @@ class ClusterManager:
         out.
         """
         self._release_idle()
+        self._follow_slices()
         probes = self._measured(now_ms)
         if probes is None:
             return None
@@ -144,17 +155,17 @@ class ClusterManager:
 
     def _measured(self, now_ms: int) -> Probes | None:
         """The CPU share, memory and traffic of each slice since the last tick."""
-        taken = take_probes(self._probes, self._stores.identity)
+        taken = self.probes.take(self._stores.identity)
         if self._last_ms is None or now_ms <= self._last_ms:
             self._last_ms = now_ms
             return None
         seconds = (now_ms - self._last_ms) / 1000
         self._last_ms = now_ms
-        used: dict[int, list[Probe]] = {}
+        used: dict[SliceId, list[Probe]] = {}
         for probe in taken:
-            used.setdefault(probe.slice, []).append(probe)
+            used.setdefault(SliceId(f"{probe.operator}:{probe.slice}"), []).append(probe)
         hosts = tuple(
-            HostProbe(id=host, slices=tuple(_slice_probe(id, used.get(_number(id), []), seconds) for id in slices))
+            HostProbe(id=host, slices=tuple(_slice_probe(id, used.get(id, []), seconds) for id in slices))
             for host, slices in self.placement.by_host
         )
         return Probes(hosts=hosts)
@@ -186,7 +197,8 @@ class ClusterManager:
         self._settle(after)
         moved: dict[HostId, list[int]] = {}
         for move in plan.moves:
-            moved.setdefault(move.destination, []).append(_number(move.slice))
+            if operator_of(move.slice) == MATCH:  # the others have no state
+                moved.setdefault(move.destination, []).append(number_of(move.slice))
         self._open(moved)
         self.placement = after
         self._publish()
@@ -205,10 +217,12 @@ class ClusterManager:
 
     def _open(self, slices: dict[HostId, list[int]]) -> None:
         """Have each host open its new slices, so that the first batch after the move does not wait."""
-        stores = [str(path.absolute()) for path in self._stores.paths]
-        tasks = [(self._location(host), msgspec.msgpack.encode((stores, numbers))) for host, numbers in slices.items()]
+        tasks = [
+            PlacedTask(self._location(host), msgspec.msgpack.encode((self._stores.places, numbers)))
+            for host, numbers in slices.items()
+        ]
         if tasks:
-            run_on_hosts(self._spark.sparkContext, tasks, open_slices)
+            run_tasks(self._spark.sparkContext, tasks, open_slices, "lavant opens slices")
 
     def _location(self, host: HostId) -> str:
         id = self._executor_of.get(host)
@@ -227,13 +241,30 @@ class ClusterManager:
     def _recover(self) -> Placement:
         saved = self._coordination.get(STATE)
         if saved is None:
-            slices = self._stores.slices
             first = HostId(f"{self._config.host_prefix}-0000")
-            return Placement.of([first], {SliceId(f"M:{number}"): first for number in range(slices)})
+            return Placement.of([first], {})
         state = msgspec.json.decode(saved, type=ManagerState)
-        _assignment(state.hosts, state.store).check(self._stores.slices, self._stores.identity)
+        self._assign(Placement(state.hosts), state.store).check(self._stores.slices, self._stores.identity)
         self._enforcer.restore(base64.b64decode(state.enforcer))
         return Placement(state.hosts)
+
+    def _complete(self, placement: Placement) -> Placement:
+        """The placement with all slices that there are, and no others; new ones go to the host with the fewest."""
+        counts = {ACCESS: ACCESS_SLICES, MATCH: self._stores.refresh(), EXIT: EXIT_SLICES}
+        wanted = [SliceId(f"{operator}:{number}") for operator, count in counts.items() for number in range(count)]
+        hosts = {host: [id for id in slices if id in wanted] for host, slices in placement.by_host}
+        placed = {id for slices in hosts.values() for id in slices}
+        for id in wanted:
+            if id not in placed:
+                min(hosts.values(), key=len).append(id)
+        return Placement.of(list(hosts), {id: host for host, slices in hosts.items() for id in slices})
+
+    def _follow_slices(self) -> None:
+        """Place the slices of a store whose number has changed."""
+        if self._pending is None and self._stores.refresh() != sum(len(host.match) for host in self._assignment.hosts):
+            self.placement = self._complete(self.placement)
+            self._publish()
+            self._save()
 
     def _save(self) -> None:
         snapshot = base64.b64encode(self._enforcer.snapshot()).decode()
@@ -241,36 +272,41 @@ class ClusterManager:
         self._coordination.put(STATE, msgspec.json.encode(state))
 
     def _publish(self) -> None:
-        """Publish the assignment for the next batch; hosts without slices get no task."""
-        working = [(host, slices) for host, slices in self.placement.by_host if slices]
-        locations = tuple(self._location(host) for host, _ in working)
-        assignment = msgspec.structs.replace(_assignment(working, self._stores.identity), locations=locations)
-        FileCoordination(self._directory).put(ASSIGNMENT, msgspec.json.encode(assignment))
+        """Publish the assignment for the next batch."""
+        self._assignment = self._assign(self.placement, self._stores.identity)
 
+    def _assign(self, placement: Placement, store: str) -> SliceAssignment:
+        def numbers(slices: Iterable[SliceId], operator: str) -> tuple[int, ...]:
+            return tuple(number_of(id) for id in slices if operator_of(id) == operator)
 
-def _assignment(placed: Iterable[tuple[HostId, tuple[SliceId, ...]]], store: str) -> SliceAssignment:
-    return SliceAssignment(hosts=tuple(tuple(map(_number, slices)) for _, slices in placed), store=store)
-
-
-def _number(id: SliceId) -> int:
-    return int(id.removeprefix("M:"))
+        hosts = tuple(
+            HostSlices(
+                access=numbers(slices, ACCESS),
+                match=numbers(slices, MATCH),
+                exit=numbers(slices, EXIT),
+                location=self._location(host),
+            )
+            for host, slices in placement.by_host
+        )
+        return SliceAssignment(hosts, store)
 
 
 def _slice_probe(id: SliceId, probes: list[Probe], seconds: float) -> SliceProbe:
     return SliceProbe(
         id=id,
-        operator="M",
+        operator=operator_of(id),
         cpu=sum(probe.cpu_s for probe in probes) / seconds,
         memory_bytes=max((probe.memory_bytes for probe in probes), default=0),
         network_bytes_per_s=sum(4 * probe.matches for probe in probes) / seconds,
     )
 
 
-def open_slices(task: bytes) -> None:
+def open_slices(task: bytes) -> bytes:
     """Runs in a host's Python worker."""
-    stores, numbers = msgspec.msgpack.decode(task, type=tuple[list[str], list[int]])
-    for path in stores:
-        store = SliceReader(Path(path))
-        version = store.version()
+    places, numbers = msgspec.msgpack.decode(task, type=tuple[list[SlicePlace], list[int]])
+    for place in places:
+        version = SliceReader(place.storage, place.identity).version()
         for number in numbers:
-            open_slice(store, number, version)
+            if number < len(version.slices):
+                open_slice(place, number, version)
+    return b""

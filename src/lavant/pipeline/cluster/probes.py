@@ -1,12 +1,13 @@
-"""Measurements of match tasks per slice, for the manager."""
+"""Measurements of tasks per slice, for the manager. They return to the driver with the results of the tasks."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import threading
+from collections.abc import Iterable
 
 import msgspec
 
+from lavant.broker.slices.layout import MATCH
 from lavant.core.identities import UNKNOWN, is_other
 
 
@@ -19,32 +20,30 @@ class Probe(msgspec.Struct):
     publications: int = 0
     matches: int = 0
     memory_bytes: int = 0
-    time_ms: int = 0
     store: str = UNKNOWN
     """Identity of the slice's store."""
+    operator: str = MATCH
 
-    def add(self, *, cpu_s: float, publications: int, matches: int, memory_bytes: int) -> None:
+    def add(self, *, cpu_s: float, publications: int, matches: int, memory_bytes: int = 0) -> None:
         self.cpu_s += cpu_s
         self.publications += publications
         self.matches += matches
-        self.memory_bytes = memory_bytes
+        self.memory_bytes = max(self.memory_bytes, memory_bytes)
 
 
-def write_probes(directory: str, batch: int, probes: list[Probe], *, part: str = "") -> None:
-    """One small file per task, renamed into place; a repeated task replaces its own. `part` tells logs apart."""
-    if not probes:
-        return
-    path = Path(directory) / f"{batch:020d}-{part}{probes[0].host:04d}.json"
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_bytes(msgspec.json.encode(probes))
-    temporary.replace(path)
+class ProbeBuffer:
+    """Probes of finished batches, until the manager takes them; from any thread."""
 
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._probes: list[Probe] = []
 
-def take_probes(directory: Path, store: str = UNKNOWN) -> list[Probe]:
-    """All probes of a store since the last call, oldest batch first; deletes the files of all."""
-    taken: list[Probe] = []
-    for path in sorted(directory.glob("*.json")):
-        probes = msgspec.json.decode(path.read_bytes(), type=list[Probe])
-        taken += [probe for probe in probes if not is_other(store, probe.store)]
-        path.unlink()
-    return taken
+    def put(self, probes: Iterable[Probe]) -> None:
+        with self._lock:
+            self._probes += probes
+
+    def take(self, store: str = UNKNOWN) -> list[Probe]:
+        """All probes of a store since the last call; those of other stores are dropped."""
+        with self._lock:
+            taken, self._probes = self._probes, []
+        return [probe for probe in taken if not is_other(store, probe.store)]

@@ -3,94 +3,43 @@
 output/
   notifications/      `read_notifications` or any reader of Parquet
   rejected.jsonl      publications that were refused, with the reason
-  work/               subscriptions in slices, the publication log, Spark's checkpoint
+  work/               subscriptions in slices and the publication log, if they came from files
 """
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lavant.broker.slices import SliceReader
 from lavant.broker.storage.log import LogReader
-from lavant.core.errors import FailedStream, IdentityMismatch
-from lavant.core.files import local_path
-from lavant.core.identities import is_other
+from lavant.broker.storage.objects import ObjectStorage, open_storage
+from lavant.core.errors import FailedStream
 from lavant.pipeline.cluster.assignment import SliceAssignment
-from lavant.pipeline.internals.checkpoints import BatchOffsets, batch_offsets, last_planned
+from lavant.pipeline.cluster.manager import ClusterManager
 from lavant.pipeline.internals.failures import root_cause
-from lavant.pipeline.internals.host_tasks import run_on_hosts
-from lavant.pipeline.sources.log import LogSource
-from lavant.pipeline.stream.exchange import count_reasons
-from lavant.pipeline.stream.preparation import prepare, remove_tree
-from lavant.pipeline.stream.sinks import Notifications, SinkOrigin, read_manifests, read_reasons
-from lavant.pipeline.stream.stages import HostTask, match_host
-
-
-class MicroBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Locations of all files; directories that all hosts reach under the same name."""
-
-    log: Path
-    store: Path
-    store_identity: str
-    exchange: Path
-    checkpoint: Path
-    notifications: Notifications
-    hosts: int
-    placement: Path | None = None
-    """A file that the manager replaces; without it slices are spread evenly over `hosts`."""
-    probes: Path | None = None
-    starting_offset: int = 0
-
-    def __call__(self, batch: DataFrame, number: int) -> None:
-        offsets = batch_offsets(self.checkpoint, number, self.starting_offset)
-        origin = SinkOrigin(offsets.log, self.store_identity)
-        if self.notifications.is_done(number, offsets.start, origin):
-            return
-        found = run_on_hosts(batch.sparkSession.sparkContext, self._tasks(offsets), match_host)
-        self.notifications.write(number, offsets.start, [self.exchange / name for name in found], origin)
-
-    def _tasks(self, offsets: BatchOffsets) -> list[tuple[str, bytes]]:
-        """Access (AP): every host gets the whole offset range, for its own slices."""
-        store = SliceReader(self.store, self.store_identity)
-        version = store.version().number
-        assignment = self._assignment(store.settings.slices)
-        assignment.check(store.settings.slices, store.identity)
-        tasks = (
-            HostTask(
-                log=str(self.log),
-                log_identity=offsets.log,
-                store=str(self.store),
-                store_identity=self.store_identity,
-                version=version,
-                host=host,
-                slices=slices,
-                start=offsets.start,
-                end=offsets.end,
-                exchange=str(self.exchange),
-                probes=None if self.probes is None else str(self.probes),
-            )
-            for host, slices in enumerate(assignment.hosts)
-        )
-        return [(assignment.location(task.host), msgspec.msgpack.encode(task)) for task in tasks]
-
-    def _assignment(self, slices: int) -> SliceAssignment:
-        if self.placement is None:
-            return SliceAssignment.even(slices, self.hosts)
-        return msgspec.json.decode(self.placement.read_bytes(), type=SliceAssignment)
-
+from lavant.pipeline.stream.batches import Batches
+from lavant.pipeline.stream.block_source import BlockSource
+from lavant.pipeline.stream.open_slices import SlicePlace
+from lavant.pipeline.stream.preparation import prepare
+from lavant.pipeline.stream.sinks import Notifications, SinkOrigin, count_reasons, read_manifests, read_reasons
 
 SLICES = 16
 POLL_S = 0.1
 
 Progress = Callable[[int, int], None]
 """Called with the number of publications done and in total."""
+Place = str | Path | ObjectStorage
 
 
 class StreamResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,12 +59,63 @@ class StreamResult(msgspec.Struct, frozen=True, kw_only=True):
     notifications: str
 
 
+class RunningStream:
+    """A stream that was started. `query` is Spark's."""
+
+    def __init__(self, query: StreamingQuery, batches: Batches, notifications: Notifications, checkpoint: str) -> None:
+        self.query = query
+        self._batches = batches
+        self._notifications = notifications
+        self._checkpoint = checkpoint
+        batches.on_failed = lambda: threading.Thread(target=query.stop, name="lavant-stop", daemon=True).start()
+
+    @property
+    def is_active(self) -> bool:
+        return self.query.isActive
+
+    @property
+    def position(self) -> int:
+        """The offset up to which publications are notified."""
+        return self._notifications.next_offset or 0
+
+    def wait(self, end: int | None = None, progress: Progress | None = None) -> None:
+        """Wait until the query ends, and its last batches are notified; raises if it failed.
+
+        `progress` is called with the position and `end`.
+        """
+        try:
+            while self.query.isActive:
+                self._show(end, progress)
+                self.query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # seconds, and parts of them
+            self.query.awaitTermination()
+        except StreamingQueryException as error:
+            self._finish()
+            raise FailedStream(f"the stream stopped: {root_cause(error)}") from error
+        self._finish()
+        self._show(end, progress)
+
+    def stop(self) -> None:
+        """End the query; batches on their way are finished first."""
+        self.query.stop()
+        self._finish()
+
+    def _finish(self) -> None:
+        try:
+            self._batches.drain()
+        finally:
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def _show(self, end: int | None, progress: Progress | None) -> None:
+        if progress is not None and end is not None:
+            progress(min(self.position, end), end)
+
+
 def stream(
     spark: SparkSession,
     *,
-    subscriptions: Path,
-    publications: Path,
-    output: Path,
+    subscriptions: str | Path,
+    publications: str | Path,
+    output: str | Path,
     scheme: str = "plain",
     slices: int = SLICES,
     hosts: int | None = None,
@@ -125,13 +125,14 @@ def stream(
 
     Called again with the same output after a failure, it resumes.
     """
-    subscriptions, publications, output = map(local_path, (subscriptions, publications, output))
     prepared = prepare(subscriptions, publications, output, scheme=scheme, slices=slices)
     end = LogReader(prepared.log).end()
-    started = time.monotonic()
-    query = start(spark, log=prepared.log, subscriptions=prepared.store, output=output, hosts=hosts, available_now=True)
-    wait(query, end, progress)
-    notifications = output / "notifications"
+    began = time.monotonic()
+    running = start(
+        spark, log=prepared.log, subscriptions=prepared.store, output=output, hosts=hosts, available_now=True
+    )
+    running.wait(end, progress)
+    notifications = open_storage(output).below("notifications")
     refused = read_reasons(notifications)
     return StreamResult(
         publications=end,
@@ -140,88 +141,60 @@ def stream(
         matched_none=0 < end == len(refused),
         subscriptions=SliceReader(prepared.store).version().subscriptions,
         batches=len(read_manifests(notifications)),
-        seconds=time.monotonic() - started,
-        notifications=str(notifications),
+        seconds=time.monotonic() - began,
+        notifications=notifications.uri,
     )
 
 
 def start(
     spark: SparkSession,
     *,
-    log: Path,
-    subscriptions: Path,
-    output: Path,
+    log: Place,
+    subscriptions: Place,
+    output: Place,
     hosts: int | None = None,
     available_now: bool = False,
+    manager: ClusterManager | None = None,
     options: Mapping[str, str] | None = None,
-) -> StreamingQuery:
-    """Start the query: notifications and checkpoint below `output`.
+) -> RunningStream:
+    """Start the query, after the last batch in `output` if there is one.
 
-    `options` are those of `LogSource`, and `placement` and `probes` from the manager.
+    `options` are those of the source `lavant_log`. A `manager` places the slices; without one they are spread evenly over
+    `hosts`.
     """
-    log, subscriptions, output = map(local_path, (log, subscriptions, output))
-    given = dict(options or {})
-    work = (output / "work").absolute()
+    context = spark.sparkContext
     store = SliceReader(subscriptions)
-    _refuse_other_log(log, work / "checkpoint")
-    notifications = Notifications((output / "notifications").absolute())
-    notifications.check(SinkOrigin(LogReader(log).identity, store.identity))
-    remove_tree(work / "exchange")  # left by a batch that was killed
-    placement, probes = given.pop("placement", None), given.pop("probes", None)
-    batch = MicroBatch(
-        log=log.absolute(),
-        store=subscriptions.absolute(),
-        store_identity=store.identity,
-        exchange=work / "exchange",
-        checkpoint=work / "checkpoint",
-        notifications=notifications,
-        hosts=hosts if hosts is not None else max(1, spark.sparkContext.defaultParallelism),
-        placement=None if placement is None else Path(placement),
-        probes=None if probes is None else Path(probes),
-        starting_offset=int(given.get("startingOffset", "0")),
-    )
-    spark.dataSource.register(LogSource)
-    source = spark.readStream.format(LogSource.name()).options(**given).load(str(batch.log))
-    writer = source.writeStream.foreachBatch(batch).option("checkpointLocation", str(batch.checkpoint))
-    return (writer.trigger(availableNow=True) if available_now else writer).start()
-
-
-def _refuse_other_log(log: Path, checkpoint: Path) -> None:
-    """A checkpoint belongs to one log; in another its offsets would skip some publications and repeat others."""
-    last = last_planned(checkpoint)
-    if last is None:
-        return
     reader = LogReader(log)
-    if is_other(last.log, reader.identity):
-        raise IdentityMismatch(
-            f"{checkpoint} belongs to another log: its identity was {last.log}, that of {log} is "
-            f"{reader.identity}; choose another output directory, or put the original log back"
-        )
-    if last.offset > reader.end():
-        raise IdentityMismatch(
-            f"{checkpoint} is at offset {last.offset}, but {log} ends at {reader.end()}: it is another log, or "
-            "has lost its end; choose another output directory, or put the original log back"
-        )
+    notifications = Notifications(open_storage(output).below("notifications"))
+    notifications.check(SinkOrigin(reader.identity, store.identity), reader.end())
+    notifications.remove_leftovers()
+    even = hosts if hosts is not None else max(1, context.defaultParallelism)
+    batches = Batches(
+        context,
+        store=store,
+        place=SlicePlace(str(store.directory.absolute()), store.identity, store.settings.scheme),
+        notifications=notifications,
+        output=notifications.storage.address,
+        placement=(lambda slices: SliceAssignment.even(slices, even)) if manager is None else manager.assignment,
+        probes=None if manager is None else manager.probes,
+    )
+    given = dict(options or {})
+    if notifications.next_offset is not None:
+        given["startingOffset"] = str(notifications.next_offset)
+    spark.dataSource.register(BlockSource)
+    source = spark.readStream.format(BlockSource.name()).options(
+        **given, log=open_storage(log).address, scheme=store.settings.scheme
+    )
+    # The manifests say how far the stream is, so Spark's own record is good for one run only.
+    checkpoint = tempfile.mkdtemp(prefix="lavant-checkpoint-")
+    measured = source.load().observe(
+        "lavant_access", sf.count("offset").alias("publications"), sf.sum(sf.length("block")).alias("bytes")
+    )
+    writer = measured.writeStream.queryName(_query_name(notifications)).foreachBatch(batches)
+    writer = writer.option("checkpointLocation", checkpoint)
+    query = (writer.trigger(availableNow=True) if available_now else writer).start()
+    return RunningStream(query, batches, notifications, checkpoint)
 
 
-def wait(query: StreamingQuery, end: int, progress: Progress | None = None) -> None:
-    """Wait for a query that ends by itself, and report its progress."""
-    try:
-        while query.isActive:
-            if progress is not None:
-                progress(min(offset_of(query), end), end)
-            query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # seconds, and parts of them
-        query.awaitTermination()
-    except StreamingQueryException as error:
-        raise FailedStream(f"the stream stopped: {root_cause(error)}") from error
-    if progress is not None:
-        progress(end, end)
-
-
-def offset_of(query: StreamingQuery) -> int:
-    """The position of the query in the log."""
-    latest = query.lastProgress
-    if latest is None:
-        return 0
-    offset = latest["sources"][0]["endOffset"]
-    return int(msgspec.json.decode(offset)["offset"] if isinstance(offset, str) else offset["offset"])
+def _query_name(notifications: Notifications) -> str:
+    return f"lavant {notifications.storage.uri}"

@@ -1,153 +1,153 @@
-"""Passes match results from hosts to the exit as files: Spark carries their names, not the ids.
+"""The results of a match task on their way to the exit: runs of rows where they are shorter, 32-bit ids elsewhere.
 
-A publication may match thousands of subscriptions. Sent through Spark, each id would be copied half a dozen times
-between Python, Java and shuffle files; in a file that the exit maps, it is written once and read once. The files are
-where all hosts reach them, like the log and the slices, and are deleted when their batch is in the sink.
+A publication may match thousands of subscriptions. As ids, each would be copied half a dozen times between Python, Java
+and shuffle files; a run of rows is 12 bytes, and becomes ids where they are written.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from lavant.broker.matching import Matches
+from lavant.broker.matching.interface import Ids
+from lavant.broker.matching.merge import copy_lists
+from lavant.broker.matching.runs import Runs, count_matches, expand_runs
 from lavant.core.errors import LimitExceeded
-from lavant.core.kernels.kernels import frozen, kernel
-
-REASONS_MAX = 3
-
-
-def count_reasons(reasons: Iterable[str]) -> dict[str, int]:
-    """Reasons with their counts, the most frequent first; ties in the order of arrival."""
-    return dict(Counter(reasons).most_common())
-
-
-def reasons_text(reasons: Mapping[str, int]) -> str:
-    """
-    >>> reasons_text({"not JSON": 2, "no number": 1})
-    '2 for: not JSON; 1 for: no number'
-    """
-    shown = [f"{count} for: {reason}" for reason, count in list(reasons.items())[:REASONS_MAX]]
-    others = sum(list(reasons.values())[REASONS_MAX:])
-    return "; ".join([*shown, f"{others} for other reasons"] if others else shown)
-
+from lavant.core.kernels.kernels import frozen
+from lavant.pipeline.cluster.probes import Probe
+from lavant.pipeline.stream.access import RefusedRow
 
 MATCHES_MAX = 2**31 - 1
 """Of one record batch: the most that Arrow's lists can count."""
-
-SCHEMA = pa.schema(
-    [("key", pa.int64()), ("id", pa.string()), ("subscriptions", pa.list_(pa.uint32())), ("rejected", pa.string())]
-)
+_ALIGNMENT = 8
+_IDS = pa.schema([("id", pa.string())])
 
 
-class RefusedRecord(NamedTuple):
-    """A publication that no matcher can take: its id, if it has one, and why."""
+class SegmentKey(msgspec.Struct, frozen=True, array_like=True):
+    """A segment of a slice's snapshot: everyone who opens it finds the same rows."""
 
-    id: str | None
-    reason: str
+    slice: int
+    base: int
+    place: int
 
 
-class Lists(NamedTuple):
-    """Publications by key, ascending, each with its subscriptions."""
+class _Header(msgspec.Struct, frozen=True, array_like=True):
+    start: int
+    count: int
+    host: int
+    segments: list[tuple[SegmentKey, int]]
+    """With the number of runs of each."""
+    ids: int
+    refused: list[RefusedRow]
+    names: bytes
+    probes: list[Probe]
 
-    keys: NDArray[np.int64]
-    ids: pa.Array
-    matches: Matches
-    rejected: dict[int, RefusedRecord]
-    """By key."""
 
-    def to_records(self) -> pa.RecordBatch:
-        """Rows for matches, then for refused publications."""
-        refused = sorted(self.rejected)
-        ends = np.append(self.matches.offsets, np.full(len(refused), self.matches.offsets[-1]))
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array(np.append(self.keys, np.array(refused, np.int64))),
-                pa.concat_arrays([self.ids, pa.array([self.rejected[key].id for key in refused], pa.string())]),
-                _lists(ends, self.matches.ids),
-                pa.concat_arrays(
-                    [
-                        pa.nulls(len(self.keys), pa.string()),
-                        pa.array([self.rejected[key].reason for key in refused], pa.string()),
-                    ]
-                ),
-            ],
-            schema=SCHEMA,
+class MatchedBlock(NamedTuple):
+    """One host's matches of consecutive publications, counted from the first."""
+
+    start: int
+    """Offset of the first publication."""
+    count: int
+    host: int
+    runs: list[tuple[SegmentKey, Runs]]
+    rest: Matches
+    """Matches that are in no run."""
+    refused: list[RefusedRow]
+    """Reported by one host of all."""
+    names: pa.Array | None
+    """Ids of the publications; from one host of all."""
+    probes: list[Probe]
+
+    def between(self, first: int, last: int) -> MatchedBlock:
+        """The part for an exit task, without the probes."""
+        offsets = self.rest.offsets[first : last + 1]
+        ids = self.rest.ids[offsets[0] : offsets[-1]]
+        return MatchedBlock(
+            self.start + first,
+            last - first,
+            self.host,
+            [(key, runs.between(first, last)) for key, runs in self.runs],
+            Matches(offsets - offsets[0], ids),
+            [msgspec.structs.replace(each, row=each.row - first) for each in self.refused if first <= each.row < last],
+            None if self.names is None else self.names.slice(first, last - first),
+            [],
         )
 
+    def to_bytes(self) -> bytes:
+        """The header and the arrays, each aligned."""
+        runs = [(key, runs) for key, runs in self.runs if len(runs.length)]
+        header = _Header(
+            self.start,
+            self.count,
+            self.host,
+            [(key, len(each.length)) for key, each in runs],
+            len(self.rest.ids),
+            self.refused,
+            b"" if self.names is None else _names_to_bytes(self.names),
+            self.probes,
+        )
+        arrays = [np.diff(self.rest.offsets).astype(np.uint32), self.rest.ids]
+        for _, each in runs:
+            arrays += [each.publication, each.start, each.length]
+        head = msgspec.msgpack.encode(header)
+        parts: list[Any] = [len(head).to_bytes(_ALIGNMENT, "little"), head, bytes(-len(head) % _ALIGNMENT)]
+        for array in arrays:
+            parts += [memoryview(np.ascontiguousarray(array)).cast("B"), bytes(-array.nbytes % _ALIGNMENT)]
+        return b"".join(parts)
 
-def write_file(directory: Path, found: Iterable[Lists]) -> str:
-    """Write one host's results of a batch to a file, and return its name."""
-    directory.mkdir(parents=True, exist_ok=True)
-    name = f"{uuid.uuid4().hex}.arrow"
-    with pa.OSFile(str(directory / name), "wb") as file, pa.ipc.new_file(file, SCHEMA) as stream:
-        for lists in found:
-            stream.write_batch(lists.to_records())
-    return name
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> MatchedBlock:
+        length = int.from_bytes(data[:_ALIGNMENT], "little")
+        header = msgspec.msgpack.decode(data[_ALIGNMENT : _ALIGNMENT + length], type=_Header)
+        place = _ALIGNMENT + length + -length % _ALIGNMENT
+
+        def array(count: int) -> NDArray[np.uint32]:
+            nonlocal place
+            found = np.frombuffer(data, np.uint32, count, place)
+            place += found.nbytes + -found.nbytes % _ALIGNMENT
+            return found
+
+        offsets = np.append(0, np.cumsum(array(header.count), dtype=np.int64))
+        rest = Matches(offsets, array(header.ids))
+        runs = [(key, Runs(array(count), array(count), array(count))) for key, count in header.segments]
+        names = _names_from_bytes(header.names) if header.names else None
+        return cls(header.start, header.count, header.host, runs, rest, header.refused, names, header.probes)
 
 
-def merge_files(paths: Sequence[Path]) -> pa.RecordBatch:
-    """Exit (EP): merge the lists of all hosts for each publication."""
-    parts: list[pa.RecordBatch] = []
-    for path in paths:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        parts += [reader.get_batch(number) for number in range(reader.num_record_batches)]
-    keys = [part.column("key").to_numpy() for part in parts]
-    merged, first = np.unique(np.concatenate([np.empty(0, np.int64), *keys]), return_index=True)
-    places = [np.searchsorted(merged, each) for each in keys]
-    lists = [_matches_of(part.column("subscriptions")) for part in parts]
-    counts = np.zeros(len(merged), np.int64)
-    for place, matches in zip(places, lists, strict=True):
-        np.add.at(counts, place, np.diff(matches.offsets))
+def merge_blocks(blocks: Sequence[MatchedBlock], row_ids: Callable[[SegmentKey], Ids]) -> Matches:
+    """Exit (EP): the matches of all hosts for each publication. All blocks are of the same publications."""
+    counts = np.zeros(blocks[0].count, np.int64)
+    for block in blocks:
+        counts += np.diff(block.rest.offsets)
+        for _, runs in block.runs:
+            count_matches(_frozen(runs), counts)
     offsets = np.append(0, np.cumsum(counts))
-    _check_count(int(offsets[-1]))
+    if offsets[-1] > MATCHES_MAX:
+        raise LimitExceeded(f"an exit task has {offsets[-1]} matches, at most {MATCHES_MAX} fit; lower rowsMax")
     ids = np.empty(offsets[-1], np.uint32)
     cursor = offsets[:-1].copy()
-    for place, matches in zip(places, lists, strict=True):
-        _copy_lists(place, frozen(matches.offsets), frozen(matches.ids), cursor, ids)
-    rows = pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    chosen = pa.array(first)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(merged), rows.column("id").take(chosen), _lists(offsets, ids), rows.column("rejected").take(chosen)],
-        schema=SCHEMA,
-    )
+    for block in sorted(blocks, key=lambda block: block.host):
+        copy_lists(frozen(block.rest.offsets), frozen(block.rest.ids), cursor, ids)
+        for key, runs in block.runs:
+            expand_runs(_frozen(runs), frozen(row_ids(key)), cursor, ids)
+    return Matches(offsets, ids)
 
 
-def _lists(offsets: NDArray[np.int64], ids: NDArray[np.uint32]) -> pa.ListArray:
-    _check_count(int(offsets[-1]))
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids))
+def _frozen(runs: Runs) -> Runs:
+    return Runs(*map(frozen, runs))
 
 
-def _check_count(matches: int) -> None:
-    if matches > MATCHES_MAX:
-        raise LimitExceeded(f"a batch has {matches} matches, at most {MATCHES_MAX} fit; lower rowsMax")
+def _names_to_bytes(names: pa.Array) -> bytes:
+    compact = pa.concat_arrays([names])  # a slice would carry the whole array
+    return bytes(pa.RecordBatch.from_arrays([compact], schema=_IDS).serialize())
 
 
-def _matches_of(lists: pa.ListArray) -> Matches:
-    offsets = lists.offsets.to_numpy().astype(np.int64)
-    return Matches(offsets, lists.values.to_numpy())
-
-
-@kernel
-def _copy_lists(
-    place: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    ids: NDArray[np.uint32],
-    cursor: NDArray[np.int64],
-    out: NDArray[np.uint32],
-) -> None:
-    """Copy list i to the cursor of its publication, number `place[i]`."""
-    for i in range(len(place)):
-        start, target_start = np.uint64(offsets[i]), np.uint64(cursor[place[i]])
-        length = np.uint64(offsets[i + 1]) - start
-        source, target = ids[start : start + length], out[target_start : target_start + length]
-        for k in range(length):
-            target[k] = source[k]
-        cursor[place[i]] += np.int64(length)
+def _names_from_bytes(data: bytes) -> pa.Array:
+    return pa.ipc.read_record_batch(pa.py_buffer(data), _IDS).column(0)

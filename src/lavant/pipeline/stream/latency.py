@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lavant.pipeline.stream.sinks import read_manifests
+from lavant.broker.storage.objects import open_storage
+from lavant.pipeline.stream.sinks import read_manifests, read_part
 
 
 class NotifiedBatch(NamedTuple):
@@ -21,19 +21,14 @@ class NotifiedBatch(NamedTuple):
     notifications: int
 
 
-def notified_batches(notifications: Path, after: int = -1) -> list[NotifiedBatch]:
+def notified_batches(notifications: str | Path, after: int = -1) -> list[NotifiedBatch]:
     """The batches after number `after`, in order; a batch counts from the moment its manifest exists."""
+    storage = open_storage(notifications)
     found: list[NotifiedBatch] = []
-    for manifest in read_manifests(notifications):
-        if manifest.batch <= after:
-            continue
-        path = notifications / f"batch-{manifest.batch:010d}.json"
-        offsets, sent = np.empty(0, np.int64), 0
-        if manifest.rows:
-            table = pq.read_table(path.with_suffix(".parquet"), columns=["key", "subscriptions"])
-            offsets = table.column("key").to_numpy()
-            sent = sum(len(chunk.flatten()) for chunk in table.column("subscriptions").chunks)
-        found.append(NotifiedBatch(manifest.batch, path.stat().st_mtime, offsets, sent))
+    for manifest in read_manifests(storage, after):
+        keys = [read_part(storage, part, ["key"]).column("key").to_numpy() for part in manifest.parts]
+        offsets = np.concatenate([np.empty(0, np.int64), *keys])
+        found.append(NotifiedBatch(manifest.batch, manifest.time_ms / 1000, offsets, manifest.matches))
     return found
 
 

@@ -1,134 +1,164 @@
-"""Exit (EP) into files: the lists of all hosts for a publication become one notification, each batch once.
+"""The sink: parts of notifications, and a manifest for each batch that counts.
 
     notifications/
-      batch-0000000007.parquet     rows: key, id, subscriptions, rejected
-      batch-0000000007.json        where the batch starts and how many rows it has; written last, never replaced
+      part-0000000007-1f0c9a2e-0001.parquet     of batch 7, by exit task 1 of the stream's present run
+      _manifests/0000000007.json                its parts, and the offsets that it covers; plain readers skip it
 
-A batch counts once its manifest exists. If the driver dies before that, the repeated batch writes the same file again;
-if it dies after, the repeated batch finds the manifest and writes nothing. So each notification is written once.
+The manifest is the only record of how far a stream is: it says both what was notified and up to where, so a stream
+starts again after the last one, whatever was lost with its driver. A part that no manifest names does not count, and is
+removed when the stream next starts.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lavant.core.errors import IdentityMismatch, InvalidValue
-from lavant.core.files import local_path, replace_file
+from lavant.broker.storage.objects import ObjectStorage, open_storage
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, FailedStream, IdentityMismatch, InvalidValue
 from lavant.core.identities import UNKNOWN, is_other
-from lavant.pipeline.stream.exchange import SCHEMA, merge_files
+from lavant.pipeline.stream.parts import SCHEMA, Part
+
+MANIFESTS = "_manifests/"
+PARTS = "part-"
+REASONS_MAX = 3
 
 
-class SinkOrigin(NamedTuple):
+class SinkOrigin(msgspec.Struct, frozen=True):
     """The origin of notifications: the identities of the log and of the store."""
 
     log: str = UNKNOWN
     store: str = UNKNOWN
 
 
-class BatchManifest(msgspec.Struct, frozen=True):
+class BatchManifest(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     start: int
     """Offset of the batch's first publication."""
+    end: int
+    """Offset after its last."""
     rows: int
+    matches: int
+    parts: tuple[Part, ...]
     log: str = UNKNOWN
     store: str = UNKNOWN
+    version: int = 0
+    """Of the subscriptions."""
     rejected: int = 0
     """Rows of refused publications."""
+    time_ms: int = 0
+    """When the driver committed it."""
 
 
 class Notifications:
-    """The exit (EP): one per stream."""
+    """The notifications of one stream, for its driver."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = local_path(path)
-        self._path.mkdir(parents=True, exist_ok=True)
+    def __init__(self, place: str | Path | ObjectStorage) -> None:
+        self.storage = open_storage(place)
+        self._last = self._latest()
 
-    def check(self, origin: SinkOrigin) -> None:
+    @property
+    def next_batch(self) -> int:
+        return 0 if self._last is None else self._last.batch + 1
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where the next batch starts in the log; None before the first."""
+        return None if self._last is None else self._last.end
+
+    def check(self, origin: SinkOrigin, log_end: int) -> None:
         """Raise if existing notifications are of another log or other subscriptions."""
-        known = sorted(self._path.glob("batch-*.json"))
-        if known:
-            _check_origin(known[-1], _read(known[-1]), origin)
-
-    def is_done(self, number: int, start: int, origin: SinkOrigin = SinkOrigin()) -> bool:  # noqa: B008 - it is a value
-        """Whether an earlier attempt at this batch, which starts at an offset, counts already."""
-        manifest = self._manifest(number)
-        if not manifest.exists():
-            return False
-        known = _read(manifest)
-        _check_origin(manifest, known, origin)
-        if start != known.start:  # the same batch repeated starts at the same offset; another stream's hardly does
-            raise InvalidValue(
-                f"{manifest} is of a batch that starts at offset {known.start}, this one at {start}: the "
-                "directory holds the notifications of another stream; choose another one, or continue with that "
-                "stream's checkpoint"
+        if self._last is None:
+            return
+        for kind, there, here in (("log", self._last.log, origin.log), ("store", self._last.store, origin.store)):
+            if is_other(there, here):
+                raise IdentityMismatch(
+                    f"{self.storage.uri} holds the notifications of another {kind}: its identity was {there}, this "
+                    f"one's is {here}; choose another output directory, or put the original {kind} back"
+                )
+        if self._last.end > log_end:
+            raise IdentityMismatch(
+                f"{self.storage.uri} is at offset {self._last.end}, but the log ends at {log_end}: it is another log, "
+                "or has lost its end; choose another output directory, or put the original log back"
             )
-        return True
 
-    def write(self, number: int, start: int, found: list[Path], origin: SinkOrigin = SinkOrigin()) -> None:  # noqa: B008
-        """Merge the hosts' lists, and delete their files."""
-        merged = merge_files(found)
-        if merged.num_rows:
-            _write_rows(self._path / f"{_name(number)}.parquet", merged)
-        manifest = BatchManifest(number, start, merged.num_rows, origin.log, origin.store, _rejected(merged))
-        replace_file(self._manifest(number), [msgspec.json.encode(manifest)])
-        for file in found:
-            file.unlink(missing_ok=True)
+    def remove_leftovers(self) -> None:
+        """Remove parts of batches that were never committed."""
+        first = f"{PARTS}{self.next_batch:010d}"
+        for name in self.storage.names(PARTS):
+            if name >= first:
+                self.storage.remove(name)
 
-    def _manifest(self, number: int) -> Path:
-        return self._path / f"{_name(number)}.json"
+    def commit(self, manifest: BatchManifest) -> None:
+        """Make a batch count, once its parts are written."""
+        if self._last is not None and manifest.start != self._last.end:
+            raise FailedStream(
+                f"batch {manifest.batch} starts at offset {manifest.start}, but the last one ended at {self._last.end}"
+            )
+        if not self.storage.create(f"{MANIFESTS}{manifest.batch:010d}.json", [msgspec.json.encode(manifest)]):
+            raise FailedStream(
+                f"batch {manifest.batch} of {self.storage.uri} was committed by another driver; run one stream for each "
+                "output directory"
+            )
+        self._last = manifest
+
+    def _latest(self) -> BatchManifest | None:
+        if self.storage.names("batch-"):
+            raise InvalidValue(
+                f"{self.storage.uri} was written by an earlier version of Lavant; choose another output directory"
+            )
+        names = self.storage.names(MANIFESTS)
+        return _read(self.storage, names[-1]) if names else None
 
 
-def read_manifests(path: Path) -> list[BatchManifest]:
-    """The batches that count, in order."""
-    return [_read(file) for file in sorted(path.glob("batch-*.json"))]
+def read_manifests(place: str | Path | ObjectStorage, after: int = -1) -> list[BatchManifest]:
+    """The batches that count, after number `after`, in order."""
+    storage = open_storage(place)
+    last = f"{MANIFESTS}{after:010d}.json" if after >= 0 else ""
+    return [_read(storage, name) for name in storage.names(MANIFESTS, last)]
 
 
-def read_notifications(path: Path) -> pa.Table:
-    """All notifications, in the order of the batches."""
-    path = local_path(path)
-    tables = [pq.read_table(path / f"{_name(each.batch)}.parquet") for each in read_manifests(path) if each.rows]
+def read_notifications(place: str | Path | ObjectStorage) -> pa.Table:
+    """All notifications, in the order of the log."""
+    storage = open_storage(place)
+    tables = [read_part(storage, part) for each in read_manifests(storage) for part in each.parts if part.rows]
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
 
-def _read(manifest: Path) -> BatchManifest:
-    return msgspec.json.decode(manifest.read_bytes(), type=BatchManifest)
+def read_part(storage: ObjectStorage, part: Part, columns: list[str] | None = None) -> pa.Table:
+    return pq.read_table(pa.BufferReader(storage.read(part.name)), columns=columns)
 
 
-def _check_origin(manifest: Path, known: BatchManifest, origin: SinkOrigin) -> None:
-    for kind, there, here in (("log", known.log, origin.log), ("store", known.store, origin.store)):
-        if is_other(there, here):
-            raise IdentityMismatch(
-                f"{manifest.parent} holds the notifications of another {kind}: its identity was {there}, this "
-                f"one's is {here}; choose another output directory, or put the original {kind} back"
-            )
-
-
-def read_reasons(path: Path) -> list[str]:
-    """The distinct reasons why publications were refused."""
-    tables = [
-        pq.read_table(path / f"{_name(each.batch)}.parquet", columns=["rejected"])
-        for each in read_manifests(path)
-        if each.rejected
-    ]
+def read_reasons(place: str | Path | ObjectStorage) -> list[str]:
+    """The reasons why publications were refused, one for each."""
+    storage = open_storage(place)
+    rejecting = [part for each in read_manifests(storage) for part in each.parts if part.rejected]
+    tables = [read_part(storage, part, ["rejected"]) for part in rejecting]
     return [reason for table in tables for reason in table.column("rejected").drop_null().to_pylist()]
 
 
-def _rejected(rows: pa.RecordBatch) -> int:
-    return int(rows.num_rows - rows.column("rejected").null_count)
+def count_reasons(reasons: Iterable[str]) -> dict[str, int]:
+    """Reasons with their counts, the most frequent first; ties in the order of arrival."""
+    return dict(Counter(reasons).most_common())
 
 
-def _name(batch: int) -> str:
-    return f"batch-{batch:010d}"
+def reasons_text(reasons: Mapping[str, int]) -> str:
+    """
+    >>> reasons_text({"not JSON": 2, "no number": 1})
+    '2 for: not JSON; 1 for: no number'
+    """
+    shown = [f"{count} for: {reason}" for reason, count in list(reasons.items())[:REASONS_MAX]]
+    others = sum(list(reasons.values())[REASONS_MAX:])
+    return "; ".join([*shown, f"{others} for other reasons"] if others else shown)
 
 
-def _write_rows(path: Path, merged: pa.RecordBatch) -> None:
-    sink = pa.BufferOutputStream()
-    # Ids hardly repeat and hardly compress: a dictionary or a codec costs more than all the rest.
-    pq.write_table(pa.Table.from_batches([merged]), sink, compression="none", use_dictionary=False)
-    # The manifest's own sync of the directory comes after, and covers both names.
-    replace_file(path, [memoryview(sink.getvalue())], sync_name=False)
+def _read(storage: ObjectStorage, name: str) -> BatchManifest:
+    try:
+        return msgspec.json.decode(storage.read(name), type=BatchManifest)
+    except UNDECODABLE as error:
+        raise CorruptSnapshot(f"{storage.uri}: {name} is damaged: {error}; restore it from a copy") from None

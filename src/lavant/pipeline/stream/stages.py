@@ -1,125 +1,192 @@
-"""Match (M) as functions over Arrow batches, which run in Spark's Python workers."""
+"""The tasks of a batch: match (M) and exit (EP), which run in Spark's Python workers.
+
+    block ──► match task of each host ──shuffle──► exit task of each host ──► Parquet part, report to the driver
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from itertools import groupby
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from lavant.broker.matching import Matches
+from lavant.broker.matching.interface import Ids
 from lavant.broker.matching.merge import merge
-from lavant.broker.slices import SliceReader
+from lavant.broker.matching.runs import Runs
+from lavant.broker.slices.layout import EXIT
 from lavant.broker.slices.reader import StoreVersion
 from lavant.core.errors import InvalidValue
-from lavant.pipeline.cluster.probes import Probe, write_probes
-from lavant.pipeline.stream.exchange import Lists, RefusedRecord, write_file
-from lavant.pipeline.stream.records import AcceptedRecords, accept
-from lavant.pipeline.stream.slice_cache import open_log, open_slice
-
-PUBLICATIONS_AT_ONCE = 4096
-"""Publications matched together: enough for the kernels, few enough for the memory."""
-
-Batches = Iterator[pa.RecordBatch]
+from lavant.core.publications.publication import ID
+from lavant.pipeline.cluster.probes import Probe
+from lavant.pipeline.stream.access import AccessBlock, AccessPiece, RefusedRow
+from lavant.pipeline.stream.exchange import MatchedBlock, SegmentKey, merge_blocks
+from lavant.pipeline.stream.open_slices import SlicePlace, open_slice, row_ids
+from lavant.pipeline.stream.parts import Part, write_part
+from lavant.pipeline.stream.records import make_batch
 
 
-class HostTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A host's part of a batch: which publications, which slices at which version, and where the results go."""
+class MatchTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A host's part of a batch."""
 
-    log: str
-    log_identity: str
-    store: str
-    store_identity: str
-    version: int
+    store: SlicePlace
+    version: StoreVersion
     host: int
     slices: tuple[int, ...]
-    start: int
-    end: int
-    exchange: str
-    probes: str | None
-    part: str = ""
-    """Distinguishes the logs of one job."""
+    exits: tuple[int, ...]
+    """Exit task i gets the publications from `exits[i]` to before `exits[i + 1]`."""
+    blocks: bytes | None
+    """The encoded publications; None if they are in a broadcast."""
 
 
-def match_host(task: bytes) -> str:
-    """Match an offset range of the log in the host's Python worker; return the name of the result file."""
-    todo = msgspec.msgpack.decode(task, type=HostTask)
-    probes = [Probe(host=todo.host, slice=number, store=todo.store_identity) for number in todo.slices]
-    file = write_file(Path(todo.exchange), _finds(todo, probes))
-    if todo.probes is not None:
-        write_probes(todo.probes, todo.start, probes, part=todo.part)
-    return file
+class ExitTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A host's part of the exit of a batch."""
+
+    store: SlicePlace
+    version: StoreVersion
+    host: int
+    slices: tuple[int, ...]
+    output: str | None
+    """The storage of the notifications; None returns the part to the driver."""
+    part: str
+    """Name of the part; a repeated task replaces its own."""
 
 
-def _finds(task: HostTask, probes: list[Probe]) -> Iterator[Lists]:
-    store = SliceReader(Path(task.store), task.store_identity)
-    version = store.version(task.version)
-    start = task.start
-    for records in gathered(batch.records for batch in open_log(task.log, task.log_identity).read(start, task.end)):
-        keys = start + np.arange(records.num_rows)
-        start += records.num_rows
-        # Every host refuses the same publications; one of them reports it.
-        yield match_records(store, version, records, keys, probes, report_rejected=task.host == 0)
+class ExitReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver learns of an exit task."""
+
+    part: Part
+    content: bytes | None
+    """The part itself, if the task could not write it."""
+    probes: list[Probe]
 
 
-def gathered(records: Iterable[pa.RecordBatch]) -> Batches:
-    """The same records in as few batches as `PUBLICATIONS_AT_ONCE` and their schemas allow.
-
-    Publishing in small portions leaves small batches, and matching many of them one by one is slow.
-    """
-    for _, alike in groupby(records, key=lambda batch: batch.schema):
-        yield from pa.Table.from_batches(alike).combine_chunks().to_batches(PUBLICATIONS_AT_ONCE)
+def match_blocks(task: MatchTask, blocks: Sequence[AccessBlock]) -> list[MatchedBlock]:
+    """Match consecutive blocks against the host's slices; one result for each exit task."""
+    found = _match(task, blocks)
+    parts = [found.between(first, last) for first, last in zip(task.exits[:-1], task.exits[1:], strict=True)]
+    return [parts[0]._replace(probes=found.probes), *parts[1:]]
 
 
-def match_records(
-    store: SliceReader,
-    version: StoreVersion,
-    records: pa.RecordBatch,
-    keys: NDArray[np.int64],
-    probes: list[Probe],
-    *,
-    report_rejected: bool,
-) -> Lists:
-    """Match records against the slices that the probes name, and record the cost there."""
-    accepted = accept(store.settings.scheme, records)
-    refused = dict(accepted.rejected)
-    try:
-        matches = _match_slices(store, version, accepted, probes)
-    except InvalidValue as error:  # well-formed, but not for these subscriptions: encrypted under another schema, say
-        refused |= dict.fromkeys(accepted.rows.tolist(), str(error))
-        matches = _nothing(len(accepted.rows))
-    ids = _ids_of(records)
-    rejected = {
-        int(keys[row]): RefusedRecord(ids[row].as_py(), reason) for row, reason in refused.items() if report_rejected
-    }
-    some = np.flatnonzero(np.diff(matches.offsets))
-    chosen = accepted.rows[some]
-    ends = np.append(matches.offsets[some], matches.offsets[-1])
-    return Lists(keys[chosen], ids.take(pa.array(chosen)), Matches(ends, matches.ids), rejected)
+def exit_blocks(task: ExitTask, blocks: Sequence[MatchedBlock]) -> ExitReport:
+    """Merge the results of all hosts, and write them as a part."""
+    began = time.thread_time()
+    matches = merge_blocks(blocks, lambda key: row_ids(task.store, key, task.version))
+    part, content = write_part(task.output, task.part, blocks, matches)
+    share = (time.thread_time() - began) / max(1, len(task.slices))
+    probes = [
+        Probe(
+            host=task.host,
+            slice=number,
+            cpu_s=share,
+            publications=blocks[0].count // len(task.slices),
+            matches=len(matches.ids) // len(task.slices),
+            store=task.store.identity,
+            operator=EXIT,
+        )
+        for number in task.slices
+    ]
+    probes += [probe for block in blocks for probe in block.probes]
+    return ExitReport(part=part, content=content, probes=probes)
 
 
-def _match_slices(store: SliceReader, version: StoreVersion, accepted: AcceptedRecords, probes: list[Probe]) -> Matches:
+class _Found(NamedTuple):
+    """Matches of a piece, by the place of its publications in the batch."""
+
+    runs: dict[SegmentKey, Runs]
+    rest: Matches
+
+
+def _match(task: MatchTask, blocks: Sequence[AccessBlock]) -> MatchedBlock:
+    count = sum(block.count for block in blocks)
+    start = blocks[0].start
+    probes = [Probe(host=task.host, slice=number, store=task.store.identity) for number in task.slices]
+    counts = np.zeros(count + 1, np.int64)
+    ids: list[Ids] = []
+    runs: dict[SegmentKey, list[Runs]] = {}
+    refused = [_shifted(each, block.start - start) for block in blocks for each in block.refused]
+    names: list[pa.Array] = []
+    for first, piece in ((block.start - start, piece) for block in blocks for piece in block.pieces):
+        records, rows = piece.batch(), piece.rows() + np.uint32(first)
+        names.append(_names(records, rows, first + piece.first, piece))
+        if records is None:
+            continue
+        try:
+            found = _match_piece(task, records, probes)
+        except InvalidValue as error:  # well-formed, but not for these subscriptions: encrypted under another schema, say
+            refused += [
+                RefusedRow(int(row), name, str(error))
+                for row, name in zip(rows, _ids_of(records).to_pylist(), strict=True)
+            ]
+            continue
+        counts[rows + 1] = np.diff(found.rest.offsets)
+        ids.append(found.rest.ids)
+        for key, each in found.runs.items():
+            runs.setdefault(key, []).append(each._replace(publication=rows[each.publication]))
+    is_reporter = task.host == 0  # every host gets the same publications; one of them says which
+    return MatchedBlock(
+        start,
+        count,
+        task.host,
+        [(key, _joined(parts)) for key, parts in runs.items()],
+        Matches(np.cumsum(counts), np.concatenate([np.empty(0, np.uint32), *ids])),
+        refused if is_reporter else [],
+        pa.concat_arrays(names) if is_reporter else None,
+        probes,
+    )
+
+
+def _match_piece(task: MatchTask, records: pa.RecordBatch, probes: list[Probe]) -> _Found:
+    batch = make_batch(task.store.scheme, records)
     parts: list[Matches] = []
-    for probe in probes if len(accepted.rows) else ():
-        matcher = open_slice(store, probe.slice, version)
-        started = time.thread_time()
-        parts.append(matcher.match(accepted.batch))
-        cpu_s = time.thread_time() - started
-        memory = probe.memory_bytes if probe.memory_bytes else matcher.statistics().memory_bytes
-        probe.add(cpu_s=cpu_s, publications=len(accepted.rows), matches=len(parts[-1].ids), memory_bytes=memory)
-    return merge(parts) if parts else _nothing(len(accepted.rows))
+    runs: dict[SegmentKey, Runs] = {}
+    for probe in probes:
+        slice = open_slice(task.store, probe.slice, task.version)
+        began = time.thread_time()
+        in_runs, rest = slice.matcher.match_in_runs(batch, slice.segments)
+        cpu_s = time.thread_time() - began
+        parts.append(rest)
+        runs |= {SegmentKey(probe.slice, slice.base, place): each for place, each in in_runs}
+        matches = len(rest.ids) + sum(each.matches for _, each in in_runs)
+        probe.add(cpu_s=cpu_s, publications=len(batch), matches=matches, memory_bytes=slice.memory_bytes)
+    return _Found(runs, merge(parts))
 
 
-def _nothing(publications: int) -> Matches:
-    return Matches(np.zeros(publications + 1, np.int64), np.empty(0, np.uint32))
+def _joined(parts: list[Runs]) -> Runs:
+    return Runs(*map(np.concatenate, zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+
+
+def _shifted(refused: RefusedRow, by: int) -> RefusedRow:
+    return msgspec.structs.replace(refused, row=refused.row + by) if by else refused
 
 
 def _ids_of(records: pa.RecordBatch) -> pa.Array:
-    if "@id" in records.schema.names:
-        return records.column("@id")
+    if ID in records.schema.names:
+        return records.column(ID)
     return pa.nulls(records.num_rows, pa.string())
+
+
+def _names(records: pa.RecordBatch | None, rows: Ids, first: int, piece: AccessPiece) -> pa.Array:
+    """The ids of all rows of a piece; null where a row is refused."""
+    if records is None:
+        return pa.nulls(piece.count, pa.string())
+    ids = _ids_of(records).cast(pa.string())
+    if piece.accepted is None:
+        return ids
+    places = np.full(piece.count, -1, np.int64)
+    places[rows - np.uint32(first)] = np.arange(len(rows))
+    return ids.take(pa.array(places, mask=places < 0))
+
+
+def exit_bounds(count: int, tasks: Sequence[Iterable[int]]) -> tuple[int, ...]:
+    """Where the publications of each exit task begin and end: as many for each of its slices.
+
+    >>> exit_bounds(100, [(0, 1, 2), (3,)])
+    (0, 75, 100)
+    """
+    slices = [len(tuple(numbers)) for numbers in tasks]
+    ends = np.cumsum([0, *slices]) * count // max(1, sum(slices))
+    return tuple(int(end) for end in ends)

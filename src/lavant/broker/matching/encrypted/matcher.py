@@ -47,6 +47,10 @@ class EncryptedSearch:
         for publication, id in self._found:
             kernels.place(publication, id, cursor, out)
 
+    def split(self) -> None:
+        """Its matches lie nowhere together."""
+        return
+
 
 class EncryptedSegment:
     """An immutable part of the subscriptions. Row i belongs to the i-th filter."""

@@ -19,6 +19,7 @@ from lavant.broker.matching.plain.index import Checks, Index, build_index
 from lavant.broker.matching.plain.search import FoundRows, copy_ids, find_rows, select_ids
 from lavant.broker.matching.plain.strings import StringTable
 from lavant.broker.matching.plain.table import ConstraintKind, Dimension, FilterTable, fit_together
+from lavant.broker.matching.runs import Runs, collect_runs
 from lavant.broker.matching.segmented import SegmentedMatcher
 from lavant.core.kernels.kernels import frozen
 from lavant.core.publications.batch import PublicationBatch
@@ -146,6 +147,15 @@ class FoundIds:
     def fill(self, out: Ids, cursor: NDArray[np.int64]) -> None:
         copy_ids(self._row_ids, self._found, out, cursor)
 
+    def split(self) -> tuple[Runs, FoundIds] | None:
+        found = self._found
+        runs = collect_runs(found.run_start, found.run_length)
+        if not runs.are_shorter:
+            return None
+        none = np.empty((len(found.counts), 0), np.int64)
+        counts = np.bincount(found.hit_event, minlength=len(found.counts))
+        return runs, FoundIds(self._row_ids, FoundRows(counts, none, none, found.hit_event, found.hit_row))
+
 
 class SelectedIds:
     """Used where rows are dead or subscriptions have several rows: ids are selected first."""
@@ -158,6 +168,9 @@ class SelectedIds:
         first = np.cumsum(self.counts) - self.counts
         out[np.arange(len(self._ids)) + np.repeat(cursor - first, self.counts)] = self._ids
         cursor += self.counts
+
+    def split(self) -> None:
+        return None
 
 
 class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
