@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+from lavant.pipeline.internals.checkpoints import last_committed
 from tests.bench.timing import best_of
 
 from lavant.broker.matching import EncryptedMatcher, PlainMatcher
@@ -23,7 +24,6 @@ from lavant.broker.slices import SliceReader, SliceStore
 from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.cluster.probes import Probe
-from lavant.pipeline.internals.checkpoints import last_committed
 from lavant.pipeline.stream.driver import start
 from lavant.pipeline.stream.latency import latencies_ms, notified_batches
 from lavant.pipeline.stream.records import encrypted_records

@@ -30,27 +30,29 @@ def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
         manager = ClusterManager(
             spark, subscriptions=directory / "subscriptions", directory=directory / "control", config=config
         )
-        options |= manager.stream_options()
         manager.follow(lambda: len(read_manifests(directory / "notifications")))
-    query = start(
+    stream = start(
         spark,
         log=directory / "log",
         subscriptions=directory / "subscriptions",
         output=directory,
         hosts=2,
+        manager=manager,
         options=options,
     )
-    while query.isActive and not (directory / "stop").exists():
+    while stream.is_active and not (directory / "stop").exists():
         time.sleep(0.2)
         if manager is not None:
             plan = manager.tick(int(time.time() * 1000))
             if plan is not None:
                 print(f"{len(manager.placement.hosts)} {plan.decision}", flush=True)
-    failure = query.exception()
-    query.stop()
-    spark.stop()
-    if failure is not None:
-        sys.exit(f"the query failed: {failure}")
+    try:
+        if stream.is_active:
+            stream.stop()
+        else:
+            stream.wait()
+    finally:
+        spark.stop()
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pyarrow.fs
 import pytest
+from lavant.pipeline.internals.host_tasks import run_on_hosts
 from pyspark.sql import SparkSession
 from tests.integration.bare_cluster import BareCluster, bare_cluster
 from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
 
 import lavant
 from lavant.pipeline.internals.executors import Executors
-from lavant.pipeline.internals.host_tasks import run_on_hosts
 from lavant.pipeline.session import spark_session
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,17 +20,15 @@ from pyspark.sql import SparkSession
 from tests.integration.processes import descendants
 from tests.integration.workload import EncryptedWorld, append, expected, filters, notified, rows
 
-from lavant.broker.matching import Matches
 from lavant.broker.slices import SliceStore
 from lavant.broker.storage.log import LogWriter
 from lavant.core.errors import FailedStream, InvalidValue
 from lavant.pipeline.cluster.assignment import ANYWHERE
-from lavant.pipeline.internals.host_tasks import run_on_hosts
+from lavant.pipeline.internals.stages import PlacedTask, run_stages, run_tasks
 from lavant.pipeline.matching import match
-from lavant.pipeline.stream.driver import StreamResult, start, stream, wait
-from lavant.pipeline.stream.exchange import Lists, write_file
+from lavant.pipeline.stream.driver import StreamResult, start, stream
 from lavant.pipeline.stream.records import encrypted_records
-from lavant.pipeline.stream.sinks import Notifications, read_notifications
+from lavant.pipeline.stream.sinks import BatchManifest, Notifications, read_notifications
 from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
 
@@ -50,7 +48,7 @@ TEXTS = dict(enumerate(filters(300)))
 
 
 def run_to_end(spark: SparkSession, directory: Path, end: int, **options: str) -> None:
-    query = start(
+    running = start(
         spark,
         log=directory / "log",
         subscriptions=directory / "subscriptions",
@@ -59,7 +57,7 @@ def run_to_end(spark: SparkSession, directory: Path, end: int, **options: str) -
         available_now=True,
         options=options,
     )
-    wait(query, end)
+    running.wait(end)
 
 
 def test_a_table_is_matched_against_a_store(spark: SparkSession, store: SliceStore) -> None:
@@ -124,7 +122,6 @@ def test_a_log_is_matched_in_batches_and_each_batch_sees_one_version(
     run_to_end(spark, tmp_path, 1400, rowsMax="200")
     changed = {id: text for id, text in TEXTS.items() if id >= 100} | dict(zip(range(1000, 1050), more, strict=True))
     assert notified(tmp_path / "notifications") == expected(TEXTS, first) | expected(changed, second)
-    assert not list((tmp_path / "work" / "exchange").iterdir())
 
 
 def test_encrypted_publications_reach_whom_they_must(spark: SparkSession, tmp_path: Path) -> None:
@@ -147,21 +144,20 @@ def test_publications_of_another_schema_are_refused_and_the_stream_goes_on(spark
     assert {id: ids for id, ids in found.items() if id} == world.expected()
 
 
-def test_a_batch_that_is_repeated_notifies_nobody_twice(tmp_path: Path) -> None:
-    def attempt(start: int) -> None:
-        notifications = Notifications(tmp_path / "out")
-        if notifications.is_done(5, start):
-            return
-        lists = Lists(np.array([7]), pa.array(["p7"]), Matches(np.array([0, 2]), np.array([1, 2], np.uint32)), {})
-        name = write_file(tmp_path / "exchange", [lists])
-        notifications.write(5, start, [tmp_path / "exchange" / name])
-
-    attempt(start=7)
-    attempt(start=7)
-    assert notified(tmp_path / "out") == {"p7": [1, 2]}
-    assert not list((tmp_path / "exchange").iterdir())
-    with pytest.raises(InvalidValue, match="starts at offset 7, this one at 900: the directory holds"):
-        attempt(start=900)
+def test_a_batch_counts_once_and_what_was_not_committed_is_removed(tmp_path: Path) -> None:
+    manifest = BatchManifest(batch=0, start=0, end=7, rows=0, matches=0, parts=(), log="log", store="store")
+    first, second = Notifications(tmp_path), Notifications(tmp_path)
+    first.commit(manifest)
+    with pytest.raises(FailedStream, match=r"batch 0 of .* was committed by another driver"):
+        second.commit(manifest)
+    with pytest.raises(FailedStream, match="batch 1 starts at offset 900, but the last one ended at 7"):
+        first.commit(msgspec.structs.replace(manifest, batch=1, start=900, end=901))
+    for name in ("part-0000000000-aa-0000.parquet", "part-0000000001-aa-0000.parquet"):
+        (tmp_path / name).touch()
+    resumed = Notifications(tmp_path)
+    resumed.remove_leftovers()
+    assert (resumed.next_batch, resumed.next_offset) == (1, 7)
+    assert [path.name for path in tmp_path.glob("part-*")] == ["part-0000000000-aa-0000.parquet"]
 
 
 def test_killed_python_workers_lose_nothing_and_repeat_nothing(
@@ -175,7 +171,7 @@ def test_killed_python_workers_lose_nothing_and_repeat_nothing(
     def kill() -> None:
         while not stop.wait(0.5) and len(killed) < 3:
             workers = python_workers()
-            if workers and any((tmp_path / "notifications").glob("batch-*.json")):
+            if workers and any((tmp_path / "notifications").glob("_manifests/*.json")):
                 os.kill(workers[len(killed) % len(workers)], signal.SIGKILL)
                 killed.append(workers[0])
 
@@ -310,5 +306,38 @@ def test_times_are_not_asserted_but_the_stream_ends(spark: SparkSession, store: 
 
 def test_a_task_for_each_host_answers_in_their_order_wherever_it_ran(spark: SparkSession) -> None:
     gone = "executor_127.0.0.1_999"
-    tasks = [(location, bytes([number])) for number, location in enumerate((ANYWHERE, gone, ANYWHERE, gone, gone))]
-    assert run_on_hosts(spark.sparkContext, tasks, lambda data: data[0] * 2) == [0, 2, 4, 6, 8]
+    tasks = [
+        PlacedTask(location, bytes([number])) for number, location in enumerate((ANYWHERE, gone, ANYWHERE, gone, gone))
+    ]
+    context = spark.sparkContext
+    assert run_tasks(context, tasks, lambda data: bytes([data[0] * 2]), "test") == [b"\0", b"\2", b"\4", b"\6", b"\10"]
+    found = run_stages(
+        context,
+        tasks,
+        lambda data: [data * 2, data * 3, data * 4],
+        tasks[:3],
+        lambda task, parts: bytes([*task, *sorted(b"".join(parts))]),
+        ("first", "second"),
+    )
+    assert [each[0] for each in found] == [0, 1, 2]
+
+
+def test_the_query_shows_what_it_carries(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
+    append(tmp_path / "log", rows(500))
+    running = start(
+        spark,
+        log=tmp_path / "log",
+        subscriptions=store.directory,
+        output=tmp_path,
+        hosts=2,
+        available_now=True,
+        options={"rowsMax": "200"},
+    )
+    running.wait()
+    progress = running.query.recentProgress
+    assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [200, 200, 100]
+    assert [each["observedMetrics"]["lavant_access"]["publications"] for each in progress][:3] == [200, 200, 100]
+    assert progress[0]["name"] == f"lavant {tmp_path / 'notifications'}"
+    assert running.position == 500
+    table = spark.read.parquet(str(tmp_path / "notifications"))
+    assert table.count() == read_notifications(tmp_path / "notifications").num_rows

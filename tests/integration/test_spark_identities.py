@@ -19,7 +19,7 @@ from lavant.core.ids import HostId, SliceId
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager, ManagerState
 from lavant.pipeline.matching import match
-from lavant.pipeline.stream.driver import start, wait
+from lavant.pipeline.stream.driver import start
 
 EVENTS = [{"@id": "e", "volume": 50}]
 
@@ -38,10 +38,10 @@ def make_log(directory: Path, publications: list[dict[str, object]]) -> Path:
 
 def run(spark: SparkSession, home: Path, output: str = "out", **options: str) -> dict[str, list[int]]:
     log, store = home / "log", home / "subscriptions"
-    query = start(
+    running = start(
         spark, log=log, subscriptions=store, output=home / output, hosts=2, available_now=True, options=options
     )
-    wait(query, LogReader(log).end())
+    running.wait(LogReader(log).end())
     return notified(home / output / "notifications")
 
 
@@ -69,21 +69,18 @@ def test_a_log_and_a_store_made_anew_are_streamed_as_what_they_are(shared_spark:
         assert run(shared_spark, tmp_path, f"out{seed}") == expected(texts, publications)
 
 
-def test_a_checkpoint_is_of_one_log(shared_spark: SparkSession, tmp_path: Path) -> None:
+def test_notifications_are_of_one_log(shared_spark: SparkSession, tmp_path: Path) -> None:
     make_store(tmp_path / "subscriptions", "volume >= 0")
     make_log(tmp_path / "log", rows(30))
     before = run(shared_spark, tmp_path)
     shutil.copytree(tmp_path / "log", tmp_path / "kept")
     make_log(tmp_path / "log", rows(60, seed=7))
-    with pytest.raises(IdentityMismatch, match="checkpoint belongs to another log: its identity was"):
-        run(shared_spark, tmp_path)
-    shutil.rmtree(tmp_path / "out" / "work")
     with pytest.raises(IdentityMismatch, match="notifications of another log"):
         run(shared_spark, tmp_path)
     assert notified(tmp_path / "out" / "notifications") == before
 
 
-def test_a_checkpoint_beyond_the_end_of_a_log_without_identity_is_refused(
+def test_notifications_beyond_the_end_of_a_log_without_identity_are_refused(
     shared_spark: SparkSession, tmp_path: Path
 ) -> None:
     make_store(tmp_path / "subscriptions", "volume >= 0")
@@ -109,14 +106,14 @@ def test_a_stream_goes_on_when_its_log_of_old_gets_an_identity(shared_spark: Spa
 def test_a_log_made_anew_under_a_running_stream_stops_it(shared_spark: SparkSession, tmp_path: Path) -> None:
     store = make_store(tmp_path / "subscriptions", "volume >= 0")
     log = make_log(tmp_path / "log", EVENTS * 3)
-    query = start(shared_spark, log=log, subscriptions=store, output=tmp_path / "out", hosts=2)
+    running = start(shared_spark, log=log, subscriptions=store, output=tmp_path / "out", hosts=2)
     try:
-        query.processAllAvailable()
+        running.process_all_available()
         make_log(log, EVENTS * 9)
         with pytest.raises(FailedStream, match=r"IdentityMismatch: the log .* is not the one read before"):
-            wait(query, 9)
+            running.wait(9)
     finally:
-        query.stop()
+        running.stop()
 
 
 def test_notifications_are_of_one_store(shared_spark: SparkSession, tmp_path: Path) -> None:
@@ -129,16 +126,13 @@ def test_notifications_are_of_one_store(shared_spark: SparkSession, tmp_path: Pa
         run(shared_spark, tmp_path)
 
 
-def test_a_placement_is_of_one_store(shared_spark: SparkSession, tmp_path: Path) -> None:
+def test_a_placement_is_of_one_store(tmp_path: Path) -> None:
     store = make_store(tmp_path / "subscriptions", "volume >= 0", slices=4)
-    make_log(tmp_path / "log", rows(10))
-    placement = tmp_path / "assignment.json"
-    placement.write_bytes(msgspec.json.encode(msgspec.structs.replace(SliceAssignment.even(4, 2), store="another")))
-    with pytest.raises(FailedStream, match="IdentityMismatch: the placement"):
-        run(shared_spark, tmp_path, placement=str(placement))
-    right = msgspec.structs.replace(SliceAssignment.even(4, 2), store=SliceReader(store).identity)
-    placement.write_bytes(msgspec.json.encode(right))
-    assert len(run(shared_spark, tmp_path, placement=str(placement))) == 10
+    other = msgspec.structs.replace(SliceAssignment.even(4, 2), store="another")
+    with pytest.raises(IdentityMismatch, match="the placement is for the store with identity another"):
+        other.check(4, SliceReader(store).identity)
+    with pytest.raises(IdentityMismatch, match="the placement does not fit a store of 3 slices"):
+        SliceAssignment.even(4, 2).check(3, SliceReader(store).identity)
 
 
 def test_a_manager_does_not_go_on_with_the_placement_of_another_store(
@@ -148,10 +142,6 @@ def test_a_manager_does_not_go_on_with_the_placement_of_another_store(
     hosts = ((HostId("host-0000"), (SliceId("M:0"), SliceId("M:1"))),)
     enforcer = base64.b64encode(Enforcer(PlacementConfig()).snapshot()).decode()
     (tmp_path / "control").mkdir()
-    for saved in (
-        ManagerState(hosts, enforcer, "another"),
-        ManagerState(((HostId("h"), (SliceId("M:0"),)),), enforcer),
-    ):
-        (tmp_path / "control" / "manager.json").write_bytes(msgspec.json.encode(saved))
-        with pytest.raises(IdentityMismatch, match="the placement"):
-            ClusterManager(shared_spark, subscriptions=store, directory=tmp_path / "control", config=PlacementConfig())
+    (tmp_path / "control" / "manager.json").write_bytes(msgspec.json.encode(ManagerState(hosts, enforcer, "another")))
+    with pytest.raises(IdentityMismatch, match="the placement"):
+        ClusterManager(shared_spark, subscriptions=store, directory=tmp_path / "control", config=PlacementConfig())

@@ -16,6 +16,7 @@ from lavant.broker.matching import EncryptedMatcher, PlainMatcher
 from lavant.broker.matching.encrypted.values import ATTRIBUTES_MAX, EncryptedBatch, EncryptedFilters
 from lavant.broker.matching.interface import Matches
 from lavant.broker.matching.merge import merge
+from lavant.broker.matching.runs import Runs
 from lavant.broker.protocol.subscriptions import EncryptedFilter, SubscriptionState
 from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN, ParsedPublication
 from lavant.broker.subscriptions.registry import Added, Removed
@@ -29,7 +30,7 @@ from lavant.models.evaluation import Model
 from lavant.models.network import ModelJobType, Network, Topic
 from lavant.models.prediction import predict
 from lavant.models.warmup import MODEL_KERNELS
-from lavant.pipeline.stream.exchange import Lists, merge_files, write_file
+from lavant.pipeline.stream.exchange import MatchedBlock, SegmentKey, merge_blocks
 from lavant.pipeline.warmup import PIPELINE_KERNELS
 from lavant.service.engines.filters import change_batches, prepared_filter
 from lavant.service.engines.interface import EngineBatch
@@ -137,12 +138,14 @@ def test_an_engine_whose_subscriptions_come_and_go(slices: int) -> None:
         engine.close()
 
 
-def test_what_the_hosts_of_a_batch_have_found(tmp_path: Path) -> None:
-    matches = Matches(np.array([0, 2, 2, 3]), np.array([5, 6, 7], np.uint32))
-    none = Matches(np.zeros(1, np.int64), np.empty(0, np.uint32))
-    for keys, found in ((np.arange(3), matches), (np.empty(0, np.int64), none)):
-        lists = Lists(keys, pa.array([f"p{key}" for key in keys], pa.string()), found, {})
-        merge_files([tmp_path / write_file(tmp_path, [lists, lists]), tmp_path / write_file(tmp_path, [lists])])
+def test_what_the_hosts_of_a_batch_have_found() -> None:
+    row_ids = np.arange(10, dtype=np.uint32)
+    for offsets, ids in (([0, 2, 2, 3], [5, 6, 7]), ([0], [])):
+        rest = Matches(np.array(offsets), np.array(ids, np.uint32))
+        some = np.arange(len(offsets) - 1, dtype=np.uint32)
+        runs = [(SegmentKey(0, 0, 0), Runs(some, some, some + np.uint32(1)))]
+        block = MatchedBlock(0, len(some), 0, runs, rest, [], None, [])
+        merge_blocks([block, MatchedBlock.from_bytes(block.to_bytes())], lambda _: row_ids)
 
 
 def test_predictions() -> None:

@@ -39,7 +39,7 @@ def stream(
 
     from lavant.pipeline.session import spark_session  # noqa: PLC0415
     from lavant.pipeline.stream.driver import stream as run  # noqa: PLC0415
-    from lavant.pipeline.stream.exchange import reasons_text  # noqa: PLC0415
+    from lavant.pipeline.stream.sinks import reasons_text  # noqa: PLC0415
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -8,8 +8,10 @@ whatever their ids are.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +31,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from lavant.broker.matching import Matches
+from lavant.broker.matching.merge import merge
 from lavant.broker.matching.plain.table import Dimension
 from lavant.broker.slices import SliceReader
 from lavant.broker.slices.reader import StoreVersion
@@ -37,10 +41,10 @@ from lavant.core.files import local_path
 from lavant.core.publications.attributes import check_name
 from lavant.core.publications.columns import ENVELOPE
 from lavant.pipeline.cluster.probes import Probe
-from lavant.pipeline.stream.exchange import Lists
-from lavant.pipeline.stream.records import POINT, compared_columns
-from lavant.pipeline.stream.slice_cache import open_slice
-from lavant.pipeline.stream.stages import PUBLICATIONS_AT_ONCE, match_records
+from lavant.pipeline.stream.access import PUBLICATIONS_AT_ONCE
+from lavant.pipeline.stream.open_slices import SlicePlace, open_slice
+from lavant.pipeline.stream.parts import SCHEMA
+from lavant.pipeline.stream.records import POINT, AcceptedRecords, accept, compared_columns
 
 ATTRIBUTE_TYPES = (StringType, BooleanType, IntegralType, FloatType, DoubleType)
 IDS_OF_A_PIECE_MAX = 1_000_000
@@ -132,7 +136,7 @@ def _match_rows(
 
 def _dimensions(store: SliceReader, version: StoreVersion) -> frozenset[Dimension]:
     """Everything that any filter compares."""
-    slices = (open_slice(store, number, version) for number in range(store.settings.slices))
+    slices = (_open(store, number, version) for number in range(store.settings.slices))
     return frozenset(dimension for matcher in slices for dimension in matcher.dimensions)
 
 
@@ -161,3 +165,92 @@ def _batches(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         last = min(max(last, first + 1), records.num_rows)
         yield records.slice(first, last - first)
         first = last
+
+
+class RefusedRecord(NamedTuple):
+    """A publication that no matcher can take: its id, if it has one, and why."""
+
+    id: str | None
+    reason: str
+
+
+class Lists(NamedTuple):
+    """Publications by key, ascending, each with its subscriptions."""
+
+    keys: NDArray[np.int64]
+    ids: pa.Array
+    matches: Matches
+    rejected: dict[int, RefusedRecord]
+    """By key."""
+
+    def to_records(self) -> pa.RecordBatch:
+        """Rows for matches, then for refused publications."""
+        refused = sorted(self.rejected)
+        ends = np.append(self.matches.offsets, np.full(len(refused), self.matches.offsets[-1]))
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.append(self.keys, np.array(refused, np.int64))),
+                pa.concat_arrays([self.ids, pa.array([self.rejected[key].id for key in refused], pa.string())]),
+                pa.ListArray.from_arrays(pa.array(ends.astype(np.int32)), pa.array(self.matches.ids)),
+                pa.concat_arrays(
+                    [
+                        pa.nulls(len(self.keys), pa.string()),
+                        pa.array([self.rejected[key].reason for key in refused], pa.string()),
+                    ]
+                ),
+            ],
+            schema=SCHEMA,
+        )
+
+
+def match_records(
+    store: SliceReader,
+    version: StoreVersion,
+    records: pa.RecordBatch,
+    keys: NDArray[np.int64],
+    probes: list[Probe],
+    *,
+    report_rejected: bool,
+) -> Lists:
+    """Match records against the slices that the probes name, and record the cost there."""
+    accepted = accept(store.settings.scheme, records)
+    refused = dict(accepted.rejected)
+    try:
+        matches = _match_slices(store, version, accepted, probes)
+    except InvalidValue as error:  # well-formed, but not for these subscriptions: encrypted under another schema, say
+        refused |= dict.fromkeys(accepted.rows.tolist(), str(error))
+        matches = _nothing(len(accepted.rows))
+    ids = _ids_of(records)
+    rejected = {
+        int(keys[row]): RefusedRecord(ids[row].as_py(), reason) for row, reason in refused.items() if report_rejected
+    }
+    some = np.flatnonzero(np.diff(matches.offsets))
+    chosen = accepted.rows[some]
+    ends = np.append(matches.offsets[some], matches.offsets[-1])
+    return Lists(keys[chosen], ids.take(pa.array(chosen)), Matches(ends, matches.ids), rejected)
+
+
+def _match_slices(store: SliceReader, version: StoreVersion, accepted: AcceptedRecords, probes: list[Probe]) -> Matches:
+    parts: list[Matches] = []
+    for probe in probes if len(accepted.rows) else ():
+        matcher = _open(store, probe.slice, version)
+        started = time.thread_time()
+        parts.append(matcher.match(accepted.batch))
+        cpu_s = time.thread_time() - started
+        memory = probe.memory_bytes if probe.memory_bytes else matcher.statistics().memory_bytes
+        probe.add(cpu_s=cpu_s, publications=len(accepted.rows), matches=len(parts[-1].ids), memory_bytes=memory)
+    return merge(parts) if parts else _nothing(len(accepted.rows))
+
+
+def _nothing(publications: int) -> Matches:
+    return Matches(np.zeros(publications + 1, np.int64), np.empty(0, np.uint32))
+
+
+def _ids_of(records: pa.RecordBatch) -> pa.Array:
+    if "@id" in records.schema.names:
+        return records.column("@id")
+    return pa.nulls(records.num_rows, pa.string())
+
+
+def _open(store: SliceReader, number: int, version: StoreVersion) -> Any:
+    return open_slice(SlicePlace(store.address, store.identity, store.settings.scheme), number, version).matcher

@@ -35,6 +35,8 @@ SETTINGS = {
     "spark.locality.wait": "0s",
     # But a host's task waits for its own executor, where its slices are open.
     "spark.locality.wait.process": "10s",
+    # Where an exit task runs is decided by the placement, not by where its input is.
+    "spark.shuffle.reduceLocality.enabled": "false",
     # Ids do not compress, and on one machine a shuffle stays in memory anyway.
     "spark.shuffle.compress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
-import pyarrow as pa
 
 from lavant.broker.matching.interface import Matches
+from lavant.broker.matching.runs import Runs, collect_runs
 from lavant.core.kernels.warmup import KernelSet
-from lavant.pipeline.stream.exchange import Lists, merge_files, write_file
+from lavant.pipeline.stream.exchange import MatchedBlock, SegmentKey, merge_blocks
 
 
 def _call_all() -> None:
-    found = Lists(np.arange(1), pa.nulls(1, pa.string()), Matches(np.array([0, 1]), np.zeros(1, np.uint32)), {})
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        merge_files([place / write_file(place, [found])])
+    collect_runs(np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
+    one = np.zeros(1, np.uint32)
+    runs = [(SegmentKey(0, 0, 0), Runs(one, one, one + np.uint32(1)))]
+    found = MatchedBlock(0, 1, 0, runs, Matches(np.array([0, 1]), one), [], None, [])
+    merge_blocks([MatchedBlock.from_bytes(found.to_bytes())], lambda _: one)
 
 
 PIPELINE_KERNELS = KernelSet(_call_all, kinds=1)

@@ -53,6 +53,11 @@ class SliceReader:
     def identity(self) -> str:
         return self.settings.identity
 
+    @property
+    def address(self) -> str:
+        """Opens the same store in another process."""
+        return str(self.directory.absolute())
+
     def head(self) -> StoreHead:
         return _read_json(self.directory, "head.json", StoreHead)
 

@@ -43,7 +43,9 @@ HISTORY = 64
 """Versions kept for readers: more than a stream may lag behind."""
 DELTAS_MAX = 32
 """A slice with more deltas than this gets a new snapshot."""
-DELTA_BYTES_MAX = 1 << 20
+DELTA_BYTES_MIN, DELTA_BYTES_MAX = 64 << 10, 1 << 20
+DELTA_SHARE = 8
+"""A delta is at most so small a part of its slice: a reader indexes it by itself, and maps a snapshot as it is."""
 SLICES_MAX = 4096
 SCHEMES = ("plain", "encrypted")
 
@@ -212,7 +214,8 @@ def _small_delta(matcher: Any, before: int) -> bytes | None:
         delta: bytes = matcher.delta(since=before)
     except InvalidValue:  # more than the change log keeps
         return None
-    return delta if len(delta) <= DELTA_BYTES_MAX else None
+    share = matcher.statistics().memory_bytes // DELTA_SHARE
+    return delta if len(delta) <= min(max(DELTA_BYTES_MIN, share), DELTA_BYTES_MAX) else None
 
 
 def _replace(path: Path, content: bytes) -> None:

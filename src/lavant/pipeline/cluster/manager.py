@@ -28,7 +28,6 @@ from lavant.broker.slices import SliceReader
 from lavant.broker.slices.layout import ACCESS, EXIT, MATCH, number_of, operator_of
 from lavant.control.placement import Enforcer, HostProbe, Placement, PlacementConfig, PlacementPlan, Probes, SliceProbe
 from lavant.core.decisions import Decision
-from lavant.core.files import local_path
 from lavant.core.identities import UNKNOWN
 from lavant.core.ids import HostId, SliceId
 from lavant.pipeline.cluster.assignment import ACCESS_SLICES, ANYWHERE, EXIT_SLICES, HostSlices, SliceAssignment
@@ -244,7 +243,8 @@ class ClusterManager:
             first = HostId(f"{self._config.host_prefix}-0000")
             return Placement.of([first], {})
         state = msgspec.json.decode(saved, type=ManagerState)
-        self._assign(Placement(state.hosts), state.store).check(self._stores.slices, self._stores.identity)
+        assignment = self._assign(Placement(state.hosts), state.store)
+        assignment.check(sum(len(host.match) for host in assignment.hosts), self._stores.identity)
         self._enforcer.restore(base64.b64decode(state.enforcer))
         return Placement(state.hosts)
 

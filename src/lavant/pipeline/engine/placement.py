@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
 from pyspark.sql import SparkSession
 
-from lavant.broker.protocol.match_protocol import OffsetRange
 from lavant.control.placement import PlacementConfig
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager, Stores
+from lavant.pipeline.cluster.probes import ProbeBuffer
+from lavant.pipeline.stream.open_slices import SlicePlace
 
 TICK_S = 2.0
 _logger = logging.getLogger(__name__)
@@ -23,14 +23,14 @@ _logger = logging.getLogger(__name__)
 
 class EnginePlacement(Protocol):
     @property
-    def probes(self) -> Path | None:
-        """Where tasks write probes, if they are needed."""
+    def probes(self) -> ProbeBuffer | None:
+        """For measurements, if they are needed."""
         ...
 
     def assignment(self) -> SliceAssignment: ...
 
-    def add_logs(self, ranges: list[OffsetRange]) -> None:
-        """Logs may have been added."""
+    def add_stores(self, places: Iterable[SlicePlace]) -> None:
+        """Stores may have been added."""
         ...
 
 
@@ -45,7 +45,7 @@ class EvenPlacement:
     def assignment(self) -> SliceAssignment:
         return self._assignment
 
-    def add_logs(self, ranges: list[OffsetRange]) -> None:
+    def add_stores(self, places: Iterable[SlicePlace]) -> None:
         pass
 
 
@@ -62,22 +62,19 @@ class ElasticPlacement:
         rounds_done: Callable[[], int],
         on_failed: Callable[[Exception], None],
     ) -> None:
+        self._slices = slices
         self._stores = Stores(slices, [])
         self._manager = ClusterManager(spark, subscriptions=self._stores, directory=directory, config=config)
         self._manager.follow(rounds_done)
         self._on_failed = on_failed
-        options = self._manager.stream_options()
-        self._placement, self.probes = Path(options["placement"]), Path(options["probes"])
+        self.probes = self._manager.probes
         threading.Thread(target=self._keep, name="manager", daemon=True).start()
 
     def assignment(self) -> SliceAssignment:
-        return msgspec.json.decode(self._placement.read_bytes(), type=SliceAssignment)
+        return self._manager.assignment(self._slices)
 
-    def add_logs(self, ranges: list[OffsetRange]) -> None:
-        for range_ in ranges:
-            path = Path(range_.subscriptions)
-            if path not in self._stores.paths:
-                self._stores.paths.append(path)
+    def add_stores(self, places: Iterable[SlicePlace]) -> None:
+        self._stores.places += [place for place in places if place not in self._stores.places]
 
     def _keep(self) -> None:
         try:

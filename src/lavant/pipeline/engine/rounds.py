@@ -1,83 +1,108 @@
-"""A round: offset ranges of all logs in one Spark job, and match results in reports of bounded size."""
+"""A round: offset ranges of all logs in one Spark job, and match results in reports of bounded size.
+
+Access is in this process, which runs beside the service and reads its logs; the exit is in the service. Publications
+travel to match tasks with their function, and results return with the tasks, so the executors need to see no file.
+"""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from pyspark import SparkContext
 
 from lavant.broker.matching import Matches
 from lavant.broker.protocol.match_protocol import MatchResults, OffsetRange
+from lavant.broker.slices import SliceReader
+from lavant.broker.storage.log import LogReader
 from lavant.pipeline.cluster.assignment import SliceAssignment
-from lavant.pipeline.internals.host_tasks import run_on_hosts
-from lavant.pipeline.stream.exchange import merge_files
-from lavant.pipeline.stream.stages import HostTask, match_host
+from lavant.pipeline.cluster.probes import ProbeBuffer
+from lavant.pipeline.internals.stages import PlacedTask, run_tasks
+from lavant.pipeline.stream.access import AccessBlock, encode_range
+from lavant.pipeline.stream.exchange import MatchedBlock, merge_blocks
+from lavant.pipeline.stream.open_slices import no_runs
+from lavant.pipeline.stream.stages import MatchTask, match_blocks
+from lavant.pipeline.stream.travel import SliceTravel
 
 IDS_AT_ONCE = 1 << 20
 """Per report, unless a single publication has more: some 4 MiB."""
 
 
-class Rounds:
-    """`exchange` is a directory that all hosts reach, used for nothing else."""
+class RangeTask(msgspec.Struct, frozen=True):
+    """A host's part of a range: the number of the range in the round, and the task."""
 
-    def __init__(self, context: SparkContext, exchange: Path, probes: Path | None = None) -> None:
+    range: int
+    task: MatchTask
+
+
+class Rounds:
+    """Matches what the service has accepted."""
+
+    def __init__(self, context: SparkContext, travel: SliceTravel, probes: ProbeBuffer | None = None) -> None:
         self.done = 0
-        self._context = context
-        self._exchange = exchange
         self.probes = probes
-        shutil.rmtree(exchange, ignore_errors=True)  # left by a round that was killed
-        exchange.mkdir(parents=True)
+        self._context = context
+        self._travel = travel
 
     def match(self, ranges: Sequence[OffsetRange], assignment: SliceAssignment) -> Iterator[MatchResults]:
         """All hosts match their slices of all logs; the results of one log are merged, and reported in parts."""
-        tasks = [
-            (assignment.location(host), self._task(range_, host, slices))
-            for range_ in ranges
-            for host, slices in enumerate(assignment.hosts)
-        ]
-        names = run_on_hosts(self._context, tasks, match_host)
+        tasks: list[PlacedTask] = []
+        blocks: list[AccessBlock] = []
+        for number, range_ in enumerate(ranges):
+            store = SliceReader(range_.subscriptions, range_.subscriptions_identity)
+            version = store.version(range_.version)
+            place = self._travel.place(store, version)
+            batches = LogReader(range_.log, range_.log_identity).read(range_.start, range_.end)
+            blocks.append(encode_range(place.scheme, range_.log_identity, range_.start, batches))
+            tasks += [
+                PlacedTask(
+                    slices.location,
+                    msgspec.msgpack.encode(
+                        RangeTask(
+                            number,
+                            MatchTask(
+                                store=place,
+                                version=version,
+                                host=host,
+                                slices=slices.match,
+                                exits=(0, blocks[-1].count),
+                                in_runs=False,
+                            ),
+                        )
+                    ),
+                )
+                for host, (_, slices) in enumerate(assignment.matching)
+            ]
+        encoded = [msgspec.msgpack.encode(block) for block in blocks]
+        found = run_tasks(self._context, tasks, match_range(encoded, self._travel.luggage()), "lavant serve match")
         self.done += 1
-        hosts = len(assignment.hosts)
-        for place, range_ in enumerate(ranges):
-            paths = [self._exchange / name for name in names[place * hosts : (place + 1) * hosts]]
-            yield from reports(range_, merge_files(paths))
-            for path in paths:
-                path.unlink(missing_ok=True)
-
-    def _task(self, range_: OffsetRange, host: int, slices: tuple[int, ...]) -> bytes:
-        return msgspec.msgpack.encode(
-            HostTask(
-                log=range_.log,
-                log_identity=range_.log_identity,
-                store=range_.subscriptions,
-                store_identity=range_.subscriptions_identity,
-                version=range_.version,
-                host=host,
-                slices=slices,
-                start=range_.start,
-                end=range_.end,
-                exchange=str(self._exchange),
-                probes=None if self.probes is None else str(self.probes),
-                part=f"{range_.log_name}-",
-            )
-        )
+        hosts = len(assignment.matching)
+        for number, range_ in enumerate(ranges):
+            results = [MatchedBlock.from_bytes(each) for each in found[number * hosts : (number + 1) * hosts]]
+            if self.probes is not None:
+                self.probes.put(probe for result in results for probe in result.probes)
+            yield from reports(range_, merge_blocks(results, no_runs))
 
 
-def reports(range_: OffsetRange, merged: pa.RecordBatch, ids_max: int = IDS_AT_ONCE) -> Iterator[MatchResults]:
+def match_range(encoded: list[bytes], luggage: Callable[[], None]) -> Callable[[bytes], bytes]:
+    """The function of the round's tasks."""
+
+    def match(data: bytes) -> bytes:
+        luggage()
+        todo = msgspec.msgpack.decode(data, type=RangeTask)
+        block = msgspec.msgpack.decode(encoded[todo.range], type=AccessBlock)
+        return match_blocks(todo.task, [block])[0].to_bytes()
+
+    return match
+
+
+def reports(range_: OffsetRange, matches: Matches, ids_max: int = IDS_AT_ONCE) -> Iterator[MatchResults]:
     """Every publication of the range, including those without matches, in as few reports as their size allows."""
-    lists = merged.column("subscriptions")
-    counts = np.zeros(range_.end - range_.start, np.int64)
-    counts[merged.column("key").to_numpy() - range_.start] = np.diff(lists.offsets.to_numpy())
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    ids = lists.values.to_numpy().astype(np.uint32, copy=False)
-    first = 0
-    while first < len(counts):
-        fitting = int(np.searchsorted(offsets, offsets[first] + ids_max, side="right")) - 1
-        behind = min(max(fitting, first + 1), len(counts))
-        yield MatchResults.of(range_.log_name, range_.start + first, Matches(offsets[first : behind + 1], ids))
+    first, count = 0, len(matches.offsets) - 1
+    while first < count:
+        fitting = int(np.searchsorted(matches.offsets, matches.offsets[first] + ids_max, side="right")) - 1
+        behind = min(max(fitting, first + 1), count)
+        part = Matches(matches.offsets[first : behind + 1], matches.ids)
+        yield MatchResults.of(range_.log_name, range_.start + first, part)
         first = behind

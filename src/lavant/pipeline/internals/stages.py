@@ -86,6 +86,8 @@ def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[Any]:
     with _named(context, name):
         pickled = rows._jdf.javaToPython()
         partitions = pickled.getNumPartitions()
+        if not partitions:
+            return []
         places = [locations[number] if number < len(locations) else ANYWHERE for number in range(partitions)]
         placed = _placed(context, [PlacedTask(place, b"") for place in places], 1)._jrdd
         return list(RDD(placed.zip(pickled).values(), context, BatchedSerializer(CPickleSerializer())).collect())

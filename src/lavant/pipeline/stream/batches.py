@@ -43,8 +43,8 @@ from lavant.pipeline.stream.stages import (
 )
 
 IN_FLIGHT = 2
-BROADCAST_BYTES_MIN = 8 << 20
-"""Blocks times hosts; fewer bytes travel with the tasks, which is quicker than a broadcast."""
+BROADCAST_BYTES_MIN = 512 << 10
+"""Fewer bytes travel with the function of the tasks, which is quicker than a broadcast."""
 
 Placement = Callable[[int], SliceAssignment]
 """The assignment for a store with so many slices."""
@@ -135,7 +135,7 @@ class Batches:
         matching, exiting = assignment.matching, assignment.exiting
         bounds = exit_bounds(sum(block.count for block in blocks), [host.exit for _, host in exiting])
         encoded = msgspec.msgpack.encode(blocks)
-        shared = self._context.broadcast(encoded) if len(encoded) * len(matching) > BROADCAST_BYTES_MIN else None
+        shared = self._context.broadcast(encoded) if len(encoded) > BROADCAST_BYTES_MIN else None
         matches = [
             PlacedTask(
                 host.location,
@@ -146,7 +146,6 @@ class Batches:
                         host=place,
                         slices=host.match,
                         exits=bounds,
-                        blocks=None if shared is not None else encoded,
                     )
                 ),
             )
@@ -170,7 +169,8 @@ class Batches:
         ]
         names = (f"lavant match {number}", f"lavant exit {number}")
         try:
-            results = run_stages(self._context, matches, match_function(shared), exits, exit_function, names)
+            match = match_function(encoded if shared is None else shared)
+            results = run_stages(self._context, matches, match, exits, exit_function, names)
             return [msgspec.msgpack.decode(each, type=ExitReport) for each in results]
         finally:
             if shared is not None:
@@ -184,13 +184,13 @@ class Batches:
         raise FailedStream(f"the stream stopped: {root_cause(self._failure)}") from self._failure
 
 
-def match_function(shared: Any) -> Callable[[bytes], list[bytes]]:
-    """The function of match tasks; `shared` is the broadcast with the blocks, if they are in one."""
+def match_function(encoded: bytes | Any) -> Callable[[bytes], list[bytes]]:
+    """The function of match tasks on encoded blocks, or on a broadcast of them."""
 
     def match(data: bytes) -> list[bytes]:
         task = msgspec.msgpack.decode(data, type=MatchTask)
-        encoded = shared.value if task.blocks is None else task.blocks
-        blocks = msgspec.msgpack.decode(encoded, type=list[AccessBlock])
+        content = encoded if isinstance(encoded, bytes) else encoded.value
+        blocks = msgspec.msgpack.decode(content, type=list[AccessBlock])
         return [block.to_bytes() for block in match_blocks(task, blocks)]
 
     return match
@@ -207,9 +207,7 @@ def _decode_block(data: bytes) -> AccessBlock:
 
 def _access_probes(blocks: list[AccessBlock], store: str) -> list[Probe]:
     return [
-        Probe(
-            host=0, slice=block.slice, cpu_s=block.cpu_s, publications=block.count, store=store, operator=ACCESS
-        )
+        Probe(host=0, slice=block.slice, cpu_s=block.cpu_s, publications=block.count, store=store, operator=ACCESS)
         for block in blocks
     ]
 

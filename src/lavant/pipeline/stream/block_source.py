@@ -7,6 +7,7 @@ in columns, past Spark's rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -51,11 +52,13 @@ class BlockStreamReader(LogStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._check(end)
         first, last, identity = start["offset"], end["offset"], end.get("log", UNKNOWN)
+        if first == last:
+            return []
         tasks = min(ACCESS_SLICES, max(1, (last - first) // ACCESS_ROWS_MIN))
         bounds = np.linspace(first, last, tasks + 1).astype(np.int64).tolist()
         return [
             InputPartition((number, low, high, identity, self._content(low, high) if self._travels else None))
-            for number, (low, high) in enumerate(zip(bounds[:-1], bounds[1:], strict=True))
+            for number, (low, high) in enumerate(pairwise(bounds))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

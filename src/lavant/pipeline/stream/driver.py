@@ -62,8 +62,11 @@ class StreamResult(msgspec.Struct, frozen=True, kw_only=True):
 class RunningStream:
     """A stream that was started. `query` is Spark's."""
 
-    def __init__(self, query: StreamingQuery, batches: Batches, notifications: Notifications, checkpoint: str) -> None:
+    def __init__(
+        self, query: StreamingQuery, log: LogReader, batches: Batches, notifications: Notifications, checkpoint: str
+    ) -> None:
         self.query = query
+        self._log = log
         self._batches = batches
         self._notifications = notifications
         self._checkpoint = checkpoint
@@ -93,6 +96,13 @@ class RunningStream:
             raise FailedStream(f"the stream stopped: {root_cause(error)}") from error
         self._finish()
         self._show(end, progress)
+
+    def process_all_available(self) -> None:
+        """Wait until everything that is in the log now is notified."""
+        end = self._log.end()
+        self.query.processAllAvailable()
+        while self.query.isActive and self.position < end:
+            time.sleep(POLL_S)
 
     def stop(self) -> None:
         """End the query; batches on their way are finished first."""
@@ -159,8 +169,8 @@ def start(
 ) -> RunningStream:
     """Start the query, after the last batch in `output` if there is one.
 
-    `options` are those of the source `lavant_log`. A `manager` places the slices; without one they are spread evenly over
-    `hosts`.
+    `options` are those of the source `lavant_log`. A `manager` places the slices; without one they are spread evenly
+    over `hosts`.
     """
     context = spark.sparkContext
     store = SliceReader(subscriptions)
@@ -172,7 +182,7 @@ def start(
     batches = Batches(
         context,
         store=store,
-        place=SlicePlace(str(store.directory.absolute()), store.identity, store.settings.scheme),
+        place=SlicePlace(store.address, store.identity, store.settings.scheme),
         notifications=notifications,
         output=notifications.storage.address,
         placement=(lambda slices: SliceAssignment.even(slices, even)) if manager is None else manager.assignment,
@@ -193,7 +203,7 @@ def start(
     writer = measured.writeStream.queryName(_query_name(notifications)).foreachBatch(batches)
     writer = writer.option("checkpointLocation", checkpoint)
     query = (writer.trigger(availableNow=True) if available_now else writer).start()
-    return RunningStream(query, batches, notifications, checkpoint)
+    return RunningStream(query, reader, batches, notifications, checkpoint)
 
 
 def _query_name(notifications: Notifications) -> str:

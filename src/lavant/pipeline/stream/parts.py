@@ -61,7 +61,9 @@ def notifications(blocks: Sequence[MatchedBlock], matches: Matches) -> pa.Record
     reasons = pa.nulls(len(rows), pa.string())
     if refused:
         known = [refused.get(row) for row in rows.tolist()]
-        ids = pa.array([old if new is None else new.id for old, new in zip(ids.to_pylist(), known, strict=True)], pa.string())
+        ids = pa.array(
+            [old if new is None else new.id for old, new in zip(ids.to_pylist(), known, strict=True)], pa.string()
+        )
         reasons = pa.array([None if each is None else each.reason for each in known], pa.string())
     offsets = np.append(matches.offsets[:-1][rows], matches.offsets[-1]).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(matches.ids))

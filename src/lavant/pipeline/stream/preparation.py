@@ -24,8 +24,8 @@ from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.files import replace_file
 from lavant.core.identities import UNKNOWN, derived_identity
 from lavant.core.publications.publication import Rejected
-from lavant.pipeline.stream.exchange import count_reasons, reasons_text
 from lavant.pipeline.stream.inputs import files_of, load_publications, load_subscriptions
+from lavant.pipeline.stream.sinks import count_reasons, reasons_text
 
 
 class Inputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,15 +32,19 @@ class AcceptedRecords(NamedTuple):
 
 def accept(scheme: str, records: pa.RecordBatch) -> AcceptedRecords:
     """The batch for a matcher of this scheme, without the rows that cannot be publications."""
-    make, refusals = (_encrypted, _refused_points) if scheme == "encrypted" else (PublicationBatch, refused_rows)
     try:
-        return AcceptedRecords(make(records), np.arange(records.num_rows), {})
+        return AcceptedRecords(make_batch(scheme, records), np.arange(records.num_rows), {})
     except InvalidValue:
-        rejected = refusals(records)
+        rejected = _refused_points(records) if scheme == "encrypted" else refused_rows(records)
     is_good = np.ones(records.num_rows, np.bool_)
     is_good[list(rejected)] = False
     rows = np.flatnonzero(is_good)
-    return AcceptedRecords(make(records.take(pa.array(rows))) if len(rows) else None, rows, rejected)
+    return AcceptedRecords(make_batch(scheme, records.take(pa.array(rows))) if len(rows) else None, rows, rejected)
+
+
+def make_batch(scheme: str, records: pa.RecordBatch) -> Any:
+    """The batch for a matcher of this scheme; raises if a row cannot be a publication."""
+    return _encrypted(records) if scheme == "encrypted" else PublicationBatch(records)
 
 
 def compared_columns(records: pa.RecordBatch, dimensions: Collection[Dimension]) -> pa.RecordBatch:

@@ -102,8 +102,8 @@ class Notifications:
             )
         if not self.storage.create(f"{MANIFESTS}{manifest.batch:010d}.json", [msgspec.json.encode(manifest)]):
             raise FailedStream(
-                f"batch {manifest.batch} of {self.storage.uri} was committed by another driver; run one stream for each "
-                "output directory"
+                f"batch {manifest.batch} of {self.storage.uri} was committed by another driver; run one stream for "
+                "each output directory"
             )
         self._last = manifest
 

@@ -1,6 +1,6 @@
 """The tasks of a batch: match (M) and exit (EP), which run in Spark's Python workers.
 
-    block ──► match task of each host ──shuffle──► exit task of each host ──► Parquet part, report to the driver
+block ──► match task of each host ──shuffle──► exit task of each host ──► Parquet part, report to the driver
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class MatchTask(msgspec.Struct, frozen=True, kw_only=True):
     slices: tuple[int, ...]
     exits: tuple[int, ...]
     """Exit task i gets the publications from `exits[i]` to before `exits[i + 1]`."""
-    blocks: bytes | None
-    """The encoded publications; None if they are in a broadcast."""
+    in_runs: bool = True
+    """Whether the exit can expand runs."""
 
 
 class ExitTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +116,9 @@ def _match(task: MatchTask, blocks: Sequence[AccessBlock]) -> MatchedBlock:
             continue
         try:
             found = _match_piece(task, records, probes)
-        except InvalidValue as error:  # well-formed, but not for these subscriptions: encrypted under another schema, say
+        except (
+            InvalidValue
+        ) as error:  # well-formed, but not for these subscriptions: encrypted under another schema, say
             refused += [
                 RefusedRow(int(row), name, str(error))
                 for row, name in zip(rows, _ids_of(records).to_pylist(), strict=True)
@@ -146,7 +148,7 @@ def _match_piece(task: MatchTask, records: pa.RecordBatch, probes: list[Probe]) 
     for probe in probes:
         slice = open_slice(task.store, probe.slice, task.version)
         began = time.thread_time()
-        in_runs, rest = slice.matcher.match_in_runs(batch, slice.segments)
+        in_runs, rest = slice.matcher.match_in_runs(batch, slice.segments if task.in_runs else ())
         cpu_s = time.thread_time() - began
         parts.append(rest)
         runs |= {SegmentKey(probe.slice, slice.base, place): each for place, each in in_runs}

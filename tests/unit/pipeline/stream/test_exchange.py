@@ -1,8 +1,8 @@
-"""Finds of several hosts, through files, to one list for each publication."""
+"""Results of match tasks: encoded, divided by exit task, and merged to one list for each publication."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,110 +11,108 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant.broker.matching import Matches
+from lavant.broker.matching.runs import Runs
 from lavant.core.errors import LimitExceeded
+from lavant.pipeline.cluster.probes import Probe
 from lavant.pipeline.stream import exchange
-from lavant.pipeline.stream.exchange import SCHEMA, Lists, RefusedRecord, merge_files, write_file
+from lavant.pipeline.stream.access import RefusedRow
+from lavant.pipeline.stream.exchange import MatchedBlock, SegmentKey, merge_blocks
+from lavant.pipeline.stream.parts import notifications
+from lavant.pipeline.stream.stages import exit_bounds
 
-Row = tuple[int, str | None, list[int], str | None]
-
-
-def lists(finds: dict[int, list[int]], rejected: dict[int, str] | None = None) -> Lists:
-    keys = sorted(finds)
-    offsets = np.cumsum([0, *(len(finds[key]) for key in keys)])
-    ids = np.array([id for key in keys for id in finds[key]], np.uint32)
-    names = pa.array([f"p{key}" for key in keys], pa.string())
-    refused = {key: RefusedRecord(f"p{key}", reason) for key, reason in (rejected or {}).items()}
-    return Lists(np.array(keys, np.int64), names, Matches(offsets, ids), refused)
+ROWS = 50
+"""Of each segment; the subscription of a row is its number plus 100 for each segment before."""
 
 
-def rows(records: pa.RecordBatch) -> list[Row]:
-    assert records.schema == SCHEMA
-    return [(row["key"], row["id"], row["subscriptions"], row["rejected"]) for row in records.to_pylist()]
+def row_ids(key: SegmentKey) -> np.ndarray:
+    return np.arange(ROWS, dtype=np.uint32) + np.uint32(100 * key.place)
 
 
-def merged(directory: Path, *hosts: list[Lists]) -> list[Row]:
-    return rows(merge_files([directory / write_file(directory, host) for host in hosts]))
+@st.composite
+def blocks(draw: st.DrawFn) -> tuple[list[MatchedBlock], list[list[int]]]:
+    """The results of some hosts for the same publications, and the ids that they mean."""
+    count, hosts = draw(st.integers(1, 9)), draw(st.integers(1, 4))
+    meant: list[list[int]] = [[] for _ in range(count)]
+    made = []
+    refused = [RefusedRow(row, f"r{row}", "bad") for row in range(count) if draw(st.integers(0, 5)) == 0]
+    for host in range(hosts):
+        ids = [draw(st.lists(st.integers(1000, 2000), max_size=4)) for _ in range(count)]
+        runs = []
+        for place in range(draw(st.integers(0, 2))):
+            publications = sorted(draw(st.lists(st.integers(0, count - 1), max_size=6)))
+            starts = [draw(st.integers(0, ROWS - 1)) for _ in publications]
+            lengths = [draw(st.integers(1, ROWS - start)) for start in starts]
+            key = SegmentKey(host, 3, place)
+            runs.append((key, Runs(*(np.array(each, np.uint32) for each in (publications, starts, lengths)))))
+            for publication, start, length in zip(publications, starts, lengths, strict=True):
+                meant[publication] += row_ids(key)[start : start + length].tolist()
+        for publication, each in enumerate(ids):
+            meant[publication] += each
+        offsets = np.cumsum([0, *map(len, ids)])
+        rest = Matches(offsets, np.array([id for each in ids for id in each], np.uint32))
+        names = pa.array([f"p{number}" for number in range(count)]) if host == 0 else None
+        probes = [Probe(host=host, slice=host)]
+        made.append(MatchedBlock(70, count, host, runs, rest, refused if host == 0 else [], names, probes))
+    return made, meant
 
 
-def test_finds_and_refusals_become_rows() -> None:
-    records = lists({3: [7, 8], 5: [9]}, {9: "bad", 4: "worse"}).to_records()
-    assert rows(records) == [
-        (3, "p3", [7, 8], None),
-        (5, "p5", [9], None),
-        (4, "p4", [], "worse"),
-        (9, "p9", [], "bad"),
-    ]
+def travelled(block: MatchedBlock) -> MatchedBlock:
+    return MatchedBlock.from_bytes(block.to_bytes())
 
 
-def test_the_lists_of_all_hosts_become_one(tmp_path: Path) -> None:
-    first, second = lists({1: [10, 11], 4: [12]}), lists({1: [20], 2: [21, 22]})
-    assert merged(tmp_path, [first], [second]) == [
-        (1, "p1", [10, 11, 20], None),
-        (2, "p2", [21, 22], None),
-        (4, "p4", [12], None),
-    ]
-
-
-def test_a_host_may_write_several_batches(tmp_path: Path) -> None:
-    assert merged(tmp_path, [lists({5: [1]}), lists({2: [2]}), lists({9: [3]})], [lists({9: [4], 5: [5]})]) == [
-        (2, "p2", [2], None),
-        (5, "p5", [1, 5], None),
-        (9, "p9", [3, 4], None),
-    ]
-
-
-def test_refusals_stand_among_the_finds_by_key(tmp_path: Path) -> None:
-    assert merged(tmp_path, [lists({1: [1], 3: [3]}, {2: "no number"})], [lists({3: [4]})]) == [
-        (1, "p1", [1], None),
-        (2, "p2", [], "no number"),
-        (3, "p3", [3, 4], None),
-    ]
-
-
-def test_hosts_that_found_nothing_do_no_harm(tmp_path: Path) -> None:
-    assert merged(tmp_path, [], [lists({})], [lists({1: [1]})], [lists({})]) == [(1, "p1", [1], None)]
-    assert merged(tmp_path, [], [lists({})]) == []
-    assert rows(merge_files([])) == []
-
-
-def test_every_file_has_a_name_of_its_own(tmp_path: Path) -> None:
-    names = {write_file(tmp_path / "exchange", [lists({1: [1]})]) for _ in range(5)}
-    assert {path.name for path in (tmp_path / "exchange").iterdir()} == names
-    assert len(names) == 5
-
-
-def test_matches_whose_offsets_do_not_start_at_zero_are_taken_from_there() -> None:
-    found = Lists(np.array([1]), pa.array(["p1"]), Matches(np.array([2, 4]), np.arange(4, dtype=np.uint32)), {})
-    assert rows(found.to_records()) == [(1, "p1", [2, 3], None)]
-
-
-def test_the_largest_ids_stay_what_they_are(tmp_path: Path) -> None:
-    top = 2**32 - 1
-    assert merged(tmp_path, [lists({2**62: [top]})], [lists({2**62: [0]})]) == [(2**62, f"p{2**62}", [top, 0], None)]
-
-
-def test_more_matches_than_a_list_can_count_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    too_many = Lists(np.array([1]), pa.array(["p1"]), Matches(np.array([0, 2**31]), np.empty(0, np.uint32)), {})
-    with pytest.raises(LimitExceeded, match="2147483648 matches, at most 2147483647 fit; lower rowsMax"):
-        too_many.to_records()
-    files = [tmp_path / write_file(tmp_path, [lists({1: [1, 2]})]) for _ in range(2)]
-    monkeypatch.setattr(exchange, "MATCHES_MAX", 3)
-    with pytest.raises(LimitExceeded, match="4 matches, at most 3 fit"):
-        merge_files(files)
-
-
-HOST = st.dictionaries(st.integers(0, 20), st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4), max_size=6)
-
-
-@given(hosts=st.lists(st.lists(HOST, max_size=2), max_size=4))
-def test_merging_is_what_a_dict_does(
-    hosts: list[list[dict[int, list[int]]]], tmp_path_factory: pytest.TempPathFactory
+@given(blocks(), st.data())
+def test_every_publication_gets_the_ids_of_all_hosts_whatever_the_exit_tasks(
+    made: tuple[list[MatchedBlock], list[list[int]]], data: st.DataObject
 ) -> None:
-    directory = tmp_path_factory.mktemp("exchange")
-    expected: dict[int, list[int]] = {}
-    for host in hosts:
-        for finds in host:
-            for key, ids in finds.items():
-                expected.setdefault(key, []).extend(ids)
-    found = merged(directory, *([lists(finds) for finds in host] for host in hosts))
-    assert found == [(key, f"p{key}", expected[key], None) for key in sorted(expected)]
+    found, meant = made
+    slices = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    bounds = exit_bounds(len(meant), [range(count) for count in slices])
+    rows = []
+    for first, last in pairwise(bounds):
+        parts = [travelled(block.between(first, last)) for block in found]
+        if last > first:
+            rows += notifications(parts, merge_blocks(parts, row_ids)).to_pylist()
+    refused = {each.row: each for each in found[0].refused}
+    expected = [
+        (
+            70 + row,
+            refused[row].id if row in refused else f"p{row}",
+            sorted(ids),
+            refused[row].reason if row in refused else None,
+        )
+        for row, ids in enumerate(meant)
+        if ids or row in refused
+    ]
+    assert [(row["key"], row["id"], sorted(row["subscriptions"]), row["rejected"]) for row in rows] == expected
+
+
+@given(blocks())
+def test_a_block_arrives_as_it_was_sent(made: tuple[list[MatchedBlock], list[list[int]]]) -> None:
+    for block in made[0]:
+        there = travelled(block)
+        assert there._replace(runs=[], rest=None, names=None) == block._replace(runs=[], rest=None, names=None)  # type: ignore[arg-type]
+        assert (there.names is None and block.names is None) or there.names.equals(block.names)
+        assert there.rest.ids.tolist() == block.rest.ids.tolist()
+        assert there.rest.offsets.tolist() == block.rest.offsets.tolist()
+        kept = [(key, runs) for key, runs in block.runs if len(runs.length)]
+        assert [(key, [each.tolist() for each in runs]) for key, runs in there.runs] == [
+            (key, [each.tolist() for each in runs]) for key, runs in kept
+        ]
+
+
+def test_more_matches_than_a_part_can_hold_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "MATCHES_MAX", 2)
+    block = MatchedBlock(0, 1, 0, [], Matches(np.array([0, 3]), np.arange(3, dtype=np.uint32)), [], None, [])
+    with pytest.raises(LimitExceeded, match="an exit task has 3 matches, at most 2 fit; lower rowsMax"):
+        merge_blocks([block], row_ids)
+
+
+@given(st.integers(0, 1000), st.lists(st.integers(0, 5), min_size=1, max_size=8))
+def test_exit_tasks_divide_the_publications_by_their_slices(count: int, slices: list[int]) -> None:
+    bounds = exit_bounds(count, [range(each) for each in slices])
+    assert bounds[0] == 0
+    assert list(bounds) == sorted(bounds)
+    if sum(slices):
+        assert bounds[-1] == count
+        for place, each in enumerate(slices):
+            assert abs(bounds[place + 1] - bounds[place] - count * each / sum(slices)) < 1

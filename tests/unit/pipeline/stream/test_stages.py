@@ -1,10 +1,23 @@
-"""Publications on their way into a matcher."""
+"""Access and match tasks against brute force."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+from pathlib import Path
 
-from lavant.pipeline.stream.stages import PUBLICATIONS_AT_ONCE, gathered
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.integration.workload import expected, filters, rows
+
+from lavant.broker.slices import SliceReader, SliceStore
+from lavant.broker.storage.log.reader import LogBatch
+from lavant.core.publications.batch import PublicationBatch
+from lavant.pipeline.stream.access import PUBLICATIONS_AT_ONCE, AccessBlock, encode_range, gathered
+from lavant.pipeline.stream.exchange import MatchedBlock
+from lavant.pipeline.stream.open_slices import SlicePlace
+from lavant.pipeline.stream.sinks import read_part
+from lavant.pipeline.stream.stages import ExitTask, MatchTask, exit_blocks, exit_bounds, match_blocks
 
 
 def slab(first: int, count: int, name: str = "a") -> pa.RecordBatch:
@@ -23,3 +36,81 @@ def test_slabs_with_other_columns_are_not_mixed_and_keep_their_order() -> None:
     slabs = [slab(0, 2), slab(2, 2), slab(4, 1, "b"), slab(5, 2)]
     batches = [batch.to_pydict() for batch in gathered(iter(slabs))]
     assert batches == [{"a": [0, 1, 2, 3]}, {"b": [4]}, {"a": [5, 6]}]
+
+
+class World:
+    """A store that changes, and its subscriptions."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = SliceStore.create(directory, slices=4)
+        self.texts: dict[int, str] = {}
+
+    def subscribe(self, texts: dict[int, str]) -> None:
+        self.store.add(list(texts), list(texts.values()))
+        self.texts |= texts
+
+    def unsubscribe(self, ids: list[int]) -> None:
+        self.store.remove(ids)
+        self.texts = {id: text for id, text in self.texts.items() if id not in ids}
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data())
+def test_a_batch_through_access_match_and_exit_is_what_brute_force_says(
+    tmp_path_factory: object, data: st.DataObject
+) -> None:
+    directory = tmp_path_factory.mktemp("world")  # type: ignore[attr-defined]
+    world = World(directory / "store")
+    world.subscribe(dict(enumerate(filters(200))))
+    for number in range(data.draw(st.integers(0, 3))):
+        world.subscribe({1000 * (number + 1) + i: text for i, text in enumerate(filters(20, seed=number))})
+        world.unsubscribe(data.draw(st.lists(st.sampled_from(sorted(world.texts)), unique=True, max_size=60)))
+        publications = rows(40, seed=number)
+        bad = sorted(data.draw(st.sets(st.integers(0, 39), max_size=10)))
+        records = PublicationBatch.from_dicts(publications).records
+        price = records.column("price").to_numpy(zero_copy_only=False).copy()
+        price[bad] = np.inf
+        records = records.set_column(
+            records.schema.get_field_index("price"), "price", pa.array(price, mask=np.isnan(price))
+        )
+        parts = notified(directory, world, records, data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
+        good = [row for place, row in enumerate(publications) if place not in bad]
+        found = {row["id"]: sorted(row["subscriptions"]) for row in parts if row["rejected"] is None}
+        assert found == expected(world.texts, good)
+        assert [row["id"] for row in parts if row["rejected"]] == [f"p{place}" for place in bad]
+
+
+def notified(directory: Path, world: World, records: pa.RecordBatch, hosts: int, exits: int) -> list[dict[str, object]]:
+    reader = SliceReader(directory / "store")
+    place = SlicePlace(reader.address, reader.identity, "plain")
+    version = reader.version()
+    half = records.num_rows // 2
+    blocks: list[AccessBlock] = [
+        encode_range("plain", "log", 0, [LogBatch(0, records.slice(0, half))]),
+        encode_range("plain", "log", half, [LogBatch(half, records.slice(half))]),
+    ]
+    bounds = exit_bounds(records.num_rows, [(0,)] * exits)
+    found = [
+        match_blocks(
+            MatchTask(store=place, version=version, host=host, slices=tuple(range(host, 4, hosts)), exits=bounds),
+            blocks,
+        )
+        for host in range(hosts)
+    ]
+    rows: list[dict[str, object]] = []
+    for exit in range(exits):
+        parts = [MatchedBlock.from_bytes(each[exit].to_bytes()) for each in found]
+        task = ExitTask(
+            store=place, version=version, host=0, slices=(exit,), output=str(directory / "out"), part=f"{exit}.parquet"
+        )
+        report = exit_blocks(task, parts)
+        assert report.content is None
+        if report.part.rows:
+            rows += read_part_of(directory, report.part)
+    return rows
+
+
+def read_part_of(directory: Path, part: object) -> list[dict[str, object]]:
+    from lavant.broker.storage.objects import open_storage
+
+    return read_part(open_storage(directory / "out"), part).to_pylist()  # type: ignore[arg-type, no-any-return]

@@ -18,7 +18,7 @@ from rich.table import Table
 from lavant.broker.slices import SliceStore
 from lavant.broker.storage.log import LogWriter
 from lavant.pipeline.session import spark_session
-from lavant.pipeline.stream.driver import offset_of, start
+from lavant.pipeline.stream.driver import RunningStream, start
 from lavant.pipeline.stream.latency import NotifiedBatch, latencies_ms, notified_batches
 from lavant.simulation.workloads.stock import StockWorkload
 
@@ -71,16 +71,16 @@ def run_pipeline(console: Console, *, subscriptions: int, seconds: float, rate: 
             took = time.monotonic() - began
         console.print(f"{subscriptions:,} subscriptions stored in {SLICES} slices in {took:.1f} s")
         with _spark(console) as spark, LogWriter(home / "log") as log:
-            query = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home)
-            _warm_up(console, workload, log, query)
+            stream = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home)
+            _warm_up(console, workload, log, stream)
             publisher = LogPublisher(workload, log, rate=rate, seconds=seconds)
             publisher.start()
-            batches = list(_follow(console, home / "notifications", publisher, query))
-            query.stop()
+            batches = list(_follow(console, home / "notifications", publisher, stream))
+            stream.stop()
             _summary(console, publisher, batches)
 
 
-def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, query: Any) -> None:
+def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, stream: RunningStream) -> None:
     """Publish some quotes until Java has compiled its code and all of them are delivered."""
     with console.status(f"warming up ({WARM_UP_S:.0f} s)"):
         deadline = time.monotonic() + WARM_UP_S
@@ -89,7 +89,7 @@ def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, query: A
             log.append(workload.publications(20, stream=1_000_000 + number).records)
             number += 1
             time.sleep(0.1)
-        while query.isActive and offset_of(query) < log.end:
+        while stream.is_active and stream.position < log.end:
             time.sleep(0.1)
 
 
@@ -103,7 +103,9 @@ def _spark(console: Console) -> Iterator[Any]:
         spark.stop()
 
 
-def _follow(console: Console, notifications: Path, publisher: LogPublisher, query: Any) -> Iterator[NotifiedBatch]:
+def _follow(
+    console: Console, notifications: Path, publisher: LogPublisher, stream: RunningStream
+) -> Iterator[NotifiedBatch]:
     """Yield batches as they arrive, and print a line now and then."""
     table = "{:>6} {:>12} {:>12} {:>15} {:>9} {:>14}"
     console.print(table.format("time", "published", "matched", "notifications", "batches", "median delay"))
@@ -111,7 +113,7 @@ def _follow(console: Console, notifications: Path, publisher: LogPublisher, quer
     last, printed_s = max(_last_batch(notifications), -1), time.monotonic()
     began = printed_s
     recent: list[NotifiedBatch] = []
-    while query.isActive and (publisher.is_alive() or offset_of(query) < publisher.first_offset + publisher.count):
+    while stream.is_active and (publisher.is_alive() or stream.position < publisher.first_offset + publisher.count):
         time.sleep(0.05)
         for batch in notified_batches(notifications, after=last):
             last, batches = batch.batch, batches + 1
