@@ -62,7 +62,7 @@ PIPELINE_COLUMNS = (
     "kernel alone, 2 threads",
     "through Spark, local[2]",
     "share",
-    "a batch's ms: matching / tasks and sink / planning",
+    "a batch's ms: access + match + exit (CPU) / whole / planning",
     "delay at half rate p50, p75, p99 ms",
     "open a slice ms",
 )
@@ -76,7 +76,7 @@ def pipeline_cells(result: Result) -> list[str]:
         f"{result.kernel_per_s:,.0f}/s = {result.kernel_per_s / 10:,.0f} M operations/s",
         f"{result.spark_per_s:,.0f}/s = {result.spark_per_s / 10:,.0f} M operations/s",
         f"{result.spark_per_s / result.kernel_per_s:.1%}",
-        f"{parts['matching']:.0f} / {parts['tasks and sink']:.0f} / {parts['planning']:.0f}",
+        f"{parts['AP']:.0f} + {parts['M']:.0f} + {parts['EP']:.0f} / {parts['whole']:.0f} / {parts['planning']:.0f}",
         f"{', '.join(f'{delay:,.0f}' for delay in result.latency_ms)} at {result.latency_rate:,.0f}/s",
         f"{result.open_ms:.1f}",
     ]

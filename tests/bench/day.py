@@ -95,11 +95,17 @@ def live(home: Path, curve: Curve, policy: str) -> None:
         spark = spark_session(cluster.url, spark_executor_cores="1", spark_executor_memory="700m", spark_cores_max="4")
         manager = ClusterManager(spark, subscriptions=home / "subscriptions", directory=home / "control", config=config)
         manager.follow(lambda: len(read_manifests(notifications)))
-        options = {**manager.stream_options(), "rowsMax": "4000"}
-        query = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home, options=options)
+        stream = start(
+            spark,
+            log=home / "log",
+            subscriptions=home / "subscriptions",
+            output=home,
+            manager=manager,
+            options={"rowsMax": "4000"},
+        )
         day = Day(curve, log)
         moves = follow(day, manager, notifications)
-        query.stop()
+        stream.stop()
         spark.stop()
     report(day, manager, notified_batches(notifications), moves)
     compare(day, filters, notifications)

@@ -13,20 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
-from lavant.pipeline.internals.checkpoints import last_committed
 from tests.bench.timing import best_of
 
 from lavant.broker.matching import EncryptedMatcher, PlainMatcher
 from lavant.broker.slices import SliceReader, SliceStore
+from lavant.broker.slices.layout import ACCESS, EXIT, MATCH
 from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.core.publications.batch import PublicationBatch
-from lavant.pipeline.cluster.probes import Probe
-from lavant.pipeline.stream.driver import start
+from lavant.pipeline.cluster.probes import ProbeBuffer
+from lavant.pipeline.stream.driver import RunningStream, start
 from lavant.pipeline.stream.latency import latencies_ms, notified_batches
 from lavant.pipeline.stream.records import encrypted_records
+from lavant.pipeline.stream.sinks import read_manifests
 from lavant.simulation.workloads.stock import StockWorkload
 from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
@@ -120,28 +120,33 @@ def throughput(spark: Any, load: Load, home: Path) -> tuple[float, dict[str, flo
     with LogWriter(home / "log", durable=False) as log:
         for number in range(WARM_BATCHES):
             log.append(load.records(load.batch(load.batch_size, number % 4)))
-    query = start(
+    probes = ProbeBuffer()
+    stream = start(
         spark,
         log=home / "log",
         subscriptions=home / "subscriptions",
         output=home,
         hosts=HOSTS,
-        options={"rowsMax": str(load.batch_size), "probes": str(_made(home / "probes"))},
+        probes=probes,
+        options={"rowsMax": str(load.batch_size)},
     )
-    _wait_for_offset(home, WARM_BATCHES * load.batch_size)
-    progress = [p for p in query.recentProgress if p["durationMs"].get("addBatch")][-WARM_BATCHES // 3 :]
-    query.stop()
-    whole = float(np.median([p["durationMs"]["triggerExecution"] for p in progress]))
-    adding = float(np.median([p["durationMs"]["addBatch"] for p in progress]))
-    matching = _matching_ms(home / "probes")
-    parts = {"whole": whole, "matching": matching, "tasks and sink": adding - matching, "planning": whole - adding}
-    return load.batch_size / whole * 1000, parts
+    _wait_for_offset(stream, WARM_BATCHES * load.batch_size)
+    planning = [p["durationMs"] for p in stream.query.recentProgress if p["durationMs"].get("addBatch")]
+    stream.stop()
+    committed = [each.time_ms for each in read_manifests(home / "notifications")][-WARM_BATCHES // 3 :]
+    whole = (committed[-1] - committed[0]) / (len(committed) - 1)
+    batches = len(read_manifests(home / "notifications"))
+    busy = dict.fromkeys((ACCESS, MATCH, EXIT), 0.0)
+    for probe in probes.take():
+        busy[probe.operator] += probe.cpu_s * 1000 / batches
+    outside = float(np.median([p["triggerExecution"] - p["addBatch"] for p in planning[-WARM_BATCHES // 3 :]]))
+    return load.batch_size / whole * 1000, {"whole": whole, **busy, "planning": outside}
 
 
 def latency(spark: Any, load: Load, home: Path, rate: float) -> np.ndarray:
     """Delays at a steady rate, from publishing to the batch's manifest; the first third is for warming up."""
     first = LogReader(home / "log").end()
-    query = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home, hosts=HOSTS)
+    stream = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home, hosts=HOSTS)
     each = max(1, int(rate * PUBLISH_EVERY_S))
     rounds = int(LATENCY_S / PUBLISH_EVERY_S)
     records = [load.records(load.batch(each, number)) for number in range(8)]
@@ -153,8 +158,8 @@ def latency(spark: Any, load: Load, home: Path, rate: float) -> np.ndarray:
             start_offset = first + number * each
             published[start_offset : start_offset + each] = time.time()
             log.append(records[number % 8])
-    _wait_for_offset(home, len(published))
-    query.stop()
+    _wait_for_offset(stream, len(published))
+    stream.stop()
     warm = first + rounds * each // 3
     batches = [b._replace(offsets=b.offsets[b.offsets >= warm]) for b in notified_batches(home / "notifications")]
     return latencies_ms(batches, published)
@@ -167,22 +172,6 @@ def opening_ms(store: Path) -> float:
     return max(best_of(lambda n=n: reader.matcher(n, version), 1) for n in range(SLICES)) * 1000  # type: ignore[misc]
 
 
-def _matching_ms(probes: Path) -> float:
-    """The slowest host's matching, by batch; the median of the later half."""
-    of_batch: dict[str, list[float]] = {}
-    for path in sorted(probes.glob("*.json")):
-        measured = msgspec.json.decode(path.read_bytes(), type=list[Probe])
-        of_batch.setdefault(path.name[:20], []).append(sum(probe.cpu_s for probe in measured))
-    slowest = [max(hosts) for hosts in of_batch.values()]
-    return float(np.median(slowest[len(slowest) // 2 :])) * 1000
-
-
-def _wait_for_offset(home: Path, end: int) -> None:
-    """Until the query has committed everything below `end`."""
-    while last_committed(home / "work" / "checkpoint") != end:
+def _wait_for_offset(stream: RunningStream, end: int) -> None:
+    while stream.position < end:
         time.sleep(0.02)
-
-
-def _made(directory: Path) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory

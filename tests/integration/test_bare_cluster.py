@@ -6,18 +6,21 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pyarrow.fs
 import pytest
-from lavant.pipeline.internals.host_tasks import run_on_hosts
 from pyspark.sql import SparkSession
 from tests.integration.bare_cluster import BareCluster, bare_cluster
 from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
 
 import lavant
+from lavant.pipeline.cluster.assignment import ANYWHERE
 from lavant.pipeline.internals.executors import Executors
+from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 from lavant.pipeline.session import spark_session
 
 
@@ -46,12 +49,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
         yield running
 
 
-def on_each(spark: SparkSession, cluster: BareCluster, payload: bytes, work: object) -> list[object]:
+def on_each(spark: SparkSession, cluster: BareCluster, payload: bytes, work: Callable[[bytes], Any]) -> list[Any]:
     executors = Executors(spark)
     while not executors.request(len(cluster.workers)):
         time.sleep(0.1)
     places = [executors.location(id) for id in executors.ids()]
-    return run_on_hosts(spark.sparkContext, [(place or "", payload) for place in places], work)  # type: ignore[arg-type]
+    tasks = [PlacedTask(place or ANYWHERE, payload) for place in places]
+    found = run_tasks(spark.sparkContext, tasks, lambda data: msgspec.msgpack.encode(work(data)), "test")
+    return [msgspec.msgpack.decode(each) for each in found]
 
 
 def test_executors_see_their_own_files_and_none_of_the_drivers(
@@ -66,9 +71,9 @@ def test_executors_see_their_own_files_and_none_of_the_drivers(
         listed = [os.path.exists(path) and (not os.path.isdir(path) or bool(os.listdir(path))) for path in paths]
         return socket.gethostname(), tempfile.gettempdir(), listed
 
-    seen = sorted(on_each(spark, cluster, b"", look))  # type: ignore[type-var]
-    assert [each[0] for each in seen] == ["worker-0", "worker-1"]  # type: ignore[index]
-    assert [each[2] for each in seen] == [[False, False, False, True]] * 2  # type: ignore[index]
+    seen = sorted(on_each(spark, cluster, b"", look))
+    assert [each[0] for each in seen] == ["worker-0", "worker-1"]
+    assert [each[2] for each in seen] == [[False, False, False, True]] * 2
     first, second = cluster.workers
     assert (first.directory / "tmp" / "left").exists()
     assert first.sees(first.directory / "tmp" / "left")

@@ -30,7 +30,7 @@ from lavant.models.evaluation import Model
 from lavant.models.network import ModelJobType, Network, Topic
 from lavant.models.prediction import predict
 from lavant.models.warmup import MODEL_KERNELS
-from lavant.pipeline.stream.exchange import MatchedBlock, SegmentKey, merge_blocks
+from lavant.pipeline.operators.exchange import MatchedBlock, SegmentKey, merge_blocks
 from lavant.pipeline.warmup import PIPELINE_KERNELS
 from lavant.service.engines.filters import change_batches, prepared_filter
 from lavant.service.engines.interface import EngineBatch

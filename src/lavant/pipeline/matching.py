@@ -41,9 +41,9 @@ from lavant.core.files import local_path
 from lavant.core.publications.attributes import check_name
 from lavant.core.publications.columns import ENVELOPE
 from lavant.pipeline.cluster.probes import Probe
-from lavant.pipeline.stream.access import PUBLICATIONS_AT_ONCE
-from lavant.pipeline.stream.open_slices import SlicePlace, open_slice
-from lavant.pipeline.stream.parts import SCHEMA
+from lavant.pipeline.operators.access import PUBLICATIONS_AT_ONCE
+from lavant.pipeline.operators.open_slices import SlicePlace, open_slice
+from lavant.pipeline.operators.parts import SCHEMA
 from lavant.pipeline.stream.records import POINT, AcceptedRecords, accept, compared_columns
 
 ATTRIBUTE_TYPES = (StringType, BooleanType, IntegralType, FloatType, DoubleType)

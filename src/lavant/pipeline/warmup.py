@@ -7,7 +7,7 @@ import numpy as np
 from lavant.broker.matching.interface import Matches
 from lavant.broker.matching.runs import Runs, collect_runs
 from lavant.core.kernels.warmup import KernelSet
-from lavant.pipeline.stream.exchange import MatchedBlock, SegmentKey, merge_blocks
+from lavant.pipeline.operators.exchange import MatchedBlock, SegmentKey, merge_blocks
 
 
 def _call_all() -> None:

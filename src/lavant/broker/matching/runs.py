@@ -40,9 +40,7 @@ class Runs(NamedTuple):
 @kernel
 def collect_runs(run_start: NDArray[np.int64], run_length: NDArray[np.int64]) -> Runs:
     """The runs of a search that are not empty."""
-    count = 0
-    for length in run_length.flat:
-        count += length > 0
+    count = np.count_nonzero(run_length)
     runs = Runs(np.empty(count, np.uint32), np.empty(count, np.uint32), np.empty(count, np.uint32))
     place = 0
     for p in range(run_length.shape[0]):

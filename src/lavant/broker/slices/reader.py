@@ -43,7 +43,7 @@ class SliceReader:
     because its versions have the same numbers.
     """
 
-    def __init__(self, directory: Path, identity: str = UNKNOWN) -> None:
+    def __init__(self, directory: str | Path, identity: str = UNKNOWN) -> None:
         self.directory = local_path(directory)
         self.is_of_old = False
         self.settings = self._settings()

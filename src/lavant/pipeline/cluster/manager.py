@@ -35,7 +35,7 @@ from lavant.pipeline.cluster.coordination import Coordination, FileCoordination
 from lavant.pipeline.cluster.probes import Probe, ProbeBuffer
 from lavant.pipeline.internals.executors import POLL_S, Executors
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
-from lavant.pipeline.stream.open_slices import SlicePlace, open_slice
+from lavant.pipeline.operators.open_slices import SlicePlace, open_slice
 
 STATE = "manager.json"
 EXECUTORS_S_MAX = 60.0
@@ -94,7 +94,7 @@ class ClusterManager:
         self.probes = ProbeBuffer()
         """Where the stream puts its measurements."""
         self._config = config
-        self._coordination = coordination if coordination is not None else FileCoordination(directory)
+        self._coordination = coordination if coordination is not None else FileCoordination(Path(directory))
         self._batches_done = batches_done
         self._executors = Executors(spark)
         self._enforcer = Enforcer(config)

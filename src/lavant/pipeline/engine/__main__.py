@@ -24,7 +24,6 @@ from lavant.pipeline.engine.rounds import Rounds
 from lavant.pipeline.internals.failures import full_report, root_cause
 from lavant.pipeline.internals.java import java_process
 from lavant.pipeline.session import check_java, check_master, spark_session
-from lavant.pipeline.stream.travel import SliceTravel
 
 FAILURES_MAX = 3
 """Consecutive failed rounds; after these, a new process may do better."""
@@ -54,8 +53,7 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
     spark = spark_session(order.master, "lavant serve", **(executors if is_cluster else {}))
     java = java_process(spark)
     threading.Thread(target=_fail_with_java, args=(java,), name="java", daemon=True).start()
-    travel = SliceTravel(spark.sparkContext, is_shared=not is_cluster)
-    rounds = Rounds(spark.sparkContext, travel)
+    rounds = Rounds(spark.sparkContext)
     placement: EnginePlacement
     if is_cluster:
         placement = ElasticPlacement(
@@ -72,7 +70,7 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
     failures, fault = 0, ""
     while True:
         ranges = link.next(len(placement.assignment().hosts), fault)
-        placement.add_stores(travel.places())
+        placement.add_stores(rounds.places)
         try:
             for found in rounds.match(ranges, placement.assignment()) if ranges else ():
                 link.report(found)  # refused results come again

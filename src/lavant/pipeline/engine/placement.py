@@ -15,7 +15,7 @@ from lavant.control.placement import PlacementConfig
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager, Stores
 from lavant.pipeline.cluster.probes import ProbeBuffer
-from lavant.pipeline.stream.open_slices import SlicePlace
+from lavant.pipeline.operators.open_slices import SlicePlace
 
 TICK_S = 2.0
 _logger = logging.getLogger(__name__)

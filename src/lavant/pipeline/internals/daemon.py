@@ -53,7 +53,7 @@ def preload() -> None:
     """Import and run once what workers will run, so that compiled kernels are loaded before the fork."""
     import pyspark.worker  # noqa: PLC0415
 
-    import lavant.pipeline.stream.stages  # noqa: F401, PLC0415
+    import lavant.pipeline.operators.tasks  # noqa: F401, PLC0415
     from lavant.broker.warmup import BROKER_KERNELS  # noqa: PLC0415
     from lavant.core.kernels.warmup import warm_up  # noqa: PLC0415
     from lavant.pipeline.warmup import PIPELINE_KERNELS  # noqa: PLC0415

@@ -76,7 +76,8 @@ def run_stages(
         shuffled = _shuffled(context, parts, len(second))
     with _named(context, names[1]):
         zipped = _placed(context, second, len(first))._jrdd.zip(shuffled)
-        merged = _bytes(RDD(zipped, context, PairDeserializer(NoOpSerializer(), NoOpSerializer())), run_second)
+        pairs = PairDeserializer(NoOpSerializer(), NoOpSerializer())  # type: ignore[no-untyped-call]
+        merged = _bytes(RDD(zipped, context, pairs), run_second)
         return iter([bytes(each) for each in merged.collect()])
 
 
@@ -90,7 +91,8 @@ def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[Any]:
             return []
         places = [locations[number] if number < len(locations) else ANYWHERE for number in range(partitions)]
         placed = _placed(context, [PlacedTask(place, b"") for place in places], 1)._jrdd
-        return list(RDD(placed.zip(pickled).values(), context, BatchedSerializer(CPickleSerializer())).collect())
+        batches = BatchedSerializer(CPickleSerializer())  # type: ignore[no-untyped-call]
+        return list(RDD(placed.zip(pickled).values(), context, batches).collect())
 
 
 def _placed(context: SparkContext, tasks: Sequence[PlacedTask], items: int) -> RDD[Any]:

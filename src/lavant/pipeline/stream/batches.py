@@ -29,11 +29,10 @@ from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.probes import Probe, ProbeBuffer
 from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.internals.stages import PlacedTask, run_stages, scan
-from lavant.pipeline.stream.access import AccessBlock
-from lavant.pipeline.stream.exchange import MatchedBlock
-from lavant.pipeline.stream.open_slices import SlicePlace
-from lavant.pipeline.stream.sinks import BatchManifest, Notifications
-from lavant.pipeline.stream.stages import (
+from lavant.pipeline.operators.access import AccessBlock
+from lavant.pipeline.operators.exchange import MatchedBlock
+from lavant.pipeline.operators.open_slices import SlicePlace
+from lavant.pipeline.operators.tasks import (
     ExitReport,
     ExitTask,
     MatchTask,
@@ -41,6 +40,7 @@ from lavant.pipeline.stream.stages import (
     exit_bounds,
     match_blocks,
 )
+from lavant.pipeline.stream.sinks import BatchManifest, Notifications
 
 IN_FLIGHT = 2
 BROADCAST_BYTES_MIN = 512 << 10

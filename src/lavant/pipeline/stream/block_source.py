@@ -17,11 +17,11 @@ from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import StructType
 
 from lavant.broker.storage.log import LogReader
-from lavant.broker.storage.log.reader import LogBatch
+from lavant.broker.storage.log.blocks import LogBatch
 from lavant.core.identities import UNKNOWN
 from lavant.pipeline.cluster.assignment import ACCESS_SLICES
-from lavant.pipeline.stream.access import encode_range
-from lavant.pipeline.stream.sources import LogStreamReader
+from lavant.pipeline.operators.access import encode_range
+from lavant.pipeline.sources.log import LogStreamReader
 
 ACCESS_ROWS_MIN = 2048
 """Publications of an access task, if there are so many; a task costs more than a few thousand rows."""
@@ -64,7 +64,7 @@ class BlockStreamReader(LogStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         number, start, end, identity, content = partition.value
         if content is None:
-            batches: Iterator[LogBatch] = LogReader(self._log, identity).read(start, end)
+            batches: Iterator[LogBatch] = LogReader(self._options.place, identity).read(start, end)
         else:
             batches = (LogBatch(first, _from_stream(data)) for first, data in content)
         block = encode_range(self._scheme, identity, start, batches, slice=number)

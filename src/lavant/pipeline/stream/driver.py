@@ -23,14 +23,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lavant.broker.slices import SliceReader
 from lavant.broker.storage.log import LogReader
-from lavant.broker.storage.objects import ObjectStorage, open_storage
+from lavant.broker.storage.objects import open_storage
 from lavant.core.errors import FailedStream
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager
+from lavant.pipeline.cluster.probes import ProbeBuffer
 from lavant.pipeline.internals.failures import root_cause
+from lavant.pipeline.operators.open_slices import SlicePlace
 from lavant.pipeline.stream.batches import Batches
 from lavant.pipeline.stream.block_source import BlockSource
-from lavant.pipeline.stream.open_slices import SlicePlace
 from lavant.pipeline.stream.preparation import prepare
 from lavant.pipeline.stream.sinks import Notifications, SinkOrigin, count_reasons, read_manifests, read_reasons
 
@@ -39,7 +40,7 @@ POLL_S = 0.1
 
 Progress = Callable[[int, int], None]
 """Called with the number of publications done and in total."""
-Place = str | Path | ObjectStorage
+Place = str | Path
 
 
 class StreamResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +136,7 @@ def stream(
 
     Called again with the same output after a failure, it resumes.
     """
-    prepared = prepare(subscriptions, publications, output, scheme=scheme, slices=slices)
+    prepared = prepare(Path(subscriptions), Path(publications), Path(output), scheme=scheme, slices=slices)
     end = LogReader(prepared.log).end()
     began = time.monotonic()
     running = start(
@@ -165,12 +166,13 @@ def start(
     hosts: int | None = None,
     available_now: bool = False,
     manager: ClusterManager | None = None,
+    probes: ProbeBuffer | None = None,
     options: Mapping[str, str] | None = None,
 ) -> RunningStream:
     """Start the query, after the last batch in `output` if there is one.
 
     `options` are those of the source `lavant_log`. A `manager` places the slices; without one they are spread evenly
-    over `hosts`.
+    over `hosts`. Measurements of tasks go to the manager, or to `probes`.
     """
     context = spark.sparkContext
     store = SliceReader(subscriptions)
@@ -186,7 +188,7 @@ def start(
         notifications=notifications,
         output=notifications.storage.address,
         placement=(lambda slices: SliceAssignment.even(slices, even)) if manager is None else manager.assignment,
-        probes=None if manager is None else manager.probes,
+        probes=probes if manager is None else manager.probes,
     )
     given = dict(options or {})
     if notifications.next_offset is not None:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from lavant.broker.storage.objects import ObjectStorage, open_storage
 from lavant.core.errors import UNDECODABLE, CorruptSnapshot, FailedStream, IdentityMismatch, InvalidValue
 from lavant.core.identities import UNKNOWN, is_other
-from lavant.pipeline.stream.parts import SCHEMA, Part
+from lavant.pipeline.operators.parts import SCHEMA, Part
 
 MANIFESTS = "_manifests/"
 PARTS = "part-"

@@ -50,6 +50,9 @@ class ToySearch:
                 out[cursor[publication]] = id
                 cursor[publication] += 1
 
+    def split(self) -> None:
+        return None
+
 
 class ToySegment(NamedTuple):
     row_ids: Ids

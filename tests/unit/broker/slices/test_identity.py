@@ -12,7 +12,7 @@ import pytest
 from lavant.broker.slices import SliceReader, SliceStore
 from lavant.core.errors import IdentityMismatch
 from lavant.core.publications.batch import PublicationBatch
-from lavant.pipeline.stream.slice_cache import open_slice
+from lavant.pipeline.operators.open_slices import SlicePlace, open_slice
 
 EVENT = PublicationBatch.from_dicts([{"x": 1}])
 
@@ -46,7 +46,8 @@ def test_a_slice_of_another_store_is_not_taken_from_the_cache(tmp_path: Path) ->
     for text, wanted in (("x = 1", 1), ("x = 2", 0), ("x < 5", 1)):
         make(tmp_path, text)
         store = SliceReader(tmp_path)
-        assert len(open_slice(store, 0, store.version()).match(EVENT).ids) == wanted
+        place = SlicePlace(store.address, store.identity, "plain")
+        assert len(open_slice(place, 0, store.version()).matcher.match(EVENT).ids) == wanted
 
 
 def test_files_of_a_store_made_anew_are_not_read_as_the_old_ones(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ import msgspec
 from lavant.broker.matching.interface import Ids
 from lavant.broker.slices import SliceReader
 from lavant.broker.slices.reader import StoreVersion
-from lavant.broker.storage.objects import ObjectStorage
-from lavant.pipeline.stream.exchange import SegmentKey
+from lavant.pipeline.operators.exchange import SegmentKey
 
 SLICES_OPEN_MAX = 256
 """Beyond this the least recently used slice is closed; the system may keep its mapped pages anyway."""
@@ -39,8 +38,6 @@ class OpenSlice(NamedTuple):
     memory_bytes: int
 
 
-_travelled: dict[str, ObjectStorage] = {}
-"""Storage that came with tasks, by address."""
 _slices: OrderedDict[tuple[str, str, int], OpenSlice] = OrderedDict()
 _bases: OrderedDict[tuple[str, str, int, int], list[Ids]] = OrderedDict()
 
@@ -79,12 +76,6 @@ def no_runs(key: SegmentKey) -> Ids:
     raise AssertionError(f"a run of {key} among results without runs")
 
 
-def set_travelled(address: str, storage: ObjectStorage) -> None:
-    """Use a storage that came with a task, instead of opening the address."""
-    _travelled[address] = storage
-    _reader.cache_clear()
-
-
 def _at_base(version: StoreVersion) -> StoreVersion:
     """The snapshots that a version builds on, without its deltas."""
     return msgspec.structs.replace(version, slices=version.bases)
@@ -98,4 +89,4 @@ def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 @lru_cache(maxsize=64)
 def _reader(place: SlicePlace) -> SliceReader:
-    return SliceReader(_travelled.get(place.storage, place.storage), place.identity)
+    return SliceReader(place.storage, place.identity)

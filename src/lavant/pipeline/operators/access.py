@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lavant.broker.storage.log.reader import LogBatch
+from lavant.broker.storage.log.blocks import LogBatch
 from lavant.core.publications.publication import ID, PAYLOAD
 from lavant.pipeline.stream.records import accept
 

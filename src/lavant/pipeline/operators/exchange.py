@@ -21,7 +21,7 @@ from lavant.broker.matching.runs import Runs, count_matches, expand_runs
 from lavant.core.errors import LimitExceeded
 from lavant.core.kernels.kernels import frozen
 from lavant.pipeline.cluster.probes import Probe
-from lavant.pipeline.stream.access import RefusedRow
+from lavant.pipeline.operators.access import RefusedRow
 
 MATCHES_MAX = 2**31 - 1
 """Of one record batch: the most that Arrow's lists can count."""
@@ -54,7 +54,7 @@ class MatchedBlock(NamedTuple):
 
     start: int
     """Offset of the first publication."""
-    count: int
+    publications: int
     host: int
     runs: list[tuple[SegmentKey, Runs]]
     rest: Matches
@@ -85,7 +85,7 @@ class MatchedBlock(NamedTuple):
         runs = [(key, runs) for key, runs in self.runs if len(runs.length)]
         header = _Header(
             self.start,
-            self.count,
+            self.publications,
             self.host,
             [(key, len(each.length)) for key, each in runs],
             len(self.rest.ids),
@@ -99,7 +99,7 @@ class MatchedBlock(NamedTuple):
         head = msgspec.msgpack.encode(header)
         parts: list[Any] = [len(head).to_bytes(_ALIGNMENT, "little"), head, bytes(-len(head) % _ALIGNMENT)]
         for array in arrays:
-            parts += [memoryview(np.ascontiguousarray(array)).cast("B"), bytes(-array.nbytes % _ALIGNMENT)]
+            parts += [np.ascontiguousarray(array).view(np.uint8).data, bytes(-array.nbytes % _ALIGNMENT)]
         return b"".join(parts)
 
     @classmethod
@@ -123,7 +123,7 @@ class MatchedBlock(NamedTuple):
 
 def merge_blocks(blocks: Sequence[MatchedBlock], row_ids: Callable[[SegmentKey], Ids]) -> Matches:
     """Exit (EP): the matches of all hosts for each publication. All blocks are of the same publications."""
-    counts = np.zeros(blocks[0].count, np.int64)
+    counts = np.zeros(blocks[0].publications, np.int64)
     for block in blocks:
         counts += np.diff(block.rest.offsets)
         for _, runs in block.runs:

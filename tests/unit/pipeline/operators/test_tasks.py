@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +12,13 @@ from hypothesis import strategies as st
 from tests.integration.workload import expected, filters, rows
 
 from lavant.broker.slices import SliceReader, SliceStore
-from lavant.broker.storage.log.reader import LogBatch
+from lavant.broker.storage.log.blocks import LogBatch
 from lavant.core.publications.batch import PublicationBatch
-from lavant.pipeline.stream.access import PUBLICATIONS_AT_ONCE, AccessBlock, encode_range, gathered
-from lavant.pipeline.stream.exchange import MatchedBlock
-from lavant.pipeline.stream.open_slices import SlicePlace
+from lavant.pipeline.operators.access import PUBLICATIONS_AT_ONCE, AccessBlock, encode_range, gathered
+from lavant.pipeline.operators.exchange import MatchedBlock
+from lavant.pipeline.operators.open_slices import SlicePlace
+from lavant.pipeline.operators.tasks import ExitTask, MatchTask, exit_blocks, exit_bounds, match_blocks
 from lavant.pipeline.stream.sinks import read_part
-from lavant.pipeline.stream.stages import ExitTask, MatchTask, exit_blocks, exit_bounds, match_blocks
 
 
 def slab(first: int, count: int, name: str = "a") -> pa.RecordBatch:
@@ -80,7 +81,7 @@ def test_a_batch_through_access_match_and_exit_is_what_brute_force_says(
         assert [row["id"] for row in parts if row["rejected"]] == [f"p{place}" for place in bad]
 
 
-def notified(directory: Path, world: World, records: pa.RecordBatch, hosts: int, exits: int) -> list[dict[str, object]]:
+def notified(directory: Path, world: World, records: pa.RecordBatch, hosts: int, exits: int) -> list[dict[str, Any]]:
     reader = SliceReader(directory / "store")
     place = SlicePlace(reader.address, reader.identity, "plain")
     version = reader.version()
@@ -97,7 +98,7 @@ def notified(directory: Path, world: World, records: pa.RecordBatch, hosts: int,
         )
         for host in range(hosts)
     ]
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for exit in range(exits):
         parts = [MatchedBlock.from_bytes(each[exit].to_bytes()) for each in found]
         task = ExitTask(
@@ -110,7 +111,7 @@ def notified(directory: Path, world: World, records: pa.RecordBatch, hosts: int,
     return rows
 
 
-def read_part_of(directory: Path, part: object) -> list[dict[str, object]]:
+def read_part_of(directory: Path, part: object) -> list[dict[str, Any]]:
     from lavant.broker.storage.objects import open_storage
 
     return read_part(open_storage(directory / "out"), part).to_pylist()  # type: ignore[arg-type, no-any-return]

@@ -22,10 +22,10 @@ from lavant.broker.slices.reader import StoreVersion
 from lavant.core.errors import InvalidValue
 from lavant.core.publications.publication import ID
 from lavant.pipeline.cluster.probes import Probe
-from lavant.pipeline.stream.access import AccessBlock, AccessPiece, RefusedRow
-from lavant.pipeline.stream.exchange import MatchedBlock, SegmentKey, merge_blocks
-from lavant.pipeline.stream.open_slices import SlicePlace, open_slice, row_ids
-from lavant.pipeline.stream.parts import Part, write_part
+from lavant.pipeline.operators.access import AccessBlock, AccessPiece, RefusedRow
+from lavant.pipeline.operators.exchange import MatchedBlock, SegmentKey, merge_blocks
+from lavant.pipeline.operators.open_slices import SlicePlace, open_slice, row_ids
+from lavant.pipeline.operators.parts import Part, write_part
 from lavant.pipeline.stream.records import make_batch
 
 
@@ -82,7 +82,7 @@ def exit_blocks(task: ExitTask, blocks: Sequence[MatchedBlock]) -> ExitReport:
             host=task.host,
             slice=number,
             cpu_s=share,
-            publications=blocks[0].count // len(task.slices),
+            publications=blocks[0].publications // len(task.slices),
             matches=len(matches.ids) // len(task.slices),
             store=task.store.identity,
             operator=EXIT,

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from lavant.broker.matching import Matches
 from lavant.broker.storage.objects import open_storage
-from lavant.pipeline.stream.exchange import MatchedBlock
+from lavant.pipeline.operators.exchange import MatchedBlock
 
 SCHEMA = pa.schema(
     [("key", pa.int64()), ("id", pa.string()), ("subscriptions", pa.list_(pa.uint32())), ("rejected", pa.string())]
