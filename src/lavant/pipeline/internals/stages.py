@@ -1,13 +1,16 @@
 """Stages of placed tasks: a Spark job whose tasks have preferred locations on both sides of a shuffle.
 
 Neither Spark's SQL nor its Python sources can say where a task runs, and a Python RDD cannot be shuffled without
-pickling each item. So this module uses, known on PySpark 4.2 and 4.3:
+pickling each item. So:
 
-* `ParallelCollectionRDD` with preferred locations (what Scala's `makeRDD` makes), and `zip` with it: a zipped partition
-  runs where both sides prefer, and a shuffled or scanned one prefers nowhere
-  (`spark.shuffle.reduceLocality.enabled=false`);
-* `PairwiseRDD` and `PythonPartitioner`, as PySpark's own `partitionBy` does, on byte strings;
-* `DataFrame._jdf.javaToPython`, as PySpark's own `DataFrame.rdd` does.
+* `SparkContext._jsc` and `SparkContext._jvm`: `ParallelCollectionRDD` with preferred locations (what Scala's `makeRDD`
+  makes), and `zip` with it. A zipped partition runs where both sides prefer, and a shuffled or scanned one prefers
+  nowhere (`spark.shuffle.reduceLocality.enabled=false`). `PairwiseRDD` and `PythonPartitioner` shuffle byte strings, as
+  PySpark's own `partitionBy` does; `PythonUtils` makes Scala's collections.
+* `RDD._jrdd`, `RDD._jrdd_deserializer`, `pyspark.core.rdd` and `pyspark.serializers`: items stay byte strings.
+* `DataFrame._jdf`: `javaToPython`, as PySpark's own `DataFrame.rdd` does, to zip a scan with locations.
+
+Known on PySpark 4.2 and 4.3.
 """
 
 from __future__ import annotations
