@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from pyarrow import fs
-from tests.integration.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, s3_server
+from tests.integration.object_store import ObjectStore, object_store
+from tests.property.object_stores import ACCESS_KEY, SECRET_KEY, s3_uri
 
 from lavant.broker.storage.objects import LocalStorage, ObjectStorage, open_storage
 from lavant.broker.storage.objects.arrow import ArrowStorage
@@ -22,8 +23,8 @@ ODD_NAMES = ["a%25b", "with space", "ünïcode/日本", "plus+and&amp=;", "quo't
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store(tmp_path_factory.mktemp("s3")) as running:
         yield running
 
 
@@ -45,9 +46,8 @@ def storage(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Object
         return ArrowStorage(fs.LocalFileSystem(), str(tmp_path / "root"), parse_uri("other://host/root"))
     if kind == "arrow-memory":
         return ArrowStorage(fs._MockFileSystem(), "some/folder", parse_uri("mock://some/folder"))
-    server: S3Server = request.getfixturevalue("server")
-    number = len(server.client.list_buckets()["Buckets"])
-    return open_storage(server.uri(f"bucket-{number}", "some/prefix"))
+    server: ObjectStore = request.getfixturevalue("server")
+    return open_storage(s3_uri(server, f"some/prefix/{tmp_path.name}"))
 
 
 def test_an_object_is_read_as_it_was_written_whole_or_in_part(storage: ObjectStorage) -> None:
@@ -209,15 +209,15 @@ def test_a_local_object_has_a_file_and_another_has_none(storage: ObjectStorage) 
 
 
 @pytest.mark.external
-def test_secrets_of_a_uri_are_never_shown(server: S3Server) -> None:
-    storage = open_storage(server.uri("vault", "x"))
+def test_secrets_of_a_uri_are_never_shown(server: ObjectStore) -> None:
+    storage = open_storage(s3_uri(server, "x"))
     shown = [storage.uri, repr(storage), str(storage), storage.below("y").uri]
     for uri in (
-        server.uri("vault", "x").replace("vault", "no-such-bucket"),
-        server.uri("vault", "x").replace(f":{server.port}", ":9"),
-        server.uri("vault", "x") + "&session=HIDDEN-TOKEN",
-        server.uri("vault", "x").replace("s3://", "s4://"),
-        server.uri("vault", "%zz"),
+        s3_uri(server, "x", "no-such-bucket"),
+        s3_uri(server, "x").replace(f":{server.port}", ":9"),
+        s3_uri(server, "x") + "&session=HIDDEN-TOKEN",
+        s3_uri(server, "x").replace("s3://", "s4://"),
+        s3_uri(server, "%zz"),
     ):
         with pytest.raises((MissingComponent, InvalidValue)) as failure:
             open_storage(uri).create("a", [b"1"])
@@ -225,21 +225,21 @@ def test_secrets_of_a_uri_are_never_shown(server: S3Server) -> None:
     for text in shown:
         assert "\n" not in text
         assert not re.search(f"{ACCESS_KEY}|{re.escape(SECRET_KEY)}|HIDDEN-TOKEN|cret", text), text
-    assert "vault/x" in shown[0]
+    assert "***@lavant/x" in shown[0]
 
 
 @pytest.mark.external
 @pytest.mark.parametrize("use", ["read", "size", "names", "write", "create", "remove"])
-def test_a_missing_bucket_is_one_line_that_says_so(server: S3Server, use: str) -> None:
-    storage = open_storage(server.uri("made", "x").replace("@made/", "@not-made/"))
+def test_a_missing_bucket_is_one_line_that_says_so(server: ObjectStore, use: str) -> None:
+    storage = open_storage(s3_uri(server, "x", "not-made"))
     given: dict[str, Any] = {"names": (), "write": ("a", [b"1"]), "create": ("a", [b"1"])}
     with pytest.raises(MissingComponent, match=r"^s3://\*\*\*@not-made/x.*bucket.* does not exist; create it"):
         getattr(storage, use)(*given.get(use, ("a",)))
 
 
 @pytest.mark.external
-def test_no_server_is_one_line_that_names_the_endpoint(server: S3Server) -> None:
-    storage = open_storage(server.uri("made", "x").replace(f":{server.port}", ":9"))
+def test_no_server_is_one_line_that_names_the_endpoint(server: ObjectStore) -> None:
+    storage = open_storage(s3_uri(server, "x").replace(f":{server.port}", ":9"))
     for use in (lambda: storage.read("a"), storage.names, lambda: storage.create("a", [b"1"])):
         with pytest.raises(MissingComponent, match=r"127\.0\.0\.1:9.*(no connection|connect)"):
             use()

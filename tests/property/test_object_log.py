@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.integration.s3_server import S3Server, s3_server
-from tests.property.object_stores import memory_storage
+from tests.integration.object_store import ObjectStore, object_store
+from tests.property.object_stores import memory_storage, s3_uri
 from tests.unit.broker.storage.log.publication_logs import append, everything, numbers, records
 
 from lavant.broker.storage.log import LogReader, LogWriter
@@ -218,14 +218,14 @@ def test_a_uri_without_a_log_is_an_empty_one() -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store(tmp_path_factory.mktemp("s3")) as running:
         yield running
 
 
 @pytest.mark.external
-def test_a_log_on_s3_grows_is_read_trimmed_and_fenced(server: S3Server) -> None:
-    uri = server.uri("logs", "a log/of%20mine")
+def test_a_log_on_s3_grows_is_read_trimmed_and_fenced(server: ObjectStore) -> None:
+    uri = s3_uri(server, "a log/of%20mine")
     storage: ObjectStorage = open_storage(uri)
     log, second = LogWriter(uri), LogWriter(uri)
     reader = LogReader(uri)

@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lavant.broker.storage.objects import ObjectStorage
 from lavant.core.errors import UNDECODABLE, CorruptSnapshot
-from lavant.core.files import replace_file
 
 MAGIC = b"LAVANT1\n"
 ALIGNMENT = 64
@@ -59,9 +59,9 @@ def pack(meta: dict[str, Any], arrays: Arrays) -> list[bytes | memoryview]:
     return [_PREFIX.pack(MAGIC, len(header), zlib.crc32(header)), header, *body]
 
 
-def write(path: Path, meta: dict[str, Any], arrays: Arrays) -> None:
+def write(storage: ObjectStorage, name: str, meta: dict[str, Any], arrays: Arrays) -> None:
     """Write the file atomically."""
-    replace_file(path, pack(meta, arrays))
+    storage.write(name, pack(meta, arrays))
 
 
 def map_file(path: Path, *, verify: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

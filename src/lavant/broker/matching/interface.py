@@ -15,6 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lavant.broker.storage.objects import ObjectStorage
+
 Ids = NDArray[np.uint32]
 Offsets = NDArray[np.int64]
 
@@ -66,11 +68,11 @@ class Matcher(Protocol[FiltersT_contra, BatchT_contra]):
     def statistics(self) -> MatcherStatistics:
         pass
 
-    def snapshot(self, directory: Path) -> int:
-        """Write everything below `directory`, skipping files that exist; return the version written."""
+    def snapshot(self, place: Path | ObjectStorage) -> int:
+        """Write everything there, skipping files that exist; return the version written."""
 
     @classmethod
-    def open(cls, directory: Path) -> Self:
+    def open(cls, place: Path | ObjectStorage) -> Self:
         """A matcher on a snapshot's memory-mapped arrays: nothing is read before it is needed."""
 
     def to_bytes(self) -> bytes:

@@ -15,6 +15,7 @@ from lavant.broker.matching import container, snapshots
 from lavant.broker.matching.changes import ChangeLog, MatcherChange
 from lavant.broker.matching.interface import Ids, MatcherStatistics, Matches
 from lavant.broker.matching.segmented import as_ids
+from lavant.broker.storage.objects import ObjectStorage
 from lavant.core.errors import DuplicateSubscription, InvalidValue, UnknownSubscription
 from lavant.core.publications.batch import PublicationBatch
 
@@ -94,14 +95,14 @@ class ScanMatcher:
             version=self._version,
         )
 
-    def snapshot(self, directory: Path) -> int:
-        """Write everything below `directory` and return the version written."""
-        snapshots.write(directory, scheme=self.scheme, version=self._version, parts=[self._part()])
+    def snapshot(self, place: Path | ObjectStorage) -> int:
+        """Write everything there and return the version written."""
+        snapshots.write(place, scheme=self.scheme, version=self._version, parts=[self._part()])
         return self._version
 
     @classmethod
-    def open(cls, directory: Path) -> Self:
-        return cls._of(*snapshots.read(directory, scheme=cls.scheme))
+    def open(cls, place: Path | ObjectStorage) -> Self:
+        return cls._of(*snapshots.read(place, scheme=cls.scheme))
 
     def to_bytes(self) -> bytes:
         return snapshots.pack(scheme=self.scheme, version=self._version, parts=[self._part()])

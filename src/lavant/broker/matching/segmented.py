@@ -33,6 +33,7 @@ from lavant.broker.matching import container, snapshots
 from lavant.broker.matching.changes import ChangeLog, MatcherChange
 from lavant.broker.matching.interface import Ids, MatcherStatistics, Matches
 from lavant.broker.matching.runs import Runs
+from lavant.broker.storage.objects import ObjectStorage
 from lavant.core.errors import DuplicateSubscription, InvalidValue, UnknownSubscription
 from lavant.core.ids import SUBSCRIPTION_ID_MAX
 
@@ -360,16 +361,33 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
     # ---- snapshots and deltas
     # ---------------------------------------------------------------------------------------
 
-    def snapshot(self, directory: Path) -> int:
-        """Write everything below `directory`, skipping files that exist; return the version written."""
+    def snapshot(self, place: Path | ObjectStorage) -> int:
+        """Write everything there, skipping files that exist; return the version written."""
         state = self._state
-        snapshots.write(directory, scheme=self.scheme, version=state.version, parts=_parts(state))
+        snapshots.write(place, scheme=self.scheme, version=state.version, parts=_parts(state))
         return state.version
 
     @classmethod
-    def open(cls, directory: Path) -> Self:
+    def open(cls, place: Path | ObjectStorage) -> Self:
         """A matcher on a snapshot's memory-mapped arrays: nothing is read before it is needed."""
-        return cls._of(*snapshots.read(directory, scheme=cls.scheme))
+        return cls._of(*snapshots.read(place, scheme=cls.scheme))
+
+    @classmethod
+    def renumbered(cls, version: int, parts: Sequence[tuple[Ids, FiltersT]]) -> Self:
+        """A matcher with these subscriptions that starts at a version."""
+        matcher = cls()
+        if len(parts) > 1 and cls._fit([filters for _, filters in parts]):
+            ids = np.concatenate([ids for ids, _ in parts])
+            parts = [(ids, cls._filters_type().concatenate([filters for _, filters in parts]))]
+        for ids, filters in parts:
+            matcher.add(ids, filters)
+        matcher._state = matcher._state._replace(version=version)
+        matcher._changes = ChangeLog(version)
+        return matcher
+
+    def subscriptions(self) -> list[tuple[Ids, FiltersT]]:
+        """All of them, in one or more parts."""
+        return [placed.survivors() for placed in self._state.segments if placed.alive]
 
     def to_bytes(self) -> bytes:
         """The whole matcher with its indexes, ready for use elsewhere."""

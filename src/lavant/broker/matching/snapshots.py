@@ -17,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching import container
+from lavant.broker.storage.objects import ObjectStorage, open_storage
+from lavant.broker.storage.objects.cache import shared_cache
 from lavant.core.errors import CorruptSnapshot
+
+Contents = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 MANIFEST = "manifest.lavant"
 
@@ -30,33 +34,35 @@ class SnapshotPart(NamedTuple):
     state: container.Arrays
 
 
-def write(directory: Path, *, scheme: str, version: int, parts: Sequence[SnapshotPart]) -> None:
+def write(place: Path | ObjectStorage, *, scheme: str, version: int, parts: Sequence[SnapshotPart]) -> None:
     """Write the parts, then the manifest."""
-    directory.mkdir(parents=True, exist_ok=True)
+    storage = open_storage(place)
+    previous = _segments_of_manifest(storage)
+    existing = set(storage.names("segment-"))
     names: list[str] = []
     for part in parts:
-        name = f"segment-{_content_hash(part)}.lavant"
-        if not (directory / name).exists():
-            container.write(directory / name, part.meta, part.arrays)
+        name = f"segment-{_content_hash(part.meta, part.arrays)}.lavant"
+        if name not in existing:
+            container.write(storage, name, part.meta, part.arrays)
         names.append(name)
-    previous = _segments_of_manifest(directory)
     states = {f"{i}.{key}": array for i, part in enumerate(parts) for key, array in part.state.items()}
-    container.write(directory / MANIFEST, {"scheme": scheme, "version": version, "segments": names}, states)
-    for stale in {path.name for path in directory.glob("segment-*.lavant")} - {*names, *previous}:
-        (directory / stale).unlink(missing_ok=True)
+    container.write(storage, MANIFEST, {"scheme": scheme, "version": version, "segments": names}, states)
+    for stale in sorted(existing - {*names, *previous}):
+        storage.remove(stale)
 
 
-def read(directory: Path, *, scheme: str) -> tuple[int, list[SnapshotPart]]:
-    """The version and the parts of the latest snapshot, mapped."""
-    path = directory / MANIFEST
-    if not path.exists():
-        raise CorruptSnapshot(f"{directory} holds no snapshot: {MANIFEST} is missing")
-    meta, states = container.map_file(path, verify=True)
+def read(place: Path | ObjectStorage, *, scheme: str) -> tuple[int, list[SnapshotPart]]:
+    """The version and the parts of the latest snapshot, mapped. Remote segments are mapped in this machine's cache."""
+    storage = open_storage(place)
+    try:
+        meta, states = _manifest(storage)
+    except FileNotFoundError:
+        raise CorruptSnapshot(f"{storage.uri} holds no snapshot: {MANIFEST} is missing") from None
     if meta["scheme"] != scheme:
-        raise CorruptSnapshot(f"{directory} is a snapshot of scheme {meta['scheme']!r}, expected {scheme!r}")
+        raise CorruptSnapshot(f"{storage.uri} is a snapshot of scheme {meta['scheme']!r}, expected {scheme!r}")
     parts: list[SnapshotPart] = []
     for number, name in enumerate(meta["segments"]):
-        part_meta, arrays = container.map_file(directory / name)
+        part_meta, arrays = _segment(storage, name)
         prefix = f"{number}."
         state = {key.removeprefix(prefix): array for key, array in states.items() if key.startswith(prefix)}
         parts.append(SnapshotPart(part_meta, arrays, state))
@@ -87,20 +93,50 @@ def unpack(data: bytes | memoryview, *, scheme: str) -> tuple[int, list[Snapshot
     return int(meta["version"]), [SnapshotPart(part, **kinds) for part, kinds in zip(meta["parts"], named, strict=True)]
 
 
-def _segments_of_manifest(directory: Path) -> list[str]:
-    if not (directory / MANIFEST).exists():
-        return []
+def _manifest(storage: ObjectStorage) -> Contents:
+    path = storage.path(MANIFEST)
+    if path is None:
+        return container.unpack(memoryview(storage.read(MANIFEST)), name=f"{storage.uri} {MANIFEST}")
+    if not path.exists():
+        raise FileNotFoundError
+    return container.map_file(path, verify=True)
+
+
+def _segment(storage: ObjectStorage, name: str) -> Contents:
+    path = storage.path(name)
+    if path is not None:
+        return container.map_file(path)
     try:
-        meta, _ = container.map_file(directory / MANIFEST)
-    except CorruptSnapshot:  # it is unreadable, and a new snapshot is the remedy
+        return shared_cache().open(storage, name, lambda local: _verified(local, name))
+    except FileNotFoundError:
+        raise CorruptSnapshot(f"{storage.uri} {name} is missing; restore it, or take a new snapshot") from None
+
+
+def _verified(path: Path, name: str) -> Contents:
+    """The content of a file in the cache, if it is that which the name says."""
+    try:
+        meta, arrays = container.map_file(path)
+    except CorruptSnapshot:
+        if path.exists():
+            raise
+        raise FileNotFoundError(path) from None  # deleted by another process
+    if name != f"segment-{_content_hash(meta, arrays)}.lavant":
+        raise CorruptSnapshot("its content is not what its name says")
+    return meta, arrays
+
+
+def _segments_of_manifest(storage: ObjectStorage) -> list[str]:
+    try:
+        meta, _ = _manifest(storage)
+    except (FileNotFoundError, CorruptSnapshot):  # if it is unreadable, a new snapshot is the remedy
         return []
     segments: list[str] = meta["segments"]
     return segments
 
 
-def _content_hash(part: SnapshotPart) -> str:
-    digest = hashlib.blake2b(msgspec.json.encode(part.meta, order="deterministic"), digest_size=16)
-    for name, array in part.arrays.items():
+def _content_hash(meta: dict[str, Any], arrays: container.Arrays) -> str:
+    digest = hashlib.blake2b(msgspec.json.encode(meta, order="deterministic"), digest_size=16)
+    for name, array in arrays.items():
         digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
         digest.update(_bytes_of(array))
     return digest.hexdigest()

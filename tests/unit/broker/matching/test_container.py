@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lavant.broker.matching import container
+from lavant.broker.storage.objects import LocalStorage
 from lavant.core.errors import CorruptSnapshot
 
 META: dict[str, Any] = {"name": "é", "list": [1, 2], "none": None}
@@ -108,7 +109,7 @@ def test_a_header_of_another_make_is_refused(header: bytes) -> None:
 
 def test_a_written_file_is_mapped_read_only_and_aligned(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    container.write(path, META, ARRAYS)
+    container.write(LocalStorage(tmp_path), "file", META, ARRAYS)
     assert path.read_bytes() == WHOLE
     meta, arrays = container.map_file(path, verify=True)
     assert is_same(meta, arrays)
@@ -122,9 +123,9 @@ def test_a_written_file_is_mapped_read_only_and_aligned(tmp_path: Path) -> None:
 
 def test_a_mapped_file_outlives_its_name(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    container.write(path, META, ARRAYS)
+    container.write(LocalStorage(tmp_path), "file", META, ARRAYS)
     opened = container.map_file(path)
-    container.write(path, {}, {})
+    container.write(LocalStorage(tmp_path), "file", {}, {})
     path.unlink()
     assert is_same(*opened)
 
@@ -144,12 +145,12 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
-    container.write(path, META, ARRAYS)
+    container.write(LocalStorage(tmp_path), "file", META, ARRAYS)
 
     def disk_full(descriptor: int) -> None:
         raise OSError("no space left on device")
 
     monkeypatch.setattr("os.fsync", disk_full)
     with pytest.raises(OSError, match="no space"):
-        container.write(path, {}, {})
+        container.write(LocalStorage(tmp_path), "file", {}, {})
     assert is_same(*container.map_file(path, verify=True))

@@ -10,6 +10,7 @@ import pytest
 
 from lavant.broker.matching import PlainMatcher, container, snapshots
 from lavant.broker.matching.snapshots import MANIFEST, SnapshotPart
+from lavant.broker.storage.objects import ObjectStorage
 from lavant.core.errors import CorruptSnapshot
 from lavant.core.publications.batch import PublicationBatch
 
@@ -51,9 +52,9 @@ def test_a_segment_that_is_there_is_not_written_again(tmp_path: Path, monkeypatc
     written: list[str] = []
     really_write = container.write
 
-    def counting(path: Path, *arguments: Any) -> None:
-        written.append(path.name)
-        really_write(path, *arguments)
+    def counting(storage: ObjectStorage, name: str, *arguments: Any) -> None:
+        written.append(name)
+        really_write(storage, name, *arguments)
 
     monkeypatch.setattr(container, "write", counting)
     write(tmp_path, 2, [part(1, removed=1), part(2), part(3)])
@@ -85,7 +86,7 @@ def test_only_segments_of_the_last_two_manifests_stay(tmp_path: Path) -> None:
     for version in range(1, 6):
         write(tmp_path, version, [part(version), part(version + 1)])
         _, parts = snapshots.read(tmp_path, scheme="test")
-        seen.append({f"segment-{snapshots._content_hash(each)}.lavant" for each in parts})
+        seen.append({f"segment-{snapshots._content_hash(each.meta, each.arrays)}.lavant" for each in parts})
         assert segments(tmp_path) == seen[-1] | seen[-2]
 
 
@@ -93,10 +94,10 @@ def test_a_crash_before_the_manifest_leaves_the_old_snapshot(tmp_path: Path, mon
     write(tmp_path, 1, [part(1)])
     really_write = container.write
 
-    def crash_at_the_manifest(path: Path, *arguments: Any) -> None:
-        if path.name == MANIFEST:
+    def crash_at_the_manifest(storage: ObjectStorage, name: str, *arguments: Any) -> None:
+        if name == MANIFEST:
             raise OSError("power failed")
-        really_write(path, *arguments)
+        really_write(storage, name, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(container, "write", crash_at_the_manifest)

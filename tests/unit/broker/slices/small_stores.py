@@ -11,6 +11,7 @@ import numpy as np
 from lavant.broker.filters import Filter
 from lavant.broker.slices import SliceReader, SliceStore
 from lavant.broker.slices.reader import StoreVersion
+from lavant.broker.storage.objects import ObjectStorage
 from lavant.client.encryption import Key, NumericAttribute, Schema
 from lavant.core.publications.batch import PublicationBatch
 
@@ -46,16 +47,16 @@ def found(matchers: Sequence[Any], scheme: str = "plain") -> Found:
     return [sorted(ids) for ids in lists]
 
 
-def read(directory: Path, number: int | None = None) -> Found:
+def read(place: str | Path | ObjectStorage, number: int | None = None) -> Found:
     """What a reader finds at a version."""
-    reader = SliceReader(directory)
+    reader = SliceReader(place)
     version = reader.version(number)
     return found(open_all(reader, version), reader.settings.scheme)
 
 
 def open_all(reader: SliceReader, version: StoreVersion, known: Sequence[Any] | None = None) -> list[Any]:
-    slices = range(reader.settings.slices)
-    return [reader.matcher(slice, version, None if known is None else known[slice]) for slice in slices]
+    opened = dict(enumerate([] if known is None else known))
+    return [reader.matcher(slice, version, opened.get(slice)) for slice in range(len(version.slices))]
 
 
 def files(directory: Path) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from tests.unit.broker.slices.small_stores import Oracle, add, expected, found, 
 
 from lavant.broker.slices import SliceReader, SliceStore, slice_of
 from lavant.broker.slices import store as module
+from lavant.broker.storage.objects import ObjectStorage
 from lavant.core.errors import UnknownSubscription
 
 FIRST: Oracle = {id: id % 5 for id in range(20)}
@@ -22,31 +23,36 @@ class Crash(Exception):
     """Stands for the end of the process, or a full disk."""
 
 
-def failing(*, at: int, real: Callable[[Path, bytes], None] = module._replace) -> Callable[[Path, bytes], None]:
+Write = Callable[[ObjectStorage, str, bytes], None]
+
+
+def failing(*, at: int, real: Write = module._write) -> Write:
     """A replacement of files that leaves the `at`-th of them half-written."""
     count = 0
 
-    def replace(path: Path, content: bytes) -> None:
+    def write(storage: ObjectStorage, name: str, content: bytes) -> None:
         nonlocal count
         count += 1
         if count > at:
+            path = storage.path(name)
+            assert path is not None
             path.with_name(path.name + ".partial").write_bytes(content[: len(content) // 2])
-            raise Crash(path.name)
-        real(path, content)
+            raise Crash(name)
+        real(storage, name, content)
 
-    return replace
+    return write
 
 
 def crash_at_head(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any]) -> None:
-    real = module._replace
+    real = module._write
 
-    def replace(path: Path, content: bytes) -> None:
-        if path.name == "head.json":
+    def write(storage: ObjectStorage, name: str, content: bytes) -> None:
+        if name == "head.json":
             raise Crash
-        real(path, content)
+        real(storage, name, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_replace", replace)
+        patch.setattr(module, "_write", write)
         with pytest.raises(Crash):
             change()
 
@@ -102,7 +108,7 @@ def test_whichever_file_a_change_fails_at_nothing_of_it_stays(
     store: SliceStore, monkeypatch: pytest.MonkeyPatch, at: int, reopen: bool
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_replace", failing(at=at))
+        patch.setattr(module, "_write", failing(at=at))
         with pytest.raises(Crash):
             add(store, LOST)  # four deltas and the head
     if reopen:
@@ -144,7 +150,7 @@ def test_half_a_delta_that_a_crash_left_does_not_disturb_a_new_base(
 ) -> None:
     store = SliceStore.create(tmp_path, slices=1)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_replace", failing(at=0))
+        patch.setattr(module, "_write", failing(at=0))
         with pytest.raises(Crash):
             add(store, LOST)
     assert (tmp_path / "slice-0000" / "delta-0000000000.partial").exists()
@@ -159,15 +165,15 @@ def test_an_error_behind_the_new_head_leaves_memory_and_disk_in_agreement(
     store: SliceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether a rename lasts is not known where its sync fails; what readers see by then must hold for the writer."""
-    real = module._replace
+    real = module._write
 
-    def replace(path: Path, content: bytes) -> None:
-        real(path, content)
-        if path.name == "head.json":
+    def write(storage: ObjectStorage, name: str, content: bytes) -> None:
+        real(storage, name, content)
+        if name == "head.json":
             raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_replace", replace)
+        patch.setattr(module, "_write", write)
         with pytest.raises(Crash):
             add(store, LOST)
     assert store.version == SliceReader(store.directory).version().number == 2
@@ -192,7 +198,7 @@ def test_an_interrupted_addition_is_forgotten(store: SliceStore, monkeypatch: py
 def test_a_store_whose_creation_was_cut_short_can_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for at in (0, 1):
         with monkeypatch.context() as patch:
-            patch.setattr(module, "_replace", failing(at=at))
+            patch.setattr(module, "_write", failing(at=at))
             with pytest.raises(Crash):
                 SliceStore.create(tmp_path, slices=2)
     add(SliceStore.create(tmp_path, slices=3), FIRST)

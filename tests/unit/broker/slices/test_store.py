@@ -12,8 +12,8 @@ from tests.unit.broker.slices.small_stores import Oracle, add, expected, files, 
 from lavant.broker.filters import Filter
 from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.slices import SliceReader, SliceStore, slice_of
-from lavant.broker.slices import reader as reader_module
 from lavant.broker.slices import store as module
+from lavant.broker.slices.reader import SliceFile
 from lavant.core.errors import CorruptSnapshot, DuplicateSubscription, InvalidValue, UnknownSubscription
 
 FIRST: Oracle = {id: id % 5 for id in range(20)}
@@ -131,7 +131,7 @@ def test_a_reader_follows_by_deltas_and_opens_nothing_anew(store: SliceStore, mo
     add(store, {50: 1, 51: 2, 52: 3, 53: 4})
     store.remove([0, 1, 2])
     with monkeypatch.context() as patch:
-        patch.setattr(reader_module, "base_path", lambda *_: pytest.fail("a snapshot was opened"))
+        patch.setattr(SliceFile, "base_name", property(lambda _: pytest.fail("a snapshot was opened")))
         forward = open_all(reader, reader.version(), known)
     assert all(new is old for new, old in zip(forward, known, strict=True))
     assert found(forward, store.settings.scheme) == read(store.directory)
