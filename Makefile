@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq nats chromium kernels clean
+.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq kafka nats chromium kernels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ quick: setup ## lint and the fast tests: no Spark, no programs of others
 	@$(MAKE) --no-print-directory -j 2 lint kernels
 	@HYPOTHESIS_PROFILE=quick $(BIN)/pytest -q -n 2 -m "not soak and not external" tests/unit tests/property tests/conformance
 
-test: java zookeeper rabbitmq chromium ## lint, then all tests but the soak tests
+test: java zookeeper rabbitmq kafka chromium ## lint, then all tests but the soak tests
 	@$(MAKE) --no-print-directory -j 2 lint kernels
 	@$(BIN)/pytest -q -n 3 --durations 30
 	@$(MAKE) --no-print-directory oldest
@@ -59,6 +59,10 @@ zookeeper:
 # And for those that start a RabbitMQ node; it is also measured beside ours in the same run of the benchmarks.
 rabbitmq:
 	@tools/rabbitmq || [ -z "$$CI" ]
+
+# And for those of topics, which start a Kafka broker.
+kafka: setup
+	@tools/kafka || [ -z "$$CI" ]
 
 # And for those of web pages in a real browser.
 chromium:

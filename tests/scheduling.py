@@ -17,13 +17,22 @@ from lavant.core.versions import VersionRange
 XDIST = VersionRange("pytest-xdist", (3, 8), (3, 9))
 XDIST.check(version(XDIST.package))
 
-LONGEST_FIRST = ("test_cluster", "spark", "test_spark_engine", "test_autoscaling", "test_rabbitmq", "integration")
+LONGEST_FIRST = (
+    "test_cluster",
+    "spark",
+    "test_spark_engine",
+    "test_autoscaling",
+    "test_kafka",
+    "test_rabbitmq",
+    "integration",
+)
 """They start first, so that no process is left with one of them when the others are done; the rest comes last."""
 
 SHARE_SPARK = (
     "test_pipeline",
     "test_service_telemetry",
     "test_spark_identities",
+    "test_spark_sources",
     "test_spark_tables",
     "test_sweep",
     "test_telemetry_job",

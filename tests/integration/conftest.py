@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.integration.kafka import connector_jars
 from tests.integration.serving import Served, ServedWithLimits
 from tests.integration.talking_http import Talker
 
@@ -18,7 +19,8 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 @pytest.fixture(scope="session")
 def shared_spark() -> Iterator[SparkSession]:
-    session = spark_session("local[2]", name="lavant-tests", spark_sql_shuffle_partitions="2")
+    settings = {"spark_sql_shuffle_partitions": "2", "spark_jars": connector_jars()}
+    session = spark_session("local[2]", name="lavant-tests", **settings)
     yield session
     session.stop()
 

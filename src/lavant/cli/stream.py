@@ -1,4 +1,4 @@
-"""`lavant stream`: match files of publications against subscriptions on Spark."""
+"""`lavant stream`: match files or topics of publications against subscriptions on Spark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson, counted
+from lavant.core.files import local_path
 
 
 class FilterScheme(StrEnum):
@@ -21,14 +22,29 @@ def stream(
     subscriptions: Annotated[
         Path, typer.Option(help="JSON lines or Parquet with columns id and filter, or a slice store")
     ],
-    input: Annotated[Path, typer.Option(help="JSON lines or Parquet, a directory of them, or a publication log")],
-    output: Annotated[Path, typer.Option(help="directory for the notifications")],
+    input: Annotated[
+        str, typer.Option(help="JSON lines or Parquet, a directory of them, a publication log, or kafka://HOST/TOPIC")
+    ],
+    output: Annotated[str, typer.Option(help="directory for the notifications, or kafka://HOST/TOPIC")],
     scheme: Annotated[FilterScheme, typer.Option(help="whether the files are plain or encrypted")] = FilterScheme.plain,
     master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
     slices: Annotated[int, typer.Option(min=1, help="number of slices of the subscriptions")] = 16,
     hosts: Annotated[int | None, typer.Option(min=1, help="match tasks per batch; by default one per core")] = None,
     driver_host: Annotated[str | None, typer.Option(help="address at which executors reach this machine")] = None,
     driver_memory: Annotated[str, typer.Option(help="Java heap of the driver")] = "2g",
+    work: Annotated[
+        Path | None, typer.Option(help="Kafka: directory that keeps how far the stream is, and the slices")
+    ] = None,
+    kafka_option: Annotated[
+        list[str] | None,
+        typer.Option(help="Kafka: key=value for its clients or Spark's source; repeatable; =@FILE reads the value"),
+    ] = None,
+    rejected_topic: Annotated[
+        str | None, typer.Option(help="Kafka: topic for refused publications; by default the output")
+    ] = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Kafka: stop at the topic's present end")
+    ] = False,
     as_json: AsJson = False,
     engine: Annotated[FilterScheme | None, typer.Option(hidden=True, help="former name of --scheme")] = None,
 ) -> None:
@@ -37,26 +53,40 @@ def stream(
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
+    from lavant.cli.kafka_stream import KafkaArguments, run_kafka_stream  # noqa: PLC0415
     from lavant.pipeline.session import spark_session  # noqa: PLC0415
     from lavant.pipeline.stream.driver import stream as run  # noqa: PLC0415
     from lavant.pipeline.stream.sinks import reasons_text  # noqa: PLC0415
 
+    scheme = scheme if engine is None else engine
+    settings = {"spark_driver_memory": driver_memory}
+    if driver_host is not None:
+        settings |= {"spark_driver_host": driver_host, "spark_driver_bindAddress": driver_host}
+    topics = KafkaArguments(input, output, work, kafka_option or [], rejected_topic, available_now)
+    if topics.are_given:
+        run_kafka_stream(
+            topics,
+            subscriptions=str(subscriptions),
+            scheme=scheme.value,
+            slices=slices,
+            master=master,
+            settings=settings,
+            as_json=as_json,
+        )
+        return
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting Spark", total=None)
-        settings = {"spark_driver_memory": driver_memory}
-        if driver_host is not None:
-            settings |= {"spark_driver_host": driver_host, "spark_driver_bindAddress": driver_host}
         spark = spark_session(master, **settings)
         bar.update(task, description="publications")
         try:
             result = run(
                 spark,
                 subscriptions=subscriptions,
-                publications=input,
-                output=output,
-                scheme=(scheme if engine is None else engine).value,
+                publications=local_path(input),
+                output=local_path(output),
+                scheme=scheme.value,
                 slices=slices,
                 hosts=hosts,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
@@ -71,7 +101,7 @@ def stream(
     print(f"notifications: {result.notifications}")
     if result.rejected:
         print(f"{counted(result.rejected, 'publication')} refused, {reasons_text(result.reasons)}")
-        print(f"reasons: {output / 'rejected.jsonl'}, or column rejected of the notifications")
+        print(f"reasons: {local_path(output) / 'rejected.jsonl'}, or column rejected of the notifications")
     if result.matched_none:
         print("lavant: every publication of the log was refused, so nothing was matched", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED)

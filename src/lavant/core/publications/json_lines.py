@@ -43,7 +43,7 @@ def from_json_lines(data: bytes, *, rejected: list[Rejected] | None = None) -> P
         if not line.strip():
             continue
         try:
-            rows.append(_publication(line))
+            rows.append(publication_row(line))
         except InvalidValue as error:
             if rejected is None:
                 raise InvalidValue(f"line {number + 1}: {error}") from None
@@ -57,7 +57,7 @@ def publication_of(line: bytes) -> Publication:
     >>> publication_of(b'{"a": 1, "@id": "7", "b": null}')
     Publication(attributes={'a': 1}, id='7', time_ms=0, payload=None)
     """
-    row = _publication(line)
+    row = publication_row(line)
     id, time_ms = row.get(ID), row.get(TIME)
     return Publication(
         attributes=dict(_attributes(row)),
@@ -67,25 +67,36 @@ def publication_of(line: bytes) -> Publication:
     )
 
 
-def to_json_lines(batch: PublicationBatch) -> bytes:
-    """Returns one line for each publication."""
-    encode = msgspec.json.encode
-    return b"".join(encode(_with_text_payload(row)) + b"\n" for row in batch.to_dicts())
+def publication_row(text: bytes) -> dict[str, Any]:
+    """Parses one publication into the row form of batches, in which null means absent.
 
-
-def _publication(line: bytes) -> dict[str, Any]:
-    try:
-        row = msgspec.json.decode(line)
-    except UNDECODABLE as error:
-        raise InvalidValue(f"not JSON: {error}") from None
-    if not isinstance(row, dict):
-        raise InvalidValue(f"a publication must be an object, got {type(row).__name__}")
+    >>> publication_row(b'{"a": 1, "@payload": "eA=="}')
+    {'a': 1, '@payload': b'x'}
+    """
+    row = json_object(text)
     payload = row.get(PAYLOAD)
     if payload is not None:
         row[PAYLOAD] = _decode_payload(payload)
     check_envelope(id=_given(row, ID, ""), time_ms=_given(row, TIME, 0), payload=row.get(PAYLOAD))
     check_attributes(dict(_attributes(row)))
     return row
+
+
+def json_object(text: bytes) -> dict[str, Any]:
+    """Parses a JSON object, whatever is in it."""
+    try:
+        row = msgspec.json.decode(text)
+    except UNDECODABLE as error:
+        raise InvalidValue(f"not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise InvalidValue(f"a publication must be an object, got {type(row).__name__}")
+    return row
+
+
+def to_json_lines(batch: PublicationBatch) -> bytes:
+    """Returns one line for each publication."""
+    encode = msgspec.json.encode
+    return b"".join(encode(_with_text_payload(row)) + b"\n" for row in batch.to_dicts())
 
 
 def _given(row: dict[str, Any], name: str, default: object) -> object:
