@@ -31,6 +31,7 @@ from lavant.cli.server.keys import keys
 from lavant.cli.server.serve import serve
 from lavant.cli.server.top import top
 from lavant.cli.server.warm_up import warm_up
+from lavant.cli.spark import spark
 from lavant.cli.stream import stream
 from lavant.core.errors import LavantError
 
@@ -55,6 +56,7 @@ commands.add_typer(reproduce, name="reproduce")
 commands.add_typer(model, name="model")
 commands.add_typer(workflow, name="workflow")
 commands.add_typer(job, name="job")
+commands.add_typer(spark, name="spark")
 take_local_paths(commands)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lavant.cli.common import counted
 from lavant.core.errors import InvalidValue
@@ -44,15 +45,13 @@ def run_kafka_stream(
     subscriptions: str,
     scheme: str,
     slices: int,
-    master: str,
-    settings: dict[str, str],
+    session: Callable[..., Any],
     as_json: bool,
 ) -> None:
-    """Until it is interrupted, or up to the topic's present end."""
+    """Until it is interrupted, or up to the topic's present end. `session` starts Spark with further settings."""
     import msgspec  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
 
-    from lavant.pipeline.session import spark_session  # noqa: PLC0415
     from lavant.pipeline.sources.kafka.connector import connector_settings  # noqa: PLC0415
     from lavant.pipeline.sources.kafka.runner import stream_topics  # noqa: PLC0415
     from lavant.pipeline.sources.kafka.topics import KafkaTopic, check_topics, parse_options  # noqa: PLC0415
@@ -63,7 +62,7 @@ def run_kafka_stream(
         raise InvalidValue("a stream of Kafka needs --work DIRECTORY, which keeps how far it is")
     check_topics(input, output, arguments.rejected_topic, options)
     with Console(stderr=True).status("starting Spark") as status:
-        spark = spark_session(master, **settings, **connector_settings())
+        spark = session(**connector_settings())
         status.update(f"{input.name}: 0 records")
         try:
             result = stream_topics(

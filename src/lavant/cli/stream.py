@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson, counted
+from lavant.cli.spark import Archive, Conf, DriverHost, Master, settings_in
 from lavant.core.files import local_path
 
 
@@ -27,11 +29,13 @@ def stream(
     ],
     output: Annotated[str, typer.Option(help="directory for the notifications, or kafka://HOST/TOPIC")],
     scheme: Annotated[FilterScheme, typer.Option(help="whether the files are plain or encrypted")] = FilterScheme.plain,
-    master: Annotated[str, typer.Option(help="Spark master: local[*] or spark://HOST:PORT")] = "local[*]",
+    master: Master = "local[*]",
     slices: Annotated[int, typer.Option(min=1, help="number of slices of the subscriptions")] = 16,
     hosts: Annotated[int | None, typer.Option(min=1, help="match tasks per batch; by default one per core")] = None,
-    driver_host: Annotated[str | None, typer.Option(help="address at which executors reach this machine")] = None,
+    driver_host: DriverHost = None,
     driver_memory: Annotated[str, typer.Option(help="Java heap of the driver")] = "2g",
+    archive: Archive = None,
+    conf: Conf = None,
     work: Annotated[
         Path | None, typer.Option(help="Kafka: directory that keeps how far the stream is, and the slices")
     ] = None,
@@ -54,31 +58,34 @@ def stream(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     from lavant.cli.kafka_stream import KafkaArguments, run_kafka_stream  # noqa: PLC0415
+    from lavant.pipeline.internals.failures import failures_reported  # noqa: PLC0415
     from lavant.pipeline.session import spark_session  # noqa: PLC0415
     from lavant.pipeline.stream.driver import stream as run  # noqa: PLC0415
     from lavant.pipeline.stream.sinks import reasons_text  # noqa: PLC0415
 
     scheme = scheme if engine is None else engine
-    settings = {"spark_driver_memory": driver_memory}
-    if driver_host is not None:
-        settings |= {"spark_driver_host": driver_host, "spark_driver_bindAddress": driver_host}
+    settings = {"spark.driver.memory": driver_memory, **settings_in(conf)}
+    session = partial(spark_session, master, driver_host=driver_host, archive=archive, **settings)
     topics = KafkaArguments(input, output, work, kafka_option or [], rejected_topic, available_now)
     if topics.are_given:
-        run_kafka_stream(
-            topics,
-            subscriptions=str(subscriptions),
-            scheme=scheme.value,
-            slices=slices,
-            master=master,
-            settings=settings,
-            as_json=as_json,
-        )
+        with failures_reported():
+            run_kafka_stream(
+                topics,
+                subscriptions=str(subscriptions),
+                scheme=scheme.value,
+                slices=slices,
+                session=session,
+                as_json=as_json,
+            )
         return
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with (
+        failures_reported(),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
+    ):
         task = bar.add_task("starting Spark", total=None)
-        spark = spark_session(master, **settings)
+        spark = session()
         bar.update(task, description="publications")
         try:
             result = run(

@@ -6,18 +6,25 @@ micro-batch costs some 200 ms, a tuned one some 40 ms.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import urllib.parse
+from collections.abc import Mapping
 from pathlib import Path
+from xml.etree import ElementTree
 
 from pyspark.sql import SparkSession
 
-from lavant.core.errors import MissingComponent
+from lavant.core.errors import InvalidValue, MissingComponent
+from lavant.pipeline.internals.failures import reported
+from lavant.pipeline.internals.gateway import start_java
 from lavant.pipeline.internals.scala_classes import CHECKPOINT_FILE_MANAGER
+from lavant.pipeline.packing import shipped
 
 JAVA_VERSION_MIN = 17
 CONNECT_TIMEOUT_S = 3.0
@@ -43,31 +50,62 @@ SETTINGS = {
     # Workers start with everything imported, and exclude it from garbage collection.
     "spark.python.daemon.module": "lavant.pipeline.internals.daemon",
     "spark.python.worker.reuse": "true",
+    "spark.log.level": "WARN",
+    "spark.executor.syncLogLevel.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-JVM_OPTIONS = f"-XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK -Dlog4j2.configurationFile=file:{LOGGING}"
+JVM_OPTIONS = "-XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK"
+LOOPBACK = "127.0.0.1"
 
 
-def spark_session(master: str = "local[*]", name: str = "lavant", **settings: str) -> SparkSession:
-    """A session on `master`; further settings by their Spark names with `_` for `.`."""
+def spark_session(
+    master: str = "local[*]",
+    name: str = "lavant",
+    *,
+    driver_host: str | None = None,
+    archive: str | Path | None = None,
+    **settings: str,
+) -> SparkSession:
+    """A session on `master`; further settings by their Spark names, with `_` for `.` where a name has no dot.
+
+    `driver_host` is the address at which executors reach this machine; by default the one that it uses towards the
+    master. `archive` is a file of `lavant spark pack`, for executors without Lavant.
+    """
     check_java()
     check_master(master)
+    given = {key if "." in key else key.replace("_", "."): value for key, value in settings.items()}
+    check_settings(given)
+    host = driver_address(master) if driver_host is None else driver_host
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master(master).appName(name)
+    os.environ.setdefault("SPARK_LOCAL_IP", bind_address(host))
     chosen = {
         **SETTINGS,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
+        "spark.driver.bindAddress": bind_address(host),
+        "spark.driver.host": host,
+        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile=file:{LOGGING}",
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
-        **{key.replace("_", "."): value for key, value in settings.items()},
+        **({} if archive is None else shipped(Path(archive), master, given.pop("spark.archives", ""))),
+        **given,
     }
+    builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        start_java({"spark.master": master, "spark.app.name": name, **chosen})
+        return builder.getOrCreate()
+    except Exception as error:
+        raise MissingComponent(str(reported(error))) from None
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Spark ignores settings whose names do not begin with `spark.`"""
+    for key in settings:
+        if not key.startswith("spark."):
+            raise InvalidValue(
+                f"Spark's settings begin with 'spark.', got {key!r}; write spark.hadoop.{key} for Hadoop's"
+            )
 
 
 def check_java() -> None:
@@ -99,18 +137,84 @@ def java_version(shown: str) -> int | None:
 
 
 def check_master(master: str) -> None:
-    """Raise in one line if a standalone master does not answer; Spark itself would try for minutes."""
-    if not master.startswith("spark://"):
+    """Raise in one line if no session can start there; Spark itself would try for minutes, or fill the screen."""
+    if re.fullmatch(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]", master):
         return
+    if not (master == "yarn" or master.startswith(("spark://", "k8s://"))):
+        raise InvalidValue(
+            f"{master!r} is no Spark master; use local[*], local[N], spark://HOST:PORT, yarn or k8s://https://HOST:PORT"
+        )
     failures = []
-    for address in master.removeprefix("spark://").split(","):  # several masters are standbys for each other
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise MissingComponent(f"the master {master!r} is not of the form spark://HOST:PORT")
+    for host, port in _master_addresses(master):  # several are standbys for each other
         try:
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+            socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
         except OSError as error:
             failures.append(str(error))
         else:
             return
-    raise MissingComponent(f"the Spark master {master} does not answer ({failures[0]}); is it running?")
+    if failures:
+        raise MissingComponent(f"the Spark master {master} does not answer ({failures[0]}); is it running?")
+
+
+def driver_address(master: str) -> str:
+    """The address of this machine towards the master; nothing is sent. Loopback for local masters."""
+    for host, port in _master_addresses(master):
+        with contextlib.suppress(OSError):
+            [(family, _, _, _, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(address)
+                return str(probe.getsockname()[0])
+    return LOOPBACK
+
+
+def bind_address(host: str) -> str:
+    """The address to listen on: that of the host, or every one if it is not this machine's own, as behind NAT."""
+    try:
+        [(family, _, _, _, address), *_] = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(address)
+    except OSError:
+        return "0.0.0.0"
+    return host
+
+
+def _master_addresses(master: str) -> list[tuple[str, int]]:
+    """Where the master listens; empty for local ones, and for clusters of YARN that name no single address."""
+    if master.startswith("spark://"):
+        return [_address(each, master, "spark://HOST:PORT") for each in master.removeprefix("spark://").split(",")]
+    if master.startswith("k8s://"):
+        parts = urllib.parse.urlsplit(master.removeprefix("k8s://"))
+        if not parts.netloc:
+            parts = urllib.parse.urlsplit("https://" + master.removeprefix("k8s://"))
+        netloc = parts.netloc if parts.netloc.rpartition("]")[2].count(":") else f"{parts.netloc}:443"
+        return [_address(netloc, master, "k8s://https://HOST:PORT")]
+    return _resource_manager() if master == "yarn" else []
+
+
+def _address(text: str, master: str, form: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise MissingComponent(f"the master {master!r} is not of the form {form}")
+    return host.strip("[]"), int(port)
+
+
+def _resource_manager() -> list[tuple[str, int]]:
+    """From the configuration of Hadoop, which Spark needs for YARN."""
+    directory = os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")
+    if not directory:
+        raise MissingComponent(
+            "the master yarn needs the configuration of your Hadoop cluster; name its directory in HADOOP_CONF_DIR"
+        )
+    path = Path(directory, "yarn-site.xml")
+    try:
+        properties = {
+            each.findtext("name", "").strip(): each.findtext("value", "").strip()
+            for each in ElementTree.parse(path).getroot().iter("property")
+        }
+    except (OSError, ElementTree.ParseError) as error:
+        raise MissingComponent(
+            f"the master yarn needs yarn-site.xml in HADOOP_CONF_DIR ({directory}), and it cannot be read: {error}"
+        ) from None
+    hostname = properties.get("yarn.resourcemanager.hostname", "")
+    address = properties.get("yarn.resourcemanager.address", f"{hostname}:8032" if hostname else "")
+    return [_address(address, "yarn", "HOST:PORT")] if address and "$" not in address else []

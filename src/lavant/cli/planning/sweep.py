@@ -65,9 +65,8 @@ def _run(
     store = ResultStore(output, wanted, fresh=fresh)
     if not missing_tasks(wanted, store):
         return SweepProgress(total=wanted.size, kept=wanted.size)
-    reachable = {} if driver_host is None else {"spark_driver_host": driver_host, "spark_driver_bindAddress": "0.0.0.0"}
     with contextlib.ExitStack() as ending:
-        spark = spark_session(master, name=f"sweep of {wanted.function}", **reachable)
+        spark = spark_session(master, name=f"sweep of {wanted.function}", driver_host=driver_host)
         ending.callback(spark.stop)
         report = ending.enter_context(_bar(scenario.name))
         return run_sweep(spark, wanted, store, path=place, report=report)

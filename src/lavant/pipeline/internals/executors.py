@@ -38,8 +38,13 @@ class Executors:
 
     def location(self, id: str) -> str | None:
         """The Spark location of an executor; None if it does not exist (yet)."""
+        host = self.host(id)
+        return None if host is None else f"executor_{host}_{id}"
+
+    def host(self, id: str) -> str | None:
+        """The name or address of an executor's machine, as Spark knows it; None if it does not exist (yet)."""
         summary = self._summaries().get(id)
-        return None if summary is None else f"executor_{summary.hostPort().rpartition(':')[0]}_{id}"
+        return None if summary is None else str(summary.hostPort().rpartition(":")[0])
 
     def request(self, count: int) -> bool:
         """Request at least so many executors; return whether they exist. Call it until they do."""

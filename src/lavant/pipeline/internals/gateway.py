@@ -1,0 +1,85 @@
+"""Starts Spark's Java process with its messages in a log file instead of on the terminal.
+
+One process of Python has one of Java, for all its sessions. Private:
+
+* `pyspark.java_gateway`: `launch_gateway` passes its `popen_kwargs` on to `Popen`.
+* `SparkContext._gateway` and `SparkContext._ensure_initialized`: contexts use the gateway that their class holds.
+* The logger of Py4J, which prints the connections that Java's end breaks.
+
+Known on PySpark 4.2 and 4.3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+from lavant.core.kernels.cache import cache_directory
+
+LOGS_MAX = 20
+"""The oldest beyond it are deleted when another one begins."""
+PREFIX = "spark-"
+
+_log: Path | None = None
+
+
+def start_java(settings: Mapping[str, str]) -> None:
+    """Start Java with these settings, unless this process has started one or runs below one (`spark-submit`)."""
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    with log_file().open("ab") as log:
+        SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"stderr": log}))  # type: ignore[no-untyped-call]
+
+
+def log_file() -> Path:
+    """The log of this process: what Spark and Java print, and the full reports of failures."""
+    global _log  # noqa: PLW0603
+    if _log is None:
+        name = f"{PREFIX}{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        _log = _log_directory() / name
+        _prune(_log.parent)
+        _log.touch(mode=0o600)
+        handler = logging.FileHandler(_log, delay=True)
+        logger = logging.getLogger("py4j")  # reports connections that Java's end breaks
+        logger.addHandler(handler)
+        logger.propagate = False
+    return _log
+
+
+def java_end() -> str | None:
+    """How the Java process of this process ended, in words; None if it runs."""
+    process: Any = getattr(SparkContext._gateway, "proc", None)
+    code = None if process is None else process.poll()
+    if code is None:
+        return None
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _log_directory() -> Path:
+    """`logs` in Lavant's cache directory, or the system's temporary directory if that cannot be written to."""
+    kernels = cache_directory()
+    if kernels is not None:
+        directory = kernels.parent / "logs"
+        with contextlib.suppress(OSError):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(directory, os.W_OK):
+            return directory
+    return Path(tempfile.gettempdir())
+
+
+def _prune(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        logs = sorted(directory.glob(f"{PREFIX}*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in logs[LOGS_MAX - 1 :]:
+            path.unlink()
