@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lavant.core.errors import InvalidValue
-from lavant.pipeline.sizing.constants import MATCHERS, Constant, PipelineConstants
+from lavant.pipeline.sizing.constants import MATCHERS, Measured, PipelineConstants
 from lavant.pipeline.sizing.estimate import (
     SLICES_OF_HOST,
     UTILIZATION_MAX,
@@ -74,7 +74,7 @@ def test_no_byte_of_the_results_is_lost_on_the_way(load: PipelineLoad, hosts: in
 def test_more_load_never_takes_less(load: PipelineLoad, hosts: int, what: str, factor: int) -> None:
     more = msgspec.structs.replace(load, **{what: getattr(load, what) * factor})
     # Longer batches are fewer, so there are fewer headers.
-    headless = msgspec.structs.replace(PipelineConstants(), block_bytes=Constant(0, "bytes", "none"))
+    headless = msgspec.structs.replace(PipelineConstants(), block_bytes=Measured(0, "bytes", "none"))
     before, after = (estimate(each, CLUSTER, headless, hosts=hosts) for each in (load, more))
     for name in ("match_cores", "exit_cores", "batch_s", "delay_s", "result_bytes_per_s", "shuffle_bytes_per_s"):
         assert getattr(after, name) >= getattr(before, name) * (1 - 1e-9)
@@ -115,7 +115,7 @@ def test_what_saturates_follows_the_limits() -> None:
 
 def test_a_slower_constant_takes_more_hosts() -> None:
     load = PipelineLoad(subscriptions=1_000_000, publications_per_s=50_000, matches=2000)
-    slower = msgspec.structs.replace(PipelineConstants(), exit_id=Constant(1e-6, "s/match", "slow"))
+    slower = msgspec.structs.replace(PipelineConstants(), exit_id=Measured(1e-6, "s/match", "slow"))
     assert estimate(load, CLUSTER, slower).hosts > estimate(load, CLUSTER).hosts
     assert estimate(load, CLUSTER, slower).exit_cores > estimate(load, CLUSTER).exit_cores
 
