@@ -48,7 +48,7 @@ class PipelineConstants(msgspec.Struct, frozen=True, kw_only=True):
     id_bytes: Measured = Measured(4, "bytes/match", "an id in the shuffle or a part")
     run_bytes: Measured = Measured(12, "bytes/run", "a run in the shuffle")
     list_bytes: Measured = Measured(4, "bytes/publication and match task", "the length of a list in the shuffle")
-    block_bytes: Measured = Measured(200, "bytes/pair of match and exit task", "header of a block in the shuffle")
+    block_bytes: Measured = Measured(100, "bytes/pair of match and exit task", "header of a block in the shuffle")
     row_bytes: Measured = Measured(30, "bytes/publication", "key and id in a part")
     worker_bytes: Measured = Measured(140e6, "bytes/executor", "a Python worker with everything loaded")
     java_bytes: Measured = Measured(600e6, "bytes/executor", "Java's heap for tasks without much data")

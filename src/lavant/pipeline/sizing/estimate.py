@@ -18,11 +18,11 @@ from bisect import bisect_left
 import msgspec
 
 from lavant.core.errors import InvalidValue
+from lavant.pipeline.cluster.assignment import ACCESS_SLICES
 from lavant.pipeline.sizing.constants import MATCHERS, MatcherConstants, PipelineConstants
 
 UTILIZATION_MAX = 0.7
 """Of the busiest host's core; beyond it, batches grow quickly."""
-ACCESS_TASKS_MAX = 4
 HOSTS_MAX = 100_000
 SLICES_OF_HOST = 2
 """So that there is something to move."""
@@ -204,7 +204,7 @@ class _Work(msgspec.Struct, frozen=True):
             + load.matches / hosts * matcher.match.value
         )
         exit_s = constants.exit_row.value + load.matches * constants.exit_id.value + hosts * constants.exit_list.value
-        return cls(constants.access.value, match_s, exit_s, hosts, min(ACCESS_TASKS_MAX, hosts))
+        return cls(constants.access.value, match_s, exit_s, hosts, min(ACCESS_SLICES, hosts))
 
     @property
     def host_s(self) -> float:
