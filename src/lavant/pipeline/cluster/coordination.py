@@ -1,4 +1,4 @@
-"""Durable storage of the manager's state: files by default, ZooKeeper for clusters."""
+"""Durable storage of the manager's state: files or objects by default, or ZooKeeper."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from lavant.broker.storage.objects import ObjectStorage, open_storage
 from lavant.core.errors import LimitExceeded, MissingComponent
-from lavant.core.files import local_path, replace_file
 
 TIMEOUT_S = 20.0
 """How long to wait for an answer: longer than a server takes to come back."""
@@ -29,22 +29,20 @@ class Coordination(Protocol):
 
 
 class FileCoordination:
-    """A directory with a file for each name."""
+    """A directory, or a URI, with an object for each name."""
 
-    def __init__(self, directory: Path) -> None:
-        directory = local_path(directory)
-        self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, place: str | Path | ObjectStorage) -> None:
+        self._storage = open_storage(place)
 
     def get(self, name: str) -> bytes | None:
         try:
-            return (self._directory / name).read_bytes()
+            return self._storage.read(name)
         except FileNotFoundError:
             return None
 
     def put(self, name: str, value: bytes) -> None:
         _check_size(name, value)
-        replace_file(self._directory / name, [value])
+        self._storage.write(name, [value])
 
 
 class ZooKeeperCoordination:

@@ -10,7 +10,7 @@ killed, leaves nothing that would keep the same command from running once the in
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -20,12 +20,19 @@ import msgspec
 from lavant.broker.slices import SliceReader
 from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.broker.storage.log.identity import log_identity
+from lavant.broker.storage.objects import ObjectStorage, open_storage
+from lavant.broker.storage.objects.files import StoredFile
 from lavant.core.errors import UNDECODABLE, InvalidValue
-from lavant.core.files import replace_file
+from lavant.core.files import is_uri, local_path
 from lavant.core.identities import UNKNOWN, derived_identity
 from lavant.core.publications.publication import Rejected
 from lavant.pipeline.stream.inputs import files_of, load_publications, load_subscriptions
 from lavant.pipeline.stream.sinks import count_reasons, reasons_text
+
+Place = str | Path
+MADE = ("work/subscriptions", "work/log")
+REFUSED = "rejected.jsonl"
+INPUTS = "work/inputs.json"
 
 
 class Inputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,27 +48,27 @@ class Inputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Prepared(NamedTuple):
     """Where the stream reads, and why lines of the input are not in the log."""
 
-    store: Path
-    log: Path
+    store: Place
+    log: Place
     refused: list[str]
 
 
-def prepare(subscriptions: Path, publications: Path, output: Path, *, scheme: str, slices: int) -> Prepared:
+def prepare(subscriptions: Place, publications: Place, output: Place, *, scheme: str, slices: int) -> Prepared:
     """Make the store and the log, unless they exist already. A refusal changes nothing."""
-    work, refused = output / "work", output / "rejected.jsonl"
     inputs = Inputs(_content(subscriptions), _content(publications), scheme, slices)
-    store = subscriptions if _is_store(subscriptions) else work / "subscriptions"
-    log = publications if _is_log(publications) else work / "log"
-    if not _is_prepared(work, inputs):
-        made = [path for path in (work / "subscriptions", work / "log", refused) if path not in (store, log)]
-        made += [path for path in (store, log) if path not in (subscriptions, publications)]
+    store = subscriptions if _is_store(subscriptions) else _below(output, "work/subscriptions")
+    log = publications if _is_log(publications) else _below(output, "work/log")
+    storage = open_storage(output)
+    if not _is_prepared(storage, inputs):
+        given = {open_storage(place).address for place in (subscriptions, publications)}
+        made = [name for name in (*MADE, REFUSED) if storage.below(name).address not in given]
         with _all_or_nothing(output, made):
             if store != subscriptions:
                 load_subscriptions(subscriptions, store, scheme=scheme, slices=slices)
             rejected = [] if log == publications else _load(publications, log, scheme)
-            replace_file(refused, [msgspec.json.encode(each._asdict()) + b"\n" for each in rejected])
-            replace_file(work / "inputs.json", [msgspec.json.encode(inputs)])
-    lines = refused.read_bytes().splitlines() if refused.exists() else []
+            storage.write(REFUSED, [msgspec.json.encode(each._asdict()) + b"\n" for each in rejected])
+            storage.write(INPUTS, [msgspec.json.encode(inputs)])
+    lines = storage.read(REFUSED).splitlines() if storage.size(REFUSED) is not None else []
     return Prepared(store, log, [msgspec.json.decode(line, type=_Line).reason for line in lines])
 
 
@@ -69,80 +76,104 @@ class _Line(msgspec.Struct):
     reason: str
 
 
-def _is_store(path: Path) -> bool:
-    return (path / "store.json").exists()
+def _below(output: Place, name: str) -> Place:
+    """A place below the output, of its kind."""
+    return open_storage(output).below(name).address if is_uri(str(output)) else local_path(output) / name
 
 
-def _is_log(path: Path) -> bool:
-    return path.is_dir() and any(path.glob("*.log"))
+def _is_store(place: Place) -> bool:
+    return open_storage(place).size("store.json") is not None
 
 
-def _content(path: Path) -> str:
+def _is_log(place: Place) -> bool:
+    storage = open_storage(place)
+    return any(name.endswith(".log") and "/" not in name for name in storage.names("0")) or (
+        storage.size("log.json") is not None
+    )
+
+
+def _content(place: Place) -> str:
     """Identifies what a stream's results depend on; a store or a log that grows stays the same."""
-    if _is_store(path):
-        return SliceReader(path).identity
-    if _is_log(path):
-        identity = log_identity(path)
-        return identity if identity != UNKNOWN else derived_identity(str(path.absolute()))
-    return derived_identity(*(part for file in files_of(path) for part in (file.name, _digest(file))))
+    if _is_store(place):
+        return SliceReader(place).identity
+    if _is_log(place):
+        identity = log_identity(place)
+        return identity if identity != UNKNOWN else derived_identity(_name_of(place))
+    return derived_identity(*(part for file in files_of(place) for part in (file.name, _digest(file))))
 
 
-def _digest(path: Path) -> bytes:
+def _name_of(place: Place) -> str:
+    storage = open_storage(place)
+    return storage.uri if is_uri(str(place)) else storage.address
+
+
+def _digest(file: StoredFile) -> bytes:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
+        with file.open() as opened:
+            return hashlib.file_digest(opened, "sha256").digest()
     except OSError as error:
-        raise InvalidValue(f"cannot read {path}: {error.strerror}") from None
+        raise InvalidValue(f"cannot read {file}: {error.strerror}") from None
 
 
-def _is_prepared(work: Path, inputs: Inputs) -> bool:
+def _is_prepared(output: ObjectStorage, inputs: Inputs) -> bool:
     """Whether everything exists; raises if it belongs to another input, which would be silently ignored."""
-    known = work / "inputs.json"
-    if not known.exists():
-        return False
     try:
-        found = msgspec.json.decode(known.read_bytes(), type=Inputs)
+        found = msgspec.json.decode(output.read(INPUTS), type=Inputs)
+    except FileNotFoundError:
+        return False
     except UNDECODABLE:
         raise InvalidValue(
-            f"{known} is damaged, or of an earlier version of Lavant; choose another output directory"
+            f"{output.below(INPUTS).uri} is damaged, or of an earlier version of Lavant; choose another output "
+            "directory"
         ) from None
     if found != inputs:
         raise InvalidValue(
-            f"{work.parent} holds the results of other inputs: the content of the files, the store or the log differs, "
+            f"{output.uri} holds the results of other inputs: the content of the files, the store or the log differs, "
             "or the scheme or number of slices; choose another output directory"
         )
     return True
 
 
-def _load(publications: Path, log: Path, scheme: str) -> list[Rejected]:
+def _load(publications: Place, log: Place, scheme: str) -> list[Rejected]:
     with LogWriter(log, durable=False) as writer:
         rejected = load_publications(publications, writer, scheme=scheme)
     if rejected and LogReader(log).end() == 0:
         reasons = reasons_text(count_reasons(each.reason for each in rejected))
-        raise InvalidValue(f"{publications}: all {len(rejected)} publications were refused, {reasons}")
+        raise InvalidValue(f"{StoredFile.at(publications)}: all {len(rejected)} publications were refused, {reasons}")
     return rejected
 
 
 @contextmanager
-def _all_or_nothing(output: Path, made: list[Path]) -> Iterator[None]:
+def _all_or_nothing(output: Place, made: Sequence[str]) -> Iterator[None]:
     """A failure leaves nothing behind, not even directories that did not exist before."""
-    work = output / "work"
-    new = [directory for directory in (work, output, *output.parents) if not directory.exists()]
-    for path in made:  # left by a process that was killed
-        remove_tree(path)
-    work.mkdir(parents=True, exist_ok=True)
+    _remove(output, made)  # left by a process that was killed
+    new: list[Path] = []
+    if not is_uri(str(output)):
+        path = local_path(output)
+        new = [directory for directory in (path / "work", path, *path.parents) if not directory.exists()]
+        (path / "work").mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
-        for path in made:
-            remove_tree(path)
+        _remove(output, made)
         for directory in new:
             directory.rmdir()
         raise
 
 
-def remove_tree(path: Path) -> None:
-    """Remove the leftovers of an earlier attempt."""
+def _remove(output: Place, made: Sequence[str]) -> None:
+    if not is_uri(str(output)):
+        for name in made:
+            _remove_tree(local_path(output) / name)
+        return
+    storage = open_storage(output)
+    for prefix in made:
+        for name in storage.names(prefix):
+            if name == prefix or name.startswith(f"{prefix}/"):
+                storage.remove(name)
+
+
+def _remove_tree(path: Path) -> None:
     if path.is_symlink():
         raise InvalidValue(f"{path} is a link; give an output directory of its own")
     if path.is_file():
