@@ -12,7 +12,6 @@ import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson, counted
 from lavant.cli.spark import Archive, Conf, DriverHost, Master, settings_in
-from lavant.core.files import local_path
 
 
 class FilterScheme(StrEnum):
@@ -22,12 +21,15 @@ class FilterScheme(StrEnum):
 
 def stream(
     subscriptions: Annotated[
-        Path, typer.Option(help="JSON lines or Parquet with columns id and filter, or a slice store")
+        str, typer.Option(help="path or URI of JSON lines or Parquet with columns id and filter, or of a slice store")
     ],
     input: Annotated[
-        str, typer.Option(help="JSON lines or Parquet, a directory of them, a publication log, or kafka://HOST/TOPIC")
+        str,
+        typer.Option(
+            help="path or URI of JSON lines or Parquet, a directory of them, or a publication log; or kafka://HOST/TOPIC"
+        ),
     ],
-    output: Annotated[str, typer.Option(help="directory for the notifications, or kafka://HOST/TOPIC")],
+    output: Annotated[str, typer.Option(help="path or URI of a directory for the results, or kafka://HOST/TOPIC")],
     scheme: Annotated[FilterScheme, typer.Option(help="whether the files are plain or encrypted")] = FilterScheme.plain,
     master: Master = "local[*]",
     slices: Annotated[int, typer.Option(min=1, help="number of slices of the subscriptions")] = 16,
@@ -57,6 +59,7 @@ def stream(
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
+    from lavant.broker.storage.objects import open_storage  # noqa: PLC0415
     from lavant.cli.kafka_stream import KafkaArguments, run_kafka_stream  # noqa: PLC0415
     from lavant.pipeline.internals.failures import failures_reported  # noqa: PLC0415
     from lavant.pipeline.session import spark_session  # noqa: PLC0415
@@ -71,13 +74,15 @@ def stream(
         with failures_reported():
             run_kafka_stream(
                 topics,
-                subscriptions=str(subscriptions),
+                subscriptions=subscriptions,
                 scheme=scheme.value,
                 slices=slices,
                 session=session,
                 as_json=as_json,
             )
         return
+    for place in (subscriptions, input, output):
+        open_storage(place)  # refuses an unknown kind before Spark starts
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
@@ -91,8 +96,8 @@ def stream(
             result = run(
                 spark,
                 subscriptions=subscriptions,
-                publications=local_path(input),
-                output=local_path(output),
+                publications=input,
+                output=output,
                 scheme=scheme.value,
                 slices=slices,
                 hosts=hosts,
@@ -108,7 +113,7 @@ def stream(
     print(f"notifications: {result.notifications}")
     if result.rejected:
         print(f"{counted(result.rejected, 'publication')} refused, {reasons_text(result.reasons)}")
-        print(f"reasons: {local_path(output) / 'rejected.jsonl'}, or column rejected of the notifications")
+        print(f"reasons: {open_storage(output).below('rejected.jsonl').uri}, or column rejected of the notifications")
     if result.matched_none:
         print("lavant: every publication of the log was refused, so nothing was matched", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED)

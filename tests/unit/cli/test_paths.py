@@ -1,4 +1,4 @@
-"""Every command refuses URIs in place of paths, before it does anything."""
+"""Commands refuse URIs in place of paths, and URIs of unknown kinds, before they do anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ FILES = ["--subscriptions", "s", "--input", "p", "--output", "o"]
 @pytest.mark.parametrize(
     "line",
     [
-        *([["stream", *FILES[:place], "hdfs://n/x", *FILES[place + 1 :]] for place in (1, 3, 5)]),
         ["serve", "--data", "s3://bucket/data"],
         ["sweep", "s3://bucket/s.toml", "--output", "o"],
         ["workflow", "check", "gs://b/w.toml"],
@@ -33,6 +32,18 @@ def test_a_uri_is_refused_and_nothing_is_written(
     failure = CliRunner().invoke(commands, line).exception
     assert isinstance(failure, InvalidValue)
     assert "is a URI" in str(failure)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [1, 3, 5])
+@pytest.mark.parametrize("uri", ["foo://n/x", "s3a://bucket/x"])
+def test_a_stream_refuses_storage_that_nobody_knows_and_starts_nothing(
+    place: int, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    failure = CliRunner().invoke(commands, ["stream", *FILES[:place], uri, *FILES[place + 1 :]]).exception
+    assert isinstance(failure, InvalidValue)
+    assert "there is no storage" in str(failure)
     assert list(tmp_path.iterdir()) == []
 
 

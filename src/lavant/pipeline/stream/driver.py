@@ -136,7 +136,7 @@ def stream(
 
     Called again with the same output after a failure, it resumes.
     """
-    prepared = prepare(Path(subscriptions), Path(publications), Path(output), scheme=scheme, slices=slices)
+    prepared = prepare(subscriptions, publications, output, scheme=scheme, slices=slices)
     end = LogReader(prepared.log).end()
     began = time.monotonic()
     running = start(

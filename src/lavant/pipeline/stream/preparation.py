@@ -164,7 +164,7 @@ def _all_or_nothing(output: Place, made: Sequence[str]) -> Iterator[None]:
 def _remove(output: Place, made: Sequence[str]) -> None:
     if not is_uri(str(output)):
         for name in made:
-            _remove_tree(local_path(output) / name)
+            remove_tree(local_path(output) / name)
         return
     storage = open_storage(output)
     for prefix in made:
@@ -173,7 +173,8 @@ def _remove(output: Place, made: Sequence[str]) -> None:
                 storage.remove(name)
 
 
-def _remove_tree(path: Path) -> None:
+def remove_tree(path: Path) -> None:
+    """Remove the leftovers of an earlier attempt."""
     if path.is_symlink():
         raise InvalidValue(f"{path} is a link; give an output directory of its own")
     if path.is_file():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple
 
 from lavant.broker.storage.objects.interface import ObjectStorage
 from lavant.broker.storage.objects.local import LocalStorage
@@ -45,7 +45,7 @@ class StoredFile(NamedTuple):
     def exists(self) -> bool:
         return bool(self.name) and self.storage.size(self.name) is not None
 
-    def open(self) -> BinaryIO:
+    def open(self) -> io.BufferedReader:
         """The content; a missing object is a `FileNotFoundError`."""
         path = self.storage.path(self.name)
         if path is not None:
@@ -53,7 +53,7 @@ class StoredFile(NamedTuple):
         size = self.storage.size(self.name)
         if size is None:
             raise FileNotFoundError(2, "there is no such object", str(self))
-        return cast(BinaryIO, io.BufferedReader(_Remote(self.storage, self.name, size), BUFFER_BYTES))
+        return io.BufferedReader(_Remote(self.storage, self.name, size), BUFFER_BYTES)
 
 
 class _Remote(io.RawIOBase):
