@@ -39,6 +39,10 @@ class MatchRequest(msgspec.Struct, frozen=True):
     """Number of slices of the subscriptions."""
     directory: str
     """For exchange files, and for the manager's state."""
+    driver_host: str | None = None
+    archive: str | None = None
+    conf: dict[str, str] = {}
+    """Further settings of Spark."""
 
 
 class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):

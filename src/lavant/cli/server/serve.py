@@ -13,6 +13,7 @@ import typer
 
 from lavant.cli.common import counted
 from lavant.cli.server.config_file import take_config
+from lavant.cli.spark import Archive, Conf, DriverHost, settings_in
 from lavant.core.errors import InvalidValue
 from lavant.core.ports import QUEUES_PORT
 
@@ -120,6 +121,9 @@ def serve(
         str | None,
         typer.Option(help="Spark master: local[N], or spark://HOST:PORT of a cluster whose executors follow the load"),
     ] = None,
+    driver_host: DriverHost = None,
+    archive: Archive = None,
+    conf: Conf = None,
     hosts_max: Annotated[
         int | None, typer.Option(min=1, help="executors, or tasks per batch, at most; 8 by default")
     ] = None,
@@ -261,7 +265,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
         allowed_origins=_all_of(options["allow_origin"]),
         quota=replace(DEFAULT_QUOTA, **{name: value for name, value in quota.items() if value is not None}),
         tls=None if certificate is None else TlsFiles(certificate, key),
-        spark=_spark(options["engine"], options["master"], options["hosts_max"]),
+        spark=_spark(options),
         telemetry_keep=KEEP if keep is None else keep,
         rabbitmq=None if options["rabbitmq"] is None else RabbitMQSettings(url=options["rabbitmq"]),
         metrics=MetricsSettings(**{name: value for name, value in metrics.items() if value is not None}),
@@ -275,15 +279,18 @@ def _all_of(given: list[str] | None) -> tuple[str, ...]:
     return () if given is None else tuple(given)
 
 
-def _spark(engine: EngineName, master: str | None, hosts_max: int | None) -> SparkSettings | None:
+def _spark(options: Mapping[str, Any]) -> SparkSettings | None:
     from lavant.service.engines.spark.settings import SparkSettings  # noqa: PLC0415
 
-    given: dict[str, Any] = {"master": master, "hosts_max": hosts_max}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    if engine is EngineName.SPARK:
-        return SparkSettings(**chosen)
+    given = {name: options[name] for name in ("master", "hosts_max", "driver_host", "archive", "conf")}
+    chosen = {name: value for name, value in given.items() if value}
+    if options["engine"] is EngineName.SPARK:
+        if "archive" in chosen:
+            chosen["archive"] = str(chosen["archive"].absolute())
+        return SparkSettings(**{**chosen, "conf": settings_in(options["conf"])})
     if chosen:
-        raise InvalidValue("--master and --hosts-max need --engine spark")
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in chosen)
+        raise InvalidValue(f"{named}: only for --engine spark")
     return None
 
 

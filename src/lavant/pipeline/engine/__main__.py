@@ -21,7 +21,7 @@ from lavant.core.errors import FailedStream, LavantError
 from lavant.pipeline.engine.link import ServiceLink
 from lavant.pipeline.engine.placement import ElasticPlacement, EnginePlacement, EvenPlacement
 from lavant.pipeline.engine.rounds import Rounds
-from lavant.pipeline.internals.failures import full_report, root_cause
+from lavant.pipeline.internals.failures import reported, root_cause
 from lavant.pipeline.internals.java import java_process
 from lavant.pipeline.session import check_java, check_master, spark_session
 
@@ -50,7 +50,13 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
     directory = Path(order.directory)
     is_cluster = order.master.startswith("spark://")
     executors = {"spark_executor_cores": "1", "spark_cores_max": str(order.hosts_max), "spark_task_maxFailures": "8"}
-    spark = spark_session(order.master, "lavant serve", **(executors if is_cluster else {}))
+    spark = spark_session(
+        order.master,
+        "lavant serve",
+        driver_host=order.driver_host,
+        archive=order.archive,
+        **{**(executors if is_cluster else {}), **order.conf},
+    )
     java = java_process(spark)
     threading.Thread(target=_fail_with_java, args=(java,), name="java", daemon=True).start()
     rounds = Rounds(spark.sparkContext)
@@ -105,12 +111,9 @@ def _java_ended(process: subprocess.Popen[bytes]) -> FailedStream:
 
 
 def _fail(error: BaseException) -> None:
-    """The last line is repeated by the service; before it, for unforeseen errors, comes the full report."""
+    """The service repeats the line."""
     with _failing:  # never released: one failure is reported, the others are its consequences
-        is_foreseen = isinstance(error, LavantError)
-        if not is_foreseen:
-            print(full_report(error), file=sys.stderr)
-        print(f"lavant: {error if is_foreseen else root_cause(error)}", file=sys.stderr, flush=True)
+        print(f"lavant: {reported(error)}", file=sys.stderr, flush=True)
         os._exit(1)
 
 

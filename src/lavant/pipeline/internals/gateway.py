@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import tempfile
 import time
 from collections.abc import Mapping
@@ -21,13 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
+from lavant.core.errors import MissingComponent
 from lavant.core.kernels.cache import cache_directory
 
 LOGS_MAX = 20
 """The oldest beyond it are deleted when another one begins."""
 PREFIX = "spark-"
+_THROWN = re.compile(r"^Exception in thread \"[^\"]*\" (.+)$", re.MULTILINE)
+_REMARK = re.compile(r"WARNING: |Picked up |NOTE: |Using Spark")
+"""Normal output of Java and Spark."""
 
 _log: Path | None = None
 
@@ -39,7 +45,21 @@ def start_java(settings: Mapping[str, str]) -> None:
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
     with log_file().open("ab") as log:
-        SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"stderr": log}))  # type: ignore[no-untyped-call]
+        begin = log.tell()
+        try:
+            gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            raise MissingComponent(f"Spark's Java process did not start: {_last_words(begin)}") from error
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _last_words(begin: int) -> str:
+    """What Java printed from this position of the log on: its exception, or else its first line that is no remark."""
+    said = log_file().read_bytes()[begin:].decode(errors="replace")
+    thrown = _THROWN.search(said)
+    if thrown is not None:
+        return thrown[1]
+    return next((line for line in said.splitlines() if line.strip() and not _REMARK.match(line)), "no reason given")
 
 
 def log_file() -> Path:

@@ -13,7 +13,13 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of `lavant serve --engine spark`."""
 
     master: str = "local[*]"
-    """`local[N]`, or `spark://HOST:PORT` of a standalone cluster, whose executors follow the load."""
+    """`local[N]`, or a cluster, such as `spark://HOST:PORT`, whose executors follow the load."""
+    driver_host: str | None = None
+    """The address at which executors reach this machine; by default the one used towards the master."""
+    archive: str | None = None
+    """A file of `lavant spark pack`, for executors without Lavant."""
+    conf: dict[str, str] = {}
+    """Further settings of Spark."""
     hosts_max: int = 8
     """The most executors on a cluster; tasks of a batch in local mode."""
     slices: int = 16

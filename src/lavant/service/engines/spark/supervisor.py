@@ -13,12 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -41,9 +39,6 @@ LINES_KEPT = 100
 READ_S_MAX = 1.0
 """Time to read its last output; Java may hold the pipe open for longer."""
 TOLD = "lavant: "
-NO_JAVA = "JAVA_GATEWAY_EXITED"
-NOISE = re.compile(r"WARNING: |Picked up |NOTE: |Using Spark|lavant: ")
-"""Normal output of Java and Spark."""
 _logger = logging.getLogger(__name__)
 
 
@@ -95,7 +90,7 @@ class SparkProcess:
                 backoff_s = BACKOFF_S
             self.state = f"ended ({_ending(code)}) and starts again in {backoff_s:.0f} s: {self._reason('no output')}"
             _logger.warning("the Spark process %s", self.state)
-            if said := list(self._output):
+            if said := [line for line in self._output if not line.startswith(TOLD)]:
                 _logger.warning("its last output:\n%s", "\n".join(said))
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
@@ -150,20 +145,14 @@ class SparkProcess:
 
 
 def reason_in(said: list[str]) -> str | None:
-    """The last message of the process; if Java did not start, also the output of Java.
+    """The last message of the process, or else its last line.
 
-    >>> reason_in(["Unrecognized VM option 'x'", "Traceback …", "lavant: JAVA_GATEWAY_EXITED"])
-    "JAVA_GATEWAY_EXITED: Unrecognized VM option 'x'"
+    >>> reason_in(["lavant: the master is gone", "Traceback …"])
+    'the master is gone'
     """
     lines = [line for line in said if line.strip()]
     told = [line.removeprefix(TOLD) for line in lines if line.startswith(TOLD)]
-    if not lines:
-        return None
-    reason = (told or lines)[-1]
-    if NO_JAVA not in reason:
-        return reason
-    before = [line for line in takewhile(lambda line: not line.startswith("Traceback"), lines) if not NOISE.match(line)]
-    return ": ".join([reason.rstrip("."), *before[:1]])
+    return (told or lines)[-1] if lines else None
 
 
 def _ending(code: int) -> str:
@@ -191,6 +180,9 @@ class SparkSupervisor:
             hosts_max=self._settings.hosts_max,
             slices=self._settings.slices,
             directory=str(self._directory.absolute()),
+            driver_host=self._settings.driver_host,
+            archive=self._settings.archive,
+            conf=self._settings.conf,
         )
         self._child = SparkProcess(order, self._link.greeted, self._link.lost)
         try:
