@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from pathlib import Path
 from random import Random
 from typing import Any, TypeGuard
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.integration.workload import append, rows
+from tests.integration.workload import EncryptedWorld, append, expected, filters, rows
 
+from lavant.broker.filters import Filter
+from lavant.broker.slices import SliceStore
+from lavant.broker.slices.store import slice_of
 from lavant.broker.storage.log import LogWriter
 from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.sources import register
+from lavant.pipeline.stream.driver import start
+from lavant.pipeline.stream.sinks import read_manifests
 
 VALUES: list[Any] = [None, 1, -7, 2**53, 2.5, 3.0, "x", "ä'\"", "", True, False]
 
@@ -157,3 +164,81 @@ def test_a_log_is_a_stream_of_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert [(row["offset"], row["@id"], row["volume"]) for row in table] == [
         (5 + number, each["@id"], each["volume"]) for number, each in enumerate(publications[5:])
     ]
+
+
+# ---- subscriptions ------------------------------------------------------------------------------------------------
+
+
+def test_a_store_is_a_table_of_subscriptions_with_their_filters(spark: SparkSession, tmp_path: Path) -> None:
+    texts = dict(enumerate(filters(400, seed=4)))
+    store = SliceStore.create(tmp_path / "store", slices=5)
+    store.add(list(texts), list(texts.values()))
+    store.remove(range(0, 400, 7))
+    reader = spark.read.format("lavant_subscriptions")
+    table = reader.load(str(tmp_path / "store"))
+    assert table.rdd.getNumPartitions() == 5
+    found = {row.id: row for row in table.collect()}
+    assert sorted(found) == [id for id in texts if id % 7]
+    for id, row in found.items():
+        assert Filter.parse(row.filter) == Filter.parse(texts[id])
+        assert row.slice == slice_of(np.array([id], np.uint32), 5)[0]
+    before = reader.option("version", "1").load(str(tmp_path / "store"))
+    assert before.count() == 400
+
+
+def test_encrypted_subscriptions_have_no_text(spark: SparkSession, tmp_path: Path) -> None:
+    world = EncryptedWorld(tmp_path, subscriptions=50, publications=1)
+    found = spark.read.format("lavant_subscriptions").load(str(world.store)).collect()
+    assert sorted(row.id for row in found) == list(range(50))
+    assert {row.filter for row in found} == {None}
+
+
+# ---- notifications ------------------------------------------------------------------------------------------------
+
+
+def notification_rows(table: Any) -> list[tuple[Any, ...]]:
+    return sorted((row.batch, row.key, row.id, tuple(row.subscriptions), row.rejected) for row in table)
+
+
+def test_notifications_are_those_of_the_manifests_and_plain_spark_reads_them_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    texts = dict(enumerate(filters(100)))
+    SliceStore.create(tmp_path / "store", slices=3).add(list(texts), list(texts.values()))
+    append(tmp_path / "log", rows(900, seed=5))
+    started: Any = {"log": tmp_path / "log", "subscriptions": tmp_path / "store", "output": tmp_path / "out"}
+    start(spark, **started, available_now=True, options={"rowsMax": "300"}).wait()
+    place = tmp_path / "out" / "notifications"
+    [part] = [part for each in read_manifests(place)[:1] for part in each.parts if part.rows][:1]
+    shutil.copy(place / part.name, place / f"part-{9:010d}-orphan.parquet")  # of a batch that never counted
+    found = spark.read.format("lavant_notifications").load(str(place)).collect()
+    assert {row.id: sorted(row.subscriptions) for row in found} == expected(texts, rows(900, seed=5))
+    assert len({row.id for row in found}) == len(found)
+    assert {row.batch for row in found} == {0, 1, 2}
+    later = spark.read.format("lavant_notifications").option("startingBatch", "2").load(str(place)).collect()
+    assert notification_rows(later) == [each for each in notification_rows(found) if each[0] == 2]
+    plain = spark.read.parquet(str(place))
+    assert plain.count() == len(found) + part.rows
+    assert dict(plain.dtypes)["subscriptions"] == "array<bigint>"
+
+    stream = spark.readStream.format("lavant_notifications").option("rowsMax", str(part.rows + 1)).load(str(place))
+    sink = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = sink.trigger(availableNow=True).start(str(tmp_path / "copied"))
+    query.awaitTermination()
+    ends = [json.loads(progress["sources"][0]["endOffset"])["batch"] for progress in query.recentProgress]
+    assert ends == [1, 2, 3]
+    append(tmp_path / "log", rows(1200, seed=5)[900:])
+    start(spark, **started, available_now=True, options={"rowsMax": "300"}).wait()
+    sink.trigger(availableNow=True).start(str(tmp_path / "copied")).awaitTermination()
+    copied = spark.read.parquet(str(tmp_path / "copied")).collect()
+    now = spark.read.format("lavant_notifications").load(str(place)).collect()
+    assert notification_rows(copied) == notification_rows(now)
+    assert {row.id: sorted(row.subscriptions) for row in now} == expected(texts, rows(1200, seed=5))
+
+
+def test_a_place_without_notifications_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    reader = spark.read.format("lavant_notifications")
+    assert "there are no notifications in" in cause(lambda: reader.load(str(tmp_path)).collect())
+    assert "holds no subscriptions" in cause(
+        lambda: spark.read.format("lavant_subscriptions").load(str(tmp_path)).collect()
+    )

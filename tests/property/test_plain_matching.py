@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.broker.filters.oracle import filters, predicates, publications, write
 
+from lavant.broker.filters import Filter
 from lavant.broker.filters.language.ast import Node
 from lavant.broker.matching import PlainMatcher, ScanMatcher
 from lavant.broker.matching.plain import bitmaps
 from lavant.broker.matching.plain import groups as grouping
+from lavant.broker.matching.plain.encoder import decode_filters
 from lavant.core.publications.attributes import AttributeValue
 from lavant.core.publications.batch import PublicationBatch
 
@@ -49,6 +51,33 @@ def test_it_finds_what_a_scan_finds(nodes: list[Node], rows: list[dict[str, Attr
 @given(NODES, BATCHES)
 def test_it_finds_what_a_scan_finds_soak(nodes: list[Node], rows: list[dict[str, AttributeValue]]) -> None:
     check_against_scan([write(node) for node in nodes], rows)
+
+
+def check_decoding(nodes: list[Node]) -> None:
+    """After merges and removals too, which leave out strings and dimensions of filters that are gone."""
+    given = dict(enumerate(Filter.parse(write(node)) for node in nodes))
+    matcher = PlainMatcher()
+    for number, filter in given.items():
+        matcher.add([number], [filter])
+    gone = list(given)[::3]
+    matcher.remove(gone)
+    found = {
+        int(id): filter
+        for ids, table in matcher.subscriptions()
+        for id, filter in zip(ids, decode_filters(table), strict=True)
+    }
+    assert found == {number: filter for number, filter in given.items() if number not in gone}
+
+
+@given(st.lists(st.one_of(filters(predicates()), filters(predicates(names=("x",)), leaves_max=12)), max_size=12))
+def test_what_it_holds_decodes_to_the_same_filters(nodes: list[Node]) -> None:
+    check_decoding(nodes)
+
+
+@pytest.mark.soak
+@given(st.lists(st.one_of(filters(predicates()), filters(predicates(names=("x",)), leaves_max=12)), max_size=12))
+def test_what_it_holds_decodes_to_the_same_filters_soak(nodes: list[Node]) -> None:
+    check_decoding(nodes)
 
 
 # Hypothesis draws few filters; bitmaps, small groups and merges need many, so these come from a seed.

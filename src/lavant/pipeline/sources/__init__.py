@@ -9,11 +9,13 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from lavant.pipeline.sources.log import LogSource
+from lavant.pipeline.sources.notifications import NotificationSource
+from lavant.pipeline.sources.subscriptions import SubscriptionSource
 
-SOURCES = (LogSource,)
+SOURCES = (LogSource, NotificationSource, SubscriptionSource)
 
 
 def register(spark: SparkSession) -> None:
-    """Make `lavant_log` known to a session."""
+    """Make `lavant_log`, `lavant_notifications` and `lavant_subscriptions` known to a session."""
     for source in SOURCES:
         spark.dataSource.register(source)

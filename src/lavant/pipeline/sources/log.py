@@ -29,7 +29,7 @@ from lavant.broker.storage.log import LogReader
 from lavant.core.errors import InvalidValue
 from lavant.core.identities import UNKNOWN
 from lavant.pipeline.sources.log_rows import OFFSET, column_schema, json_schema, rows_of
-from lavant.pipeline.sources.places import check_visible, place_of
+from lavant.pipeline.sources.options import check_visible, count_option, place_of
 
 BATCH_ROWS_MAX = 8192
 PARTITION_BYTES = 32 << 20
@@ -169,15 +169,6 @@ def existing_log(place: str) -> LogReader:
     if reader.identity == UNKNOWN and reader.end() == 0:
         raise InvalidValue(f"there is no publication log in {place}")
     return reader
-
-
-def count_option(options: Mapping[str, str], name: str) -> int | None:
-    given = options.get(name)
-    if given is None:
-        return None
-    if not given.isdecimal():
-        raise InvalidValue(f"option {name} is {given!r}; give a number, 0 or more")
-    return int(given)
 
 
 def _schemas(reader: LogReader) -> Iterator[pa.Schema]:

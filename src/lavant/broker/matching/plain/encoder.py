@@ -1,4 +1,4 @@
-"""Encodes filters as columns, and publications as numbers for the search."""
+"""Encodes filters as columns, and decodes them again; encodes publications as numbers for the search."""
 
 from __future__ import annotations
 
@@ -151,3 +151,60 @@ def _closed_numbers(intervals: Intervals[float]) -> list[Ends]:
 
 def _is_list(intervals: list[Ends], patterns: Iterable[Pattern]) -> bool:
     return 1 < len(intervals) <= LIST_ROWS_MAX and not patterns and all(low == high for low, high in intervals)
+
+
+def decode_filters(table: FilterTable) -> list[Filter]:
+    """The filters of a table, in their order, as equal to those that were encoded as their normal form allows.
+
+    >>> [str(filter) for filter in decode_filters(encode_filters(["b > 1 and a in ('x', 'y')", "not exists(c)"]))]
+    ["a in ('x', 'y') and b > 1", 'not exists(c)']
+    """
+    decoder = _Decoder(table)
+    conjunctions: list[list[Conjunction]] = [[] for _ in range(len(table))]
+    for row, number in enumerate(table.row_filter.tolist()):
+        conjunctions[number].append(decoder.conjunction(row))
+    return [Filter.of(each) for each in conjunctions]
+
+
+class _Decoder:
+    def __init__(self, table: FilterTable) -> None:
+        self.dimensions = table.dimensions
+        self.row_start = table.row_start.tolist()
+        self.dimension = table.dimension.tolist()
+        self.low, self.high = table.low.tolist(), table.high.tolist()
+        self.strings = [text.decode() for text in table.strings.to_arrow().to_pylist()]
+        self.extras = table.extras
+        self.extra_of = {predicate: extra for extra, predicate in enumerate(table.extras.predicate.tolist())}
+
+    def conjunction(self, row: int) -> Conjunction:
+        constraints = [self._constraint(place) for place in range(self.row_start[row], self.row_start[row + 1])]
+        return Conjunction(tuple(sorted(constraints)))
+
+    def _constraint(self, place: int) -> tuple[str, Constraint]:
+        name, kind = self.dimensions[self.dimension[place]]
+        ends = [(self.low[place], self.high[place])]
+        patterns: tuple[Pattern, ...] = ()
+        extra = self.extra_of.get(place)
+        if extra is not None:
+            ends = self.extras.intervals_of(extra) or ends
+            patterns = tuple(self.extras.patterns_of(extra))
+        match kind:
+            case ConstraintKind.NUMBER:
+                return name, Numbers(tuple(map(_half_open, ends)))
+            case ConstraintKind.STRING:
+                return name, Strings(tuple(map(self._strings_between, ends)), patterns)
+            case ConstraintKind.BOOLEAN:
+                return name, Booleans(tuple(value for value in (False, True) if ends[0][0] <= value <= ends[0][1]))
+        return name, Present() if ends[0][0] else Absent()
+
+    def _strings_between(self, ends: Ends) -> tuple[str | None, str | None]:
+        """2i + 1 is at entry i, 2i + 2 right after it; as upper ends, 2i is right before entry i."""
+        low, high = ends
+        first = None if low == -math.inf else self.strings[int(low - 1) // 2] + ("" if low % 2 else "\0")
+        last = None if high == math.inf else self.strings[int(high) // 2] + ("\0" if high % 2 else "")
+        return first, last
+
+
+def _half_open(ends: Ends) -> tuple[float | None, float | None]:
+    low, high = ends
+    return None if low == -math.inf else low, None if high == math.inf else math.nextafter(high, math.inf) + 0.0

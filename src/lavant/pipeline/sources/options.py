@@ -1,4 +1,4 @@
-"""Where a data source reads and writes: a path or URI, as the driver and the executors see it."""
+"""Options of the data sources: where they read and write, as the driver and the executors see it, and numbers."""
 
 from __future__ import annotations
 
@@ -26,3 +26,13 @@ def check_visible(place: str) -> None:
             f"the executor on {socket.gethostname()} does not see {place}, a path of the driver's machine; "
             "give a URI that all machines reach, or mount the directory there under the same path"
         )
+
+
+def count_option(options: Mapping[str, str], name: str) -> int | None:
+    """The number that an option gives; None without it."""
+    given = options.get(name)
+    if given is None:
+        return None
+    if not given.isdecimal():
+        raise InvalidValue(f"option {name} is {given!r}; give a number, 0 or more")
+    return int(given)
