@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from lavant.broker.slices import SliceStore
-from lavant.pipeline.matching import match
 from lavant.pipeline.session import spark_session
+from lavant.pipeline.tables import match
 from lavant.simulation.workloads.stock import StockWorkload
 
 SYMBOLS = 5000
@@ -51,7 +51,7 @@ def write_events(workload: StockWorkload, count: int, path: Path) -> None:
 def match_events(spark: SparkSession, directory: Path) -> None:
     events = spark.read.parquet(str(directory / "events.parquet"))
     events = events.repartition(spark.sparkContext.defaultParallelism)  # one file is one task otherwise
-    matched = match(events, directory / "subscriptions", id="event_id")
+    matched = match(events, directory / "subscriptions")
     matched.write.parquet(str(directory / "matched"))
 
 
@@ -60,10 +60,10 @@ def show(directory: Path) -> None:
     counts: list[tuple[int, str]] = []
     refused = 0
     for path in sorted(directory.glob("matched/*.parquet")):
-        table = pq.read_table(path, columns=["id", "subscriptions", "rejected"])
+        table = pq.read_table(path, columns=["event_id", "subscriptions", "rejected"])
         refused += len(table) - table.column("rejected").null_count
         lengths = pc.list_value_length(table.column("subscriptions")).to_pylist()
-        counts += zip(lengths, table.column("id").to_pylist(), strict=True)
+        counts += zip(lengths, table.column("event_id").to_pylist(), strict=True)
     print(f"{len(counts):,} events match {sum(count for count, _ in counts):,} times; {refused} were refused")
     for count, event in sorted(counts, reverse=True)[:3]:
         print(f"{event}: {count:,} subscriptions")

@@ -25,10 +25,10 @@ from lavant.broker.storage.log import LogWriter
 from lavant.core.errors import FailedStream, InvalidValue
 from lavant.pipeline.cluster.assignment import ANYWHERE
 from lavant.pipeline.internals.stages import PlacedTask, run_stages, run_tasks
-from lavant.pipeline.matching import match
 from lavant.pipeline.stream.driver import StreamResult, start, stream
 from lavant.pipeline.stream.records import encrypted_records
 from lavant.pipeline.stream.sinks import BatchManifest, Notifications, read_notifications
+from lavant.pipeline.tables import match
 from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
 
@@ -66,27 +66,18 @@ def test_a_table_is_matched_against_a_store(spark: SparkSession, store: SliceSto
         [(r["@id"], r["symbol"], r["volume"], r.get("price")) for r in publications],
         "event string, symbol string, volume int, price double",
     )
-    matched = match(table, store.directory, id="event").collect()
-    assert {row.id: sorted(row.subscriptions) for row in matched} == expected(TEXTS, publications)
+    matched = match(table, store.directory).collect()
+    assert {row.event: sorted(row.subscriptions) for row in matched} == expected(TEXTS, publications)
     assert all(row.rejected is None for row in matched)
 
 
 def test_rows_that_are_no_publications_come_out_with_the_reason(spark: SparkSession, store: SliceStore) -> None:
     lines = [("good", "IBM", 101, 1.0), ("nan", "IBM", 101, float("nan")), ("long", "x" * 70_000, 1, 1.0)]
     table = spark.createDataFrame(lines, "event string, symbol string, volume int, price double")
-    matched = {row.id: row for row in match(table, store.directory, id="event").collect()}
+    matched = {row.event: row for row in match(table, store.directory).collect()}
     assert matched["good"].subscriptions
     assert "at most 65536 are allowed" in matched["long"].rejected
     assert "'price' is nan" in matched["nan"].rejected
-
-
-def test_match_says_what_is_missing(spark: SparkSession, store: SliceStore) -> None:
-    table = spark.createDataFrame([(1,)], "volume int")
-    with pytest.raises(InvalidValue, match="no column 'event' for the ids; the columns are volume"):
-        match(table, store.directory, id="event")
-    dated = spark.sql("select 1 as volume, current_date() as day")
-    with pytest.raises(InvalidValue, match="column 'day' is of type date; cast it"):
-        match(dated, store.directory)
 
 
 def test_a_streaming_table_is_matched(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
@@ -97,7 +88,7 @@ def test_a_streaming_table_is_matched(spark: SparkSession, store: SliceStore, tm
     schema = "event string, symbol string, volume bigint, price double"
     table = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
     query = (
-        match(table, store.directory, id="event")
+        match(table, store.directory)
         .writeStream.format("memory")
         .queryName("matched")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -106,7 +97,7 @@ def test_a_streaming_table_is_matched(spark: SparkSession, store: SliceStore, tm
     )
     query.awaitTermination(120)
     matched = spark.sql("select * from matched").collect()
-    assert {row.id: sorted(row.subscriptions) for row in matched} == expected(TEXTS, publications)
+    assert {row.event: sorted(row.subscriptions) for row in matched} == expected(TEXTS, publications)
 
 
 def test_a_log_is_matched_in_batches_and_each_batch_sees_one_version(

@@ -18,8 +18,8 @@ from lavant.core.errors import FailedStream, IdentityMismatch
 from lavant.core.ids import HostId, SliceId
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager, ManagerState
-from lavant.pipeline.matching import match
 from lavant.pipeline.stream.driver import start
+from lavant.pipeline.tables import match
 
 EVENTS = [{"@id": "e", "volume": 50}]
 
@@ -50,15 +50,14 @@ def test_a_store_made_anew_is_matched_with_its_own_filters(shared_spark: SparkSe
     frame = shared_spark.createDataFrame([(1, 50), (2, 5)], "event int, volume int").coalesce(1)
     for text, wanted, slices in (("volume > 40", {1}, 2), ("volume < 40", {2}, 2), ("volume > 1", {1, 2}, 5)):
         store = make_store(tmp_path / "subscriptions", text, slices=slices)
-        assert {row.id for row in match(frame, store, id="event").collect()} == wanted
+        assert {row.event for row in match(frame, store).collect()} == wanted
 
 
-def test_a_table_planned_on_a_store_that_is_gone_is_an_error(shared_spark: SparkSession, tmp_path: Path) -> None:
-    frame = shared_spark.createDataFrame([(1, 50)], "event int, volume int")
-    matched = match(frame, make_store(tmp_path / "subscriptions", "volume > 40"), id="event")
+def test_a_planned_table_keeps_the_subscriptions_of_its_plan(shared_spark: SparkSession, tmp_path: Path) -> None:
+    frame = shared_spark.createDataFrame([(1, 50), (2, 5)], "event int, volume int")
+    matched = match(frame, make_store(tmp_path / "subscriptions", "volume > 40"))
     make_store(tmp_path / "subscriptions", "volume < 40")
-    with pytest.raises(Exception, match="are not those read before"):
-        matched.collect()
+    assert [row.event for row in matched.collect()] == [1]
 
 
 def test_a_log_and_a_store_made_anew_are_streamed_as_what_they_are(shared_spark: SparkSession, tmp_path: Path) -> None:

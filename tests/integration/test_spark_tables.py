@@ -1,24 +1,28 @@
-"""`match` on tables: every row has a result of its own, with its own id, and it is the one that a scan finds."""
+"""`match` on tables: every row has a result of its own, beside its own columns, and it is the one that a scan finds."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from lavant.broker.filters import Filter
+from lavant.broker.matching import EncryptedMatcher
 from lavant.broker.slices import SliceStore
 from lavant.core.errors import InvalidValue
-from lavant.pipeline.matching import match
+from lavant.pipeline.tables import indexes, match
+from lavant.pipeline.tables import subscriptions as sources
+from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
 WIDE = 2**53
 FILTERS = {
@@ -38,8 +42,9 @@ IDS: dict[str, list[Any]] = {
     "decimal(38,0)": [Decimal(10**37), Decimal(WIDE + 1)],
     "binary": [b"\x00\xff", b""],
     "array<bigint>": [[1, WIDE + 1], []],
-    "boolean": [True, False],
+    "struct<a:int,b:string>": [Row(a=1, b="x"), Row(a=None, b=None)],
 }
+SCHEMA = "event {}, symbol string, volume bigint, price double, far bigint, idle map<string,int>"
 
 
 @pytest.fixture
@@ -59,89 +64,299 @@ def table(random: Random, type: str) -> list[tuple[Any, ...]]:
             random.choice(volumes),
             random.choice([None, 1.0, 5.0, 5.0, math.nan]),
             random.choice([None, 3, WIDE + 1, 2**63 - 1]),
-            random.choice([None, 1.0, math.nan, math.inf]),
+            random.choice([None, {}, {"a": 1}]),
         )
         for _ in range(random.randrange(1, 60))
     ]
 
 
-def scanned(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Id, subscriptions, and whether it is refused; None where nobody wants it."""
-    id, symbol, volume, price, far, _ = row  # of the last, no filter says anything
+def wanted_by(row: tuple[Any, ...], filters: dict[Any, str]) -> list[Any] | None:
+    """The subscriptions that a scan finds; None if the row is refused."""
+    _, symbol, volume, price, far, _ = row
     if (volume is not None and abs(volume) > WIDE) or (price is not None and math.isnan(price)):
-        return repr(id), (), True
+        return None
     given = {"symbol": symbol, "volume": volume, "price": price, "far": far}
     present = {name: value for name, value in given.items() if value is not None}
     present |= {"far": 0} if far is not None else {}  # a number, whatever it is
-    wanted = tuple(number for number, text in FILTERS.items() if Filter.parse(text).matches(present))
-    return (repr(id), wanted, False) if wanted else None
+    return [id for id, text in filters.items() if Filter.parse(text).matches(present)]
 
 
-def results(matched: DataFrame) -> Counter[tuple[Any, ...]]:
-    rows = matched.collect()
-    assert len({row.key for row in rows}) == len(rows)
-    return Counter(
-        (repr(row.id), tuple(sorted(row.subscriptions)), row.rejected is not None and bool(row.rejected))
-        for row in rows
-    )
+def scanned(rows: list[tuple[Any, ...]], filters: dict[Any, str], *, left: bool, explode: bool) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row in rows:
+        wanted = wanted_by(row, filters)
+        if explode:
+            matched = [(row, id, False) for id in wanted or ()]
+            others = [(row, None, wanted is None)] if wanted is None or (left and not wanted) else []
+            found.update(map(repr, [*matched, *others]))
+        elif wanted is None or wanted or left:
+            found[repr((row, sorted(wanted or []), wanted is None))] += 1
+    return found
+
+
+def results(matched: DataFrame, *, explode: bool = False) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row in matched.collect():
+        *columns, subscriptions, rejected = row
+        ids = subscriptions if explode else sorted(subscriptions)
+        found[repr((tuple(columns), ids, bool(rejected)))] += 1
+    return found
 
 
 @pytest.mark.parametrize("type", list(IDS))
 def test_every_row_has_the_result_that_a_scan_finds(shared_spark: SparkSession, store: SliceStore, type: str) -> None:
+    """Without a shuffle and in groups, as lists and as rows, with and without what matches nothing."""
     random = Random(type)
     rows = table(random, type)
-    schema = f"event {type}, symbol string, volume bigint, price double, far bigint, idle double"
-    frame = shared_spark.createDataFrame(rows, schema).repartition(random.randrange(1, 4))
-    matched = match(frame, store.directory, id="event")
-    assert matched.schema["id"].dataType == frame.schema["event"].dataType
-    expected = Counter(result for row in rows if (result := scanned(row)) is not None)
-    assert results(matched) == expected
+    frame = shared_spark.createDataFrame(rows, SCHEMA.format(type)).repartition(random.randrange(1, 4))
+    for groups in (None, random.choice([2, 3])):
+        left, explode = random.choice([False, True]), random.choice([False, True])
+        matched = match(frame, store.directory, how="left" if left else "inner", explode=explode, groups=groups)
+        assert [(f.name, f.dataType) for f in matched.schema.fields[:-2]] == [
+            (f.name, f.dataType) for f in frame.schema.fields
+        ]
+        expected = scanned(rows, FILTERS, left=left, explode=explode)
+        assert results(matched, explode=explode) == expected, (groups, left, explode)
 
 
-def test_three_events_without_an_id_are_three_rows(shared_spark: SparkSession, store: SliceStore) -> None:
-    rows = [(None, 50), (None, 50), (None, 45), ("twice", 50), ("twice", 5)]
-    frame = shared_spark.createDataFrame(rows, "event string, volume int")
-    assert results(match(frame, store.directory, id="event")) == Counter(
-        {("None", (1, 7), False): 3, ("'twice'", (1, 7), False): 1, ("'twice'", (2,), False): 1}
+@pytest.mark.parametrize("type", list(IDS))
+def test_subscriptions_come_from_a_table_with_ids_of_any_type(shared_spark: SparkSession, type: str) -> None:
+    random = Random(f"{type} ids")
+    rows = table(random, "string")
+    frame = shared_spark.createDataFrame(rows, SCHEMA.format("string"))
+    texts = [*FILTERS.values(), *random.choices(list(FILTERS.values()), k=8)]  # equal filters, equal ids, no id
+    ids = [random.choice([None, *IDS[type]]) for _ in texts]
+    subscriptions = shared_spark.createDataFrame(list(zip(ids, texts, strict=True)), f"id {type}, filter string")
+    for groups in (None, 3):
+        matched = match(frame, subscriptions, explode=True, how="left", groups=groups)
+        assert matched.schema["subscription"].dataType == subscriptions.schema["id"].dataType
+        expected: Counter[str] = Counter()
+        for row in rows:
+            wanted = wanted_by(row, dict(enumerate(texts)))
+            for number in wanted or ():
+                expected[repr((row, ids[number], False))] += 1
+            if not wanted:
+                expected[repr((row, None, wanted is None))] += 1
+        assert results(matched, explode=True) == expected
+
+
+def test_a_table_is_indexed_once_and_found_again_by_its_content(
+    shared_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = shared_spark.createDataFrame([(50,), (5,)], "volume int")
+    texts = [(number, f"volume > {number}") for number in range(40)]
+    shared_spark.createDataFrame(texts, "id int, filter string").createOrReplaceTempView("alerts")
+    first = match(frame, "alerts").collect()
+    monkeypatch.setattr(Filter, "parse", lambda text: pytest.fail(f"parsed again: {text}"))
+    assert match(frame, "alerts").collect() == first
+    shuffled = shared_spark.createDataFrame(texts[::-1], "id int, filter string").repartition(3)
+    assert match(frame, shuffled).collect() == first
+    renamed = shuffled.withColumnsRenamed({"id": "name", "filter": "text"})
+    assert match(frame, renamed, id="name", filter="text").collect() == first
+    with pytest.raises(pytest.fail.Exception, match="parsed again"):
+        match(frame, shuffled.withColumn("id", shuffled.id + 1))
+
+
+def test_an_index_that_was_deleted_is_an_error_that_says_so(
+    shared_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "INDEXES_MAX", 1)
+    frame = shared_spark.createDataFrame([(50,)], "volume int")
+    one, two = (
+        shared_spark.createDataFrame([(1, text)], "id int, filter string") for text in ("volume > 1", "volume > 2")
     )
-    assert len(match(frame, store.directory).collect()) == 5
+    planned = match(frame, one)
+    match(frame, two)
+    with pytest.raises(Exception, match=r"the index lavant-\w+-0.index is gone.*call match\(\) again"):
+        planned.collect()
+    assert match(frame, one).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        (
+            [("a7", "symbol = IBM")],
+            "subscription 'a7': expected a value after '=', found 'IBM'.* is 'symbol = IBM'",
+        ),
+        ([("ok", "volume > 1"), (None, "volume >")], "subscription None: "),
+        ([("none", None)], r"subscription 'none' has no filter \(NULL\); leave it out"),
+    ],
+)
+def test_a_filter_that_does_not_parse_is_one_line_with_its_id(
+    shared_spark: SparkSession, rows: list[Any], problem: str
+) -> None:
+    frame = shared_spark.createDataFrame([(50,)], "volume int")
+    with pytest.raises(InvalidValue, match=problem) as raised:
+        match(frame, shared_spark.createDataFrame(rows, "id string, filter string"))
+    assert "\n" not in str(raised.value)
+
+
+def test_the_plan_shows_how_rows_and_index_meet(
+    shared_spark: SparkSession, store: SliceStore, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = shared_spark.createDataFrame([(50,)], "volume int")
+    match(frame, store.directory).explain()
+    plan = capsys.readouterr().out
+    assert "lavant_match_whole_index" in plan
+    assert "Exchange" not in plan
+    match(frame, store.directory, groups=2).explain()
+    assert "lavant_match_slice_group" in capsys.readouterr().out
+    monkeypatch.setattr(sources, "INDEX_BYTES_MAX", 1)
+    store.add([99], ["volume > 99"])
+    match(frame, store.directory).explain()
+    assert "lavant_match_slice_group" in capsys.readouterr().out
+
+
+# ---- types ----------------------------------------------------------------------------------------------------------
+
+TYPED: dict[str, tuple[list[Any], list[str]]] = {
+    "timestamp": (
+        [
+            datetime(2026, 1, 2),
+            datetime(2026, 1, 2, 3, 4, 5),
+            datetime(2026, 1, 2, 3, 4, 5, 250_000),
+            datetime(1850, 1, 1),
+        ],
+        ["2026-01-02 03:04:05", "2026-01-02 03:04:05.25", "2026-01-02 00:00:00", "2026", "1000"],
+    ),
+    "timestamp_ntz": (
+        [
+            datetime(2026, 10, 25, 2, 30),
+            datetime(2026, 10, 25, 2, 30, 0, 1),
+            datetime(9999, 12, 31, 23, 59, 59, 999_999),
+        ],
+        ["2026-10-25 02:30:00", "2026-10-25 02:30:00.000001", "9999"],
+    ),
+    "date": ([date(2026, 1, 2), date(1969, 12, 31), date(9999, 12, 31)], ["2026-01-02", "1969-12-31", "2026-01"]),
+}
+
+
+@pytest.mark.parametrize("type", list(TYPED))
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
+def test_times_compare_like_the_text_that_spark_casts_them_to(shared_spark: SparkSession, type: str, zone: str) -> None:
+    values, bounds = TYPED[type]
+    before = str(shared_spark.conf.get("spark.sql.session.timeZone"))
+    shared_spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = shared_spark.createDataFrame([(n, v) for n, v in enumerate([None, *values])], f"n int, at {type}")
+        texts = [f"at {sign} '{bound}'" for bound in bounds for sign in ("<", "<=", "=", ">=", ">", "!=")]
+        subscriptions = shared_spark.createDataFrame([(text, text) for text in texts], "id string, filter string")
+        matched = {(row.n, row.subscription) for row in match(frame, subscriptions, explode=True).collect()}
+        as_text = frame.selectExpr("n", "cast(at as string) at")
+        assert matched == {(row.n, text) for text in texts for row in as_text.where(text).collect()}
+    finally:
+        shared_spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(10, 2), (15, 0), (20, 10), (38, 18), (38, 0), (38, 30)])
+def test_decimals_compare_exactly_or_are_refused(shared_spark: SparkSession, precision: int, scale: int) -> None:
+    random = Random(precision * 100 + scale)
+    near = [Decimal(random.randrange(10 ** random.randrange(1, min(precision, 15) + 1))) for _ in range(20)]
+    values = [(unit + step).scaleb(-scale) for unit in near for step in (-1, 0, 1)]
+    wide = [Decimal(WIDE), Decimal(WIDE + 1), Decimal(10**17 + 1), Decimal("12345678.5")]
+    values += [value for value in wide if abs(value) < 10 ** (precision - scale)]
+    frame = shared_spark.createDataFrame([(value,) for value in values], f"amount decimal({precision},{scale})")
+    bounds = [format(value, "f") for value in values[1::3] if len(value.as_tuple().digits) <= 15]
+    texts = [f"amount {sign} {bound}" for bound in bounds for sign in ("<=", "=", ">")]
+    subscriptions = shared_spark.createDataFrame([(text, text) for text in texts], "id string, filter string")
+    refused = 0
+    for row in match(frame, subscriptions, how="left").collect():
+        held = {
+            "<=": lambda a, b: a <= b,
+            "=": lambda a, b: a == b,
+            ">": lambda a, b: a > b,
+        }
+        if row.rejected is not None:
+            refused += 1
+            assert f"decimal {row.amount} of attribute 'amount' has more than 15 significant digits" in row.rejected
+            continue
+        exact = {text for text in texts if held[text.split()[1]](row.amount, Decimal(text.split()[2]))}
+        assert set(row.subscriptions) == exact
+    beyond = [v for v in values if v in (WIDE + 1, 10**17 + 1)]
+    assert refused == len(beyond)
+
+
+def test_fields_of_structs_are_attributes_and_other_types_only_exist(shared_spark: SparkSession) -> None:
+    frame = shared_spark.sql(
+        "select named_struct('price', 5D, 'at', named_struct('hour', 3)) quote, map('a', 1) extra, array(1) list"
+    )
+    texts = ["quote.price > 3", "quote.at.hour = 3", "exists(extra)", "exists(quote)", "exists(list.x)", "exists(none)"]
+    subscriptions = shared_spark.createDataFrame([(text, text) for text in texts], "id string, filter string")
+    [row] = match(frame, subscriptions).collect()
+    assert sorted(row.subscriptions) == sorted(texts[:4])
+    assert row.quote.at.hour == 3
+    for column, type in (("extra", r"map<string,int>"), ("list", r"array<int>"), ("quote", r"struct<.*>")):
+        odd = shared_spark.createDataFrame([(1, f"{column} > 3")], "id int, filter string")
+        with pytest.raises(InvalidValue, match=f"filters compare column '{column}', which is of type {type}; cast it"):
+            match(frame, odd)
 
 
 def test_a_wide_integer_refuses_its_row_only_where_a_filter_compares_it(
     shared_spark: SparkSession, store: SliceStore
 ) -> None:
     frame = shared_spark.createDataFrame([(WIDE + 1, 50)], "far bigint, volume int")
-    assert results(match(frame, store.directory, id="far")) == Counter({(str(WIDE + 1), (1, 5, 7), False): 1})
+    assert [sorted(row.subscriptions) for row in match(frame, store.directory).collect()] == [[1, 5, 7]]
     store.add([8], ["far > 1"])
-    [refused] = match(frame, store.directory, id="far").collect()
-    assert (refused.id, refused.subscriptions) == (WIDE + 1, [])
+    [refused] = match(frame, store.directory).collect()
+    assert (refused.far, refused.subscriptions) == (WIDE + 1, [])
     assert "integer 9007199254740993 of attribute 'far' is beyond ±2^53" in refused.rejected
     store.remove([8])
-    assert results(match(frame, store.directory, id="far")) == Counter({(str(WIDE + 1), (1, 5, 7), False): 1})
+    assert [sorted(row.subscriptions) for row in match(frame, store.directory).collect()] == [[1, 5, 7]]
 
 
-def test_a_streaming_table_needs_no_id_and_may_repeat_them(
-    shared_spark: SparkSession, store: SliceStore, tmp_path: Path
-) -> None:
+def test_encrypted_publications_are_matched_in_their_column(shared_spark: SparkSession, tmp_path: Path) -> None:
+    workload = EncryptedWorkload(subscriptions=300)
+    store = SliceStore.create(tmp_path / "secret", scheme="encrypted", slices=3)
+    store.add(np.arange(300), workload.filters())
+    batch = workload.publications(40)
+    matcher = EncryptedMatcher()
+    matcher.add(np.arange(300), workload.filters())
+    rows = [(n, point) for n, point in enumerate(batch.points.tolist())]
+    frame = shared_spark.createDataFrame([*rows, (40, None)], "n int, `@point` array<double>")
+    expected = {n: sorted(matcher.match(batch).of(n).tolist()) for n in range(40)}
+    for groups in (None, 2):
+        matched = {row.n: row for row in match(frame, store.directory, how="left", groups=groups).collect()}
+        assert matched.pop(40).rejected == "an encrypted publication has no vector"
+        assert {n: sorted(row.subscriptions) for n, row in matched.items()} == expected
+    with pytest.raises(InvalidValue, match="are encrypted, so the table needs a column '@point'"):
+        match(frame.select("n"), store.directory)
+
+
+# ---- streams, names, many matches -----------------------------------------------------------------------------------
+
+
+def test_a_streaming_table_follows_its_store(shared_spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    pq.write_table(
-        pa.table({"event": [None, None, WIDE + 1, WIDE + 1], "volume": [50] * 4}), tmp_path / "in" / "a.parquet"
-    )
+    rows = pa.table({"event": [None, None, WIDE + 1, WIDE + 1], "volume": [50] * 4})
     frame = shared_spark.readStream.schema("event bigint, volume bigint").parquet(str(tmp_path / "in"))
-    for name, id in (("named", "event"), ("unnamed", None)):
-        written = match(frame, store.directory, id=id).writeStream.format("memory").queryName(name)
+    for name in ("first", "second"):
+        pq.write_table(rows, tmp_path / "in" / f"{name}.parquet")
+        written = match(frame, store.directory).writeStream.format("memory").queryName("followed")
         query = written.option("checkpointLocation", str(tmp_path / name)).trigger(availableNow=True).start()
         query.awaitTermination(120)
-    named = shared_spark.sql("select * from named").collect()
-    assert Counter(row.id for row in named) == Counter({None: 2, WIDE + 1: 2})
-    assert shared_spark.sql("select * from unnamed").count() == 4
+        store.add([100], ["event > 5"]) if name == "first" else None
+    seen = shared_spark.sql("select * from followed").collect()
+    assert len(seen) == 8
+    assert sum(row.rejected is not None for row in seen) == 4  # `event` is compared now
 
 
-def test_columns_that_no_row_could_have_are_refused_at_once(shared_spark: SparkSession, store: SliceStore) -> None:
-    odd = shared_spark.createDataFrame([(1, 50)], "`@row` int, volume int")
-    with pytest.raises(InvalidValue, match=r"'@row' starts with '@'.*rename the column"):
-        match(odd, store.directory)
-    assert results(match(odd, store.directory, id="@row")) == Counter({("1", (1, 7), False): 1})
+def test_names_that_the_result_needs_are_refused(shared_spark: SparkSession, store: SliceStore) -> None:
+    taken = shared_spark.createDataFrame([(1, 50)], "Rejected int, volume int")
+    with pytest.raises(InvalidValue, match="a column 'Rejected' already, which the result adds; rename it"):
+        match(taken, store.directory)
     twice = shared_spark.createDataFrame([(1, 50)], "volume int, n int").toDF("volume", "volume")
-    with pytest.raises(InvalidValue, match="several columns 'volume' for the ids"):
-        match(twice, store.directory, id="volume")
+    with pytest.raises(InvalidValue, match="two columns 'volume'"):
+        match(twice, store.directory)
+    with pytest.raises(InvalidValue, match=r"'nothing' is neither a slice store .* nor a table"):
+        match(taken.select("volume"), "nothing")
+    with pytest.raises(InvalidValue, match=r"need one column 'id', and have volume; name theirs with id="):
+        match(taken.select("volume"), taken.select("volume"))
+
+
+def test_rows_with_many_matches_leave_in_several_batches(shared_spark: SparkSession) -> None:
+    subscriptions = shared_spark.range(3000).selectExpr("id", "concat('volume > ', id) filter")
+    frame = shared_spark.range(1000).selectExpr("cast(id + 2500 as int) volume").coalesce(1)
+    counts = match(frame, subscriptions).selectExpr("volume", "size(subscriptions) n", "subscriptions").collect()
+    assert {row.volume: row.n for row in counts} == {volume: min(volume, 3000) for volume in range(2500, 3500)}
+    assert all(set(row.subscriptions) == set(range(row.n)) for row in counts)

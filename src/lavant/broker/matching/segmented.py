@@ -145,8 +145,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
         self._state: SegmentedState[FiltersT, BatchT] = SegmentedState(0, ())
         self._changes: ChangeLog[FiltersT] = ChangeLog()
 
-    # ---- supplied by subclasses
-    # -------------------------------------------------------------------------------------
+    # ---- supplied by subclasses --------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
@@ -232,6 +231,15 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
                 self._state = after
 
         return take_effect
+
+    @classmethod
+    def union(cls, matchers: Sequence[Self]) -> Self:
+        """One matcher for the subscriptions of several, which have no id in common; its segments are merged."""
+        union = cls()
+        union._state = SegmentedState(0, tuple(placed for matcher in matchers for placed in matcher._state.segments))
+        if (merge := union.joining()) is not None:
+            merge()
+        return union
 
     def _publish(self, change: MatcherChange[FiltersT], segments: list[Placed[FiltersT, BatchT]]) -> None:
         version = self._state.version + 1
@@ -358,8 +366,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
             version=self._state.version,
         )
 
-    # ---- snapshots and deltas
-    # ---------------------------------------------------------------------------------------
+    # ---- snapshots and deltas ----------------------------------------------------------------------------------------
 
     def snapshot(self, place: Path | ObjectStorage) -> int:
         """Write everything there, skipping files that exist; return the version written."""
@@ -439,19 +446,13 @@ def _parts(state: SegmentedState[Any, Any]) -> list[snapshots.SnapshotPart]:
     for placed in state.segments:
         index_meta, index = placed.segment.to_arrays()
         filters_meta, filters = placed.filters.to_arrays()
-        parts.append(
-            snapshots.SnapshotPart(
-                meta={"index": index_meta, "filters": filters_meta},
-                arrays={
-                    **{f"index.{name}": array for name, array in index.items()},
-                    **{f"filters.{name}": array for name, array in filters.items()},
-                    "ids": placed.ids,
-                    "sorted_row_ids": placed.sorted_row_ids,
-                    "sorted_rows": placed.sorted_rows,
-                },
-                state={"removed": placed.removed, "dead": _or_empty(placed.dead)},
-            )
-        )
+        arrays = {
+            **{f"index.{name}": array for name, array in index.items()},
+            **{f"filters.{name}": array for name, array in filters.items()},
+            **{"ids": placed.ids, "sorted_row_ids": placed.sorted_row_ids, "sorted_rows": placed.sorted_rows},
+        }
+        removals = {"removed": placed.removed, "dead": _or_empty(placed.dead)}
+        parts.append(snapshots.SnapshotPart({"index": index_meta, "filters": filters_meta}, arrays, removals))
     return parts
 
 

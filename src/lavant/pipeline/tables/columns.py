@@ -1,0 +1,227 @@
+"""The columns of a table as attributes: which of them filters compare, and their values in the types of filters.
+
+| column                                   | attribute                                                          |
+| ---------------------------------------- | ------------------------------------------------------------------ |
+| string, boolean, integers, float, double | as it is                                                           |
+| decimal                                  | a number, if it has at most 15 significant digits or is an integer |
+|                                          | up to ±2^53: such decimals and their doubles are ordered alike     |
+| date, timestamp                          | text as Spark casts it, `2026-01-02 03:04:05.25`, in the time zone |
+|                                          | of the session; years 1 to 9999, whose texts are ordered like time |
+| struct                                   | an attribute for each field: `quote.price`                         |
+| anything else                            | only its presence                                                  |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from decimal import Decimal
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from lavant.broker.matching.plain.table import ConstraintKind, Dimension
+from lavant.core.errors import InvalidValue
+from lavant.core.publications.attributes import INTEGER_MAX
+from lavant.pipeline.stream.records import POINT
+
+COMPARABLE = (
+    StringType,
+    BooleanType,
+    IntegralType,
+    FloatType,
+    DoubleType,
+    DecimalType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    NullType,
+)
+DIGITS_MAX = 15
+"""Decimals of so many significant digits have doubles of their own, in the same order."""
+_POWERS = np.array([float(10**exponent) for exponent in range(23)])
+"""Powers of ten that are doubles: a product or quotient with one is rounded once."""
+_FIRST_DAY, _LAST_DAY = -719162, 2932896
+"""0001-01-01 and 9999-12-31, in days since 1970."""
+
+
+class TableAttribute(NamedTuple):
+    """An attribute and where its values are: a column, or a field of a struct in it."""
+
+    name: str
+    path: tuple[str, ...]
+    is_comparable: bool
+    """Otherwise only its presence is visible."""
+
+
+class ColumnLeaf(NamedTuple):
+    """A column or a field of a struct."""
+
+    path: tuple[str, ...]
+    is_comparable: bool
+    type: str
+
+
+class AttributeColumns(NamedTuple):
+    """The attributes of some rows, and why other rows cannot be compared."""
+
+    records: pa.RecordBatch
+    rejected: dict[int, str]
+
+
+def attributes_of(leaves: Mapping[str, ColumnLeaf], dimensions: Collection[Dimension] | None) -> list[TableAttribute]:
+    """The attributes that filters of these dimensions see; without dimensions, all that a filter could.
+
+    Raises if filters compare a column whose type has no values that they could compare.
+    """
+    names = leaves if dimensions is None else dict.fromkeys(sorted(name for name, _ in dimensions))
+    compared = {name for name, kind in dimensions or () if kind is not ConstraintKind.PRESENCE}
+    attributes = []
+    for name in names:
+        if name not in leaves:
+            continue
+        path, is_comparable, type = leaves[name]
+        if name in compared and not is_comparable:
+            raise InvalidValue(
+                f"filters compare column {name!r}, which is of type {type}; "
+                "cast it to string, a number, a date, a timestamp or boolean, or leave it out"
+            )
+        attributes.append(TableAttribute(name, path, is_comparable))
+    return attributes
+
+
+def leaves_of(schema: StructType) -> dict[str, ColumnLeaf]:
+    """Columns and fields of structs, by the name that a filter calls them."""
+    fields = sorted(_fields(schema), key=lambda field: -len(field[0]))  # a column named `a.b` is before a field of `a`
+    return {
+        ".".join(path): ColumnLeaf(path, isinstance(kind, COMPARABLE), kind.simpleString()) for path, kind in fields
+    }
+
+
+def points_of(schema: StructType) -> list[TableAttribute]:
+    """The column of encrypted publications."""
+    if POINT not in schema.names or not isinstance(schema[POINT].dataType, ArrayType):
+        raise InvalidValue(
+            f"the subscriptions are encrypted, so the table needs a column {POINT!r} of type array<double>; "
+            f"its columns are {', '.join(schema.names)}"
+        )
+    return [TableAttribute(POINT, (POINT,), is_comparable=True)]
+
+
+def attribute_columns(rows: pa.RecordBatch, attributes: list[TableAttribute]) -> AttributeColumns:
+    """The values of the attributes, in the types of filters."""
+    columns: list[pa.Array] = []
+    rejected: dict[int, str] = {}
+    for attribute in attributes:
+        column = rows.column(attribute.path[0])
+        if len(attribute.path) > 1:
+            column = pc.struct_field(column, list(attribute.path[1:]))
+        if not attribute.is_comparable:
+            column = pc.if_else(column.is_valid(), pa.scalar(True), pa.scalar(None, pa.bool_()))
+        elif (convert := _conversion(column.type)) is not None:
+            column, refused = convert(attribute.name, column)
+            rejected = {**refused, **rejected}
+        columns.append(column)
+    if not columns:  # Arrow counts rows by columns, so there is at least one
+        columns, attributes = [pa.nulls(rows.num_rows, pa.bool_())], [TableAttribute("none", (), is_comparable=True)]
+    return AttributeColumns(pa.RecordBatch.from_arrays(columns, names=[a.name for a in attributes]), rejected)
+
+
+def _fields(schema: StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    for field in schema.fields:
+        path = (*above, field.name)
+        yield path, field.dataType
+        if isinstance(field.dataType, StructType):
+            yield from _fields(field.dataType, path)
+
+
+_Conversion = Callable[[str, pa.Array], tuple[pa.Array, dict[int, str]]]
+
+
+def _conversion(type: pa.DataType) -> _Conversion | None:
+    if pa.types.is_decimal(type):
+        return decimals
+    if pa.types.is_timestamp(type):
+        return timestamps
+    if pa.types.is_date(type):
+        return dates
+    if pa.types.is_null(type):
+        return lambda _, column: (column.cast(pa.bool_()), {})
+    return None
+
+
+# ---- time -----------------------------------------------------------------------------------------------------------
+
+
+def dates(name: str, column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    """`2026-01-02`."""
+    days = column.cast(pa.date32())
+    return _in_years(name, days, days.cast(pa.int32()))
+
+
+def timestamps(name: str, column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    """`2026-01-02 03:04:05.25` in the column's time zone: no zeros at the end of a fraction, none without one."""
+    local = (pc.local_timestamp(column) if column.type.tz is not None else column).cast(pa.timestamp("us"))
+    days = local.cast(pa.int64()).fill_null(0).to_numpy() // 86_400_000_000
+    texts, refused = _in_years(name, local, pa.array(days))
+    return pc.replace_substring_regex(texts, r"\.?0*$", ""), refused
+
+
+def _in_years(name: str, values: pa.Array, days: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    outside = pc.or_(pc.less(days, _FIRST_DAY), pc.greater(days, _LAST_DAY)).fill_null(False)
+    if not pc.any(outside, min_count=0).as_py():
+        return values.cast(pa.string()), {}
+    rows = np.flatnonzero(outside.to_numpy(zero_copy_only=False)).tolist()
+    reason = f"attribute {name!r} is outside the years 1 to 9999, where texts and times are ordered alike"
+    kept = pc.if_else(outside, pa.scalar(None, values.type), values)
+    return kept.cast(pa.string()), dict.fromkeys(rows, reason)
+
+
+# ---- decimals -------------------------------------------------------------------------------------------------------
+
+
+def decimals(name: str, column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    """The nearest doubles, where they are ordered like the decimals."""
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)[column.offset : column.offset + len(column)]
+    unscaled = np.where(present, words[:, 0], 0)
+    is_narrow = np.where(present, (words[:, 1] == words[:, 0] >> 63) & (np.abs(unscaled) >= 0), True)
+    scale = np.full(len(column), column.type.scale)
+    while (zeros := is_narrow & (np.abs(unscaled) >= 10**DIGITS_MAX) & (unscaled % 10 == 0)).any():
+        unscaled[zeros] //= 10
+        scale[zeros] -= 1
+    is_short = is_narrow & (np.abs(unscaled) < 10**DIGITS_MAX) & (np.abs(scale) < len(_POWERS))
+    power = _POWERS[np.where(is_short, np.abs(scale), 0)]
+    doubles = np.where(scale >= 0, unscaled / power, unscaled * power)
+    refused: dict[int, str] = {}
+    for row in np.flatnonzero(present & ~is_short).tolist():  # wide integers, and decimals of scales that are rare
+        value = column[row].as_py()
+        doubles[row] = float(value)
+        if not _has_double(value):
+            present[row] = False
+            refused[row] = (
+                f"decimal {value} of attribute {name!r} has more than {DIGITS_MAX} significant digits, "
+                "and no double holds it; cast the column to string or to fewer digits"
+            )
+    return pa.array(doubles, mask=~present), refused
+
+
+def _has_double(value: Decimal) -> bool:
+    digits = "".join(map(str, value.as_tuple().digits)).strip("0")
+    return len(digits) <= DIGITS_MAX or (value == int(value) and abs(value) <= INTEGER_MAX)

@@ -1,0 +1,152 @@
+"""`match`: which subscriptions does each row of a table match?
+
+>>> matched = match(events, "subscriptions")                # doctest: +SKIP
+>>> matched = match(events, spark.table("alerts"))          # doctest: +SKIP
+
+If one executor can hold the index, every row is matched in its own partition, without a shuffle. Otherwise the
+subscriptions form groups, every row is copied to each group, and a shuffle by row brings the results together.
+`explain()` shows which: `MapInArrow lavant_match_whole_index` or `lavant_match_slice_group`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
+
+from lavant.broker.slices import SliceReader
+from lavant.core.errors import InvalidValue
+from lavant.core.files import is_uri
+from lavant.pipeline.operators.open_slices import SlicePlace
+from lavant.pipeline.tables.columns import TableAttribute, attributes_of, leaves_of, points_of
+from lavant.pipeline.tables.indexes import TableIndex, executors_share_disk, shipped
+from lavant.pipeline.tables.subscriptions import Subscriptions, index_of, store_of
+from lavant.pipeline.tables.tasks import (
+    REJECTED,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
+    ResultForm,
+    matching_group,
+    matching_rows,
+)
+
+KEY, ROW, GROUP = "lavant_key", "lavant_row", "lavant_group"
+
+
+def match(
+    events: DataFrame,
+    subscriptions: Subscriptions,
+    *,
+    id: str = "id",
+    filter: str = "filter",
+    how: Literal["inner", "left"] = "inner",
+    explode: bool = False,
+    groups: int | None = None,
+) -> DataFrame:
+    """The rows of `events` that match anything, with the ids of the subscriptions they match.
+
+    A row keeps its columns, and gets `subscriptions`, an array of ids, and `rejected`, the reason if its values cannot
+    be compared. With `explode` it becomes a row for each match instead, with column `subscription`. `how="left"` also
+    keeps rows that match nothing.
+
+    `subscriptions` is a slice store (a path or URI), a DataFrame, or the name of a table. Such a table has the columns
+    `id`, of any type, and `filter`, a text. Subscriptions are indexed in the driver, once for the same content.
+    `groups` sets the number of groups that the index is divided into; by default it is one if it fits an executor.
+    """
+    if how not in ("inner", "left"):
+        raise InvalidValue(f"how must be 'inner' or 'left', got {how!r}")
+    if groups is not None and groups < 1:
+        raise InvalidValue(f"groups must be positive, got {groups}")
+    check_names(events.columns, explode=explode)
+    form = ResultForm(explode, keep_unmatched=how == "left")
+    spark = events.sparkSession
+    store = store_of(subscriptions) if events.isStreaming else None
+    if store is not None:
+        return _follow(events, store, form)
+    index = index_of(spark, subscriptions, id=id, filter=filter, groups=groups)
+    attributes = attributes_in(events.schema, index)
+    index = shipped(index, spark)
+    if len(index.groups) == 1:
+        schema = result_schema(events.schema, index.id_type, explode=explode)
+        return events.mapInArrow(matching_rows(index, attributes, form), schema)
+    if events.isStreaming:
+        raise InvalidValue(
+            f"the index has {len(index.groups)} groups, and a streaming table can be matched against one; "
+            "give groups=1 if executors have the memory, or use the log stream"
+        )
+    return _match_groups(events, index, attributes, form)
+
+
+def result_schema(events: StructType, id_type: DataType, *, explode: bool) -> StructType:
+    """The columns of the events, and those that a match adds."""
+    found = StructField(SUBSCRIPTION, id_type) if explode else StructField(SUBSCRIPTIONS, ArrayType(id_type))
+    return StructType([*events.fields, found, StructField(REJECTED, StringType())])
+
+
+def attributes_in(events: StructType, index: TableIndex) -> list[TableAttribute]:
+    """The attributes of the events that the index's filters see."""
+    return points_of(events) if index.scheme == "encrypted" else attributes_of(leaves_of(events), index.dimensions)
+
+
+def check_names(columns: list[str], *, explode: bool) -> None:
+    """Raises unless the result can have these columns and those that it adds."""
+    added = (SUBSCRIPTION if explode else SUBSCRIPTIONS, REJECTED)
+    seen: set[str] = set()
+    for name in columns:
+        if name.lower() in seen:
+            raise InvalidValue(f"the table has two columns {name!r}; rename one")
+        if name.lower() in added:
+            raise InvalidValue(f"the table has a column {name!r} already, which the result adds; rename it")
+        seen.add(name.lower())
+
+
+def _follow(events: DataFrame, store: SliceReader, form: ResultForm) -> DataFrame:
+    """Each micro-batch sees the store as it is when its tasks start."""
+    if not is_uri(store.address) and not executors_share_disk(events.sparkSession):
+        raise InvalidValue(
+            f"a streaming table follows the changes of its store, and executors do not reach {store.storage.uri}; "
+            "give the subscriptions as a DataFrame, which is read once, or use the log stream"
+        )
+    followed = SlicePlace(store.address, store.identity, store.settings.scheme)
+    encrypted = followed.scheme == "encrypted"
+    attributes = points_of(events.schema) if encrypted else attributes_of(leaves_of(events.schema), None)
+    schema = result_schema(events.schema, LongType(), explode=form.explode)
+    return events.mapInArrow(matching_rows(followed, attributes, form), schema)
+
+
+def _match_groups(
+    events: DataFrame, index: TableIndex, attributes: list[TableAttribute], form: ResultForm
+) -> DataFrame:
+    """Copies every row to each group of subscriptions, then gathers the results of a row."""
+    count = len(index.groups)
+    tasks = max(1, int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1) // count)
+    rows = events.select(sf.monotonically_increasing_id().alias(KEY), sf.struct("*").alias(ROW))
+    copies = rows.withColumn(GROUP, sf.explode(sf.array(*map(sf.lit, range(count)))))
+    spread = copies.repartitionById(count * tasks, (sf.col(GROUP) * tasks + sf.col(KEY) % tasks).cast("int"))
+    inside = [attribute._replace(path=(ROW, *attribute.path)) for attribute in attributes]
+    found = spread.mapInArrow(
+        matching_group(index, inside, group=GROUP, key=KEY, row=ROW),
+        StructType(
+            [
+                StructField(KEY, LongType()),
+                StructField(ROW, events.schema),
+                StructField(SUBSCRIPTIONS, ArrayType(index.id_type)),
+                StructField(REJECTED, StringType()),
+            ]
+        ),
+    )
+    gathered = found.groupBy(KEY).agg(
+        sf.first(ROW, ignorenulls=True).alias(ROW),
+        sf.flatten(sf.collect_list(SUBSCRIPTIONS)).alias(SUBSCRIPTIONS),
+        sf.first(REJECTED, ignorenulls=True).alias(REJECTED),
+    )
+    if not form.keep_unmatched:
+        gathered = gathered.where((sf.size(SUBSCRIPTIONS) > 0) | sf.col(REJECTED).isNotNull())
+    result = gathered.select(f"{ROW}.*", SUBSCRIPTIONS, REJECTED)
+    if not form.explode:
+        return result
+    return result.select("*", sf.explode_outer(SUBSCRIPTIONS).alias(SUBSCRIPTION)).select(
+        *events.columns, SUBSCRIPTION, REJECTED
+    )

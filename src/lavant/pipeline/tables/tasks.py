@@ -1,0 +1,196 @@
+"""What a task does with its rows: match them, and put the result beside their own columns.
+
+The columns of a row pass through untouched; only the attributes that filters compare are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lavant.broker.matching import Matches
+from lavant.broker.matching.merge import merge
+from lavant.broker.slices import SliceReader
+from lavant.core.errors import InvalidValue
+from lavant.pipeline.operators.open_slices import SlicePlace, open_slice
+from lavant.pipeline.stream.records import accept, compared_columns
+from lavant.pipeline.tables.columns import TableAttribute, attribute_columns
+from lavant.pipeline.tables.indexes import TableIndex, dimensions_of, open_group, open_ids
+
+ROWS_AT_FIRST, ROWS_MAX = 64, 65_536
+"""Rows that a task matches together, before it knows how much they match, and at most."""
+IDS_AT_ONCE = 1_000_000
+"""Matches that rows should have together; Spark keeps them in memory."""
+
+SUBSCRIPTIONS, SUBSCRIPTION, REJECTED = "subscriptions", "subscription", "rejected"
+"""Names of the columns that a result adds: of all ids, of one id, and of the reason."""
+
+Batches = Iterator[pa.RecordBatch]
+Task = Callable[[Iterable[pa.RecordBatch]], Batches]
+
+
+class ResultForm(NamedTuple):
+    """What the result looks like."""
+
+    explode: bool
+    """A row for each match instead of a list."""
+    keep_unmatched: bool
+
+
+class RowMatches(NamedTuple):
+    """The matches of some rows, and why other rows were not compared."""
+
+    counts: NDArray[np.int64]
+    ids: pa.Array
+    rejected: dict[int, str]
+
+
+class TableMatcher:
+    """Matches rows of a table against a group of an index, or against a version of a store, by default the latest."""
+
+    def __init__(
+        self,
+        source: TableIndex | SlicePlace,
+        attributes: list[TableAttribute],
+        *,
+        group: int = 0,
+        version: int | None = None,
+    ) -> None:
+        self._attributes = attributes
+        self._ids: pa.Array | None = None
+        if isinstance(source, TableIndex):
+            self._scheme = source.scheme
+            self._matchers = [open_group(source, group)]
+            self._ids = open_ids(source)
+            self._dimensions = source.dimensions  # of all groups, which refuse the same rows
+        else:
+            read = SliceReader(source.storage, source.identity).version(version)
+            self._scheme = source.scheme
+            self._matchers = [open_slice(source, number, read).matcher for number in range(len(read.slices))]
+            self._dimensions = dimensions_of(self._matchers)
+
+    def match(self, rows: pa.RecordBatch) -> RowMatches:
+        records, rejected = attribute_columns(rows, self._attributes)
+        if self._dimensions is not None:
+            records = compared_columns(records, self._dimensions)
+        accepted = accept(self._scheme, records)
+        rejected = {**accepted.rejected, **rejected}
+        counts = np.zeros(rows.num_rows, np.int64)
+        numbers = np.empty(0, np.uint32)
+        if len(accepted.rows):
+            try:
+                matches = merge([matcher.match(accepted.batch) for matcher in self._matchers])
+            except InvalidValue as error:  # well-formed, but not for these subscriptions: of another schema, say
+                rejected |= dict.fromkeys(accepted.rows.tolist(), str(error))
+            else:
+                counts[accepted.rows] = np.diff(matches.offsets)
+                numbers = _without(matches, accepted.rows, rejected, counts)
+        ids = pa.array(numbers.astype(np.int64)) if self._ids is None else self._ids.take(pa.array(numbers))
+        return RowMatches(counts, ids, rejected)
+
+
+def _without(
+    matches: Matches, rows: NDArray[np.int64], rejected: dict[int, str], counts: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """The ids without those of rejected rows, whose counts become 0."""
+    is_rejected = np.zeros(len(counts), np.bool_)
+    is_rejected[list(rejected)] = True
+    if not counts[is_rejected].any():
+        return matches.ids
+    kept = matches.ids[np.repeat(~is_rejected[rows], np.diff(matches.offsets))]
+    counts[is_rejected] = 0
+    return kept
+
+
+def matching_rows(source: TableIndex | SlicePlace, attributes: list[TableAttribute], form: ResultForm) -> Task:
+    """The task of a plan without a shuffle: its rows against all subscriptions."""
+
+    def lavant_match_whole_index(batches: Iterable[pa.RecordBatch]) -> Batches:
+        matcher = TableMatcher(source, attributes)
+        for rows, found in _pieces(matcher, batches):
+            yield _exploded(rows, found, form) if form.explode else _listed(rows, found, form)
+
+    return lavant_match_whole_index
+
+
+def matching_group(index: TableIndex, attributes: list[TableAttribute], *, group: str, key: str, row: str) -> Task:
+    """The task of a plan with a shuffle: rows that were copied for a group of subscriptions against that group.
+
+    Only the copy for group 0 passes the row's own columns on.
+    """
+
+    def lavant_match_slice_group(batches: Iterable[pa.RecordBatch]) -> Batches:
+        matchers: dict[int, TableMatcher] = {}
+        for batch in batches:
+            groups = batch.column(group).to_numpy()
+            for number in np.unique(groups).tolist():
+                mine = batch.filter(pa.array(groups == number))
+                if number not in matchers:
+                    matchers[number] = TableMatcher(index, attributes, group=number)
+                for rows, found in _pieces(matchers[number], [mine]):
+                    own = rows.column(row)
+                    if number:
+                        own = pa.nulls(rows.num_rows, own.type)
+                    yield pa.RecordBatch.from_arrays(
+                        [rows.column(key), own, _lists(found), _reasons(found)],
+                        names=[key, row, SUBSCRIPTIONS, REJECTED],
+                    )
+
+    return lavant_match_slice_group
+
+
+def _pieces(matcher: TableMatcher, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, RowMatches]]:
+    """Some rows at a time: as many as have about `IDS_AT_ONCE` matches."""
+    size = ROWS_AT_FIRST
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            rows = batch.slice(start, size)
+            start += rows.num_rows
+            found = matcher.match(rows)
+            size = max(1, min(IDS_AT_ONCE * rows.num_rows // max(len(found.ids), 1), ROWS_MAX, 64 * size))
+            yield rows, found
+
+
+def _lists(found: RowMatches) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(_offsets(found.counts)), found.ids)
+
+
+def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int32]:
+    return np.append(0, np.cumsum(counts)).astype(np.int32)
+
+
+def _reasons(found: RowMatches) -> pa.Array:
+    if not found.rejected:
+        return pa.nulls(len(found.counts), pa.string())
+    reasons = np.full(len(found.counts), None, object)
+    reasons[list(found.rejected)] = list(found.rejected.values())
+    return pa.array(reasons, pa.string())
+
+
+def _listed(rows: pa.RecordBatch, found: RowMatches, form: ResultForm) -> pa.RecordBatch:
+    result = _with(rows, {SUBSCRIPTIONS: _lists(found), REJECTED: _reasons(found)})
+    is_wanted = found.counts > 0
+    is_wanted[list(found.rejected)] = True
+    if form.keep_unmatched or is_wanted.all():
+        return result
+    kept = np.flatnonzero(is_wanted)
+    lists = pa.ListArray.from_arrays(pa.array(_offsets(found.counts[kept])), found.ids)
+    return _with(rows.take(pa.array(kept)), {SUBSCRIPTIONS: lists, REJECTED: _reasons(found).take(pa.array(kept))})
+
+
+def _exploded(rows: pa.RecordBatch, found: RowMatches, form: ResultForm) -> pa.RecordBatch:
+    others = np.flatnonzero(found.counts == 0) if form.keep_unmatched else np.array(sorted(found.rejected), np.int64)
+    chosen = np.append(np.repeat(np.arange(len(found.counts)), found.counts), others)
+    ids = pa.concat_arrays([found.ids, pa.nulls(len(others), found.ids.type)]) if len(others) else found.ids
+    reasons = _reasons(found)
+    place = pa.array(chosen)
+    return _with(rows.take(place), {SUBSCRIPTION: ids, REJECTED: reasons.take(place)})
+
+
+def _with(rows: pa.RecordBatch, added: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*rows.columns, *added.values()], names=[*rows.schema.names, *added])
