@@ -194,12 +194,10 @@ def start(
     if notifications.next_offset is not None:
         given["startingOffset"] = str(notifications.next_offset)
     spark.dataSource.register(BlockSource)
-    source = spark.readStream.format(BlockSource.name()).options(
-        **given, log=open_storage(log).address, scheme=store.settings.scheme
-    )
+    source = spark.readStream.format(BlockSource.name()).options(**given, scheme=store.settings.scheme)
     # The manifests say how far the stream is, so Spark's own record is good for one run only.
     checkpoint = tempfile.mkdtemp(prefix="lavant-checkpoint-")
-    measured = source.load().observe(
+    measured = source.load(open_storage(log).address).observe(
         "lavant_access", sf.count("offset").alias("publications"), sf.sum(sf.length("block")).alias("bytes")
     )
     writer = measured.writeStream.queryName(_query_name(notifications)).foreachBatch(batches)
