@@ -28,7 +28,7 @@ from lavant.pipeline.session import spark_session
 from lavant.pipeline.stream.driver import start
 from lavant.pipeline.stream.latency import NotifiedBatch, latencies_ms, notified_batches
 from lavant.pipeline.stream.records import encrypted_records
-from lavant.pipeline.stream.sinks import read_manifests, read_notifications
+from lavant.pipeline.stream.sinks import read_notifications
 from lavant.simulation.placement.load_curves import Curve, replay, trading_day
 from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
@@ -94,7 +94,6 @@ def live(home: Path, curve: Curve, policy: str) -> None:
     with standalone_cluster(home / "cluster", workers=2, cores=2) as cluster, LogWriter(home / "log") as log:
         spark = spark_session(cluster.url, spark_executor_cores="1", spark_executor_memory="700m", spark_cores_max="4")
         manager = ClusterManager(spark, subscriptions=home / "subscriptions", directory=home / "control", config=config)
-        manager.follow(lambda: len(read_manifests(notifications)))
         stream = start(
             spark,
             log=home / "log",

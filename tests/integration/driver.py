@@ -1,6 +1,8 @@
 """A driver in a process of its own, so that a test can kill it: streams a log on a cluster until it is told to stop.
 
-python -m tests.integration.driver MASTER DIRECTORY ROWS_MAX [elastic]
+python -m tests.integration.driver MASTER DIRECTORY ROWS_MAX [elastic] [at PLACE]
+
+Log, subscriptions and output are at PLACE, a URI, or in DIRECTORY, where the file `stop` ends it.
 """
 
 from __future__ import annotations
@@ -9,11 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+from tests.integration.workload import below
+
 from lavant.control.placement import HostCapacity, PlacementConfig, Rules
 from lavant.pipeline.cluster.manager import ClusterManager
 from lavant.pipeline.session import spark_session
 from lavant.pipeline.stream.driver import start
-from lavant.pipeline.stream.sinks import read_manifests
 
 EXECUTORS = {"spark_executor_cores": "1", "spark_executor_memory": "600m", "spark_cores_max": "2"}
 QUICK = Rules(window_ms=2000, grace_ms=1000)
@@ -21,7 +24,7 @@ SMALL = HostCapacity(cpu=0.02)
 """A host counts as full at 2 % of a core, which it gets on a busy machine too."""
 
 
-def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
+def main(master: str, directory: Path, rows_max: str, elastic: bool, place: str) -> None:
     spark = spark_session(master, **EXECUTORS, spark_task_maxFailures="8")
     options = {"rowsMax": rows_max}
     manager = None
@@ -30,12 +33,11 @@ def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
         manager = ClusterManager(
             spark, subscriptions=directory / "subscriptions", directory=directory / "control", config=config
         )
-        manager.follow(lambda: len(read_manifests(directory / "notifications")))
     stream = start(
         spark,
-        log=directory / "log",
-        subscriptions=directory / "subscriptions",
-        output=directory,
+        log=below(place, "log"),
+        subscriptions=below(place, "subscriptions"),
+        output=place,
         hosts=2,
         manager=manager,
         options=options,
@@ -56,4 +58,6 @@ def main(master: str, directory: Path, rows_max: str, elastic: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], "elastic" in sys.argv[4:])
+    more = sys.argv[4:]
+    at = more[more.index("at") + 1] if "at" in more else sys.argv[2]
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], "elastic" in more, at)

@@ -12,6 +12,7 @@ from lavant.broker.matching import EncryptedMatcher, ScanMatcher
 from lavant.broker.matching.encrypted.values import EncryptedBatch
 from lavant.broker.slices import SliceStore
 from lavant.broker.storage.log import LogWriter
+from lavant.broker.storage.objects import open_storage
 from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.stream.records import encrypted_records
 from lavant.pipeline.stream.sinks import read_notifications
@@ -54,7 +55,7 @@ def expected(texts: dict[int, str], publications: list[Row]) -> dict[str, list[i
     return {id: ids for id, ids in found.items() if ids}
 
 
-def notified(directory: Path) -> dict[str, list[int]]:
+def notified(directory: str | Path) -> dict[str, list[int]]:
     """Whom each publication did reach; fails if a publication was notified twice."""
     table = read_notifications(directory)
     found: dict[str, list[int]] = {}
@@ -73,13 +74,18 @@ def append(log: Path, publications: list[Row]) -> None:
             writer.append(PublicationBatch.from_dicts(publications[first : first + 500]).records)
 
 
+def below(place: str | Path, name: str) -> str:
+    """The address of a folder of a directory or URI."""
+    return open_storage(place).below(name).address
+
+
 class EncryptedWorld:
     """An encrypted store and log, and the matcher alone as the oracle (itself checked against plaintext elsewhere)."""
 
-    def __init__(self, directory: Path, *, subscriptions: int, publications: int, slices: int = 8) -> None:
+    def __init__(self, directory: str | Path, *, subscriptions: int, publications: int, slices: int = 8) -> None:
         self._workload = EncryptedWorkload(subscriptions=subscriptions)
         self._filters = self._workload.filters()
-        self.store, self.log = directory / "subscriptions", directory / "log"
+        self.store, self.log = below(directory, "subscriptions"), below(directory, "log")
         SliceStore.create(self.store, scheme="encrypted", slices=slices).add(np.arange(subscriptions), self._filters)
         self._published: list[EncryptedBatch] = []
         self.publish(publications)

@@ -143,7 +143,7 @@ def test_what_the_hosts_of_a_batch_have_found() -> None:
     for offsets, ids in (([0, 2, 2, 3], [5, 6, 7]), ([0], [])):
         rest = Matches(np.array(offsets), np.array(ids, np.uint32))
         some = np.arange(len(offsets) - 1, dtype=np.uint32)
-        runs = [(SegmentKey(0, 0, 0), Runs(some, some, some + np.uint32(1)))]
+        runs = [(SegmentKey(0, 0), Runs(some, some, some + np.uint32(1)))]
         block = MatchedBlock(0, len(some), 0, runs, rest, [], None, [])
         merge_blocks([block, MatchedBlock.from_bytes(block.to_bytes())], lambda _: row_ids)
 

@@ -13,7 +13,7 @@ from lavant.pipeline.operators.exchange import MatchedBlock, SegmentKey, merge_b
 def _call_all() -> None:
     collect_runs(np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
     one = np.zeros(1, np.uint32)
-    runs = [(SegmentKey(0, 0, 0), Runs(one, one, one + np.uint32(1)))]
+    runs = [(SegmentKey(0, 0), Runs(one, one, one + np.uint32(1)))]
     found = MatchedBlock(0, 1, 0, runs, Matches(np.array([0, 1]), one), [], None, [])
     merge_blocks([MatchedBlock.from_bytes(found.to_bytes())], lambda _: one)
 

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from lavant.broker.slices import SliceReader
 from lavant.broker.slices.layout import ACCESS, EXIT, MATCH, number_of, operator_of
+from lavant.broker.slices.reader import StoreVersion
 from lavant.control.placement import Enforcer, HostProbe, Placement, PlacementConfig, PlacementPlan, Probes, SliceProbe
 from lavant.core.decisions import Decision
 from lavant.core.identities import UNKNOWN
@@ -36,6 +37,7 @@ from lavant.pipeline.cluster.probes import Probe, ProbeBuffer
 from lavant.pipeline.internals.executors import POLL_S, Executors
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 from lavant.pipeline.operators.open_slices import SlicePlace, open_slice
+from lavant.pipeline.operators.travel import Luggage, SliceTravel
 
 STATE = "manager.json"
 EXECUTORS_S_MAX = 60.0
@@ -53,23 +55,20 @@ class Stores(msgspec.Struct):
     """Subscriptions whose slices move together: slice i of all stores is on the same host."""
 
     slices: int
-    places: list[SlicePlace]
-    """More may come while the manager runs."""
+    readers: dict[str, SliceReader]
+    """By identity; more may come while the manager runs."""
     identity: str = UNKNOWN
-    """Of the only store."""
-    reader: SliceReader | None = None
     """Of the only store, whose number of slices may change."""
 
     @classmethod
     def of(cls, place: str | Path) -> Stores:
         store = SliceReader(place)
-        places = [SlicePlace(store.address, store.identity, store.settings.scheme)]
-        return cls(len(store.version().slices), places, store.identity, store)
+        return cls(len(store.version().slices), {store.identity: store}, store.identity)
 
     def refresh(self) -> int:
         """The present number of slices."""
-        if self.reader is not None:
-            self.slices = len(self.reader.version().slices)
+        if self.identity in self.readers:
+            self.slices = len(self.readers[self.identity].version().slices)
         return self.slices
 
 
@@ -87,7 +86,6 @@ class ClusterManager:
         directory: str | Path,
         config: PlacementConfig,
         coordination: Coordination | None = None,
-        batches_done: Callable[[], int] | None = None,
     ) -> None:
         self._spark = spark
         self._stores = subscriptions if isinstance(subscriptions, Stores) else Stores.of(subscriptions)
@@ -95,7 +93,8 @@ class ClusterManager:
         """Where the stream puts its measurements."""
         self._config = config
         self._coordination = coordination if coordination is not None else FileCoordination(Path(directory))
-        self._batches_done = batches_done
+        self._travel: SliceTravel | None = None
+        self._batches_done: Callable[[], int] | None = None
         self._executors = Executors(spark)
         self._enforcer = Enforcer(config)
         self._last_ms: int | None = None
@@ -122,8 +121,11 @@ class ClusterManager:
         is_whole = slices == sum(len(host.match) for host in assignment.hosts)
         return assignment if is_whole else assignment.resliced(slices)
 
-    def follow(self, batches_done: Callable[[], int]) -> None:
-        """Report how many batches the stream has finished; hosts are released only after one."""
+    def attach(self, travel: SliceTravel, batches_done: Callable[[], int]) -> None:
+        """The stream that it manages says how slices reach executors, and how many batches it has finished: hosts are
+        released only after one.
+        """
+        self._travel = travel
         self._batches_done = batches_done
 
     def tick(self, now_ms: int) -> PlacementPlan | None:
@@ -216,12 +218,16 @@ class ClusterManager:
 
     def _open(self, slices: dict[HostId, list[int]]) -> None:
         """Have each host open its new slices, so that the first batch after the move does not wait."""
-        tasks = [
-            PlacedTask(self._location(host), msgspec.msgpack.encode((self._stores.places, numbers)))
-            for host, numbers in slices.items()
-        ]
-        if tasks:
-            run_tasks(self._spark.sparkContext, tasks, open_slices, "lavant opens slices")
+        if self._travel is None or not slices:
+            return
+        for store in list(self._stores.readers.values()):
+            version = store.version()
+            place, luggage = self._travel.pack(store, version)
+            tasks = [
+                PlacedTask(self._location(host), msgspec.msgpack.encode((place, version, numbers)))
+                for host, numbers in slices.items()
+            ]
+            run_tasks(self._spark.sparkContext, tasks, slice_opener(luggage), "lavant opens slices")
 
     def _location(self, host: HostId) -> str:
         id = self._executor_of.get(host)
@@ -301,12 +307,15 @@ def _slice_probe(id: SliceId, probes: list[Probe], seconds: float) -> SliceProbe
     )
 
 
-def open_slices(task: bytes) -> bytes:
-    """Runs in a host's Python worker."""
-    places, numbers = msgspec.msgpack.decode(task, type=tuple[list[SlicePlace], list[int]])
-    for place in places:
-        version = SliceReader(place.storage, place.identity).version()
+def slice_opener(luggage: Luggage) -> Callable[[bytes], bytes]:
+    """The function of tasks that open slices in a host's Python worker."""
+
+    def open_slices(task: bytes) -> bytes:
+        luggage()
+        place, version, numbers = msgspec.msgpack.decode(task, type=tuple[SlicePlace, StoreVersion, list[int]])
         for number in numbers:
             if number < len(version.slices):
                 open_slice(place, number, version)
-    return b""
+        return b""
+
+    return open_slices

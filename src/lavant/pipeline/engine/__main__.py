@@ -23,6 +23,7 @@ from lavant.pipeline.engine.placement import ElasticPlacement, EnginePlacement, 
 from lavant.pipeline.engine.rounds import Rounds
 from lavant.pipeline.internals.failures import reported, root_cause
 from lavant.pipeline.internals.java import java_process
+from lavant.pipeline.operators.travel import SliceTravel
 from lavant.pipeline.session import check_java, check_master, spark_session
 
 FAILURES_MAX = 3
@@ -59,7 +60,8 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
     )
     java = java_process(spark)
     threading.Thread(target=_fail_with_java, args=(java,), name="java", daemon=True).start()
-    rounds = Rounds(spark.sparkContext)
+    travel = SliceTravel(spark.sparkContext, shared=not is_cluster)
+    rounds = Rounds(spark.sparkContext, travel)
     placement: EnginePlacement
     if is_cluster:
         placement = ElasticPlacement(
@@ -67,7 +69,8 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
             slices=order.slices,
             directory=directory / "control",
             config=PlacementConfig(hosts_max=order.hosts_max),
-            rounds_done=lambda: rounds.done,
+            rounds=rounds,
+            travel=travel,
             on_failed=_fail,
         )
         rounds.probes = placement.probes
@@ -76,7 +79,6 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
     failures, fault = 0, ""
     while True:
         ranges = link.next(len(placement.assignment().hosts), fault)
-        placement.add_stores(rounds.places)
         try:
             for found in rounds.match(ranges, placement.assignment()) if ranges else ():
                 link.report(found)  # refused results come again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +15,8 @@ from lavant.control.placement import PlacementConfig
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager, Stores
 from lavant.pipeline.cluster.probes import ProbeBuffer
-from lavant.pipeline.operators.open_slices import SlicePlace
+from lavant.pipeline.engine.rounds import Rounds
+from lavant.pipeline.operators.travel import SliceTravel
 
 TICK_S = 2.0
 _logger = logging.getLogger(__name__)
@@ -29,10 +30,6 @@ class EnginePlacement(Protocol):
 
     def assignment(self) -> SliceAssignment: ...
 
-    def add_stores(self, places: Iterable[SlicePlace]) -> None:
-        """Stores may have been added."""
-        ...
-
 
 class EvenPlacement:
     """Always the same hosts."""
@@ -45,9 +42,6 @@ class EvenPlacement:
     def assignment(self) -> SliceAssignment:
         return self._assignment
 
-    def add_stores(self, places: Iterable[SlicePlace]) -> None:
-        pass
-
 
 class ElasticPlacement:
     """Executors that follow the load; the manager decides and acts in a thread, concurrently with rounds."""
@@ -59,22 +53,20 @@ class ElasticPlacement:
         slices: int,
         directory: Path,
         config: PlacementConfig,
-        rounds_done: Callable[[], int],
+        rounds: Rounds,
+        travel: SliceTravel,
         on_failed: Callable[[Exception], None],
     ) -> None:
         self._slices = slices
-        self._stores = Stores(slices, [])
-        self._manager = ClusterManager(spark, subscriptions=self._stores, directory=directory, config=config)
-        self._manager.follow(rounds_done)
+        stores = Stores(slices, rounds.stores)
+        self._manager = ClusterManager(spark, subscriptions=stores, directory=directory, config=config)
+        self._manager.attach(travel, lambda: rounds.done)
         self._on_failed = on_failed
         self.probes = self._manager.probes
         threading.Thread(target=self._keep, name="manager", daemon=True).start()
 
     def assignment(self) -> SliceAssignment:
         return self._manager.assignment(self._slices)
-
-    def add_stores(self, places: Iterable[SlicePlace]) -> None:
-        self._stores.places += [place for place in places if place not in self._stores.places]
 
     def _keep(self) -> None:
         try:

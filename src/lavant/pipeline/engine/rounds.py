@@ -21,8 +21,9 @@ from lavant.pipeline.cluster.probes import ProbeBuffer
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 from lavant.pipeline.operators.access import AccessBlock, encode_range
 from lavant.pipeline.operators.exchange import MatchedBlock, merge_blocks
-from lavant.pipeline.operators.open_slices import SlicePlace, no_runs
+from lavant.pipeline.operators.open_slices import no_runs
 from lavant.pipeline.operators.tasks import MatchTask, match_blocks
+from lavant.pipeline.operators.travel import Luggage, SliceTravel
 
 IDS_AT_ONCE = 1 << 20
 """Per report, unless a single publication has more: some 4 MiB."""
@@ -38,22 +39,25 @@ class RangeTask(msgspec.Struct, frozen=True):
 class Rounds:
     """Matches what the service has accepted."""
 
-    def __init__(self, context: SparkContext, probes: ProbeBuffer | None = None) -> None:
+    def __init__(self, context: SparkContext, travel: SliceTravel, probes: ProbeBuffer | None = None) -> None:
         self.done = 0
         self.probes = probes
         self._context = context
-        self.places: dict[SlicePlace, None] = {}
-        """The stores so far."""
+        self._travel = travel
+        self.stores: dict[str, SliceReader] = {}
+        """Those matched so far, by identity."""
 
     def match(self, ranges: Sequence[OffsetRange], assignment: SliceAssignment) -> Iterator[MatchResults]:
         """All hosts match their slices of all logs; the results of one log are merged, and reported in parts."""
         tasks: list[PlacedTask] = []
         blocks: list[AccessBlock] = []
+        packed: list[Luggage] = []
         for number, range_ in enumerate(ranges):
             store = SliceReader(range_.subscriptions, range_.subscriptions_identity)
             version = store.version(range_.version)
-            place = SlicePlace(store.address, store.identity, store.settings.scheme)
-            self.places[place] = None
+            place, luggage = self._travel.pack(store, version)
+            packed.append(luggage)
+            self.stores[store.identity] = store
             batches = LogReader(range_.log, range_.log_identity).read(range_.start, range_.end)
             blocks.append(encode_range(place.scheme, range_.log_identity, range_.start, batches))
             tasks += [
@@ -76,7 +80,7 @@ class Rounds:
                 for host, (_, slices) in enumerate(assignment.matching)
             ]
         encoded = [msgspec.msgpack.encode(block) for block in blocks]
-        found = run_tasks(self._context, tasks, match_range(encoded), "lavant serve match")
+        found = run_tasks(self._context, tasks, match_range(encoded, packed), "lavant serve match")
         self.done += 1
         hosts = len(assignment.matching)
         for number, range_ in enumerate(ranges):
@@ -86,11 +90,12 @@ class Rounds:
             yield from reports(range_, merge_blocks(results, no_runs))
 
 
-def match_range(encoded: list[bytes]) -> Callable[[bytes], bytes]:
+def match_range(encoded: list[bytes], luggage: list[Luggage]) -> Callable[[bytes], bytes]:
     """The function of the round's tasks."""
 
     def match(data: bytes) -> bytes:
         todo = msgspec.msgpack.decode(data, type=RangeTask)
+        luggage[todo.range]()
         block = msgspec.msgpack.decode(encoded[todo.range], type=AccessBlock)
         return match_blocks(todo.task, [block])[0].to_bytes()
 

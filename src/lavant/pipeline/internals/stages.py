@@ -56,9 +56,12 @@ def run_stages(
     second: Sequence[PlacedTask],
     merge: Callable[[bytes, list[bytes]], bytes],
     names: tuple[str, str],
+    *,
+    one_by_one: bool = False,
 ) -> Iterator[bytes]:
     """Two stages with a shuffle between: `split` makes one byte string for each task of the second stage, and `merge`
-    gets those of all first tasks. The results come one after the other, in the order of the tasks.
+    gets those of all first tasks. Results come in the order of the tasks; `one_by_one` keeps two of them in memory, and
+    runs the second tasks one after the other.
     """
 
     def run_first(items: Iterable[Any]) -> Iterator[bytes]:
@@ -81,7 +84,8 @@ def run_stages(
         zipped = _placed(context, second, len(first))._jrdd.zip(shuffled)
         pairs = PairDeserializer(NoOpSerializer(), NoOpSerializer())  # type: ignore[no-untyped-call]
         merged = _bytes(RDD(zipped, context, pairs), run_second)
-        return iter([bytes(each) for each in merged.collect()])
+        results = merged.toLocalIterator(prefetchPartitions=True) if one_by_one else iter(merged.collect())
+        return (bytes(each) for each in results)
 
 
 def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[Any]:

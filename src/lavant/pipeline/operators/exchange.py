@@ -30,10 +30,9 @@ _IDS = pa.schema([("id", pa.string())])
 
 
 class SegmentKey(msgspec.Struct, frozen=True, array_like=True):
-    """A segment of a slice's snapshot: everyone who opens it finds the same rows."""
+    """A segment of the snapshot that a slice's version builds on: everyone who opens it finds the same rows."""
 
     slice: int
-    base: int
     place: int
 
 

@@ -14,7 +14,8 @@ import msgspec
 
 from lavant.broker.matching.interface import Ids
 from lavant.broker.slices import SliceReader
-from lavant.broker.slices.reader import StoreVersion
+from lavant.broker.slices.reader import SliceFile, StoreVersion
+from lavant.broker.storage.objects import ObjectStorage
 from lavant.pipeline.operators.exchange import SegmentKey
 
 SLICES_OPEN_MAX = 256
@@ -30,23 +31,25 @@ class SlicePlace(msgspec.Struct, frozen=True):
 
 
 class OpenSlice(NamedTuple):
-    base: int
-    """Version of the snapshot."""
+    base: SliceFile
+    """The snapshot."""
     matcher: Any
     segments: list[Any]
     """Those of the snapshot."""
     memory_bytes: int
 
 
+_travelled: dict[str, ObjectStorage] = {}
+"""Storage that came with tasks, by address."""
 _slices: OrderedDict[tuple[str, str, int], OpenSlice] = OrderedDict()
-_bases: OrderedDict[tuple[str, str, int, int], list[Ids]] = OrderedDict()
+_bases: OrderedDict[tuple[str, str, SliceFile], list[Ids]] = OrderedDict()
 
 
 def open_slice(place: SlicePlace, number: int, version: StoreVersion) -> OpenSlice:
     """A slice at a version: that of the last batch, brought forward, if it has the same snapshot."""
     key = (place.storage, place.identity, number)
     known = _slices.pop(key, None)
-    base = version.bases[number]
+    base = version.base(number)
     reader = _reader(place)
     if known is None or known.base != base or known.matcher.version > version.slices[number]:
         matcher = reader.matcher(number, _at_base(version))
@@ -58,11 +61,12 @@ def open_slice(place: SlicePlace, number: int, version: StoreVersion) -> OpenSli
 
 def row_ids(place: SlicePlace, key: SegmentKey, version: StoreVersion) -> Ids:
     """The subscriptions of a segment's rows, to expand runs."""
+    base = version.base(key.slice)
     known = _slices.get((place.storage, place.identity, key.slice))
-    if known is not None and known.base == key.base:
+    if known is not None and known.base == base:
         ids: Ids = known.segments[key.place].row_ids
         return ids
-    at = (place.storage, place.identity, key.slice, key.base)
+    at = (place.storage, place.identity, base)
     segments = _bases.pop(at, None)
     if segments is None:
         snapshot = _reader(place).matcher(key.slice, _at_base(version))
@@ -74,6 +78,12 @@ def row_ids(place: SlicePlace, key: SegmentKey, version: StoreVersion) -> Ids:
 def no_runs(key: SegmentKey) -> Ids:
     """For results that have none."""
     raise AssertionError(f"a run of {key} among results without runs")
+
+
+def set_travelled(address: str, storage: ObjectStorage) -> None:
+    """Use a storage that came with a task, instead of opening the address."""
+    _travelled[address] = storage
+    _reader.cache_clear()
 
 
 def _at_base(version: StoreVersion) -> StoreVersion:
@@ -89,4 +99,4 @@ def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 @lru_cache(maxsize=64)
 def _reader(place: SlicePlace) -> SliceReader:
-    return SliceReader(place.storage, place.identity)
+    return SliceReader(_travelled.get(place.storage, place.storage), place.identity)

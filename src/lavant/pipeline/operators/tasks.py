@@ -151,7 +151,7 @@ def _match_piece(task: MatchTask, records: pa.RecordBatch, probes: list[Probe]) 
         in_runs, rest = slice.matcher.match_in_runs(batch, slice.segments if task.in_runs else ())
         cpu_s = time.thread_time() - began
         parts.append(rest)
-        runs |= {SegmentKey(probe.slice, slice.base, place): each for place, each in in_runs}
+        runs |= {SegmentKey(probe.slice, place): each for place, each in in_runs}
         matches = len(rest.ids) + sum(each.matches for _, each in in_runs)
         probe.add(cpu_s=cpu_s, publications=len(batch), matches=matches, memory_bytes=slice.memory_bytes)
     return _Found(runs, merge(parts))

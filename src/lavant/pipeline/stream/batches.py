@@ -31,7 +31,6 @@ from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.internals.stages import PlacedTask, run_stages, scan
 from lavant.pipeline.operators.access import AccessBlock
 from lavant.pipeline.operators.exchange import MatchedBlock
-from lavant.pipeline.operators.open_slices import SlicePlace
 from lavant.pipeline.operators.tasks import (
     ExitReport,
     ExitTask,
@@ -40,6 +39,7 @@ from lavant.pipeline.operators.tasks import (
     exit_bounds,
     match_blocks,
 )
+from lavant.pipeline.operators.travel import Luggage, SliceTravel
 from lavant.pipeline.stream.sinks import BatchManifest, Notifications
 
 IN_FLIGHT = 2
@@ -58,7 +58,7 @@ class Batches:
         context: SparkContext,
         *,
         store: SliceReader,
-        place: SlicePlace,
+        travel: SliceTravel,
         notifications: Notifications,
         output: str | None,
         placement: Placement,
@@ -66,7 +66,7 @@ class Batches:
     ) -> None:
         self._context = context
         self._store = store
-        self._place = place
+        self._travel = travel
         self._notifications = notifications
         self._output = output
         self._placement = placement
@@ -114,9 +114,6 @@ class Batches:
             reports = self._stages(number, blocks, version, assignment)
             if previous is not None:
                 previous.result()
-            for report in reports:
-                if report.content is not None:
-                    self._notifications.storage.write(report.part.name, [report.content])
             self._notifications.commit(_manifest(number, blocks, version, self._store.identity, reports))
             if self._probes is not None:
                 self._probes.put(_access_probes(blocks, self._store.identity))
@@ -134,6 +131,7 @@ class Batches:
     ) -> list[ExitReport]:
         matching, exiting = assignment.matching, assignment.exiting
         bounds = exit_bounds(sum(block.count for block in blocks), [host.exit for _, host in exiting])
+        place, luggage = self._travel.pack(self._store, version)
         encoded = msgspec.msgpack.encode(blocks)
         shared = self._context.broadcast(encoded) if len(encoded) > BROADCAST_BYTES_MIN else None
         matches = [
@@ -141,40 +139,49 @@ class Batches:
                 host.location,
                 msgspec.msgpack.encode(
                     MatchTask(
-                        store=self._place,
+                        store=place,
                         version=version,
-                        host=place,
+                        host=number_of_host,
                         slices=host.match,
                         exits=bounds,
                     )
                 ),
             )
-            for place, (_, host) in enumerate(matching)
+            for number_of_host, (_, host) in enumerate(matching)
         ]
         exits = [
             PlacedTask(
                 host.location,
                 msgspec.msgpack.encode(
                     ExitTask(
-                        store=self._place,
+                        store=place,
                         version=version,
                         host=each,
                         slices=host.exit,
                         output=self._output,
-                        part=f"part-{number:010d}-{self._run}-{place:04d}.parquet",
+                        part=f"part-{number:010d}-{self._run}-{task:04d}.parquet",
                     )
                 ),
             )
-            for place, (each, host) in enumerate(exiting)
+            for task, (each, host) in enumerate(exiting)
         ]
         names = (f"lavant match {number}", f"lavant exit {number}")
         try:
-            match = match_function(encoded if shared is None else shared)
-            results = run_stages(self._context, matches, match, exits, exit_function, names)
-            return [msgspec.msgpack.decode(each, type=ExitReport) for each in results]
+            match = match_function(encoded if shared is None else shared, luggage)
+            results = run_stages(
+                self._context, matches, match, exits, exit_function(luggage), names, one_by_one=self._output is None
+            )
+            return [self._received(msgspec.msgpack.decode(each, type=ExitReport)) for each in results]
         finally:
             if shared is not None:
                 shared.destroy()
+
+    def _received(self, report: ExitReport) -> ExitReport:
+        """Write the part, if its task could not."""
+        if report.content is None:
+            return report
+        self._notifications.storage.write(report.part.name, [report.content])
+        return msgspec.structs.replace(report, content=None)
 
     def _raise_failure(self) -> None:
         if self._failure is None:
@@ -184,10 +191,11 @@ class Batches:
         raise FailedStream(f"the stream stopped: {root_cause(self._failure)}") from self._failure
 
 
-def match_function(encoded: bytes | Any) -> Callable[[bytes], list[bytes]]:
+def match_function(encoded: bytes | Any, luggage: Luggage) -> Callable[[bytes], list[bytes]]:
     """The function of match tasks on encoded blocks, or on a broadcast of them."""
 
     def match(data: bytes) -> list[bytes]:
+        luggage()
         task = msgspec.msgpack.decode(data, type=MatchTask)
         content = encoded if isinstance(encoded, bytes) else encoded.value
         blocks = msgspec.msgpack.decode(content, type=list[AccessBlock])
@@ -196,9 +204,15 @@ def match_function(encoded: bytes | Any) -> Callable[[bytes], list[bytes]]:
     return match
 
 
-def exit_function(data: bytes, blocks: list[bytes]) -> bytes:
-    task = msgspec.msgpack.decode(data, type=ExitTask)
-    return msgspec.msgpack.encode(exit_blocks(task, [MatchedBlock.from_bytes(block) for block in blocks]))
+def exit_function(luggage: Luggage) -> Callable[[bytes, list[bytes]], bytes]:
+    """The function of exit tasks."""
+
+    def exit(data: bytes, blocks: list[bytes]) -> bytes:
+        luggage()
+        task = msgspec.msgpack.decode(data, type=ExitTask)
+        return msgspec.msgpack.encode(exit_blocks(task, [MatchedBlock.from_bytes(block) for block in blocks]))
+
+    return exit
 
 
 def _decode_block(data: bytes) -> AccessBlock:

@@ -13,9 +13,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
+from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
@@ -23,13 +25,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lavant.broker.slices import SliceReader
 from lavant.broker.storage.log import LogReader
-from lavant.broker.storage.objects import open_storage
+from lavant.broker.storage.objects import ObjectStorage, open_storage
 from lavant.core.errors import FailedStream
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager
 from lavant.pipeline.cluster.probes import ProbeBuffer
 from lavant.pipeline.internals.failures import root_cause
-from lavant.pipeline.operators.open_slices import SlicePlace
+from lavant.pipeline.operators.travel import SliceTravel
 from lavant.pipeline.stream.batches import Batches
 from lavant.pipeline.stream.block_source import BlockSource
 from lavant.pipeline.stream.preparation import prepare
@@ -165,6 +167,7 @@ def start(
     output: Place,
     hosts: int | None = None,
     available_now: bool = False,
+    shared: bool = False,
     manager: ClusterManager | None = None,
     probes: ProbeBuffer | None = None,
     options: Mapping[str, str] | None = None,
@@ -172,7 +175,9 @@ def start(
     """Start the query, after the last batch in `output` if there is one.
 
     `options` are those of the source `lavant_log`. A `manager` places the slices; without one they are spread evenly
-    over `hosts`. Measurements of tasks go to the manager, or to `probes`.
+    over `hosts`. Measurements of tasks go to the manager, or to `probes`. Executors read and write what is at a URI;
+    what is at a local path travels through Spark, unless Spark is local, or `shared` says that all machines have the
+    same files under the same paths.
     """
     context = spark.sparkContext
     store = SliceReader(subscriptions)
@@ -180,13 +185,17 @@ def start(
     notifications = Notifications(open_storage(output).below("notifications"))
     notifications.check(SinkOrigin(reader.identity, store.identity), reader.end())
     notifications.remove_leftovers()
+    reaches = partial(_reaches, context, shared)
+    travel = SliceTravel(context, shared=reaches(store.storage))
+    if manager is not None:
+        manager.attach(travel, lambda: notifications.next_batch)
     even = hosts if hosts is not None else max(1, context.defaultParallelism)
     batches = Batches(
         context,
         store=store,
-        place=SlicePlace(store.address, store.identity, store.settings.scheme),
+        travel=travel,
         notifications=notifications,
-        output=notifications.storage.address,
+        output=notifications.storage.address if reaches(notifications.storage) else None,
         placement=(lambda slices: SliceAssignment.even(slices, even)) if manager is None else manager.assignment,
         probes=probes if manager is None else manager.probes,
     )
@@ -194,7 +203,9 @@ def start(
     if notifications.next_offset is not None:
         given["startingOffset"] = str(notifications.next_offset)
     spark.dataSource.register(BlockSource)
-    source = spark.readStream.format(BlockSource.name()).options(**given, scheme=store.settings.scheme)
+    source = spark.readStream.format(BlockSource.name()).options(
+        **given, scheme=store.settings.scheme, travel="false" if reaches(open_storage(log)) else "true"
+    )
     # The manifests say how far the stream is, so Spark's own record is good for one run only.
     checkpoint = tempfile.mkdtemp(prefix="lavant-checkpoint-")
     measured = source.load(open_storage(log).address).observe(
@@ -204,6 +215,11 @@ def start(
     writer = writer.option("checkpointLocation", checkpoint)
     query = (writer.trigger(availableNow=True) if available_now else writer).start()
     return RunningStream(query, reader, batches, notifications, checkpoint)
+
+
+def _reaches(context: SparkContext, shared: bool, storage: ObjectStorage) -> bool:
+    """Whether tasks can open a storage themselves."""
+    return shared or str(context.master).startswith("local") or storage.path("any") is None
 
 
 def _query_name(notifications: Notifications) -> str:

@@ -42,7 +42,7 @@ def blocks(draw: st.DrawFn) -> tuple[list[MatchedBlock], list[list[int]]]:
             publications = sorted(draw(st.lists(st.integers(0, count - 1), max_size=6)))
             starts = [draw(st.integers(0, ROWS - 1)) for _ in publications]
             lengths = [draw(st.integers(1, ROWS - start)) for start in starts]
-            key = SegmentKey(host, 3, place)
+            key = SegmentKey(host, place)
             runs.append((key, Runs(*(np.array(each, np.uint32) for each in (publications, starts, lengths)))))
             for publication, start, length in zip(publications, starts, lengths, strict=True):
                 meant[publication] += row_ids(key)[start : start + length].tolist()

@@ -1,0 +1,126 @@
+"""Streams on a cluster whose machines share no disk with the driver: in an object store, and with no storage at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.bare_cluster import BareCluster, bare_cluster, kill_driver
+from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
+from tests.integration.workload import EncryptedWorld, below, notified
+
+from lavant.broker.storage.objects import open_storage
+from lavant.pipeline.stream.sinks import read_manifests
+
+PATIENCE_S = 300.0
+ROWS_MAX = 250
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver's directories, which executors do not see."""
+    return tmp_path_factory.mktemp("driver")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, elsewhere: Path) -> Iterator[BareCluster]:
+    directory = tmp_path_factory.mktemp("bare")
+    with bare_cluster(directory, workers=2, cores=1, hidden=[elsewhere], environment=CREDENTIALS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
+class Driver:
+    """A driver in a process of its own, and what it has notified."""
+
+    def __init__(self, cluster: BareCluster, directory: Path, place: str) -> None:
+        self._cluster, self._directory, self._place = cluster, directory, place
+        self.notifications = below(place, "notifications")
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.integration.driver", self._cluster.url, str(self._directory)]
+        with (self._directory / "driver.log").open("ab") as log:
+            return subprocess.Popen([*command, str(ROWS_MAX), "at", self._place], stdout=log, stderr=subprocess.STDOUT)
+
+    def batches(self) -> int:
+        return len(read_manifests(self.notifications))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            log = (self._directory / "driver.log").read_text(errors="replace")
+            assert self.process.poll() is None, f"the driver ended: {log[-3000:]}"
+            assert time.monotonic() < deadline, f"it takes too long: {log[-3000:]}\n{self._cluster.logs()[-3000:]}"
+            time.sleep(0.02)
+
+    def more(self, batches: int) -> None:
+        """Until so many more batches are committed."""
+        wanted = self.batches() + batches
+        self.until(lambda: self.batches() >= wanted)
+
+    def until_a_part_waits_for_its_manifest(self) -> None:
+        storage = open_storage(self.notifications)
+
+        def waits() -> bool:
+            newest = max(storage.names("part-"), default="")
+            return bool(newest) and int(newest.split("-")[1]) >= self.batches()
+
+        self.until(waits)
+
+    def kill(self) -> None:
+        kill_driver(self.process)
+
+    def again(self) -> None:
+        self.process = self._start()
+
+    def finish(self, publications: int) -> None:
+        self.until(lambda: bool(found := read_manifests(self.notifications)) and found[-1].end == publications)
+        (self._directory / "stop").touch()
+        assert self.process.wait(90) == 0
+
+
+@pytest.mark.parametrize("storage", ["s3", "none"])
+def test_nothing_is_lost_or_repeated_whoever_is_killed(
+    cluster: BareCluster, objects: ObjectStore, elsewhere: Path, storage: str
+) -> None:
+    directory = elsewhere / storage
+    directory.mkdir()
+    place = objects.uri("stream") if storage == "s3" else str(directory)
+    world = EncryptedWorld(place, subscriptions=2000, publications=1000, slices=4)
+    driver = Driver(cluster, directory, place)
+    try:
+        driver.more(2)
+        world.publish(2000)
+        cluster.kill_python_worker()
+        driver.more(2)
+        if storage == "s3":  # without storage, the driver writes the parts itself
+            driver.until_a_part_waits_for_its_manifest()
+        cluster.kill_executor()
+        driver.more(2)
+        world.publish(1000)
+        driver.kill()
+        assert driver.batches() * ROWS_MAX < 4000
+        driver.again()
+        driver.finish(4000)
+    finally:
+        driver.process.kill()
+        driver.process.wait()
+    assert notified(driver.notifications) == world.expected()
+    for worker in cluster.workers:
+        assert not worker.sees(directory / "driver.log")
