@@ -25,7 +25,7 @@ def block(publications: int, *, matches: int = 0, runs: int = 0, names: bool = F
         0,
         publications,
         0,
-        [(SegmentKey(0, 0, 0), Runs(each // max(1, runs), each, each))] if runs else [],
+        [(SegmentKey(0, 0), Runs(each // max(1, runs), each, each))] if runs else [],
         Matches(offsets, ids),
         [],
         pa.array([f"quote-{number:08d}" for number in range(publications)]) if names else None,
