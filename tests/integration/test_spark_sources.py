@@ -19,7 +19,7 @@ from tests.integration.workload import EncryptedWorld, append, expected, filters
 from lavant.broker.filters import Filter
 from lavant.broker.slices import SliceStore
 from lavant.broker.slices.store import slice_of
-from lavant.broker.storage.log import LogWriter
+from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.sources import register
@@ -164,6 +164,85 @@ def test_a_log_is_a_stream_of_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert [(row["offset"], row["@id"], row["volume"]) for row in table] == [
         (5 + number, each["@id"], each["volume"]) for number, each in enumerate(publications[5:])
     ]
+
+
+# ---- writing a log ------------------------------------------------------------------------------------------------
+
+
+def written(log: Path) -> list[dict[str, Any]]:
+    reader = LogReader(log)
+    return [row for batch in reader.read(0, reader.end()) for row in PublicationBatch(batch.records).to_dicts()]
+
+
+def leftovers(log: Path) -> list[str]:
+    return [path.name for path in (log / "writes").rglob("*") if path.is_file() and path.name != "lock"]
+
+
+def test_a_table_is_appended_to_a_log_by_columns(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    made = spark.range(1000).selectExpr("id AS n", "CAST(id AS string) AS `@id`", "IF(id % 3 = 0, NULL, id / 4) AS x")
+    made.repartition(3).write.format("lavant_log").mode("append").save(str(log))
+    spark.range(0).selectExpr("id AS n").write.format("lavant_log").mode("append").save(str(log))
+    made.limit(10).write.format("lavant_log").mode("append").save(str(log))
+    found = written(log)
+    assert len(found) == 1010
+    expected_rows = [{"n": n, "@id": str(n)} | ({} if n % 3 == 0 else {"x": n / 4}) for n in range(1000)]
+    assert sorted(found[:1000], key=lambda row: int(row["n"])) == expected_rows
+    assert leftovers(log) == []
+    copied = spark.read.format("lavant_log").load(str(log))
+    copied.coalesce(1).sortWithinPartitions("offset").write.format("lavant_log").mode("append").save(
+        str(tmp_path / "copy")
+    )
+    assert written(tmp_path / "copy") == found
+
+
+def test_a_write_that_fails_appends_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    append(log, rows(5))
+    before = written(log)
+    texts = [json.dumps({"n": n}) for n in range(20)]
+    table = spark.createDataFrame([(text,) for text in [*texts, "{"]], "publication string").repartition(4)
+    writer = table.write.format("lavant_log").mode("append")
+    assert "a row is no publication: not JSON" in cause(lambda: writer.save(str(log)))
+    assert written(log) == before
+    for types, line in (
+        ("n date", "column 'n' is of type date"),
+        ("n decimal(3, 1)", "column 'n' is of type decimal(3,1)"),
+        ("offset bigint", "has no columns for publications"),
+    ):
+        empty = spark.createDataFrame([], types).write.format("lavant_log").mode("append")
+        assert line in cause(lambda empty=empty: empty.save(str(log)))
+    overwrite = table.write.format("lavant_log").mode("overwrite")
+    assert "only appended to" in cause(lambda: overwrite.save(str(log)))
+    wide = spark.createDataFrame([(2**53 + 1,)], "n bigint").write.format("lavant_log").mode("append")
+    assert "beyond ±2^53" in cause(lambda: wide.save(str(log)))
+    assert written(log) == before
+    writer.option("rejected", "drop").save(str(log))
+    assert sorted(row["n"] for row in written(log)[5:]) == list(range(20))
+    assert leftovers(log) == []
+
+
+def test_a_repeated_batch_of_a_stream_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:
+    append(tmp_path / "in", rows(100, seed=3))
+    log, checkpoint = tmp_path / "log", tmp_path / "checkpoint"
+
+    def run() -> None:
+        source = spark.readStream.format("lavant_log").option("rowsMax", "40").load(str(tmp_path / "in"))
+        sink = source.writeStream.format("lavant_log").option("checkpointLocation", str(checkpoint))
+        sink.trigger(availableNow=True).start(str(log)).awaitTermination()
+
+    run()
+    assert [row["@id"] for row in written(log)] == [f"p{n}" for n in range(100)]
+    (checkpoint / "commits" / "2").unlink()  # as if the driver had died between the append and Spark's commit
+    run()
+    assert [row["@id"] for row in written(log)] == [f"p{n}" for n in range(100)]
+    append(tmp_path / "in", rows(130, seed=3)[100:])
+    run()
+    assert [row["@id"] for row in written(log)] == [f"p{n}" for n in range(130)]
+    assert len(leftovers(log)) == 1  # the number of the query's last batch
+    shutil.rmtree(checkpoint)  # a new query, whose batches begin at 0 again
+    run()
+    assert len(written(log)) == 260
 
 
 # ---- subscriptions ------------------------------------------------------------------------------------------------

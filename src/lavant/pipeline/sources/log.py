@@ -1,4 +1,4 @@
-"""`lavant_log`: a publication log as a table, read as a batch or as a stream.
+"""`lavant_log`: a publication log as a table, read and written as a batch or as a stream.
 
 >>> spark.read.format("lavant_log").load("log")                                               # doctest: +SKIP
 >>> spark.read.format("lavant_log").option("rows", "columns").load("log")                     # doctest: +SKIP
@@ -12,6 +12,7 @@ endingOffset     where a batch ends; that publication is not in it              
 rowsMax          publications of a micro-batch                                    8192
 partitionBytes   about how many bytes of the log a task reads                     32 MiB
 offsetColumn     name of the column of offsets, if an attribute is called offset  offset
+rejected         writing: `fail` or `drop`, for rows that are no publications     fail
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from lavant.broker.storage.log import LogReader
 from lavant.core.errors import InvalidValue
 from lavant.core.identities import UNKNOWN
 from lavant.pipeline.sources.log_rows import OFFSET, column_schema, json_schema, rows_of
+from lavant.pipeline.sources.log_writer import LogBatchWriter, LogStreamWriter
 from lavant.pipeline.sources.options import check_visible, count_option, place_of
 
 BATCH_ROWS_MAX = 8192
@@ -57,6 +59,12 @@ class LogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 - Spark's name
         return LogStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> LogBatchWriter:
+        return LogBatchWriter(self.options, schema, overwrite, self.name())
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:  # noqa: N802 - Spark's name
+        return LogStreamWriter(self.options, schema, overwrite, self.name())
 
 
 class LogOptions:
