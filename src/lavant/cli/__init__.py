@@ -24,6 +24,7 @@ from lavant.cli.planning.plan import plan
 from lavant.cli.planning.reproduce import reproduce
 from lavant.cli.planning.sim import sim
 from lavant.cli.planning.sweep import sweep
+from lavant.cli.reslice import reslice
 from lavant.cli.server.check import check
 from lavant.cli.server.config import config
 from lavant.cli.server.doctor import doctor
@@ -42,7 +43,24 @@ commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_PLAIN = (serve, pub, sub, demo, stream, keygen, encrypt, sweep, top, doctor, check, plan, worker, resources, warm_up)
+_PLAIN = (
+    serve,
+    pub,
+    sub,
+    demo,
+    stream,
+    reslice,
+    keygen,
+    encrypt,
+    sweep,
+    top,
+    doctor,
+    check,
+    plan,
+    worker,
+    resources,
+    warm_up,
+)
 for command in _PLAIN:
     commands.command()(command)
 commands.add_typer(subscriptions, name="subscriptions")
