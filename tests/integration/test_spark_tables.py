@@ -20,7 +20,7 @@ from lavant.broker.filters import Filter
 from lavant.broker.matching import EncryptedMatcher
 from lavant.broker.slices import SliceStore
 from lavant.core.errors import InvalidValue
-from lavant.pipeline.tables import indexes, match
+from lavant.pipeline.tables import indexes, match, register
 from lavant.pipeline.tables import subscriptions as sources
 from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
@@ -70,10 +70,14 @@ def table(random: Random, type: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def wanted_by(row: tuple[Any, ...], filters: dict[Any, str]) -> list[Any] | None:
-    """The subscriptions that a scan finds; None if the row is refused."""
+def wanted_by(
+    row: tuple[Any, ...], filters: dict[Any, str], compared: str = "volume > price between"
+) -> list[Any] | None:
+    """The subscriptions that a scan finds; None if the row is refused for a value of those that are `compared`."""
     _, symbol, volume, price, far, _ = row
-    if (volume is not None and abs(volume) > WIDE) or (price is not None and math.isnan(price)):
+    if "volume" in compared and volume is not None and abs(volume) > WIDE:
+        return None
+    if "price between" in compared and price is not None and math.isnan(price):
         return None
     given = {"symbol": symbol, "volume": volume, "price": price, "far": far}
     present = {name: value for name, value in given.items() if value is not None}
@@ -360,3 +364,51 @@ def test_rows_with_many_matches_leave_in_several_batches(shared_spark: SparkSess
     counts = match(frame, subscriptions).selectExpr("volume", "size(subscriptions) n", "subscriptions").collect()
     assert {row.volume: row.n for row in counts} == {volume: min(volume, 3000) for volume in range(2500, 3500)}
     assert all(set(row.subscriptions) == set(range(row.n)) for row in counts)
+
+
+# ---- SQL ------------------------------------------------------------------------------------------------------------
+
+
+def test_sql_finds_what_match_finds(shared_spark: SparkSession, store: SliceStore) -> None:
+    rows = table(Random("sql"), "decimal(38,0)")
+    frame = shared_spark.createDataFrame(rows, SCHEMA.format("decimal(38,0)")).repartition(2)
+    frame.createOrReplaceTempView("rows_of_sql")
+    register(shared_spark, {"named": store.directory})
+    for name in ("named", str(store.directory)):
+        for explode in (False, True):
+            query = f"SELECT * FROM lavant_match(TABLE(rows_of_sql), '{name}', explode => {explode})"
+            found = shared_spark.sql(query)
+            assert found.schema == match(frame, store.directory, explode=explode).schema
+            assert results(found, explode=explode) == scanned(rows, FILTERS, left=False, explode=explode)
+
+
+def test_one_filter_is_a_function_of_sql(shared_spark: SparkSession) -> None:
+    rows = table(Random("scalar"), "string")
+    frame = shared_spark.createDataFrame(rows, SCHEMA.format("string")).repartition(2)
+    frame.createOrReplaceTempView("rows_of_scalar")
+    register(shared_spark)
+    for number, text in FILTERS.items():
+        quoted = text.replace("'", "''")
+        asked = shared_spark.sql(f"SELECT *, lavant_matches('{quoted}', struct(*)) held FROM rows_of_scalar")
+        expected: Counter[str] = Counter()
+        for row in rows:
+            wanted = wanted_by(row, {number: text}, compared=text)
+            expected[repr((row, None if wanted is None else bool(wanted)))] += 1
+        assert Counter(repr((tuple(row)[:-1], row.held)) for row in asked.collect()) == expected
+    by_row = (
+        "SELECT lavant_matches(f, struct(v)) FROM VALUES ('v > 3', 5), ('v > 3', 1), (NULL, 5), ('v < 2', 1) t(f, v)"
+    )
+    assert sorted(str(row[0]) for row in shared_spark.sql(by_row).collect()) == ["False", "None", "True", "True"]
+
+
+def test_sql_says_what_is_wrong(shared_spark: SparkSession, store: SliceStore) -> None:
+    register(shared_spark, {"timed": shared_spark.createDataFrame([(1, "at > '2026'")], "id int, filter string")})
+    shared_spark.sql("SELECT timestamp'2026-01-02 03:04:05' at").createOrReplaceTempView("timed_rows")
+    with pytest.raises(Exception, match=r"'at', a timestamp, which Spark passes .* cast it to string in the query"):
+        shared_spark.sql("SELECT * FROM lavant_match(TABLE(timed_rows), 'timed')").collect()
+    cast = "SELECT * FROM lavant_match(TABLE(SELECT cast(at AS string) at FROM timed_rows), 'timed')"
+    assert [row.subscriptions for row in shared_spark.sql(cast).collect()] == [[1]]
+    with pytest.raises(Exception, match=r"holds no subscriptions: store\.json is missing"):
+        shared_spark.sql("SELECT * FROM lavant_match(TABLE(timed_rows), '/nowhere')").collect()
+    with pytest.raises(Exception, match="the second argument of lavant_match is a constant text"):
+        shared_spark.sql("SELECT * FROM lavant_match(TABLE(timed_rows), 5)").collect()

@@ -1,0 +1,69 @@
+"""A client of Spark Connect in a process of its own, as classic sessions and those of Connect do not share one.
+
+    python -m tests.integration.connect_client STORE
+
+It starts a Connect server, matches, and prints what it found as lines of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lavant.core.errors import InvalidValue
+from lavant.pipeline.tables import indexes, match, register
+
+EVENTS = [("q1", "YHOO", 18.37, 300001), ("q2", "IBM", 121.5, 4000), ("q3", "MSFT", float("nan"), 9000)]
+ALERTS = {"a": "symbol = 'YHOO' and volume > 300000", "b": "symbol in ('IBM', 'YHOO') and price < 100"}
+CONFIG = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+
+
+def forget() -> None:
+    """What tasks need must have been shipped: the client's own files go."""
+    for key in list(indexes._indexes):
+        for name in indexes._files(indexes._indexes.pop(key)):
+            (indexes._directory() / name).unlink()
+
+
+def found(rows: list[Any]) -> list[list[Any]]:
+    return sorted([row.event, sorted(row.subscriptions), row.rejected is not None] for row in rows)
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except InvalidValue as error:
+        return str(error)
+    return "none"
+
+
+def main(store: str) -> None:
+    builder = SparkSession.builder.remote("local[2]")
+    for name, value in CONFIG.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    events = spark.createDataFrame(EVENTS, "event string, symbol string, price double, volume bigint")
+    alerts = spark.createDataFrame(list(ALERTS.items()), "id string, filter string")
+    alerts.createOrReplaceTempView("alerts")
+    events.createOrReplaceTempView("events")
+    plans = {"table": match(events, "alerts"), "store": match(events, store), "groups": match(events, alerts, groups=2)}
+    forget()
+    results: dict[str, Any] = {name: found(plan.collect()) for name, plan in plans.items()}
+    register(spark, {"named": alerts})
+    forget()
+    results["sql"] = found(spark.sql("SELECT * FROM lavant_match(TABLE(events), 'named')").collect())
+    filter = ALERTS["b"].replace("'", "''")
+    query = f"SELECT event FROM events WHERE lavant_matches('{filter}', struct(*))"
+    results["scalar"] = [row.event for row in spark.sql(query).collect()]
+    results["stream"] = refusal(lambda: match(spark.readStream.format("rate").load(), store))
+    print(json.dumps(results), flush=True)
+
+
+if __name__ == "__main__":
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    main(sys.argv[1])
