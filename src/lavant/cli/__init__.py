@@ -23,6 +23,7 @@ from lavant.cli.planning.model import model
 from lavant.cli.planning.plan import plan
 from lavant.cli.planning.reproduce import reproduce
 from lavant.cli.planning.sim import sim
+from lavant.cli.planning.size import size
 from lavant.cli.planning.sweep import sweep
 from lavant.cli.reslice import reslice
 from lavant.cli.server.check import check
@@ -74,6 +75,7 @@ commands.add_typer(reproduce, name="reproduce")
 commands.add_typer(model, name="model")
 commands.add_typer(workflow, name="workflow")
 commands.add_typer(job, name="job")
+spark.command()(size)
 commands.add_typer(spark, name="spark")
 take_local_paths(commands)
 

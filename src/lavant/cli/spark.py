@@ -14,7 +14,7 @@ from lavant.core.errors import InvalidValue
 if TYPE_CHECKING:
     from lavant.pipeline.cluster.preflight import ExecutorReport, PlaceSeen
 
-spark = typer.Typer(help="Spark clusters: check one, and ship Lavant to it.", no_args_is_help=True)
+spark = typer.Typer(help="Spark clusters: check one, ship Lavant to it, size it.", no_args_is_help=True)
 
 Master = Annotated[str, typer.Option(help="Spark master: local[*], spark://HOST:PORT, yarn or k8s://https://HOST:PORT")]
 DriverHost = Annotated[

@@ -1,1 +1,1 @@
-"""Commands that predict: plan, model, sim, sweep, reproduce."""
+"""Commands that predict: plan, model, sim, sweep, size, reproduce."""

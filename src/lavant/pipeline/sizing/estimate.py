@@ -147,7 +147,7 @@ def estimate(
         ResourceUse("the busiest host's core", rate * work.host_s, 1, "cores"),
         ResourceUse("a host's network", through_host, cluster.network_bytes_per_s, "bytes/s"),
         ResourceUse("the driver's network", through_driver, cluster.network_bytes_per_s, "bytes/s"),
-        ResourceUse("storage", log + results, cluster.storage_bytes_per_s, "bytes/s"),
+        ResourceUse("the storage", log + results, cluster.storage_bytes_per_s, "bytes/s"),
     )
     return SizingEstimate(
         hosts=hosts,

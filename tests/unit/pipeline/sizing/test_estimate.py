@@ -105,7 +105,7 @@ def test_the_executors_are_a_bound_and_the_scarcest_comes_first(load: PipelineLo
 def test_what_saturates_follows_the_limits() -> None:
     load = PipelineLoad(subscriptions=1_000_000, publications_per_s=50_000, matches=2000, kind="equality")
     slow = msgspec.structs.replace(CLUSTER, storage_bytes_per_s=1e6)
-    assert estimate(load, slow).resources[0].name == "storage"
+    assert estimate(load, slow).resources[0].name == "the storage"
     assert not estimate(load, slow).is_feasible
     unshared = msgspec.structs.replace(CLUSTER, is_storage_shared=False, network_bytes_per_s=1e8)
     assert estimate(load, unshared).resources[0].name == "the driver's network"
