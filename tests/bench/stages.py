@@ -100,7 +100,8 @@ def svg(stages: list[Stage]) -> str:
     scale = (WIDTH - 20 - TIMELINE_X) / (last - first)
     height = TOP + ROW * len(stages) + 20
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="title desc"',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"',
+        '     role="img" aria-labelledby="title desc"',
         '     font-family="system-ui, -apple-system, \'Segoe UI\', Roboto, sans-serif" font-size="14">',
         '  <title id="title">Stages of a stream in Spark</title>',
         f'  <desc id="desc">Completed stages of {SHOWN} micro-batches: access, match and exit of each, with tasks, ',
