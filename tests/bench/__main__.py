@@ -1,15 +1,19 @@
 """`make bench`: tables, measured in one run: matchers, the pipeline on Spark, durable queues, publishing, and models.
 
-`--only TEXT` picks rows of the first table (and `--only pipeline`, `queues`, `publishing` or `models` another one),
-`--markdown FILE` also writes the tables there.
+`--only TEXT` picks rows of the first table (and `--only pipeline`, `sizing`, `queues`, `publishing` or `models` another
+one), `--markdown FILE` also writes the tables there. Ends with exit code 1 if a constant of sizing is far off.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import platform
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -22,6 +26,8 @@ from tests.bench.publishing.table import COLUMNS as PUBLISHING_COLUMNS
 from tests.bench.publishing.table import PublishingTable, measure_publishing
 from tests.bench.queues.table import COLUMNS as QUEUE_COLUMNS
 from tests.bench.queues.table import QueueTable, measure_queues
+from tests.bench.sizing import COLUMNS as SIZING_COLUMNS
+from tests.bench.sizing import SizingTable, measure_sizing
 
 from lavant.pipeline.session import spark_session
 
@@ -83,11 +89,22 @@ def pipeline_cells(result: Result) -> list[str]:
 
 
 def measure_pipelines() -> list[Result]:
+    with bench_spark() as spark:
+        return [measure_pipeline(spark, load()) for load in (encrypted_load, stock_load)]
+
+
+@contextlib.contextmanager
+def bench_spark() -> Iterator[SparkSession]:
     spark = spark_session(f"local[{CORES}]", name="lavant-bench")
     try:
-        return [measure_pipeline(spark, load()) for load in (encrypted_load, stock_load)]
+        yield spark
     finally:
         spark.stop()
+
+
+def measure_constants() -> SizingTable:
+    with bench_spark() as spark:
+        return measure_sizing(spark)
 
 
 def describe(limits: Limits) -> str:
@@ -101,6 +118,7 @@ def markdown(
     limits: Limits,
     rows: list[Row],
     results: list[Result],
+    sizing: SizingTable | None,
     queues: QueueTable | None,
     publishing: PublishingTable | None,
     models: list[list[str]],
@@ -108,6 +126,8 @@ def markdown(
     lines = [describe(limits), ""]
     lines += markdown_table(COLUMNS, [cells(row) for row in rows])
     lines += markdown_table(PIPELINE_COLUMNS, [pipeline_cells(result) for result in results])
+    if sizing is not None:
+        lines += markdown_table(SIZING_COLUMNS, sizing.lines)
     if queues is not None:
         lines += [*markdown_table(QUEUE_COLUMNS, queues.lines), *queues.remarks, ""]
     if publishing is not None:
@@ -150,6 +170,9 @@ def main() -> None:
     results = measure_pipelines() if arguments.only in "pipeline" else []
     if results:
         print_table(console, "The pipeline on Spark", PIPELINE_COLUMNS, [pipeline_cells(r) for r in results], {0})
+    sizing = measure_constants() if arguments.only in "sizing" else None
+    if sizing is not None:
+        print_table(console, "Constants of sizing", SIZING_COLUMNS, sizing.lines, {0, 1})
     queues = measure_queues() if arguments.only in "queues" else None
     if queues is not None:
         print_table(console, "Durable queues", QUEUE_COLUMNS, queues.lines, {0})
@@ -162,7 +185,9 @@ def main() -> None:
     if models:
         print_table(console, "Models", MODEL_COLUMNS, models, {0})
     if arguments.markdown is not None:
-        arguments.markdown.write_text(markdown(limits, rows, results, queues, publishing, models))
+        arguments.markdown.write_text(markdown(limits, rows, results, sizing, queues, publishing, models))
+    if sizing is not None and sizing.far_off:
+        sys.exit(f"make bench: constants of sizing are far off: {', '.join(sizing.far_off)}; see docs/sizing.md")
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ HOSTS = 2
 SHOWN = 3
 """Batches in the picture: the last but one, and those before."""
 
-COLUMNS = (("Stage", 20), ("Description", 70), ("Tasks", 250), ("Duration", 325), ("Shuffle read", 420))
-WRITE_X, TIMELINE_X, WIDTH, ROW, TOP = 520, 640, 960, 30, 92
+COLUMNS = (("Stage", 20), ("Description", 80), ("Tasks", 230), ("Duration", 300), ("Shuffle read", 390))
+WRITE_X, TIMELINE_X, WIDTH, ROW, TOP = 500, 630, 960, 30, 92
 
 
 class Stage(NamedTuple):
@@ -122,15 +122,18 @@ def svg(stages: list[Stage]) -> str:
 def _row(stage: Stage, y: float, x: float, scale: float, row: int) -> list[str]:
     duration = stage.ended_ms - stage.began_ms
     cells = (
-        (20, str(stage.id)),
-        (70, escape(stage.name)),
-        (250, f"{stage.tasks}/{stage.tasks}"),
-        (325, f"{duration:,.0f} ms"),
-        (420, _bytes(stage.shuffle_read)),
-        (WRITE_X, _bytes(stage.shuffle_write)),
+        str(stage.id),
+        escape(stage.name),
+        f"{stage.tasks}/{stage.tasks}",
+        f"{duration:,.0f} ms",
+        _bytes(stage.shuffle_read),
+        _bytes(stage.shuffle_write),
     )
+    places = (*(place for _, place in COLUMNS), WRITE_X)
     shade = [f'  <rect x="12" y="{y}" width="{WIDTH - 24}" height="{ROW}" class="row"/>'] if row % 2 == 0 else []
-    texts = [f'  <text x="{place}" y="{y + 20}">{text}</text>' for place, text in cells if text]
+    texts = [
+        f'  <text x="{place}" y="{y + 20}">{text}</text>' for place, text in zip(places, cells, strict=True) if text
+    ]
     width = max(2.0, duration * scale)
     bar = f'  <rect x="{x:.1f}" y="{y + 8}" width="{width:.1f}" height="14" class="{stage.operator}"/>'
     return [*shade, *texts, bar]
