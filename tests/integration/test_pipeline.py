@@ -331,4 +331,6 @@ def test_the_query_shows_what_it_carries(spark: SparkSession, store: SliceStore,
     assert progress[0]["name"] == f"lavant {tmp_path / 'notifications'}"
     assert running.position == 500
     table = spark.read.parquet(str(tmp_path / "notifications"))
-    assert table.count() == read_notifications(tmp_path / "notifications").num_rows
+    assert dict(table.dtypes)["subscriptions"] == "array<bigint>"
+    found = [row.asDict() for row in table.orderBy("key").collect()]
+    assert found == read_notifications(tmp_path / "notifications").select(table.columns).to_pylist()

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lavant.broker.matching import Matches
 from lavant.broker.storage.objects import open_storage
 from lavant.pipeline.operators.exchange import MatchedBlock
+from lavant.pipeline.operators.parquet import encode
 
 SCHEMA = pa.schema(
     [("key", pa.int64()), ("id", pa.string()), ("subscriptions", pa.list_(pa.uint32())), ("rejected", pa.string())]
@@ -34,23 +34,20 @@ def write_part(
     output: str | None, name: str, blocks: Sequence[MatchedBlock], matches: Matches
 ) -> tuple[Part, bytes | None]:
     """Write the rows of an exit task durably, or return them if there is no `output` that tasks reach."""
-    rows = notifications(blocks, matches)
+    rows, lists = notifications(blocks, matches)
     if not rows.num_rows:
         return Part(name), None
-    sink = pa.BufferOutputStream()
-    # Ids hardly repeat and hardly compress: a dictionary or a codec costs more than all the rest.
-    pq.write_table(pa.Table.from_batches([rows]), sink, compression="none", use_dictionary=False)
-    content = sink.getvalue()
+    content = encode(rows, lists)
     rejected = rows.num_rows - rows.column("rejected").null_count
-    part = Part(name, rows.num_rows, len(matches.ids), rejected, content.size)
+    part = Part(name, rows.num_rows, len(matches.ids), rejected, sum(len(each) for each in content))
     if output is None:
-        return part, content.to_pybytes()
-    open_storage(output).write(name, [memoryview(content)])
+        return part, b"".join(content)
+    open_storage(output).write(name, content)
     return part, None
 
 
-def notifications(blocks: Sequence[MatchedBlock], matches: Matches) -> pa.RecordBatch:
-    """A row for each publication that matches something or is refused, by offset."""
+def notifications(blocks: Sequence[MatchedBlock], matches: Matches) -> tuple[pa.RecordBatch, Matches]:
+    """A row for each publication that matches something or is refused, by offset, and the lists of their ids."""
     refused = {each.row: each for block in blocks for each in block.refused}
     names = next((block.names for block in blocks if block.names is not None), None)
     has_row = np.diff(matches.offsets) > 0
@@ -65,6 +62,6 @@ def notifications(blocks: Sequence[MatchedBlock], matches: Matches) -> pa.Record
             [old if new is None else new.id for old, new in zip(ids.to_pylist(), known, strict=True)], pa.string()
         )
         reasons = pa.array([None if each is None else each.reason for each in known], pa.string())
-    offsets = np.append(matches.offsets[:-1][rows], matches.offsets[-1]).astype(np.int32)
-    lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(matches.ids))
-    return pa.RecordBatch.from_arrays([pa.array(rows + blocks[0].start), ids, lists, reasons], schema=SCHEMA)
+    offsets = np.append(matches.offsets[:-1][rows], matches.offsets[-1])
+    keys = pa.array(rows + blocks[0].start)
+    return pa.RecordBatch.from_arrays([keys, ids, reasons], ["key", "id", "rejected"]), Matches(offsets, matches.ids)

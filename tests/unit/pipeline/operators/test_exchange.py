@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from lavant.pipeline.cluster.probes import Probe
 from lavant.pipeline.operators import exchange
 from lavant.pipeline.operators.access import RefusedRow
 from lavant.pipeline.operators.exchange import MatchedBlock, SegmentKey, merge_blocks
+from lavant.pipeline.operators.parquet import encode
 from lavant.pipeline.operators.parts import notifications
 from lavant.pipeline.operators.tasks import exit_bounds
 
@@ -71,7 +73,8 @@ def test_every_publication_gets_the_ids_of_all_hosts_whatever_the_exit_tasks(
     for first, last in pairwise(bounds):
         parts = [travelled(block.between(first, last)) for block in found]
         if last > first:
-            rows += notifications(parts, merge_blocks(parts, row_ids)).to_pylist()
+            content = encode(*notifications(parts, merge_blocks(parts, row_ids)))
+            rows += pq.read_table(pa.BufferReader(b"".join(content))).to_pylist()
     refused = {each.row: each for each in found[0].refused}
     expected = [
         (
