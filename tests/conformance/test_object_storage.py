@@ -17,7 +17,7 @@ from tests.property.object_stores import ACCESS_KEY, SECRET_KEY, s3_uri
 from lavant.broker.storage.objects import LocalStorage, ObjectStorage, open_storage
 from lavant.broker.storage.objects.arrow import ArrowStorage
 from lavant.broker.storage.objects.uris import parse_uri
-from lavant.core.errors import InvalidValue, MissingComponent
+from lavant.core.errors import InvalidValue, MissingComponent, StorageFailed
 
 ODD_NAMES = ["a%25b", "with space", "ünïcode/日本", "plus+and&amp=;", "quo'te\"", "hash#mark", "q?uery", "%", "a/%2F/b"]
 
@@ -279,3 +279,35 @@ def test_a_file_uri_is_a_local_path(tmp_path: Path) -> None:
 def test_a_file_that_is_not_complete_is_no_object(tmp_path: Path) -> None:
     (tmp_path / "a.1234.partial").write_bytes(b"half")
     assert LocalStorage(tmp_path).names() == []
+
+
+def test_a_folder_that_becomes_empty_while_another_writes_to_it_is_there_again(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+
+    def turns(writer: int) -> None:
+        for turn in range(200):
+            storage.write(f"deep/folder/{writer}-{turn}", [b"1"])
+            storage.remove(f"deep/folder/{writer}-{turn}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(turns, range(4)))
+    assert storage.names() == []
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for store in (open_storage(tmp_path / "file").write, open_storage(tmp_path / "file").create):
+        with pytest.raises(StorageFailed, match=r"cannot write .*file/a: .*; choose another place"):
+            store("a", [b"1"])
+
+
+def test_a_relative_directory_is_the_same_one_for_a_process_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = open_storage("here")
+    storage.write("a", [b"1"])
+    travelling = pickle.dumps(storage)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert pickle.loads(travelling).read("a") == b"1"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from lavant.broker.storage.objects.interface import Parts, checked_name
 from lavant.core.errors import StorageFailed
@@ -12,6 +14,9 @@ from lavant.core.files import make_directories, replace_file, sync_directory, wr
 
 PARTIAL = ".partial"
 """Ends the names of files that are not complete."""
+ATTEMPTS_MAX = 10
+
+T = TypeVar("T")
 
 
 class LocalStorage:
@@ -31,6 +36,9 @@ class LocalStorage:
     def __repr__(self) -> str:
         return f"LocalStorage({str(self._root)!r})"
 
+    def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
+        return LocalStorage, (self._root.absolute(),)  # another process works in another directory
+
     @property
     def uri(self) -> str:
         return str(self._root)
@@ -47,16 +55,17 @@ class LocalStorage:
                 return file.read(-1 if length is None else length)
         except (IsADirectoryError, NotADirectoryError):
             raise FileNotFoundError(errno.ENOENT, "there is no such object", str(self.path(name))) from None
+        except PermissionError as error:
+            raise StorageFailed(f"cannot read {self.path(name)}: {error.strerror}; check its permissions") from None
 
     def write(self, name: str, parts: Parts) -> None:
-        path = self._prepared(name)
-        replace_file(path, parts)
+        self._in_its_directory(name, list(parts), replace_file)
 
     def create(self, name: str, parts: Parts) -> bool:
-        path = self._prepared(name)
+        path = self.path(name)
         if path.exists():
             return False
-        partial = write_partial(path, parts)
+        partial = self._in_its_directory(name, list(parts), write_partial)
         try:
             os.link(partial, path)
         except FileExistsError:
@@ -106,10 +115,21 @@ class LocalStorage:
     def path(self, name: str) -> Path:
         return self._root / checked_name(name)
 
-    def _prepared(self, name: str) -> Path:
+    def _in_its_directory(
+        self, name: str, parts: list[bytes | memoryview], write: Callable[[Path, list[bytes | memoryview]], T]
+    ) -> T:
+        """Write an object, and make its directory before: again if another process just removes that as empty."""
         path = self.path(name)
-        make_directories(path.parent)
-        return path
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                make_directories(path.parent)
+                return write(path, parts)
+            except FileNotFoundError:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+            except (PermissionError, NotADirectoryError, FileExistsError) as error:
+                raise StorageFailed(f"cannot write {path}: {error.strerror}; choose another place") from None
+        raise AssertionError
 
 
 def _collect(directory: Path, before: str, prefix: str, found: list[str]) -> None:
