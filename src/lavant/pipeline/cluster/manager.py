@@ -92,7 +92,7 @@ class ClusterManager:
         self.probes = ProbeBuffer()
         """Where the stream puts its measurements."""
         self._config = config
-        self._coordination = coordination if coordination is not None else FileCoordination(Path(directory))
+        self._coordination = coordination if coordination is not None else FileCoordination(directory)
         self._travel: SliceTravel | None = None
         self._batches_done: Callable[[], int] | None = None
         self._executors = Executors(spark)
