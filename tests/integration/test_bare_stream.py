@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.integration.bare_cluster import BareCluster, bare_cluster, kill_driver
+from tests.integration.frames import FrameClient
 from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
+from tests.integration.serving import Served
 from tests.integration.workload import EncryptedWorld, below, notified
 
+from lavant.broker.matching import ScanMatcher
+from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, Subscribed
 from lavant.broker.storage.objects import open_storage
+from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.stream.sinks import read_manifests
+from lavant.service.observability.metrics import FRESH_S_MAX
 
 PATIENCE_S = 300.0
 ROWS_MAX = 250
@@ -124,3 +132,42 @@ def test_nothing_is_lost_or_repeated_whoever_is_killed(
     assert notified(driver.notifications) == world.expected()
     for worker in cluster.workers:
         assert not worker.sees(directory / "driver.log")
+
+
+def test_the_engine_of_a_server_needs_nothing_mounted(cluster: BareCluster, elsewhere: Path) -> None:
+    chance = random.Random(3)
+    filters = [f"a between {low} and {low + chance.randrange(5, 40)}" for low in range(0, 60, 3)]
+    options = ("--engine", "spark", "--master", cluster.url, "--hosts-max", "2")
+    with Served(elsewhere / "data", *options) as server, FrameClient(server.port) as client:
+        for number, filter in enumerate(filters):
+            assert isinstance(client.ask(Subscribe(filter, f"r{number}")), Subscribed)
+        rows = [{"n": n, "a": chance.randrange(100)} for n in range(600)]
+        for start in range(0, 600, 200):
+            answer = client.ask(Publish([msgspec.json.encode(row) for row in rows[start : start + 200]]))
+            assert isinstance(answer, Published)
+            if start == 0:
+                delivered(server)
+                cluster.kill_python_worker()
+            elif start == 200:
+                cluster.kill_executor()
+        delivered(server)
+        matcher = ScanMatcher()
+        matcher.add(range(len(filters)), filters)
+        matches = matcher.match(PublicationBatch.from_dicts(rows))
+        wanted: dict[int, list[int]] = {number: [] for number in range(len(filters))}
+        for n in range(len(rows)):
+            for number in matches.of(n).tolist():
+                wanted[number].append(n)
+        for number in range(len(filters)):
+            found = [msgspec.json.decode(body)["n"] for body in client.drain(f"r{number}")]
+            assert sorted(found) == wanted[number]
+    for worker in cluster.workers:
+        assert not worker.sees(elsewhere / "data")
+
+
+def delivered(server: Served) -> None:
+    time.sleep(FRESH_S_MAX)  # the figures may be so old
+    deadline = time.monotonic() + PATIENCE_S
+    while server.metric("lavant_engine_owed"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

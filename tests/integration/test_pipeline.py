@@ -115,6 +115,28 @@ def test_a_log_is_matched_in_batches_and_each_batch_sees_one_version(
     assert notified(tmp_path / "notifications") == expected(TEXTS, first) | expected(changed, second)
 
 
+def test_a_stream_follows_another_number_of_slices(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
+    parts = [[{**row, "@id": f"{number} {row['@id']}"} for row in rows(300, seed=number)] for number in range(3)]
+    append(tmp_path / "log", parts[0])
+    running = start(
+        spark,
+        log=tmp_path / "log",
+        subscriptions=store.directory,
+        output=tmp_path,
+        hosts=2,
+        options={"rowsMax": "150"},
+    )
+    try:
+        for part, slices in ((parts[1], 7), (parts[2], 2)):
+            running.process_all_available()
+            store.reslice(slices)
+            append(tmp_path / "log", part)
+        running.process_all_available()
+    finally:
+        running.stop()
+    assert notified(tmp_path / "notifications") == expected(TEXTS, [row for part in parts for row in part])
+
+
 def test_encrypted_publications_reach_whom_they_must(spark: SparkSession, tmp_path: Path) -> None:
     world = EncryptedWorld(tmp_path, subscriptions=5000, publications=1200)
     run_to_end(spark, tmp_path, 1200, rowsMax="500")
