@@ -66,6 +66,9 @@ class TwoLogs:
                 assert reader.end() == end
                 assert numbers(reader, first, end) == list(range(first, end))
                 assert reader.start() <= self.trimmed
+            last = self.data.draw(st.integers(first + 1, end), "last")
+            for place in self.places:
+                assert numbers(LogReader(place), first, last) == list(range(first, last))
                 extents = reader.blocks(first, end)
                 assert [each.first_offset for each in extents] == [
                     o for o in self.begins[:-1] if self._after(o) > first
@@ -146,6 +149,35 @@ def test_a_reader_lists_only_what_is_new_and_fetches_each_object_once(monkeypatc
     assert numbers(reader, 4, reader.end()) == [4, 5]
     assert listed == ["00000000000000000002.log"]
     assert [name for name in read if name != "log.json"] == ["00000000000000000004.log"]
+
+
+def test_a_reader_of_a_range_lists_and_fetches_only_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = memory_storage()
+    append(storage, *[3] * 10, start=5000)
+    append(storage, *[7] * 20)
+    listed: list[int] = []
+    read: list[str] = []
+    real_names, real_read = storage.names, storage.read
+
+    def names(prefix: str = "", after: str = "") -> list[str]:
+        found = real_names(prefix, after)
+        listed.append(len(found))
+        return found
+
+    def noting(name: str, *rest: Any) -> bytes:
+        read.append(name)
+        return real_read(name, *rest)
+
+    monkeypatch.setattr(storage, "names", names)
+    monkeypatch.setattr(storage, "read", noting)
+    assert numbers(LogReader(storage), 5046, 5049) == [5046, 5047, 5048]
+    assert listed == [1]  # those of 504x
+    assert [name for name in read if name != "log.json"] == ["00000000000000005044.log"]
+    assert numbers(LogReader(storage), 5025, 5039) == list(range(5025, 5039))
+    with pytest.raises(InvalidValue, match="ends at offset 5170, asked for 5171"):
+        numbers(LogReader(storage), 5168, 5171)
+    with pytest.raises(InvalidValue, match="starts at offset 5000, asked for 4999"):
+        numbers(LogReader(storage), 4999, 5001)
 
 
 def test_a_reader_is_told_what_was_trimmed_and_goes_on_behind_it() -> None:

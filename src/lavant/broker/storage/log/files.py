@@ -131,6 +131,9 @@ class FileBlocks:
     def end(self) -> int:
         return self._blocks[-1].first_offset + self._blocks[-1].publications if self._blocks else 0
 
+    def part(self, start: int, end: int) -> None:
+        """Headers of files are cheap: they are all read."""
+
     def extents(self, start: int, end: int) -> list[BlockExtent]:
         chosen = self._blocks[bisect_right(self._starts, start) - 1 : bisect_left(self._starts, end)]
         return [BlockExtent(block.first_offset, block.publications, block.length) for block in chosen]

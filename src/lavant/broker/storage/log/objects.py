@@ -84,7 +84,8 @@ class ObjectBlocks:
         self._storage = storage
         self._names: list[str] = []
         self._starts: list[int] = []
-        self.end = 0
+        self._end: int | None = 0
+        """None if only the last object knows it."""
         self._read = ("", b"")
 
     @property
@@ -95,13 +96,37 @@ class ObjectBlocks:
     def start(self) -> int:
         return self._starts[0]
 
-    def refresh(self) -> None:
-        """Find new objects."""
+    @property
+    def end(self) -> int:
+        if self._end is None:
+            blocks = self._headers(len(self._names) - 1)
+            self._end = blocks[-1].first_offset + blocks[-1].publications if blocks else self._starts[-1]
+        return self._end
+
+    def refresh(self) -> int:
+        """Find new objects, and return the end."""
         try:
             self._add(_objects_of(self._storage, after=self._names[-1] if self._names else ""))
+            return self.end
         except FileNotFoundError:  # trimmed or cut since it was listed
             self._reset()
             self._add(_objects_of(self._storage))
+            return self.end
+
+    def part(self, start: int, end: int) -> ObjectBlocks | None:
+        """The objects of a range alone, unless more is known already: a task need not list the whole log.
+
+        It lists the names with those digits that the range has in common; None if they do not tell where it begins.
+        """
+        if self._names or start >= end:
+            return None
+        names = _objects_of(self._storage, prefix=_common(file_name(start), file_name(end - 1)))
+        first = bisect_right(names, file_name(start)) - 1
+        if first < 0:
+            return None
+        found = ObjectBlocks(self._storage)
+        found._add(names[first : bisect_left(names, file_name(end))])
+        return found
 
     def extents(self, start: int, end: int) -> list[BlockExtent]:
         """One for each object. Its bytes are reckoned from those of the last one, since the list does not say them."""
@@ -113,6 +138,8 @@ class ObjectBlocks:
     def read(self, start: int, end: int) -> Iterator[LogBatch]:
         number = bisect_right(self._starts, start) - 1
         while start < end:
+            if number == len(self._names):
+                raise InvalidValue(f"the log {self._storage.uri} ends at offset {start}, asked for {end}")
             for block in self._blocks(number):
                 after = block.first_offset + block.publications
                 if after <= start or start >= end:
@@ -124,15 +151,13 @@ class ObjectBlocks:
             number += 1
 
     def _add(self, names: list[str]) -> None:
-        if not names:
-            return
-        self._names += names
-        self._starts += map(_first_of, names)
-        last = self._headers(len(self._names) - 1)
-        self.end = last[-1].first_offset + last[-1].publications if last else self._starts[-1]
+        if names:
+            self._names += names
+            self._starts += map(_first_of, names)
+            self._end = None
 
     def _reset(self) -> None:
-        self._names, self._starts, self.end = [], [], 0
+        self._names, self._starts, self._end = [], [], 0
 
     def _blocks(self, number: int) -> list[BlockHeader]:
         """The blocks of an object, which must reach to the next one."""
@@ -150,7 +175,7 @@ class ObjectBlocks:
                 f"{self._storage.uri}: {file_name(missing)} is missing; restore it from a copy"
             ) from None
         end = blocks[-1].first_offset + blocks[-1].publications if blocks else self._starts[number]
-        following = self._starts[number + 1] if number + 1 < len(self._starts) else self.end
+        following = self._starts[number + 1] if number + 1 < len(self._starts) else end
         if end != following:
             raise CorruptSnapshot(
                 f"the log {self._storage.uri} jumps from publication {end} to {following}: publications are missing; "
@@ -171,8 +196,16 @@ class ObjectBlocks:
         return f"{self._storage.uri} {self._names[number]}"
 
 
-def _objects_of(storage: ObjectStorage, after: str = "") -> list[str]:
-    return [name for name in storage.names(after=after) if name.endswith(".log") and "/" not in name]
+def _objects_of(storage: ObjectStorage, after: str = "", prefix: str = "") -> list[str]:
+    return [name for name in storage.names(prefix, after) if name.endswith(".log") and "/" not in name]
+
+
+def _common(first: str, last: str) -> str:
+    """
+    >>> _common("0041.log", "0047.log")
+    '004'
+    """
+    return first[: next((place for place, (a, b) in enumerate(zip(first, last, strict=True)) if a != b), len(first))]
 
 
 def _first_of(name: str) -> int:

@@ -51,6 +51,11 @@ class LogReader:
 
     def read(self, start: int, end: int) -> Iterator[LogBatch]:
         """The publications from `start` up to `end`."""
+        part = self._blocks.part(start, end)
+        if part is not None:
+            self._check_identity()
+            yield from part.read(start, end)
+            return
         self._check_range(start, end)
         yield from self._blocks.read(start, end)
 

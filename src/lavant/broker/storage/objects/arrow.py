@@ -112,7 +112,8 @@ class ArrowStorage:
         return True
 
     def names(self, prefix: str = "", after: str = "") -> list[str]:
-        found = self._s3_names_after(prefix, after) if after and self._fs.type_name == "s3" else None
+        is_part = bool(after) or not f"/{prefix}".endswith("/")
+        found = self._s3_names(prefix, after) if is_part and self._fs.type_name == "s3" else None
         if found is None:
             found = self._listed(prefix.rpartition("/")[0])
         if not found:
@@ -133,8 +134,8 @@ class ArrowStorage:
         start = len(self._root) + 1
         return [info.path[start:] for info in infos if info.type == FileType.File]
 
-    def _s3_names_after(self, prefix: str, after: str) -> list[str] | None:
-        """S3 itself starts its list at a name; None if that cannot be asked of it without boto3."""
+    def _s3_names(self, prefix: str, after: str) -> list[str] | None:
+        """S3 itself lists a part of a folder; None if that cannot be asked of it without boto3."""
         try:
             requests = _s3_requests(self._uri._replace(path=""), self._fs.region, os.getpid())
         except MissingComponent:
