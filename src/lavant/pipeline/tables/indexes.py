@@ -8,6 +8,7 @@ a local master tasks open the driver's files; elsewhere Spark ships them, which 
 from __future__ import annotations
 
 import atexit
+import gc
 import mmap
 import shutil
 import tempfile
@@ -147,6 +148,9 @@ def _opened(name: str, index: TableIndex, read: Any) -> Any:
         ) from None
     while len(_open) > OPEN_MAX:
         _open.popitem(last=False)
+    # Spark collects garbage after every task, which takes 80 ms with all that is imported now, unless it is frozen.
+    gc.collect()
+    gc.freeze()
     return _open[path]
 
 
