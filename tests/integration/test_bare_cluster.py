@@ -18,10 +18,13 @@ from tests.integration.bare_cluster import BareCluster, bare_cluster
 from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
 
 import lavant
+from lavant.broker.slices import SliceStore
+from lavant.core.errors import InvalidValue
 from lavant.pipeline.cluster.assignment import ANYWHERE
 from lavant.pipeline.internals.executors import Executors
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 from lavant.pipeline.session import spark_session
+from lavant.pipeline.tables import match
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +104,27 @@ def test_executors_and_python_workers_can_be_killed(cluster: BareCluster, spark:
     killed = cluster.kill_executor()
     assert numbers.sum() == 4950
     assert killed not in cluster.executors()
+
+
+def test_tables_are_matched_by_executors_that_see_nothing_of_the_driver(
+    spark: SparkSession, store: ObjectStore, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    filters = {number: f"volume > {number}" for number in range(0, 40, 10)}
+    SliceStore.create(elsewhere / "subscriptions", slices=2).add(list(filters), list(filters.values()))
+    SliceStore.create(store.uri("tables/subscriptions"), slices=2).add(list(filters), list(filters.values()))
+    events = spark.createDataFrame([(n, n) for n in range(0, 60, 5)], "event int, volume int").repartition(4)
+    alerts = spark.createDataFrame(list(filters.items()), "id int, filter string")
+    expected = {n: [bound for bound in filters if n > bound] for n in range(5, 60, 5)}
+    places: list[tuple[Any, int]] = [
+        (elsewhere / "subscriptions", 1),
+        (store.uri("tables/subscriptions"), 1),
+        (alerts, 2),
+    ]
+    for subscriptions, groups in places:
+        matched = match(events, subscriptions, groups=groups).collect()
+        assert {row.event: sorted(row.subscriptions) for row in matched} == expected
+    stream = spark.readStream.format("rate").load().selectExpr("value volume")
+    with pytest.raises(InvalidValue, match="executors do not reach"):
+        match(stream, elsewhere / "subscriptions")
