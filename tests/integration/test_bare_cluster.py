@@ -13,17 +13,24 @@ from typing import Any
 import msgspec
 import pyarrow.fs
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.integration.bare_cluster import BareCluster, bare_cluster
 from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
+from tests.integration.workload import filters, rows
 
 import lavant
+from lavant.broker.filters import Filter
 from lavant.broker.slices import SliceStore
+from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.core.errors import InvalidValue
+from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.cluster.assignment import ANYWHERE
 from lavant.pipeline.internals.executors import Executors
+from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 from lavant.pipeline.session import spark_session
+from lavant.pipeline.sources import register
 from lavant.pipeline.tables import match
 
 
@@ -128,3 +135,33 @@ def test_tables_are_matched_by_executors_that_see_nothing_of_the_driver(
     stream = spark.readStream.format("rate").load().selectExpr("value volume")
     with pytest.raises(InvalidValue, match="executors do not reach"):
         match(stream, elsewhere / "subscriptions")
+
+
+def test_data_sources_work_on_an_object_store_and_say_so_where_a_path_cannot(
+    spark: SparkSession, store: ObjectStore, elsewhere: Path
+) -> None:
+    register(spark)
+    signed = {name: store.uri(name).replace("s3://", "s3://tests:secret@") for name in ("log", "copy", "subscriptions")}
+    publications = rows(300, seed=4)
+    for place in (signed["log"], elsewhere / "a-log"):
+        with LogWriter(place) as log:
+            for first in range(0, 300, 60):
+                log.append(PublicationBatch.from_dicts(publications[first : first + 60]).records)
+    reader = spark.read.format("lavant_log").option("partitionBytes", "3000")
+    table = reader.schema("offset bigint, `@id` string, symbol string, volume bigint").load(signed["log"])
+    assert table.rdd.getNumPartitions() > 2
+    assert [row["@id"] for row in table.collect()] == [row["@id"] for row in publications]
+    table.write.format("lavant_log").mode("append").save(signed["copy"])
+    copied = LogReader(signed["copy"])
+    assert copied.end() == 300
+    texts = dict(enumerate(filters(40)))
+    SliceStore.create(signed["subscriptions"], slices=2).add(list(texts), list(texts.values()))
+    found = spark.read.format("lavant_subscriptions").load(signed["subscriptions"]).collect()
+    assert {row.id: Filter.parse(row.filter) for row in found} == {id: Filter.parse(each) for id, each in texts.items()}
+
+    hidden = spark.read.format("lavant_log").load(str(elsewhere / "a-log"))
+    with pytest.raises(PySparkException) as caught:
+        hidden.collect()
+    assert f"does not see {elsewhere / 'a-log'}, a path of the driver's machine; give a URI" in root_cause(caught.value)
+    table.limit(50).write.format("lavant_log").mode("append").save(str(elsewhere / "a-log"))  # through the driver
+    assert LogReader(elsewhere / "a-log").end() == 350

@@ -19,6 +19,7 @@ from lavant.core.publications.batch import PublicationBatch
 from lavant.core.publications.json_lines import json_object, publication_row
 from lavant.core.publications.publication import ID, POINT, PUBLICATION_ID_LENGTH_MAX
 from lavant.pipeline.operators.open_slices import SlicePlace, open_slice
+from lavant.pipeline.sources.options import check_visible
 
 RECORDS_AT_ONCE = 4096
 IDS_OF_A_RECORD_MAX = 50_000
@@ -65,6 +66,7 @@ def match_function(settings: TopicMatch) -> Callable[[Iterable[pa.RecordBatch]],
     """The function of a task on its records: columns key, value, topic, partition, offset."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        check_visible(settings.store)
         store = SliceReader(settings.store, settings.identity)
         version = store.version()
         for batch in batches:
