@@ -30,7 +30,7 @@ from lavant.pipeline.internals.executors import Executors
 from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 from lavant.pipeline.session import spark_session
-from lavant.pipeline.sources import register
+from lavant.pipeline.sources import register_sources
 from lavant.pipeline.tables import match
 
 
@@ -140,7 +140,7 @@ def test_tables_are_matched_by_executors_that_see_nothing_of_the_driver(
 def test_data_sources_work_on_an_object_store_and_say_so_where_a_path_cannot(
     spark: SparkSession, store: ObjectStore, elsewhere: Path
 ) -> None:
-    register(spark)
+    register_sources(spark)
     signed = {name: store.uri(name).replace("s3://", "s3://tests:secret@") for name in ("log", "copy", "subscriptions")}
     publications = rows(300, seed=4)
     for place in (signed["log"], elsewhere / "a-log"):

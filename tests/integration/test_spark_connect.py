@@ -1,4 +1,7 @@
-"""Tables through a real Spark Connect server: index files are shipped, and no task reads the client's disk."""
+"""Tables and data sources through a real Spark Connect server.
+
+Index files are shipped: no task that matches reads the client's disk.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from tests.integration.connect_client import ALERTS
 
+from lavant.broker.filters import Filter
 from lavant.broker.slices import SliceStore
+from lavant.pipeline.operators.parts import SCHEMA, Part
+from lavant.pipeline.stream.sinks import BatchManifest, Notifications
 
 
-def test_tables_are_matched_through_spark_connect(tmp_path: Path) -> None:
+def test_tables_and_data_sources_work_through_spark_connect(tmp_path: Path) -> None:
     store = SliceStore.create(tmp_path / "store", slices=3)
     store.add([1, 2], list(ALERTS.values()))
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tests.integration.connect_client", str(store.directory)]
+    found = pa.table({"key": [4, 7], "id": ["a", None], "subscriptions": [[1, 2], []], "rejected": [None, "no"]})
+    (tmp_path / "notifications").mkdir()
+    pq.write_table(found.cast(SCHEMA), tmp_path / "notifications" / "part-0")
+    manifest = BatchManifest(batch=0, start=0, end=8, rows=2, matches=2, parts=(Part("part-0", 2, 2),))
+    Notifications(tmp_path / "notifications").commit(manifest)
+    arguments = [str(store.directory), str(tmp_path / "notifications"), str(tmp_path)]
+    command = [sys.executable, "-m", "tests.integration.connect_client", *arguments]
     ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
     results = json.loads(ran.stdout.splitlines()[-1])
@@ -25,3 +39,9 @@ def test_tables_are_matched_through_spark_connect(tmp_path: Path) -> None:
     assert results["store"] == [["q1", [1, 2], False], ["q3", [], True]]
     assert results["scalar"] == ["q1"]
     assert "executors do not reach" in results["stream"]
+    through = results["sources"]
+    assert through["copied"] == list(range(20))
+    assert {id: Filter.parse(text) for id, text in through["subscriptions"].items()} == {
+        str(id): Filter.parse(text) for id, text in zip((1, 2), ALERTS.values(), strict=True)
+    }
+    assert through["notifications"] == [[0, 4, "a", [1, 2], None], [0, 7, None, [], "no"]]

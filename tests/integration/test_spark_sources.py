@@ -22,7 +22,7 @@ from lavant.broker.slices.store import slice_of
 from lavant.broker.storage.log import LogReader, LogWriter
 from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.internals.failures import root_cause
-from lavant.pipeline.sources import register
+from lavant.pipeline.sources import register_sources
 from lavant.pipeline.stream.driver import start
 from lavant.pipeline.stream.sinks import read_manifests
 
@@ -31,7 +31,7 @@ VALUES: list[Any] = [None, 1, -7, 2**53, 2.5, 3.0, "x", "ä'\"", "", True, False
 
 @pytest.fixture
 def spark(shared_spark: SparkSession) -> SparkSession:
-    register(shared_spark)
+    register_sources(shared_spark)
     return shared_spark
 
 

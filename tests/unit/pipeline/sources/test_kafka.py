@@ -89,6 +89,7 @@ def test_refused_records_say_why_and_keep_their_place(tmp_path: Path) -> None:
     assert [each["to"] for each in found] == ["out", "refused", "refused", "refused", "out"]
     assert [each.get("rejected") is not None for each in found] == [False, True, True, True, False]
     assert found[2]["rejected"] == "the record has no value"
+    assert [each.get("id") for each in found] == [None, "k", "k", None, None]
 
 
 def test_a_long_list_of_subscriptions_takes_several_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,20 +155,19 @@ def _notifications(
     """In the order of the records; records that match nothing have none."""
     reasons = parsed.rejected | {parsed.places[row]: reason for row, reason in refused.items()}
     row_of = {place: row for row, place in enumerate(parsed.places)}
-    ends = matches.offsets.tolist()
+    keys, ends = records.column("key").to_pylist(), matches.offsets.tolist()
     found: list[tuple[int, NotificationRecord]] = []
     for place, (topic, partition, offset) in enumerate(
         zip(*(records.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
     ):
         origin = {"topic": topic, "partition": partition, "offset": offset}
         row = row_of.get(place)
-        id = None if row is None else parsed.rows[row].get(ID)
+        id = _id_of(keys[place]) if row is None else parsed.rows[row].get(ID)
         if place in reasons:
             found.append((place, NotificationRecord(**origin, id=id, rejected=reasons[place])))
         elif row is not None and ends[row] < ends[row + 1]:
             ids = matches.ids[ends[row] : ends[row + 1]]
             found += [(place, each) for each in _parts(origin, id, ids)]
-    keys = records.column("key").to_pylist()
     encode = msgspec.json.Encoder().encode
     return pa.RecordBatch.from_arrays(
         [
