@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from tests.bench.exit import COLUMNS as EXIT_COLUMNS
+from tests.bench.exit import ExitRow, measure_exit
 from tests.bench.limits import Limits, measure_limits
 from tests.bench.matching import CORES, Row, measure, subjects
 from tests.bench.models import COLUMNS as MODEL_COLUMNS
@@ -88,9 +90,9 @@ def pipeline_cells(result: Result) -> list[str]:
     ]
 
 
-def measure_pipelines() -> list[Result]:
+def measure_pipelines() -> tuple[list[Result], list[ExitRow]]:
     with bench_spark() as spark:
-        return [measure_pipeline(spark, load()) for load in (encrypted_load, stock_load)]
+        return [measure_pipeline(spark, load()) for load in (encrypted_load, stock_load)], measure_exit(spark)
 
 
 @contextlib.contextmanager
@@ -118,6 +120,7 @@ def markdown(
     limits: Limits,
     rows: list[Row],
     results: list[Result],
+    exits: list[ExitRow],
     sizing: SizingTable | None,
     queues: QueueTable | None,
     publishing: PublishingTable | None,
@@ -126,6 +129,7 @@ def markdown(
     lines = [describe(limits), ""]
     lines += markdown_table(COLUMNS, [cells(row) for row in rows])
     lines += markdown_table(PIPELINE_COLUMNS, [pipeline_cells(result) for result in results])
+    lines += markdown_table(EXIT_COLUMNS, [row.cells() for row in exits])
     if sizing is not None:
         lines += markdown_table(SIZING_COLUMNS, sizing.lines)
     if queues is not None:
@@ -167,9 +171,10 @@ def main() -> None:
             rows.append(measure(chosen.pop(0), limits))
             progress.advance(task)
     print_table(console, describe(limits), COLUMNS, [cells(row) for row in rows], {0, 1, len(COLUMNS) - 1})
-    results = measure_pipelines() if arguments.only in "pipeline" else []
+    results, exits = measure_pipelines() if arguments.only in "pipeline" else ([], [])
     if results:
         print_table(console, "The pipeline on Spark", PIPELINE_COLUMNS, [pipeline_cells(r) for r in results], {0})
+        print_table(console, "The exit", EXIT_COLUMNS, [row.cells() for row in exits], set())
     sizing = measure_constants() if arguments.only in "sizing" else None
     if sizing is not None:
         print_table(console, "Constants of sizing", SIZING_COLUMNS, sizing.lines, {0, 1})
@@ -185,7 +190,7 @@ def main() -> None:
     if models:
         print_table(console, "Models", MODEL_COLUMNS, models, {0})
     if arguments.markdown is not None:
-        arguments.markdown.write_text(markdown(limits, rows, results, sizing, queues, publishing, models))
+        arguments.markdown.write_text(markdown(limits, rows, results, exits, sizing, queues, publishing, models))
     if sizing is not None and sizing.far_off:
         sys.exit(f"make bench: constants of sizing are far off: {', '.join(sizing.far_off)}; see docs/sizing.md")
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.integration.workload import expected, filters, rows
 
+from lavant.broker.matching import Matches
 from lavant.broker.slices import SliceReader, SliceStore
+from lavant.broker.slices.reader import StoreVersion
 from lavant.broker.storage.log.blocks import LogBatch
 from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.operators.access import PUBLICATIONS_AT_ONCE, AccessBlock, encode_range, gathered
@@ -115,3 +118,23 @@ def read_part_of(directory: Path, part: object) -> list[dict[str, Any]]:
     from lavant.broker.storage.objects import open_storage
 
     return read_part(open_storage(directory / "out"), part).to_pylist()  # type: ignore[arg-type, no-any-return]
+
+
+def test_what_returns_to_the_driver_does_not_grow_with_the_matches(tmp_path: Path) -> None:
+    sizes = []
+    for matches in (1, 2_000_000):
+        rest = Matches(np.array([0, matches]), np.arange(matches, dtype=np.uint32))
+        block = MatchedBlock(0, 1, 0, [], rest, [], pa.array(["p"]), [])
+        place = SlicePlace("", "store", "plain")
+        task = ExitTask(
+            store=place,
+            version=StoreVersion(1, (0,), (0,)),
+            host=0,
+            slices=(0,),
+            output=str(tmp_path),
+            part="p.parquet",
+        )
+        report = exit_blocks(task, [block])
+        assert report.part.matches == matches
+        sizes.append(len(msgspec.msgpack.encode(report)))
+    assert abs(sizes[1] - sizes[0]) < 30
