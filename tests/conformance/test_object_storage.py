@@ -18,6 +18,7 @@ from lavant.broker.storage.objects import LocalStorage, ObjectStorage, open_stor
 from lavant.broker.storage.objects.arrow import ArrowStorage
 from lavant.broker.storage.objects.uris import parse_uri
 from lavant.core.errors import InvalidValue, MissingComponent, StorageFailed
+from lavant.core.files import replace_file
 
 ODD_NAMES = ["a%25b", "with space", "ünïcode/日本", "plus+and&amp=;", "quo'te\"", "hash#mark", "q?uery", "%", "a/%2F/b"]
 
@@ -274,6 +275,17 @@ def test_a_file_uri_is_a_local_path(tmp_path: Path) -> None:
     open_storage(f"file://{tmp_path}/a").write("b", [b"1"])
     assert (tmp_path / "a" / "b").read_bytes() == b"1"
     assert open_storage(str(tmp_path / "a")).names() == ["b"]
+
+
+def test_a_file_that_is_not_complete_is_hidden_from_whoever_reads_the_folder(tmp_path: Path) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"half"
+        (partial,) = tmp_path.iterdir()
+        assert partial.name.startswith(".")
+        assert partial.name.endswith(".partial")
+
+    replace_file(tmp_path / "part-1.parquet", parts())
+    assert [path.name for path in tmp_path.iterdir()] == ["part-1.parquet"]
 
 
 def test_a_file_that_is_not_complete_is_no_object(tmp_path: Path) -> None:

@@ -62,8 +62,12 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, sync_name: 
 
 
 def write_partial(path: Path, parts: Iterable[bytes | memoryview]) -> Path:
-    """Writes and syncs a file beside `path`, of a name of its own that ends in `.partial`, and returns it."""
-    partial = path.with_name(f"{path.name}.{new_identity()[:12]}.partial")
+    """Writes and syncs a file beside `path`, and returns it.
+
+    Its name is its own, ends in `.partial`, and starts with a dot, so that Spark and others who read all files of the
+    directory leave it out.
+    """
+    partial = path.with_name(f".{path.name}.{new_identity()[:12]}.partial")
     try:
         with partial.open("wb") as file:
             file.writelines(parts)

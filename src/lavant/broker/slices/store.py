@@ -308,6 +308,8 @@ class SliceStore:
             directory = self.storage.path(slice_name(slice))
             for partial in directory.rglob("*.partial") if directory is not None else ():
                 partial.unlink()
+        for partial in self.directory.glob("*.partial") if self._is_local else ():
+            partial.unlink()
         self._outdated = set()
 
 

@@ -88,8 +88,9 @@ class ArrowStorage:
             if self._is_object_store:
                 self._put(path, content)
                 return
-            partial = f"{path}.{new_identity()[:12]}{PARTIAL}"
-            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+            folder, _, last = path.rpartition("/")
+            partial = f"{folder}/.{last}.{new_identity()[:12]}{PARTIAL}"
+            self._fs.create_dir(folder, recursive=True)
             try:
                 self._put(partial, content)
                 self._fs.move(partial, path)
