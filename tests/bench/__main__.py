@@ -1,7 +1,8 @@
 """`make bench`: tables, measured in one run: matchers, the pipeline on Spark, durable queues, publishing, and models.
 
-`--only TEXT` picks rows of the first table (and `--only pipeline`, `sizing`, `queues`, `publishing` or `models` another
-one), `--markdown FILE` also writes the tables there. Ends with exit code 1 if a constant of sizing is far off.
+`--only TEXT` picks rows of the first table (and `--only pipeline`, `tables`, `sizing`, `queues`, `publishing` or
+`models` another one), `--markdown FILE` also writes the tables there. Ends with exit code 1 if a constant of sizing is
+far off.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from tests.bench.queues.table import COLUMNS as QUEUE_COLUMNS
 from tests.bench.queues.table import QueueTable, measure_queues
 from tests.bench.sizing import COLUMNS as SIZING_COLUMNS
 from tests.bench.sizing import SizingTable, measure_sizing
+from tests.bench.tables import COLUMNS as TABLE_COLUMNS
+from tests.bench.tables import measure_tables
 
 from lavant.pipeline.session import spark_session
 
@@ -121,6 +124,7 @@ def markdown(
     rows: list[Row],
     results: list[Result],
     exits: list[ExitRow],
+    tables: list[list[str]],
     sizing: SizingTable | None,
     queues: QueueTable | None,
     publishing: PublishingTable | None,
@@ -130,6 +134,7 @@ def markdown(
     lines += markdown_table(COLUMNS, [cells(row) for row in rows])
     lines += markdown_table(PIPELINE_COLUMNS, [pipeline_cells(result) for result in results])
     lines += markdown_table(EXIT_COLUMNS, [row.cells() for row in exits])
+    lines += markdown_table(TABLE_COLUMNS, tables)
     if sizing is not None:
         lines += markdown_table(SIZING_COLUMNS, sizing.lines)
     if queues is not None:
@@ -175,6 +180,9 @@ def main() -> None:
     if results:
         print_table(console, "The pipeline on Spark", PIPELINE_COLUMNS, [pipeline_cells(r) for r in results], {0})
         print_table(console, "The exit", EXIT_COLUMNS, [row.cells() for row in exits], set())
+    tables = measure_tables() if arguments.only in "tables" else []
+    if tables:
+        print_table(console, "Tables on Spark, by hand and with match", TABLE_COLUMNS, tables, {0, 2})
     sizing = measure_constants() if arguments.only in "sizing" else None
     if sizing is not None:
         print_table(console, "Constants of sizing", SIZING_COLUMNS, sizing.lines, {0, 1})
@@ -190,7 +198,8 @@ def main() -> None:
     if models:
         print_table(console, "Models", MODEL_COLUMNS, models, {0})
     if arguments.markdown is not None:
-        arguments.markdown.write_text(markdown(limits, rows, results, exits, sizing, queues, publishing, models))
+        text = markdown(limits, rows, results, exits, tables, sizing, queues, publishing, models)
+        arguments.markdown.write_text(text)
     if sizing is not None and sizing.far_off:
         sys.exit(f"make bench: constants of sizing are far off: {', '.join(sizing.far_off)}; see docs/sizing.md")
 

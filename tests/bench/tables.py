@@ -54,7 +54,9 @@ LISTS = "event_id string, subscriptions array<bigint>"
 Ways = dict[str, Callable[[], DataFrame]]
 
 
-def measure_tables(spark: SparkSession, only: str = "") -> list[list[str]]:
+def measure_tables(only: str = "") -> list[list[str]]:
+    """The lines of the table, in a plain session of its own."""
+    spark = plain_session()
     loads: dict[str, Callable[[SparkSession, Path], tuple[int, Ways]]] = {
         "quotes, 100,000 filters": lambda spark, home: quotes(spark, home, 100_000),
         "quotes, 1 million filters": lambda spark, home: quotes(spark, home, 1_000_000),
@@ -73,6 +75,7 @@ def measure_tables(spark: SparkSession, only: str = "") -> list[list[str]]:
                 for way, (a, b) in best.items()
             ]
         shutil.rmtree(home)
+    spark.stop()
     return lines
 
 
@@ -312,6 +315,8 @@ def stock_join(events: DataFrame, bounds: DataFrame) -> DataFrame:
 
 def plain_session() -> SparkSession:
     """As a data engineer has it, not tuned by Lavant."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[2]").appName("lavant-bench-tables")
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "3g"}
     for name, value in settings.items():
@@ -322,12 +327,9 @@ def plain_session() -> SparkSession:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
-    spark = plain_session()
-    for line in [list(COLUMNS), *measure_tables(spark, parser.parse_args().only)]:
+    for line in [list(COLUMNS), *measure_tables(parser.parse_args().only)]:
         print("| " + " | ".join(line) + " |", flush=True)
-    spark.stop()
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     main()
