@@ -19,7 +19,10 @@ from tests.integration.kafka import CONNECTOR, PASSWORD, USER, KafkaBroker, Kafk
 from tests.integration.workload import expected, filters, rows
 
 from lavant.broker.slices import SliceStore
+from lavant.broker.storage.log import LogReader
 from lavant.core.errors import FailedStream, InvalidValue, MissingComponent
+from lavant.core.publications.batch import PublicationBatch
+from lavant.pipeline.sources import register_sources
 from lavant.pipeline.sources.kafka import KafkaTopic
 from lavant.pipeline.sources.kafka.runner import TopicStreamResult, stream_topics
 
@@ -174,6 +177,24 @@ def test_a_topic_or_a_broker_that_is_not_there_is_one_line(
     assert "\n" not in str(caught.value)
     with pytest.raises(MissingComponent, match=r"no Kafka broker answers at 127\.0\.0\.1:1 "):
         run(shared_spark, store, "kafka://127.0.0.1:1/nothing", output)
+
+
+def test_a_topic_can_be_copied_into_a_log(shared_spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+    broker.make_topic("kept")
+    made = publications(200, seed=9)
+    broker.send("kept", [*made, (None, b"{")])
+    register_sources(shared_spark)
+    records = shared_spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.servers)
+    records = records.options(subscribe="kept", startingOffsets="earliest", maxOffsetsPerTrigger="90")
+    texts = records.load().selectExpr("CAST(value AS string) AS publication")
+    sink = texts.writeStream.format("lavant_log").options(
+        rejected="drop", checkpointLocation=str(tmp_path / "checkpoint")
+    )
+    sink.trigger(availableNow=True).start(str(tmp_path / "log")).awaitTermination()
+    log = LogReader(tmp_path / "log")
+    found = [row for batch in log.read(0, log.end()) for row in PublicationBatch(batch.records).to_dicts()]
+    texts_found = sorted(json.dumps({k: v for k, v in row.items() if v != ""}, sort_keys=True) for row in found)
+    assert texts_found == sorted(json.dumps(json.loads(value), sort_keys=True) for _, value in made)
 
 
 def command(input: str, output: str, directory: Path, *more: str) -> list[str]:
