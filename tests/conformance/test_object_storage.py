@@ -129,6 +129,18 @@ def test_what_is_removed_is_gone_and_the_rest_stays(storage: ObjectStorage) -> N
     assert storage.read("a/1") == b"again"
 
 
+@pytest.mark.external
+def test_nothing_marks_folders_on_s3_and_markers_of_others_are_no_objects(server: ObjectStore) -> None:
+    storage = open_storage(s3_uri(server, "markers"))
+    for name in ("a/b/c", "a/d"):
+        storage.write(name, [b"1"])
+        storage.remove(name)
+    assert server.names("markers") == []
+    server.client().put_object(Bucket="lavant", Key="markers/x/", Body=b"")
+    for listed in (storage.names(), storage.names("x"), storage.names("x/"), storage.names(after="a")):
+        assert listed == []
+
+
 def test_a_storage_below_another_holds_the_names_of_its_folder(storage: ObjectStorage) -> None:
     below = storage.below("x/y z%")
     below.write("a/b", [b"1"])

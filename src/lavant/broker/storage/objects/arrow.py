@@ -55,6 +55,7 @@ class ArrowStorage:
         self._fs = filesystem
         self._root = root.rstrip("/")
         self._uri = uri
+        self._is_s3 = filesystem.type_name == "s3"
         self._is_object_store = filesystem.type_name in OBJECT_STORES
         self._root_was_seen = False
 
@@ -100,7 +101,7 @@ class ArrowStorage:
                 raise
 
     def create(self, name: str, parts: Parts) -> bool:
-        if self._fs.type_name == "s3":
+        if self._is_s3:
             bucket, _, key = self._at(name).partition("/")
             content = b"".join(parts)
             with self._errors(name):
@@ -114,7 +115,7 @@ class ArrowStorage:
 
     def names(self, prefix: str = "", after: str = "") -> list[str]:
         is_part = bool(after) or not f"/{prefix}".endswith("/")
-        found = self._s3_names(prefix, after) if is_part and self._fs.type_name == "s3" else None
+        found = self._s3_names(prefix, after) if is_part else None
         if found is None:
             found = self._listed(prefix.rpartition("/")[0])
         if not found:
@@ -137,18 +138,29 @@ class ArrowStorage:
 
     def _s3_names(self, prefix: str, after: str) -> list[str] | None:
         """S3 itself lists a part of a folder; None if that cannot be asked of it without boto3."""
-        try:
-            requests = _s3_requests(self._uri._replace(path=""), self._fs.region, os.getpid())
-        except MissingComponent:
+        requests = self._requests()
+        if requests is None:
             return None
         bucket, _, folder = f"{self._root}/".partition("/")
         with self._errors(prefix):
-            return [key.removeprefix(folder) for key in requests.keys(bucket, folder + prefix, folder + after)]
+            keys = requests.keys(bucket, folder + prefix, folder + after)
+        return [key.removeprefix(folder) for key in keys if not key.endswith("/")]  # others mark folders
+
+    def _requests(self) -> S3Requests | None:
+        """None if this is not S3, or boto3 is not installed."""
+        try:
+            return _s3_requests(self._uri._replace(path=""), self._fs.region, os.getpid()) if self._is_s3 else None
+        except MissingComponent:
+            return None
 
     def remove(self, name: str) -> None:
+        path, requests = self._at(name), self._requests()
         try:
             with self._errors(name):
-                self._fs.delete_file(self._at(name))
+                if requests is None:
+                    self._fs.delete_file(path)
+                else:  # pyarrow would leave an object that marks the folder
+                    requests.delete(*path.split("/", 1))
         except FileNotFoundError:
             pass
 

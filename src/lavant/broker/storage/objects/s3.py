@@ -1,4 +1,4 @@
-"""Requests of S3 that pyarrow does not offer, through boto3: conditional puts, and lists that start at a name."""
+"""Requests of S3 that pyarrow does not offer, through boto3: conditional puts, lists of a part, and plain deletes."""
 
 from __future__ import annotations
 
@@ -54,6 +54,15 @@ class S3Requests:
             except self._failed as error:
                 raise OSError(f"NETWORK_CONNECTION: {error}") from None
         raise MissingComponent(f"{self._shown}: {ATTEMPTS_MAX} conditional puts of {key} met others; try again")
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Delete an object, if there is one."""
+        try:
+            self._client.delete_object(Bucket=bucket, Key=key)
+        except self._refused as error:
+            raise OSError(f"{error.response['Error']['Code']}: {error}") from None  # type: ignore[attr-defined]
+        except self._failed as error:
+            raise OSError(f"NETWORK_CONNECTION: {error}") from None
 
     def keys(self, bucket: str, prefix: str, after: str) -> list[str]:
         """The keys that start with a prefix and come after a key."""
