@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyarrow import fs
 from tests.integration.object_store import ObjectStore, object_store
 from tests.property.object_stores import ACCESS_KEY, SECRET_KEY, s3_uri
 
-from lavant.broker.storage.objects import LocalStorage, ObjectStorage, open_storage
+from lavant.broker.storage.objects import LocalStorage, ObjectStorage, arrow, open_storage
 from lavant.broker.storage.objects.arrow import ArrowStorage
 from lavant.broker.storage.objects.uris import parse_uri
 from lavant.core.errors import InvalidValue, MissingComponent, StorageFailed
@@ -139,6 +140,25 @@ def test_nothing_marks_folders_on_s3_and_markers_of_others_are_no_objects(server
     server.client().put_object(Bucket="lavant", Key="markers/x/", Body=b"")
     for listed in (storage.names(), storage.names("x"), storage.names("x/"), storage.names(after="a")):
         assert listed == []
+
+
+@pytest.mark.external
+def test_without_boto3_s3_can_be_read_and_creating_names_the_extra(
+    server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrow._s3_requests.cache_clear()
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    storage = open_storage(s3_uri(server, "without"))
+    for name in ("a/1", "a/2", "b"):
+        storage.write(name, [name.encode()])
+    assert storage.names("a/", "a/1") == ["a/2"]
+    assert storage.names("a") == ["a/1", "a/2"]
+    assert storage.read("a/2") == b"a/2"
+    storage.remove("a/1")
+    storage.remove("a/1")
+    assert storage.names() == ["a/2", "b"]
+    with pytest.raises(MissingComponent, match=r"^s3://\*\*\*@lavant.*needs conditional puts; install lavant\[s3\]$"):
+        storage.create("c", [b"1"])
 
 
 def test_a_storage_below_another_holds_the_names_of_its_folder(storage: ObjectStorage) -> None:
