@@ -32,6 +32,7 @@ SHARE_SPARK = (
     "test_pipeline",
     "test_service_telemetry",
     "test_spark_identities",
+    "test_spark_settings",
     "test_spark_sources",
     "test_spark_tables",
     "test_sweep",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-PUBLIC_ONLY = ("test_sweep", "test_telemetry_job", "test_service_telemetry")
+PUBLIC_ONLY = ("test_kafka", "test_sweep", "test_telemetry_job", "test_service_telemetry")
 """They use Spark through documented calls only."""
 
 OWN_SPARK = {

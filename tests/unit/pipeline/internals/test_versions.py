@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.spark_versions import OWN_SPARK, PUBLIC_ONLY
 
 from lavant.core.errors import MissingComponent
 from lavant.pipeline.internals.versions import PYSPARK
@@ -30,3 +31,9 @@ def test_the_project_asks_for_the_same_versions() -> None:
 def test_the_oldest_version_is_tested() -> None:
     script = (Path(__file__).parents[4] / "tools" / "spark-oldest").read_text()
     assert "\npyspark={}.{}.0\n".format(*PYSPARK.oldest) in script
+
+
+def test_the_tests_that_are_chosen_for_the_oldest_version_exist() -> None:
+    integration = Path(__file__).parents[4] / "tests" / "integration"
+    texts = {name: (integration / f"{name}.py").read_text() for name in (*PUBLIC_ONLY, *OWN_SPARK)}
+    assert [name for name, function in OWN_SPARK.items() if f"\ndef {function}(" not in texts[name]] == []
