@@ -47,12 +47,11 @@ def test_checkpoints_may_have_another_format(shared_spark: SparkSession, store: 
     assert notified(tmp_path / "out" / "notifications") == expected(TEXTS, PUBLICATIONS)
 
 
-def test_python_workers_may_talk_over_tcp(store: SliceStore, tmp_path: Path) -> None:
-    """Unix sockets are the default, so all other tests use them."""
+def test_python_workers_may_talk_over_unix_sockets(store: SliceStore, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from lavant.cli import app; app()", "stream", "--json", "--master", "local[2]"]
     places = ["--subscriptions", "subscriptions", "--input", "log", "--output", "out"]
-    tcp = ["--conf", "spark.python.unix.domain.socket.enabled=false"]
-    run = subprocess.run([*command, *places, *tcp], capture_output=True, text=True, cwd=tmp_path, check=False)
+    sockets = ["--conf", "spark.python.unix.domain.socket.enabled=true"]
+    run = subprocess.run([*command, *places, *sockets], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["publications"] == len(PUBLICATIONS)
     assert notified(tmp_path / "out" / "notifications") == expected(TEXTS, PUBLICATIONS)

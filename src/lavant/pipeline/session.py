@@ -50,9 +50,6 @@ SETTINGS = {
     # Workers start with everything imported, and exclude it from garbage collection.
     "spark.python.daemon.module": "lavant.pipeline.internals.daemon",
     "spark.python.worker.reuse": "true",
-    # Every task begins with two small messages from Java. TCP delays the second until the first is acknowledged, which
-    # the receiver's system puts off for 40 ms.
-    "spark.python.unix.domain.socket.enabled": "true",
     "spark.log.level": "WARN",
     "spark.executor.syncLogLevel.enabled": "true",
     "spark.ui.enabled": "false",

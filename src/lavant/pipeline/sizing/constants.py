@@ -39,7 +39,7 @@ class PipelineConstants(msgspec.Struct, frozen=True, kw_only=True):
 
     access: Measured = Measured(0.2e-6, "s/publication", "check a publication and encode its block")
     decode: Measured = Measured(0.1e-6, "s/publication", "decode the block in a match task")
-    exit_id: Measured = Measured(9e-9, "s/match", "merge ids and write them as Parquet")
+    exit_id: Measured = Measured(4e-9, "s/match", "merge ids and write them as Parquet")
     exit_row: Measured = Measured(0.15e-6, "s/publication", "write a row of the notifications")
     exit_list: Measured = Measured(10e-9, "s/publication and match task", "merge the list of one match task")
     batch: Measured = Measured(0.030, "s/batch", "a micro-batch of Spark without tasks: offsets, planning, manifest")
