@@ -107,6 +107,39 @@ def test_a_second_writer_is_fenced_and_changes_nothing() -> None:
         first.append(records(3, 1))
 
 
+def test_a_writer_that_slept_while_another_trimmed_the_log_is_fenced_too() -> None:
+    storage = memory_storage()
+    slept, awake = LogWriter(storage), LogWriter(storage)
+    for number in range(4):
+        awake.append(records(3 * number, 3))
+    awake.trim(9)
+    with pytest.raises(StorageLocked, match="has other publications at offset 0 already"):
+        slept.append(records(0, 2))
+    assert awake.append(records(12, 1)) == 12
+    reader = LogReader(storage)
+    assert (reader.start(), reader.end()) == (9, 13)
+    assert numbers(reader, 9, 13) == [9, 10, 11, 12]
+
+
+def test_an_append_after_which_another_writer_takes_over_at_once_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = memory_storage()
+    log = LogWriter(storage)
+    log.append(records(0, 2))
+    real = storage.create
+
+    def taken_over(name: str, parts: Any) -> bool:
+        monkeypatch.setattr(storage, "create", real)
+        done = real(name, parts)
+        append(storage, 3)
+        return done
+
+    monkeypatch.setattr(storage, "create", taken_over)
+    assert log.append(records(2, 2)) == 2
+    assert everything(storage) == list(range(7))
+    with pytest.raises(StorageLocked):
+        log.append(records(4, 1))
+
+
 def test_an_append_whose_answer_was_lost_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = memory_storage()
     log = LogWriter(storage)

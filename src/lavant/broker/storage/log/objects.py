@@ -44,15 +44,27 @@ class ObjectAppender:
         first = self.end
         name = file_name(first)
         content = encode_block(records, first) + self._writer
-        if not self._storage.create(name, [content]):
-            found = self._storage.read(name)
-            if found != content:
-                raise StorageLocked(
-                    f"the log {self._storage.uri} has other publications at offset {first} already: another process "
-                    "writes it, or an append failed before; end the other one, or open the log again"
-                )
+        is_created = self._storage.create(name, [content])
+        if not is_created and self._storage.read(name) != content:
+            raise self._locked(first)
+        if self._was_trimmed(name):
+            self._storage.remove(name)
+            raise self._locked(first)
         self.end = first + records.num_rows
         return first
+
+    def _was_trimmed(self, name: str) -> bool:
+        """Whether the name was free only because another writer has gone on from there and trimmed it.
+
+        Behind a whole log it is a part of it, even if another writer has already taken over.
+        """
+        return bool(_objects_of(self._storage, after=name)) and _objects_of(self._storage)[0] == name
+
+    def _locked(self, offset: int) -> StorageLocked:
+        return StorageLocked(
+            f"the log {self._storage.uri} has other publications at offset {offset} already: another process writes "
+            "it, or an append failed before; end the other one, or open the log again"
+        )
 
     def trim(self, offset: int) -> None:
         for name, following in pairwise(_objects_of(self._storage)):
