@@ -34,7 +34,7 @@ from lavant.pipeline.internals.failures import reported
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 
 EXECUTORS_S_MAX = 60.0
-"""Until the first one registers."""
+"""Until those that were asked for have registered, or at least one has."""
 SETTLE_S = 2.0
 """Executors that register within this time after the last one are asked too."""
 THREADS_MAX = 32
@@ -105,7 +105,8 @@ def survey(spark: SparkSession, places: Sequence[str | Path] = ()) -> list[Execu
     master = str(spark.sparkContext.master)
     if re.match(r"local\b(?!-)", master):
         return []
-    ids = _registered(executors, master)
+    wanted = int(str(spark.conf.get("spark.executor.instances", "1")))
+    ids = _registered(executors, master, wanted)
     own = msgspec.json.decode(_installation_probe()(b""), type=Installation)
     with ThreadPoolExecutor(min(THREADS_MAX, len(ids))) as threads:
         reports = list(threads.map(lambda id: _installed(spark, id, own), ids))
@@ -120,16 +121,18 @@ def _storage(place: str | Path) -> ObjectStorage:
     return open_storage(place if is_uri(str(place)) else Path(place).absolute())
 
 
-def _registered(executors: Executors, master: str) -> list[str]:
-    """Waits for the first executor, and for those that come with it."""
+def _registered(executors: Executors, master: str, wanted: int) -> list[str]:
+    """Waits for the wanted executors, and for those that come with them; some must come in time."""
     deadline = time.monotonic() + EXECUTORS_S_MAX
     known: list[str] = []
     changed = time.monotonic()
-    while not known or time.monotonic() - changed < SETTLE_S:
+    while len(known) < wanted or time.monotonic() - changed < SETTLE_S:
         ids = executors.ids()
         if ids != known:
             known, changed = ids, time.monotonic()
-        if not known and time.monotonic() > deadline:
+        if time.monotonic() > deadline:
+            if known:
+                break
             raise MissingComponent(
                 f"{master} gave no executor within {EXECUTORS_S_MAX:.0f} s: none of its machines has the cores and "
                 "memory that were asked for, or executors cannot reach the driver; ask for less with --conf "

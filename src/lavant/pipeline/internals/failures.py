@@ -22,11 +22,12 @@ from lavant.pipeline.internals.gateway import java_end, log_file
 LENGTH_MAX = 500
 _OWN = re.compile(r"^\s*lavant\.core\.errors\.(\w+: .+)$", re.MULTILINE)
 _PYTHON = re.compile(
-    r"^(?!(?:org|java|javax|scala|py4j|pyspark)\.)((?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?:: .*)?)$", re.MULTILINE
+    r"^\s*(?!(?:org|java|javax|scala|py4j|pyspark)\.)((?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?:: .*)?)$", re.MULTILINE
 )
 _JAVA_FRAME = re.compile(r"^\s+(?:at \S+\(.*\)|\.\.\. \d+ more)$")
 _JAVA = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
 _JAVA_OUTER = re.compile(r"^(?:: |Exception in thread \"[^\"]*\" )((?:\w+\.)+\w+: .+)$", re.MULTILINE)
+_WORKER = re.compile(r"^Error from python worker:\s*\n\s*(.+)$", re.MULTILINE)
 _MACHINE = re.compile(r"\(TID \d+\) \(([^\s()]+) executor (\w+)\)")
 _SHIP = "or ship it with `lavant spark pack` and --archive"
 _REMEDIES = (
@@ -76,7 +77,7 @@ def cause_in(text: str) -> str | None:
         if known := pattern.search(text):
             return _line(remedy.format(*known.groups(), machine=machine_in(text) or "this machine"))
     inside = text.partition("Traceback (most recent call last)")[2]
-    for pattern, where in ((_OWN, text), (_PYTHON, inside), (_JAVA, text), (_JAVA_OUTER, text)):
+    for pattern, where in ((_OWN, text), (_PYTHON, inside), (_WORKER, text), (_JAVA, text), (_JAVA_OUTER, text)):
         found = pattern.findall(where)
         if found:
             return _line(found[-1])

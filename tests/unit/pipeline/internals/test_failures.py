@@ -37,6 +37,16 @@ Caused by: java.io.EOFException
             "An error occurred while calling None.X.\n: org.apache.spark.SparkException: no\n\tat y(z.scala:1)",
             "org.apache.spark.SparkException: no",
         ),
+        (
+            "Lost: org.apache.spark.SparkException: \nError from python worker:\n  Traceback (most recent call last):\n"
+            '    File "daemon.py", line 1\n      bind()\n  OSError: path too long\nPYTHONPATH was:\n  /a\n'
+            "Caused by: org.apache.spark.SparkException: \nError from python worker:",
+            "OSError: path too long",
+        ),
+        (
+            "x: org.apache.spark.SparkException: \nError from python worker:\n  python3: bad option\nPYTHONPATH was:",
+            "python3: bad option",
+        ),
         ("nothing known", None),
     ],
 )
