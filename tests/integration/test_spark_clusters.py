@@ -1,33 +1,30 @@
-"""Clusters whose machines lack something: found before a stream starts, and said in one line that names the machine."""
+"""Clusters whose machines lack something, and other failures on Spark: one line, with machine and remedy."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.integration.bare_cluster import BareCluster, bare_cluster
 from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
+from tests.integration.processes import descendants
 
 SMALL = ("--conf", "spark.executor.memory=600m", "--conf", "spark.executor.cores=1")
+APPEARS_S_MAX = 120.0
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareCluster]:
-    """Executors have Lavant, and see none of the driver's files."""
-    with bare_cluster(tmp_path_factory.mktemp("bare"), workers=2, cores=1, environment=CREDENTIALS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareCluster]:
-    """Executors have neither Lavant nor the driver's Python."""
-    with bare_cluster(tmp_path_factory.mktemp("empty"), workers=1, cores=1, installed=False) as running:
+    """Executors have neither Lavant nor the driver's Python, and see none of its files."""
+    directory = tmp_path_factory.mktemp("cluster")
+    with bare_cluster(directory, workers=1, cores=1, installed=False, environment=CREDENTIALS) as running:
         yield running
 
 
@@ -37,49 +34,67 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
         yield running
 
 
-def lavant(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "lavant"), *arguments]
-    whole = {**os.environ, **CREDENTIALS, "LAVANT_CACHE_DIR": "", "XDG_CACHE_HOME": "", **environment, "COLUMNS": "300"}
-    return subprocess.run(command, cwd=directory, env=whole, capture_output=True, text=True, check=False)
+def command(*arguments: str) -> list[str]:
+    return [str(Path(sys.executable).parent / "lavant"), *arguments]
+
+
+def lavant(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **CREDENTIALS, "COLUMNS": "300"}
+    return subprocess.run(
+        command(*arguments), cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def files_below(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
 
 
-def test_a_cluster_that_fits_has_no_problems(cluster: BareCluster, store: ObjectStore, tmp_path: Path) -> None:
-    done = lavant(tmp_path, "spark", "check", "--master", cluster.url, *SMALL, "--json", store.uri("place"))
-    assert (done.returncode, done.stderr) == (0, "")
-    reports: list[dict[str, Any]] = json.loads(done.stdout)
-    assert sorted(report["installation"]["host"] for report in reports) == ["worker-0", "worker-1"]
-    assert [place["read_bytes"] for report in reports for place in report["places"]] == [1 << 20, 1 << 20]
-    assert not any("preflight" in name for name in store.names("place"))
-
-
-def test_a_place_that_executors_do_not_see_is_named_with_the_machine(cluster: BareCluster, tmp_path: Path) -> None:
-    done = lavant(tmp_path, "spark", "check", "--master", cluster.url, *SMALL, str(tmp_path / "out"))
-    assert (done.returncode, done.stderr) == (1, "")
-    problems = [line for line in done.stdout.splitlines() if line.startswith("problem: ")]
-    assert len(problems) == 2
-    assert any(line.startswith("problem: machine worker-1 (executor ") for line in problems)
-    assert all("mount it on all machines under this path, or use a storage that they all reach" in p for p in problems)
-    assert files_below(tmp_path) == []
-
-
-def test_executors_without_lavant_are_named_with_the_remedy(empty: BareCluster, tmp_path: Path) -> None:
-    done = lavant(tmp_path, "spark", "check", "--master", empty.url, *SMALL)
+def test_executors_without_lavant_are_named_with_the_remedy(cluster: BareCluster, tmp_path: Path) -> None:
+    done = lavant(tmp_path, "spark", "check", "--master", cluster.url, *SMALL)
     assert (done.returncode, done.stderr) == (1, "")
     [problem] = [line for line in done.stdout.splitlines() if line.startswith("problem: ")]
     assert "machine 127.0.0.11 (executor 0) has no " in problem
     assert "lavant spark pack" in problem
 
 
-def test_an_archive_is_all_that_executors_need(empty: BareCluster, tmp_path: Path) -> None:
+def test_an_archive_is_all_that_executors_need_and_storage_that_they_reach(
+    cluster: BareCluster, store: ObjectStore, tmp_path: Path
+) -> None:
     packed = lavant(tmp_path, "spark", "pack", "lavant.tar.gz")
     assert (packed.returncode, packed.stderr) == (0, "")
-    arguments = ("--master", empty.url, *SMALL, "--archive", "lavant.tar.gz")
-    done = lavant(tmp_path, "spark", "check", *arguments, "--json")
-    assert (done.returncode, done.stderr) == (0, "")
+    arguments = ("--master", cluster.url, *SMALL, "--archive", "lavant.tar.gz", "--json")
+    done = lavant(tmp_path, "spark", "check", *arguments, store.uri("place"), "out")
+    assert (done.returncode, done.stderr) == (1, "")
     [report] = json.loads(done.stdout)
     assert report["installation"]["host"] == "worker-0"
-    assert report["problems"] == []
+    reached, hidden = report["places"]
+    assert (reached["problem"], reached["read_bytes"]) == (None, 1 << 20)
+    assert hidden["place"] == str(tmp_path / "out")
+    assert report["problems"] == [
+        f"machine worker-0 (executor 0), {tmp_path / 'out'}: a file of the driver is not there; mount it on all "
+        "machines under this path, or use a storage that they all reach, such as s3://BUCKET/PATH"
+    ]
+    assert files_below(tmp_path) == ["lavant.tar.gz"]
+    assert not any("preflight" in name for name in store.names("place"))
+
+
+def test_a_java_that_is_killed_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "a = 1"}\n')
+    (tmp_path / "p.jsonl").write_text('{"@id": "p", "a": 1}\n')
+    arguments = ("--subscriptions", "s.jsonl", "--input", "p.jsonl", "--output", "out", "--master", "local[1]")
+    with subprocess.Popen(
+        command("stream", *arguments), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as stream:
+        deadline = time.monotonic() + APPEARS_S_MAX
+        while not any("lavant.pipeline.internals.daemon" in each.command.split() for each in descendants(stream.pid)):
+            assert stream.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        [java] = [each.pid for each in descendants(stream.pid) if "SparkSubmit" in each.command]
+        os.kill(java, signal.SIGKILL)
+        printed, complaint = stream.communicate()
+    assert (stream.returncode, printed) == (2, "")
+    assert complaint.count("\n") == 1, complaint
+    assert "Spark's Java process ended (killed by signal 9); details: " in complaint
+    log = Path(complaint.rpartition("details: ")[2].strip())
+    assert "Traceback" in log.read_text()

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.pipeline.internals.failures import reported
-from lavant.pipeline.internals.gateway import start_java
+from lavant.pipeline.internals.gateway import log_broken_connections, start_java
 from lavant.pipeline.internals.scala_classes import CHECKPOINT_FILE_MANAGER
 from lavant.pipeline.packing import shipped
 
@@ -94,7 +94,9 @@ def spark_session(
         builder = builder.config(key, value)
     try:
         start_java({"spark.master": master, "spark.app.name": name, **chosen})
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        log_broken_connections(session.sparkContext)
+        return session
     except Exception as error:
         raise MissingComponent(str(reported(error))) from None
 

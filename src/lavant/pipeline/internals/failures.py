@@ -59,7 +59,7 @@ def root_cause(error: BaseException) -> str:
     >>> root_cause(ValueError("wrong\\nand more"))
     'ValueError: wrong'
     """
-    ended = java_end()
+    ended = java_end(error)
     if ended is not None:
         return f"Spark's Java process ended ({ended})"
     return cause_in(str(error)) or _line(f"{type(error).__name__}: {_first_line(str(error))}")

@@ -4,7 +4,8 @@ One process of Python has one of Java, for all its sessions. Private:
 
 * `pyspark.java_gateway`: `launch_gateway` passes its `popen_kwargs` on to `Popen`.
 * `SparkContext._gateway` and `SparkContext._ensure_initialized`: contexts use the gateway that their class holds.
-* The logger of Py4J, which prints the connections that Java's end breaks.
+* `py4j.protocol`: the error of a connection that broke.
+* The loggers of Py4J, and `SparkContext._accumulatorServer`: they print the connections that Java's end breaks.
 
 Known on PySpark 4.2 and 4.3.
 """
@@ -15,12 +16,15 @@ import contextlib
 import logging
 import os
 import re
+import subprocess
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -30,6 +34,7 @@ from lavant.core.kernels.cache import cache_directory
 
 LOGS_MAX = 20
 """The oldest beyond it are deleted when another one begins."""
+END_S_MAX = 5.0
 PREFIX = "spark-"
 _THROWN = re.compile(r"^Exception in thread \"[^\"]*\" (.+)$", re.MULTILINE)
 _REMARK = re.compile(r"WARNING: |Picked up |NOTE: |Using Spark")
@@ -53,6 +58,17 @@ def start_java(settings: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
 
 
+def log_broken_connections(context: SparkContext) -> None:
+    """Of the server to which Java reports accumulators; it would print them."""
+
+    def log(request: object, client: object) -> None:
+        with log_file().open("a") as file:
+            traceback.print_exc(file=file)
+
+    server: Any = context._accumulatorServer
+    server.handle_error = log
+
+
 def _last_words(begin: int) -> str:
     """What Java printed from this position of the log on: its exception, or else its first line that is no remark."""
     said = log_file().read_bytes()[begin:].decode(errors="replace")
@@ -70,18 +86,36 @@ def log_file() -> Path:
         _log = _log_directory() / name
         _prune(_log.parent)
         _log.touch(mode=0o600)
-        handler = logging.FileHandler(_log, delay=True)
-        logger = logging.getLogger("py4j")  # reports connections that Java's end breaks
-        logger.addHandler(handler)
-        logger.propagate = False
+        _log_py4j(logging.FileHandler(_log, delay=True))
     return _log
 
 
-def java_end() -> str | None:
-    """How the Java process of this process ended, in words; None if it runs."""
+def _log_py4j(handler: logging.Handler) -> None:
+    """Py4J logs the connections that Java's end breaks, partly as the root."""
+    logger = logging.getLogger("py4j")
+    logger.addHandler(handler)
+    logger.propagate = False
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        if "py4j" not in Path(record.pathname).parts:
+            return True
+        handler.handle(record)
+        return False
+
+    logging.getLogger().addFilter(is_of_others)
+
+
+def java_end(error: BaseException) -> str | None:
+    """How the Java process of this process ended, in words; None if it runs.
+
+    After an error of the connection to it, wait for a moment: a process that is killed closes its connections first.
+    """
     process: Any = getattr(SparkContext._gateway, "proc", None)
-    code = None if process is None else process.poll()
-    if code is None:
+    if process is None:
+        return None
+    try:
+        code = process.wait(END_S_MAX if isinstance(error, OSError | Py4JNetworkError) else 0)
+    except subprocess.TimeoutExpired:
         return None
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
