@@ -43,7 +43,7 @@ from lavant.pipeline.session import check_java
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 BARE_WORKER = Path(__file__).with_name("bare_worker.py")
-APPEARS_S_MAX = 120.0
+APPEARS_S_MAX = 240.0
 
 
 class Worker(NamedTuple):

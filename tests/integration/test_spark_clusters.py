@@ -17,7 +17,7 @@ from tests.integration.object_store import CREDENTIALS, ObjectStore, object_stor
 from tests.integration.processes import descendants
 
 SMALL = ("--conf", "spark.executor.memory=600m", "--conf", "spark.executor.cores=1")
-APPEARS_S_MAX = 120.0
+APPEARS_S_MAX = 240.0
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from lavant.service.net.http_dispatch import OPERATIONS_PATHS
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "deploy" / "kubernetes"
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+SPARK_DOCKERFILE = (ROOT / "deploy" / "spark.Dockerfile").read_text()
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 Manifest = dict[str, Any]
@@ -196,3 +197,13 @@ def test_a_pod_gets_requests_when_it_is_ready_and_is_restarted_only_when_it_has_
     }
     assert {probe["path"] for probe in probes.values()} <= OPERATIONS_PATHS
     assert {probe["port"] for probe in probes.values()} == {server["ports"][0]["name"]}
+
+
+def test_the_image_of_executors_has_the_spark_and_the_uv_that_are_locked() -> None:
+    packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    [spark] = [package["version"] for package in packages if package["name"] == "pyspark"]
+    assert f"FROM apache/spark:{spark}-scala2.13-" in SPARK_DOCKERFILE
+    assert f"-t lavant-spark:{VERSION} ." in SPARK_DOCKERFILE
+    uv = (ROOT / "tools" / "setup").read_text().partition("uv_version=")[2].split()[0]
+    assert f"uv=={uv}" in SPARK_DOCKERFILE
+    assert f"{VARIABLE}=/opt/lavant/cache" in SPARK_DOCKERFILE
