@@ -15,6 +15,7 @@ import pytest
 from tests.integration.bare_cluster import BareCluster, bare_cluster
 from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
 from tests.integration.processes import descendants
+from tests.integration.workload import notified
 
 SMALL = ("--conf", "spark.executor.memory=600m", "--conf", "spark.executor.cores=1")
 APPEARS_S_MAX = 240.0
@@ -57,25 +58,26 @@ def test_executors_without_lavant_are_named_with_the_remedy(cluster: BareCluster
     assert "lavant spark pack" in problem
 
 
-def test_an_archive_is_all_that_executors_need_and_storage_that_they_reach(
-    cluster: BareCluster, store: ObjectStore, tmp_path: Path
-) -> None:
+def test_an_archive_is_all_that_executors_need(cluster: BareCluster, store: ObjectStore, tmp_path: Path) -> None:
     packed = lavant(tmp_path, "spark", "pack", "lavant.tar.gz")
     assert (packed.returncode, packed.stderr) == (0, "")
     arguments = ("--master", cluster.url, *SMALL, "--archive", "lavant.tar.gz", "--json")
     done = lavant(tmp_path, "spark", "check", *arguments, store.uri("place"), "out")
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (0, "")
     [report] = json.loads(done.stdout)
-    assert report["installation"]["host"] == "worker-0"
+    assert (report["installation"]["host"], report["problems"]) == ("worker-0", [])
     reached, hidden = report["places"]
     assert (reached["problem"], reached["read_bytes"]) == (None, 1 << 20)
-    assert hidden["place"] == str(tmp_path / "out")
-    assert report["problems"] == [
-        f"machine worker-0 (executor 0), {tmp_path / 'out'}: a file of the driver is not there; mount it on all "
-        "machines under this path, or use a storage that they all reach, such as s3://BUCKET/PATH"
-    ]
+    assert (hidden["place"], hidden["problem"]) == (str(tmp_path / "out"), "a file of the driver is not there")
     assert files_below(tmp_path) == ["lavant.tar.gz"]
     assert not any("preflight" in name for name in store.names("place"))
+
+    (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "a = 1"}\n{"id": 2, "filter": "a > 1"}\n')
+    (tmp_path / "p.jsonl").write_text('{"@id": "p", "a": 1}\n{"@id": "q", "a": 2}\n')
+    files = ("--subscriptions", "s.jsonl", "--input", "p.jsonl", "--output", "out")
+    done = lavant(tmp_path, "stream", *files, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert notified(tmp_path / "out" / "notifications") == {"p": [1], "q": [2]}
 
 
 def test_a_java_that_is_killed_is_said_in_one_line(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson, counted, print_table
 from lavant.core.errors import InvalidValue
+from lavant.core.files import is_uri
 
 if TYPE_CHECKING:
     from lavant.pipeline.cluster.preflight import ExecutorReport, PlaceSeen
@@ -103,7 +104,7 @@ _VERSIONS = ("lavant", "python", "pyspark", "pyarrow", "numpy")
 
 def _seen(place: PlaceSeen) -> str:
     if place.problem is not None or place.read_ms is None:
-        return "no"
+        return "no" if is_uri(place.place) else "no (travels)"
     return f"{place.read_bytes / 1024:,.0f} KiB in {place.read_ms:.0f} ms"
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson, counted
 from lavant.cli.spark import Archive, Conf, DriverHost, Master, settings_in
+from lavant.core.files import is_uri
 
 
 class FilterScheme(StrEnum):
@@ -61,6 +61,7 @@ def stream(
 
     from lavant.broker.storage.objects import open_storage  # noqa: PLC0415
     from lavant.cli.kafka_stream import KafkaArguments, run_kafka_stream  # noqa: PLC0415
+    from lavant.pipeline.cluster.preflight import preflight  # noqa: PLC0415
     from lavant.pipeline.internals.failures import failures_reported  # noqa: PLC0415
     from lavant.pipeline.session import spark_session  # noqa: PLC0415
     from lavant.pipeline.stream.driver import stream as run  # noqa: PLC0415
@@ -68,8 +69,18 @@ def stream(
 
     scheme = scheme if engine is None else engine
     settings = {"spark.driver.memory": driver_memory, **settings_in(conf)}
-    session = partial(spark_session, master, driver_host=driver_host, archive=archive, **settings)
     topics = KafkaArguments(input, output, work, kafka_option or [], rejected_topic, available_now)
+    places = (subscriptions,) if topics.are_given else (subscriptions, input, output)
+
+    def session(**more: str) -> Any:
+        spark = spark_session(master, driver_host=driver_host, archive=archive, **settings, **more)
+        try:
+            preflight(spark, *filter(is_uri, places))
+        except BaseException:
+            spark.stop()
+            raise
+        return spark
+
     if topics.are_given:
         with failures_reported():
             run_kafka_stream(
@@ -81,7 +92,7 @@ def stream(
                 as_json=as_json,
             )
         return
-    for place in (subscriptions, input, output):
+    for place in places:
         open_storage(place)  # refuses an unknown kind before Spark starts
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -24,7 +24,8 @@ def test_engine_is_still_understood_as_scheme(monkeypatch: pytest.MonkeyPatch, o
             publications=1, subscriptions=1, seconds=1.0, batches=1, notifications="n", rejected=0, matched_none=False
         )
 
-    monkeypatch.setattr("lavant.pipeline.session.spark_session", lambda *_, **__: SimpleNamespace(stop=lambda: None))
+    session = SimpleNamespace(stop=lambda: None, sparkContext=SimpleNamespace(master="local[1]"))
+    monkeypatch.setattr("lavant.pipeline.session.spark_session", lambda *_, **__: session)
     monkeypatch.setattr("lavant.pipeline.stream.driver.stream", stream)
     result = CliRunner().invoke(commands, ["stream", "--subscriptions", "s", "--input", "i", "--output", "o", *options])
     assert (result.exit_code, given["scheme"]) == (0, scheme)

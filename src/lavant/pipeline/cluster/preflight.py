@@ -2,7 +2,8 @@
 
 Two small jobs run on every executor. The first needs nothing of Lavant there, and says which versions there are. The
 second opens the storages that the stream will use, and reads from them what the driver has put there. What does not
-fit is one line that names the machine and the remedy.
+fit is one line that names the machine and the remedy. A local path need not be seen by executors: what is there travels
+through Spark.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SETTLE_S = 2.0
 THREADS_MAX = 32
 SAMPLE_BYTES = 1 << 20
 SHIP = "ship it with `lavant spark pack` and --archive"
-REMEDY = "mount it on all machines under this path, or use a storage that they all reach, such as s3://BUCKET/PATH"
+REMEDY = "check that machine's network and its credentials (--conf spark.executorEnv.NAME=VALUE sets its variables)"
 DESCRIPTIONS = ("store.json", "log.json")
 """Objects that tell slice stores and logs from others: they hold identities."""
 
@@ -101,10 +102,10 @@ def preflight(spark: SparkSession, *places: str | Path) -> list[ExecutorReport]:
 
 def survey(spark: SparkSession, places: Sequence[str | Path] = ()) -> list[ExecutorReport]:
     """What each executor says, problems included."""
-    executors = Executors(spark)
     master = str(spark.sparkContext.master)
     if re.match(r"local\b(?!-)", master):
         return []
+    executors = Executors(spark)
     wanted = int(str(spark.conf.get("spark.executor.instances", "1")))
     ids = _registered(executors, master, wanted)
     own = msgspec.json.decode(_installation_probe()(b""), type=Installation)

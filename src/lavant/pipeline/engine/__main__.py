@@ -18,6 +18,7 @@ import msgspec
 from lavant.broker.protocol.match_protocol import MatchRequest
 from lavant.control.placement import PlacementConfig
 from lavant.core.errors import FailedStream, LavantError
+from lavant.pipeline.cluster.preflight import preflight
 from lavant.pipeline.engine.link import ServiceLink
 from lavant.pipeline.engine.placement import ElasticPlacement, EnginePlacement, EvenPlacement
 from lavant.pipeline.engine.rounds import Rounds
@@ -60,6 +61,7 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
     )
     java = java_process(spark)
     threading.Thread(target=_fail_with_java, args=(java,), name="java", daemon=True).start()
+    preflight(spark)
     travel = SliceTravel(spark.sparkContext, shared=not is_cluster)
     rounds = Rounds(spark.sparkContext, travel)
     placement: EnginePlacement
