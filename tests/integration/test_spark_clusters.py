@@ -63,7 +63,7 @@ def test_an_archive_is_all_that_executors_need(cluster: BareCluster, store: Obje
     assert (packed.returncode, packed.stderr) == (0, "")
     arguments = ("--master", cluster.url, *SMALL, "--archive", "lavant.tar.gz", "--json")
     done = lavant(tmp_path, "spark", "check", *arguments, store.uri("place"), "out")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     [report] = json.loads(done.stdout)
     assert (report["installation"]["host"], report["problems"]) == ("worker-0", [])
     reached, hidden = report["places"]

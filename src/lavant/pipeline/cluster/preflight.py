@@ -19,7 +19,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -226,8 +226,12 @@ class _Sample(msgspec.Struct, frozen=True):
 def _samples(places: list[ObjectStorage]) -> Iterator[list[_Sample]]:
     """The description of a log or store where there is one; elsewhere a new object, which is removed again."""
     samples = []
+    made = []
     try:
         for place in places:
+            path = place.path("preflight")
+            if path is not None and not path.parent.exists():
+                made.append(path.parent)
             name = next((each for each in DESCRIPTIONS if place.size(each) is not None), None)
             if name is None:
                 content = os.urandom(SAMPLE_BYTES)
@@ -243,6 +247,9 @@ def _samples(places: list[ObjectStorage]) -> Iterator[list[_Sample]]:
                 storage = open_storage(sample.address)
                 for name in storage.names(sample.name):
                     storage.remove(name)
+        for directory in made:
+            with suppress(OSError):
+                directory.rmdir()
 
 
 def _with_places(spark: SparkSession, report: ExecutorReport, samples: list[_Sample]) -> ExecutorReport:
@@ -256,7 +263,9 @@ def _with_places(spark: SparkSession, report: ExecutorReport, samples: list[_Sam
         if each.written is not None and open_storage(sample.address).size(each.written) is None:
             seen[number] = msgspec.structs.replace(each, problem="what it writes there does not arrive")
     problems = [
-        f"machine {machine}, {each.place}: {each.problem}; {REMEDY}" for each in seen if each.problem is not None
+        f"machine {machine}, {each.place}: {each.problem}; {REMEDY}"
+        for each in seen
+        if each.problem is not None and is_uri(each.place)
     ]
     return msgspec.structs.replace(report, places=seen, problems=problems)
 
