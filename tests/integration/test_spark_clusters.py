@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 from tests.integration.bare_cluster import BareCluster, bare_cluster
 from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
 from tests.integration.processes import descendants
+from tests.integration.serving import Served
 from tests.integration.workload import notified
 
 SMALL = ("--conf", "spark.executor.memory=600m", "--conf", "spark.executor.cores=1")
@@ -46,6 +48,13 @@ def lavant(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
+def readiness(server: Served) -> bytes:
+    try:
+        return server.http("/readyz").read()
+    except HTTPError as unhealthy:
+        return unhealthy.read()
+
+
 def files_below(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
 
@@ -56,6 +65,15 @@ def test_executors_without_lavant_are_named_with_the_remedy(cluster: BareCluster
     [problem] = [line for line in done.stdout.splitlines() if line.startswith("problem: ")]
     assert "machine 127.0.0.11 (executor 0) has no " in problem
     assert "lavant spark pack" in problem
+
+
+def test_a_server_says_which_executors_do_not_fit(cluster: BareCluster, tmp_path: Path) -> None:
+    with Served(tmp_path / "data", "--engine", "spark", "--master", cluster.url, *SMALL[:2]) as server:
+        deadline = time.monotonic() + APPEARS_S_MAX
+        while b"machine 127.0.0.11 (executor 0) has no " not in (said := readiness(server)):
+            assert time.monotonic() < deadline, said
+            time.sleep(0.2)
+        assert server.stop() == 0
 
 
 def test_an_archive_is_all_that_executors_need(cluster: BareCluster, store: ObjectStore, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from lavant.pipeline.internals.executors import Executors
 from lavant.pipeline.internals.failures import reported
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 
-EXECUTORS_S_MAX = 60.0
+EXECUTORS_S_MAX = 120.0
 """Until those that were asked for have registered, or at least one has."""
 SETTLE_S = 2.0
 """Executors that register within this time after the last one are asked too."""
