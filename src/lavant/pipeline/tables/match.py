@@ -27,7 +27,6 @@ from lavant.pipeline.tables.tasks import (
     REJECTED,
     SUBSCRIPTION,
     SUBSCRIPTIONS,
-    ResultForm,
     matching_group,
     matching_rows,
 )
@@ -60,23 +59,20 @@ def match(
     if groups is not None and groups < 1:
         raise InvalidValue(f"groups must be positive, got {groups}")
     check_names(events.columns, explode=explode)
-    form = ResultForm(explode, keep_unmatched=how == "left")
-    spark = events.sparkSession
     store = store_of(subscriptions) if events.isStreaming else None
     if store is not None:
-        return _follow(events, store, form)
-    index = index_of(spark, subscriptions, id=id, filter=filter, groups=groups)
-    attributes = attributes_in(events.schema, index)
-    index = shipped(index, spark)
-    if len(index.groups) == 1:
-        schema = result_schema(events.schema, index.id_type, explode=explode)
-        return events.mapInArrow(matching_rows(index, attributes, form), schema)
-    if events.isStreaming:
-        raise InvalidValue(
-            f"the index has {len(index.groups)} groups, and a streaming table can be matched against one; "
-            "give groups=1 if executors have the memory, or use the log stream"
-        )
-    return _match_groups(events, index, attributes, form)
+        matched = _follow(events, store, keep_unmatched=how == "left")
+    else:
+        index = index_of(events.sparkSession, subscriptions, id=id, filter=filter, groups=groups)
+        matched = _match_index(events, index, keep_unmatched=how == "left")
+    if not explode:
+        return matched
+    one = sf.explode_outer(SUBSCRIPTIONS).alias(SUBSCRIPTION)  # quicker than to send a row's columns for each match
+    return matched.select(*map(_quoted, events.columns), one, REJECTED)
+
+
+def _quoted(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
 
 
 def result_schema(events: StructType, id_type: DataType, *, explode: bool) -> StructType:
@@ -92,7 +88,7 @@ def attributes_in(events: StructType, index: TableIndex) -> list[TableAttribute]
 
 def check_names(columns: list[str], *, explode: bool) -> None:
     """Raises unless the result can have these columns and those that it adds."""
-    added = (SUBSCRIPTION if explode else SUBSCRIPTIONS, REJECTED)
+    added = (SUBSCRIPTIONS, SUBSCRIPTION, REJECTED) if explode else (SUBSCRIPTIONS, REJECTED)
     seen: set[str] = set()
     for name in columns:
         if name.lower() in seen:
@@ -102,7 +98,21 @@ def check_names(columns: list[str], *, explode: bool) -> None:
         seen.add(name.lower())
 
 
-def _follow(events: DataFrame, store: SliceReader, form: ResultForm) -> DataFrame:
+def _match_index(events: DataFrame, index: TableIndex, *, keep_unmatched: bool) -> DataFrame:
+    attributes = attributes_in(events.schema, index)
+    index = shipped(index, events.sparkSession)
+    if len(index.groups) == 1:
+        schema = result_schema(events.schema, index.id_type, explode=False)
+        return events.mapInArrow(matching_rows(index, attributes, keep_unmatched=keep_unmatched), schema)
+    if events.isStreaming:
+        raise InvalidValue(
+            f"the index has {len(index.groups)} groups, and a streaming table can be matched against one; "
+            "give groups=1 if executors have the memory, or use the log stream"
+        )
+    return _match_groups(events, index, attributes, keep_unmatched=keep_unmatched)
+
+
+def _follow(events: DataFrame, store: SliceReader, *, keep_unmatched: bool) -> DataFrame:
     """Each micro-batch sees the store as it is when its tasks start."""
     if not is_uri(store.address) and not executors_share_disk(events.sparkSession):
         raise InvalidValue(
@@ -112,12 +122,12 @@ def _follow(events: DataFrame, store: SliceReader, form: ResultForm) -> DataFram
     followed = SlicePlace(store.address, store.identity, store.settings.scheme)
     encrypted = followed.scheme == "encrypted"
     attributes = points_of(events.schema) if encrypted else attributes_of(leaves_of(events.schema), None)
-    schema = result_schema(events.schema, LongType(), explode=form.explode)
-    return events.mapInArrow(matching_rows(followed, attributes, form), schema)
+    schema = result_schema(events.schema, LongType(), explode=False)
+    return events.mapInArrow(matching_rows(followed, attributes, keep_unmatched=keep_unmatched), schema)
 
 
 def _match_groups(
-    events: DataFrame, index: TableIndex, attributes: list[TableAttribute], form: ResultForm
+    events: DataFrame, index: TableIndex, attributes: list[TableAttribute], *, keep_unmatched: bool
 ) -> DataFrame:
     """Copies every row to each group of subscriptions, then gathers the results of a row."""
     count = len(index.groups)
@@ -142,11 +152,6 @@ def _match_groups(
         sf.flatten(sf.collect_list(SUBSCRIPTIONS)).alias(SUBSCRIPTIONS),
         sf.first(REJECTED, ignorenulls=True).alias(REJECTED),
     )
-    if not form.keep_unmatched:
+    if not keep_unmatched:
         gathered = gathered.where((sf.size(SUBSCRIPTIONS) > 0) | sf.col(REJECTED).isNotNull())
-    result = gathered.select(f"{ROW}.*", SUBSCRIPTIONS, REJECTED)
-    if not form.explode:
-        return result
-    return result.select("*", sf.explode_outer(SUBSCRIPTIONS).alias(SUBSCRIPTION)).select(
-        *events.columns, SUBSCRIPTION, REJECTED
-    )
+    return gathered.select(f"{ROW}.*", SUBSCRIPTIONS, REJECTED)

@@ -33,14 +33,6 @@ Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
-class ResultForm(NamedTuple):
-    """What the result looks like."""
-
-    explode: bool
-    """A row for each match instead of a list."""
-    keep_unmatched: bool
-
-
 class RowMatches(NamedTuple):
     """The matches of some rows, and why other rows were not compared."""
 
@@ -106,13 +98,13 @@ def _without(
     return kept
 
 
-def matching_rows(source: TableIndex | SlicePlace, attributes: list[TableAttribute], form: ResultForm) -> Task:
+def matching_rows(source: TableIndex | SlicePlace, attributes: list[TableAttribute], *, keep_unmatched: bool) -> Task:
     """The task of a plan without a shuffle: its rows against all subscriptions."""
 
     def lavant_match_whole_index(batches: Iterable[pa.RecordBatch]) -> Batches:
         matcher = TableMatcher(source, attributes)
         for rows, found in _pieces(matcher, batches):
-            yield _exploded(rows, found, form) if form.explode else _listed(rows, found, form)
+            yield _listed(rows, found, keep_unmatched=keep_unmatched)
 
     return lavant_match_whole_index
 
@@ -172,24 +164,15 @@ def _reasons(found: RowMatches) -> pa.Array:
     return pa.array(reasons, pa.string())
 
 
-def _listed(rows: pa.RecordBatch, found: RowMatches, form: ResultForm) -> pa.RecordBatch:
+def _listed(rows: pa.RecordBatch, found: RowMatches, *, keep_unmatched: bool) -> pa.RecordBatch:
     result = _with(rows, {SUBSCRIPTIONS: _lists(found), REJECTED: _reasons(found)})
     is_wanted = found.counts > 0
     is_wanted[list(found.rejected)] = True
-    if form.keep_unmatched or is_wanted.all():
+    if keep_unmatched or is_wanted.all():
         return result
     kept = np.flatnonzero(is_wanted)
     lists = pa.ListArray.from_arrays(pa.array(_offsets(found.counts[kept])), found.ids)
     return _with(rows.take(pa.array(kept)), {SUBSCRIPTIONS: lists, REJECTED: _reasons(found).take(pa.array(kept))})
-
-
-def _exploded(rows: pa.RecordBatch, found: RowMatches, form: ResultForm) -> pa.RecordBatch:
-    others = np.flatnonzero(found.counts == 0) if form.keep_unmatched else np.array(sorted(found.rejected), np.int64)
-    chosen = np.append(np.repeat(np.arange(len(found.counts)), found.counts), others)
-    ids = pa.concat_arrays([found.ids, pa.nulls(len(others), found.ids.type)]) if len(others) else found.ids
-    reasons = _reasons(found)
-    place = pa.array(chosen)
-    return _with(rows.take(place), {SUBSCRIPTION: ids, REJECTED: reasons.take(place)})
 
 
 def _with(rows: pa.RecordBatch, added: dict[str, Any]) -> pa.RecordBatch:
