@@ -171,7 +171,8 @@ class LogBatchWriter(DataSourceArrowWriter):
         self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._writer.abort(messages)
+        # Spark knows the messages of finished tasks only; others of this job may have staged parts too.
+        _remove_staged(_writes(self._writer.place), self._writer.job)
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
