@@ -212,7 +212,7 @@ def start(
         "lavant_access", sf.count("offset").alias("publications"), sf.sum(sf.length("block")).alias("bytes")
     )
     writer = measured.writeStream.queryName(_query_name(notifications)).foreachBatch(batches)
-    writer = writer.option("checkpointLocation", checkpoint)
+    writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())
     query = (writer.trigger(availableNow=True) if available_now else writer).start()
     return RunningStream(query, reader, batches, notifications, checkpoint)
 
