@@ -15,13 +15,15 @@ Known on PySpark 4.2 and 4.3.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from struct import pack
 from typing import Any, NamedTuple
 
 from pyspark import SparkContext
 from pyspark.core.rdd import RDD
-from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, PairDeserializer
+from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer
 from pyspark.sql import DataFrame
 
 from lavant.pipeline.cluster.assignment import ANYWHERE
@@ -41,12 +43,14 @@ def run_tasks(
     context: SparkContext, tasks: Sequence[PlacedTask], work: Callable[[bytes], bytes], name: str
 ) -> list[bytes]:
     """Run `work` on each task; results in the order of the tasks."""
+    data = [task.data for task in tasks]
 
-    def run(items: Iterable[Any]) -> Iterator[bytes]:
-        return (work(bytes(item)) for item in items)
+    def run(number: int, items: Iterable[Any]) -> Iterator[bytes]:
+        deque(items, 0)  # a worker that leaves something unread is not used again
+        yield work(data[number])
 
     with _named(context, name):
-        return [bytes(each) for each in _bytes(_placed(context, tasks, 1), run).collect()]
+        return [bytes(each) for each in _mapped(context, _places(context, _locations(tasks), 1), run).collect()]
 
 
 def run_stages(
@@ -63,27 +67,22 @@ def run_stages(
     gets those of all first tasks. Results come in the order of the tasks; `one_by_one` keeps two of them in memory, and
     runs the second tasks one after the other.
     """
+    splitting, merging = [task.data for task in first], [task.data for task in second]
 
-    def run_first(items: Iterable[Any]) -> Iterator[bytes]:
-        for item in items:
-            for place, part in enumerate(split(bytes(item))):
-                yield pack("!q", place)
-                yield part
+    def run_first(number: int, items: Iterable[Any]) -> Iterator[bytes]:
+        deque(items, 0)
+        for place, part in enumerate(split(splitting[number])):
+            yield pack("!q", place)
+            yield part
 
-    def run_second(pairs: Iterable[tuple[Any, Any]]) -> Iterator[bytes]:
-        task, parts = b"", []
-        for told, part in pairs:
-            task = task or bytes(told)
-            parts.append(part)
-        yield merge(task, parts)
+    def run_second(number: int, parts: Iterable[Any]) -> Iterator[bytes]:
+        yield merge(merging[number], list(parts))
 
     with _named(context, names[0]):
-        parts = _bytes(_placed(context, first, 1), run_first)
+        parts = _mapped(context, _places(context, _locations(first), 1), run_first)
         shuffled = _shuffled(context, parts, len(second))
     with _named(context, names[1]):
-        zipped = _placed(context, second, len(first))._jrdd.zip(shuffled)
-        pairs = PairDeserializer(NoOpSerializer(), NoOpSerializer())  # type: ignore[no-untyped-call]
-        merged = _bytes(RDD(zipped, context, pairs), run_second)
+        merged = _mapped(context, _placed(context, shuffled, _locations(second), len(first)), run_second)
         results = merged.toLocalIterator(prefetchPartitions=True) if one_by_one else iter(merged.collect())
         return (bytes(each) for each in results)
 
@@ -96,40 +95,76 @@ def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[Any]:
         partitions = pickled.getNumPartitions()
         if not partitions:
             return []
-        places = [locations[number] if number < len(locations) else ANYWHERE for number in range(partitions)]
-        placed = _placed(context, [PlacedTask(place, b"") for place in places], 1)._jrdd
+        places = tuple(locations[number] if number < len(locations) else ANYWHERE for number in range(partitions))
         batches = BatchedSerializer(CPickleSerializer())  # type: ignore[no-untyped-call]
-        return list(RDD(placed.zip(pickled).values(), context, batches).collect())
+        return list(RDD(_placed(context, pickled, places, 1), context, batches).collect())
 
 
-def _placed(context: SparkContext, tasks: Sequence[PlacedTask], items: int) -> RDD[Any]:
-    """A partition for each task: its data, and empty items up to the number that it will be zipped with."""
-    jvm: Any = context._jvm
-    scala: Any = context._jsc.sc()
-    to_seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
-    data = [bytearray(task.data if not item else b"") for task in tasks for item in range(items)]
-    locations = jvm.java.util.HashMap()
-    for number, task in enumerate(tasks):
-        if task.location != ANYWHERE:
-            locations.put(number, to_seq([task.location]))
-    preferred = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(locations)
-    tag = context._jsc.emptyRDD().classTag()
-    collection = jvm.org.apache.spark.rdd.ParallelCollectionRDD(scala, to_seq(data), len(tasks), preferred, tag)
-    return RDD(collection.toJavaRDD(), context, NoOpSerializer())
+def _locations(tasks: Sequence[PlacedTask]) -> tuple[str, ...]:
+    return tuple(task.location for task in tasks)
 
 
-def _bytes(rdd: RDD[Any], work: Callable[[Iterable[Any]], Iterator[bytes]]) -> RDD[Any]:
-    """Map partitions to byte strings, which are not pickled."""
-    mapped = rdd.mapPartitions(work)
+def _placed(context: SparkContext, jrdd: Any, locations: tuple[str, ...], items: int) -> Any:
+    """The same partitions, of so many items each, at these locations."""
+    if all(location == ANYWHERE for location in locations):
+        return jrdd
+    return _places(context, locations, items).zip(jrdd).values()
+
+
+@lru_cache(maxsize=64)
+def _places(context: SparkContext, locations: tuple[str, ...], items: int) -> Any:
+    """Partitions of so many empty items, each at its location; made once, since each call into Java takes time."""
+    java = _java(context)
+    preferred = java.hash_map()
+    for number, location in enumerate(locations):
+        if location != ANYWHERE:
+            preferred.put(number, java.to_seq([location]))
+    data = java.to_seq([bytearray()] * (items * len(locations)))
+    collection = java.collection(java.scala, data, len(locations), java.to_scala_map(preferred), java.tag)
+    return collection.toJavaRDD()
+
+
+def _mapped(context: SparkContext, jrdd: Any, work: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> RDD[Any]:
+    """Map partitions of byte strings to byte strings, which are not pickled."""
+    mapped = RDD(jrdd, context, NoOpSerializer()).mapPartitionsWithIndex(work)
     mapped._jrdd_deserializer = NoOpSerializer()
     return mapped
 
 
 def _shuffled(context: SparkContext, keyed: RDD[Any], partitions: int) -> Any:
     """Items come in pairs: the number of a partition in 8 bytes, then a byte string for it."""
-    python: Any = context._jvm.org.apache.spark.api.python  # type: ignore[union-attr]
-    pairs = python.PairwiseRDD(keyed._jrdd.rdd()).asJavaPairRDD()
-    return pairs.partitionBy(python.PythonPartitioner(partitions, 0)).values()
+    java = _java(context)
+    pairs = java.pairwise(keyed._jrdd.rdd()).asJavaPairRDD()
+    return pairs.partitionBy(java.partitioner(partitions, 0)).values()
+
+
+class _Java(NamedTuple):
+    """Java's classes and functions; looking one up by its name takes a call for each part of the name."""
+
+    scala: Any
+    tag: Any
+    to_seq: Any
+    to_scala_map: Any
+    hash_map: Any
+    collection: Any
+    pairwise: Any
+    partitioner: Any
+
+
+@lru_cache(maxsize=4)
+def _java(context: SparkContext) -> _Java:
+    jvm: Any = context._jvm
+    python = jvm.org.apache.spark.api.python
+    return _Java(
+        context._jsc.sc(),
+        context._jsc.emptyRDD().classTag(),
+        python.PythonUtils.toSeq,
+        python.PythonUtils.toScalaMap,
+        jvm.java.util.HashMap,
+        jvm.org.apache.spark.rdd.ParallelCollectionRDD,
+        python.PairwiseRDD,
+        python.PythonPartitioner,
+    )
 
 
 class _named:  # noqa: N801 - used like a function

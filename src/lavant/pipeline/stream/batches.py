@@ -86,9 +86,7 @@ class Batches:
         slices = len(version.slices)
         assignment = self._placement(slices)
         assignment.check(slices, self._store.identity)
-        scanned = scan(
-            rows.where("block is not null").select("block"), assignment.access_locations, f"lavant access {self._next}"
-        )
+        scanned = scan(rows, assignment.access_locations, f"lavant access {self._next}")
         blocks = sorted((_decode_block(row.block) for row in scanned), key=lambda block: block.start)
         if not blocks:
             return

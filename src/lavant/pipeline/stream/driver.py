@@ -211,7 +211,13 @@ def start(
     measured = source.load(open_storage(log).address).observe(
         "lavant_access", sf.count("offset").alias("publications"), sf.sum(sf.length("block")).alias("bytes")
     )
-    writer = measured.writeStream.queryName(_query_name(notifications)).foreachBatch(batches)
+    # Only the rows with a block go on; Spark has counted all of them by then.
+    writer = (
+        measured.where("block is not null")
+        .select("block")
+        .writeStream.queryName(_query_name(notifications))
+        .foreachBatch(batches)
+    )
     writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())
     query = (writer.trigger(availableNow=True) if available_now else writer).start()
     return RunningStream(query, reader, batches, notifications, checkpoint)
