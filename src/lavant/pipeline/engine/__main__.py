@@ -11,13 +11,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import msgspec
 
 from lavant.broker.protocol.match_protocol import MatchRequest
 from lavant.control.placement import PlacementConfig
-from lavant.core.errors import FailedStream, LavantError
+from lavant.core.errors import ConnectionLost, FailedStream
 from lavant.pipeline.cluster.preflight import preflight
 from lavant.pipeline.engine.link import ServiceLink
 from lavant.pipeline.engine.placement import ElasticPlacement, EnginePlacement, EvenPlacement
@@ -29,6 +30,8 @@ from lavant.pipeline.session import check_java, check_master, spark_session
 
 FAILURES_MAX = 3
 """Consecutive failed rounds; after these, a new process may do better."""
+RETRY_S = 1.0
+"""Before a failed round is repeated."""
 _failing = threading.Lock()
 _logger = logging.getLogger(__name__)
 
@@ -84,15 +87,16 @@ def serve(order: MatchRequest, link: ServiceLink) -> None:
         try:
             for found in rounds.match(ranges, placement.assignment()) if ranges else ():
                 link.report(found)  # refused results come again
-        except LavantError:
+        except ConnectionLost:
             raise
-        except Exception as error:  # a failed job: an executor was lost, or its files are outdated
+        except Exception as error:  # an executor was lost, or a file cannot be read
             failures, fault = failures + 1, root_cause(error)
             if java.poll() is not None:
                 raise _java_ended(java) from error
             if failures == FAILURES_MAX:
                 raise
             _logger.warning("a round failed: %s", fault)
+            time.sleep(RETRY_S)
         else:
             failures, fault = (0, "") if ranges else (failures, fault)
 

@@ -7,6 +7,7 @@ in columns, past Spark's rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -64,7 +65,7 @@ class BlockStreamReader(LogStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         number, start, end, identity, content = partition.value
         if content is None:
-            batches: Iterator[LogBatch] = LogReader(self._options.place, identity).read(start, end)
+            batches: Iterator[LogBatch] = _log(self._options.place, identity).read(start, end)
         else:
             batches = (LogBatch(first, _from_stream(data)) for first, data in content)
         block = encode_range(self._scheme, identity, start, batches, slice=number)
@@ -73,6 +74,12 @@ class BlockStreamReader(LogStreamReader):
 
     def _content(self, start: int, end: int) -> list[tuple[int, bytes]]:
         return [(batch.first_offset, _to_stream(batch.records)) for batch in self._open().read(start, end)]
+
+
+@lru_cache(maxsize=64)
+def _log(place: str, identity: str) -> LogReader:
+    """Kept open by the worker, so that each batch looks only for what is new."""
+    return LogReader(place, identity)
 
 
 def _to_stream(records: pa.RecordBatch) -> bytes:

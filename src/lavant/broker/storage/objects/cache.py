@@ -25,7 +25,7 @@ BYTES_MAX = 10 << 30
 PART_BYTES = 64 << 20
 """Fetched at once."""
 PARTIAL = ".partial"
-ATTEMPTS_MAX = 3
+ATTEMPTS_MAX = 50
 """An object may be deleted by another process between its arrival and its opening."""
 
 T = TypeVar("T")
