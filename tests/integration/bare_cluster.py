@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import pytest
-from tests.integration.processes import Process, descendants
+from tests.integration.processes import Process, descendants, python_workers
 
 import lavant
 from lavant.core.kernels.cache import cache_directory
@@ -76,12 +76,7 @@ class BareCluster:
 
     def python_workers(self) -> list[int]:
         """Process ids of the Python workers that the executors' daemons have forked."""
-        return [
-            worker.pid
-            for executor in self.executors()
-            for daemon in _children(executor)
-            for worker in _children(daemon.pid)
-        ]
+        return [id for executor in self.executors() for id in python_workers(executor)]
 
     def kill_executor(self) -> int:
         """`kill -9` one of the executors, as soon as there is one; returns its process id."""
@@ -220,10 +215,6 @@ def _executors(worker: int) -> list[Process]:
     backends = [process for process in descendants(worker) if "CoarseGrainedExecutorBackend" in process.command]
     parents = {process.parent for process in backends}
     return [process for process in backends if process.pid not in parents]  # Java itself, not a shell around it
-
-
-def _children(process: int) -> list[Process]:
-    return [each for each in descendants(process) if each.parent == process]
 
 
 def _kill_one(candidates: Callable[[], list[int]]) -> int:

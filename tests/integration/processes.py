@@ -37,3 +37,13 @@ def descendants(root: int = 0) -> list[Process]:
         mine += children
         queue += [process.pid for process in children]
     return mine
+
+
+def python_workers(root: int = 0) -> list[int]:
+    """Process ids of the Python workers that the daemons of Spark, started by this process or `root`, have forked.
+
+    Java, the daemons' parent, names their module in its command line too; its children are daemons, not workers.
+    """
+    mine = descendants(root)
+    daemons = {process.pid for process in mine if "-m lavant.pipeline.internals.daemon" in process.command}
+    return [process.pid for process in mine if process.parent in daemons]

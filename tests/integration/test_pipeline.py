@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.processes import descendants
+from tests.integration.processes import python_workers
 from tests.integration.workload import EncryptedWorld, append, expected, filters, notified, rows
 
 from lavant.broker.slices import SliceStore
@@ -185,8 +185,8 @@ def test_killed_python_workers_lose_nothing_and_repeat_nothing(
         while not stop.wait(0.5) and len(killed) < 3:
             workers = python_workers()
             if workers and any((tmp_path / "notifications").glob("_manifests/*.json")):
-                os.kill(workers[len(killed) % len(workers)], signal.SIGKILL)
-                killed.append(workers[0])
+                killed.append(workers[len(killed) % len(workers)])
+                os.kill(killed[-1], signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -203,13 +203,6 @@ def test_killed_python_workers_lose_nothing_and_repeat_nothing(
         thread.join()
     assert killed
     assert notified(tmp_path / "notifications") == expected(TEXTS, publications)
-
-
-def python_workers() -> list[int]:
-    """Processes that the worker daemons of this test's Spark have forked."""
-    mine = descendants()
-    daemons = {process.pid for process in mine if "lavant.pipeline.internals.daemon" in process.command}
-    return [process.pid for process in mine if process.parent in daemons]
 
 
 def test_files_in_files_out_and_the_poison_aside(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 import msgspec
 import pytest
 from tests.integration.frames import FrameClient
-from tests.integration.processes import descendants
+from tests.integration.processes import descendants, python_workers
 from tests.integration.serving import Served
 
 from lavant.broker.filters import parse
@@ -150,9 +150,7 @@ def test_a_failure_of_spark_is_named_and_mended(server: Served) -> None:
 
         publish()
         all_delivered(server)
-        mine = descendants(spark_process(server))
-        daemons = {process.pid for process in mine if "lavant.pipeline.internals.daemon" in process.command}
-        for worker in [process.pid for process in mine if process.parent in daemons]:
+        for worker in python_workers(spark_process(server)):
             os.kill(worker, signal.SIGKILL)
         publish()
         all_delivered(server)
