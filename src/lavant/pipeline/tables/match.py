@@ -3,17 +3,19 @@
 >>> matched = match(events, "subscriptions")                # doctest: +SKIP
 >>> matched = match(events, spark.table("alerts"))          # doctest: +SKIP
 
-If one executor can hold the index, every row is matched in its own partition, without a shuffle. Otherwise the
-subscriptions form groups, every row is copied to each group, and a shuffle by row brings the results together.
-`explain()` shows which: `MapInArrow lavant_match_whole_index` or `lavant_match_slice_group`.
+If one executor can hold the index, every row is matched in its own partition, without a shuffle, and only the columns
+that filters compare go to Python. Otherwise the subscriptions form groups, every row is copied to each group, and a
+shuffle by row brings the results together. `explain()` shows which: `ArrowEvalPython lavant_match_whole_index` or
+`MapInArrow lavant_match_slice_group`.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
 from lavant.broker.slices import SliceReader
@@ -31,7 +33,7 @@ from lavant.pipeline.tables.tasks import (
     matching_rows,
 )
 
-KEY, ROW, GROUP = "lavant_key", "lavant_row", "lavant_group"
+KEY, ROW, GROUP, FOUND = "lavant_key", "lavant_row", "lavant_group", "lavant_found"
 
 
 def match(
@@ -102,8 +104,7 @@ def _match_index(events: DataFrame, index: TableIndex, *, keep_unmatched: bool) 
     attributes = attributes_in(events.schema, index)
     index = shipped(index, events.sparkSession)
     if len(index.groups) == 1:
-        schema = result_schema(events.schema, index.id_type, explode=False)
-        return events.mapInArrow(matching_rows(index, attributes, keep_unmatched=keep_unmatched), schema)
+        return _match_whole(events, index, attributes, index.id_type, keep_unmatched=keep_unmatched)
     if events.isStreaming:
         raise InvalidValue(
             f"the index has {len(index.groups)} groups, and a streaming table can be matched against one; "
@@ -122,8 +123,35 @@ def _follow(events: DataFrame, store: SliceReader, *, keep_unmatched: bool) -> D
     followed = SlicePlace(store.address, store.identity, store.settings.scheme)
     encrypted = followed.scheme == "encrypted"
     attributes = points_of(events.schema) if encrypted else attributes_of(leaves_of(events.schema), None)
-    schema = result_schema(events.schema, LongType(), explode=False)
-    return events.mapInArrow(matching_rows(followed, attributes, keep_unmatched=keep_unmatched), schema)
+    return _match_whole(events, followed, attributes, LongType(), keep_unmatched=keep_unmatched)
+
+
+def _match_whole(
+    events: DataFrame,
+    source: TableIndex | SlicePlace,
+    attributes: list[TableAttribute],
+    id_type: DataType,
+    *,
+    keep_unmatched: bool,
+) -> DataFrame:
+    """Matches every row where it is."""
+    result = StructType([StructField(SUBSCRIPTIONS, ArrayType(id_type)), StructField(REJECTED, StringType())])
+    # Not deterministic: Spark would call it twice otherwise, for the column and for the condition.
+    function = arrow_udf(matching_rows(source, attributes), result).asNondeterministic()
+    arguments = [_argument(attribute) for attribute in attributes] or [sf.lit(True)]
+    found = events.withColumn(FOUND, function(*arguments))
+    if not keep_unmatched:
+        ids, reason = f"{FOUND}.{SUBSCRIPTIONS}", f"{FOUND}.{REJECTED}"
+        found = found.where((sf.size(ids) > 0) | sf.col(reason).isNotNull())
+    return found.select(*map(_quoted, events.columns), f"{FOUND}.{SUBSCRIPTIONS}", f"{FOUND}.{REJECTED}")
+
+
+def _argument(attribute: TableAttribute) -> Column:
+    """An attribute's values; of a type that filters do not compare, whether there is one."""
+    column = sf.col(_quoted(attribute.path[0]))
+    for field in attribute.path[1:]:
+        column = column.getField(field)
+    return column if attribute.is_comparable else sf.when(column.isNotNull(), True)
 
 
 def _match_groups(

@@ -1,12 +1,9 @@
-"""What a task does with its rows: match them, and put the result beside their own columns.
-
-The columns of a row pass through untouched; only the attributes that filters compare are decoded.
-"""
+"""What a task does with its rows: match the attributes that filters compare, and return ids and reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +13,7 @@ from lavant.broker.matching import Matches
 from lavant.broker.matching.merge import merge
 from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
+from lavant.pipeline.internals.worker_errors import refusals_in_one_line
 from lavant.pipeline.operators.open_slices import SlicePlace, open_slice
 from lavant.pipeline.stream.records import accept, compared_columns
 from lavant.pipeline.tables.columns import TableAttribute, attribute_columns
@@ -31,6 +29,7 @@ SUBSCRIPTIONS, SUBSCRIPTION, REJECTED = "subscriptions", "subscription", "reject
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Iterable[pa.RecordBatch]], Batches]
+ColumnTask = Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]]
 
 
 class RowMatches(NamedTuple):
@@ -98,15 +97,27 @@ def _without(
     return kept
 
 
-def matching_rows(source: TableIndex | SlicePlace, attributes: list[TableAttribute], *, keep_unmatched: bool) -> Task:
-    """The task of a plan without a shuffle: its rows against all subscriptions."""
+def matching_rows(source: TableIndex | SlicePlace, attributes: list[TableAttribute]) -> ColumnTask:
+    """The task of a plan without a shuffle: the attributes of its rows against all subscriptions.
 
-    def lavant_match_whole_index(batches: Iterable[pa.RecordBatch]) -> Batches:
-        matcher = TableMatcher(source, attributes)
-        for rows, found in _pieces(matcher, batches):
-            yield _listed(rows, found, keep_unmatched=keep_unmatched)
+    It returns a struct of the ids and the reason for each row. The other columns of a row stay in Spark's Java process.
+    """
+    names = [attribute.name for attribute in attributes] or ["none"]
+    alone = [attribute._replace(path=(attribute.name,)) for attribute in attributes]
+
+    def lavant_match_whole_index(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        with refusals_in_one_line():
+            matcher = TableMatcher(source, alone)
+            for _, found in _pieces(matcher, _records(batches, names)):
+                yield pa.StructArray.from_arrays([_lists(found), _reasons(found)], [SUBSCRIPTIONS, REJECTED])
 
     return lavant_match_whole_index
+
+
+def _records(batches: Iterator[tuple[pa.Array, ...]], names: list[str]) -> Batches:
+    for columns in batches:  # Spark passes a single column as it is
+        arrays = list(columns) if isinstance(columns, tuple) else [columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def matching_group(index: TableIndex, attributes: list[TableAttribute], *, group: str, key: str, row: str) -> Task:
@@ -116,21 +127,22 @@ def matching_group(index: TableIndex, attributes: list[TableAttribute], *, group
     """
 
     def lavant_match_slice_group(batches: Iterable[pa.RecordBatch]) -> Batches:
-        matchers: dict[int, TableMatcher] = {}
-        for batch in batches:
-            groups = batch.column(group).to_numpy()
-            for number in np.unique(groups).tolist():
-                mine = batch.filter(pa.array(groups == number))
-                if number not in matchers:
-                    matchers[number] = TableMatcher(index, attributes, group=number)
-                for rows, found in _pieces(matchers[number], [mine]):
-                    own = rows.column(row)
-                    if number:
-                        own = pa.nulls(rows.num_rows, own.type)
-                    yield pa.RecordBatch.from_arrays(
-                        [rows.column(key), own, _lists(found), _reasons(found)],
-                        names=[key, row, SUBSCRIPTIONS, REJECTED],
-                    )
+        with refusals_in_one_line():
+            matchers: dict[int, TableMatcher] = {}
+            for batch in batches:
+                groups = batch.column(group).to_numpy()
+                for number in np.unique(groups).tolist():
+                    mine = batch.filter(pa.array(groups == number))
+                    if number not in matchers:
+                        matchers[number] = TableMatcher(index, attributes, group=number)
+                    for rows, found in _pieces(matchers[number], [mine]):
+                        own = rows.column(row)
+                        if number:
+                            own = pa.nulls(rows.num_rows, own.type)
+                        yield pa.RecordBatch.from_arrays(
+                            [rows.column(key), own, _lists(found), _reasons(found)],
+                            names=[key, row, SUBSCRIPTIONS, REJECTED],
+                        )
 
     return lavant_match_slice_group
 
@@ -162,18 +174,3 @@ def _reasons(found: RowMatches) -> pa.Array:
     reasons = np.full(len(found.counts), None, object)
     reasons[list(found.rejected)] = list(found.rejected.values())
     return pa.array(reasons, pa.string())
-
-
-def _listed(rows: pa.RecordBatch, found: RowMatches, *, keep_unmatched: bool) -> pa.RecordBatch:
-    result = _with(rows, {SUBSCRIPTIONS: _lists(found), REJECTED: _reasons(found)})
-    is_wanted = found.counts > 0
-    is_wanted[list(found.rejected)] = True
-    if keep_unmatched or is_wanted.all():
-        return result
-    kept = np.flatnonzero(is_wanted)
-    lists = pa.ListArray.from_arrays(pa.array(_offsets(found.counts[kept])), found.ids)
-    return _with(rows.take(pa.array(kept)), {SUBSCRIPTIONS: lists, REJECTED: _reasons(found).take(pa.array(kept))})
-
-
-def _with(rows: pa.RecordBatch, added: dict[str, Any]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([*rows.columns, *added.values()], names=[*rows.schema.names, *added])
