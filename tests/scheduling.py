@@ -18,6 +18,7 @@ XDIST = VersionRange("pytest-xdist", (3, 8), (3, 9))
 XDIST.check(version(XDIST.package))
 
 LONGEST_FIRST = (
+    "cluster",
     "test_cluster",
     "spark",
     "test_spark_engine",
@@ -40,11 +41,16 @@ SHARE_SPARK = (
 )
 """They share one Spark session, which takes long to start."""
 
+SHARE_CLUSTER = ("test_bare_cluster", "test_bare_stream")
+"""They share one cluster."""
+
 
 def group(nodeid: str) -> str:
-    """One process runs all tests of a group: those of a file share its servers, those on Spark its session."""
+    """One process runs all tests of a group: those of a file share its servers, others Spark."""
     path = nodeid.partition("::")[0]
     name = path.rpartition("/")[2].removesuffix(".py")
+    if name in SHARE_CLUSTER:
+        return "cluster"
     return "spark" if name in SHARE_SPARK else path
 
 

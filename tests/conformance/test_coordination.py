@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.integration.zookeeper import ZooKeeperServer, free_port, require_zookeeper
+from tests.integration.server_processes import free_port
+from tests.integration.zookeeper import ZooKeeperServer, require_zookeeper
 
 from lavant.core.errors import LimitExceeded, MissingComponent
 from lavant.pipeline.cluster import coordination

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
-from tests.integration.zookeeper import free_port
+from tests.integration.server_processes import JAVA, ServerProcess, free_port, require_java_server
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lavant" / "kafka"
 BROKER, CONNECTOR = CACHE / "broker", CACHE / "connector"
-START_S_MAX = 90.0
-"""A shared machine may take long to start Java."""
 USER, PASSWORD = "reader", "pass-word/of tests"
 
 CONFIGURATION = """\
@@ -44,25 +39,13 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 """
-JAVA = (
-    *("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    *("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{BROKER}/*"),
-)
+KAFKA = (*JAVA, "-Xmx256m", "-cp", f"{BROKER}/*")
 
 
 def require_kafka() -> None:
     """Skip, with the reason, where Kafka is not installed; continuous integration fails instead."""
-    missing = None
-    if shutil.which("java") is None:
-        missing = "there is no java on the PATH"
-    for directory in (BROKER, CONNECTOR):
-        if not (directory / "complete").exists():
-            missing = f"{directory} is not complete; run tools/kafka"
-    if missing is None:
-        return
-    if os.environ.get("CI"):
-        pytest.fail(f"Kafka is not installed: {missing}", pytrace=False)
-    pytest.skip(f"Kafka is not installed: {missing}")
+    incomplete = [directory for directory in (BROKER, CONNECTOR) if not (directory / "complete").exists()]
+    require_java_server("Kafka", f"{incomplete[0]} is not complete; run tools/kafka" if incomplete else None)
 
 
 def connector_jars() -> str:
@@ -77,11 +60,10 @@ class KafkaRecord(NamedTuple):
     value: bytes | None
 
 
-class KafkaBroker:
+class KafkaBroker(ServerProcess):
     """One node, its own controller. Topics are made by `make_topic` alone."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
         self.port, self.secured_port = free_port(), free_port()
         self.servers, self.secured_servers = f"127.0.0.1:{self.port}", f"127.0.0.1:{self.secured_port}"
         directory.mkdir(parents=True, exist_ok=True)
@@ -96,33 +78,15 @@ class KafkaBroker:
                 password=PASSWORD,
             )
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        command = [*KAFKA, "kafka.Kafka", str(self._configuration)]
+        super().__init__("Kafka", command, self._is_open, directory / "server.log")
 
     def start(self) -> None:
         """Format the storage, start the broker, and wait until it answers."""
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         format = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._configuration)]
-        subprocess.run([*JAVA, *format], check=True, capture_output=True)
-        log = self._directory / "server.log"
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [*JAVA, "kafka.Kafka", str(self._configuration)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-        deadline = time.monotonic() + START_S_MAX
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise RuntimeError(f"Kafka does not start: {log.read_text(errors='replace')[-2000:]}")
-            time.sleep(0.1)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        subprocess.run([*KAFKA, *format], check=True, capture_output=True)
+        super().start()
 
     def make_topic(self, name: str, partitions: int = 3) -> str:
         """Make a topic, and return its URI."""
@@ -159,7 +123,7 @@ class KafkaBroker:
         ordered = sorted(found, key=lambda each: (each.partition, each.offset))
         return [KafkaRecord(each.partition, each.offset, each.key, each.value) for each in ordered]
 
-    def _answers(self) -> bool:
+    def _is_open(self) -> bool:
         """The port is open when the broker is ready; a client that fails to connect would leave sockets behind."""
         try:
             socket.create_connection(("127.0.0.1", self.port), 1.0).close()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import boto3
-from tests.integration.zookeeper import free_port
+from botocore.exceptions import BotoCoreError
+from tests.integration.server_processes import ServerProcess, free_port
 
 BUCKET = "lavant"
 REGION = "us-east-1"
-START_S_MAX = 90.0
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": REGION}
 """For the environment of every process that uses the server; moto accepts any."""
 
@@ -48,22 +45,18 @@ class ObjectStore(NamedTuple):
 @contextmanager
 def object_store(directory: Path) -> Iterator[ObjectStore]:
     """Start a server whose objects are in its memory; its log is in `directory`."""
-    server = ObjectStore(free_port())
-    command = [str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(server.port)]
-    log = directory / "s3.log"
-    with log.open("ab") as file:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env={**os.environ})
+    store = ObjectStore(free_port())
+
+    def has_bucket() -> bool:
+        with suppress(BotoCoreError):
+            store.client().create_bucket(Bucket=BUCKET)
+            return True
+        return False
+
+    command = [str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(store.port)]
+    server = ServerProcess("the S3 server", command, has_bucket, directory / "s3.log")
+    server.start()
     try:
-        deadline = time.monotonic() + START_S_MAX
-        while True:
-            try:
-                server.client().create_bucket(Bucket=BUCKET)
-                break
-            except Exception:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"the S3 server does not start: {log.read_text(errors='replace')}") from None
-                time.sleep(0.1)
-        yield server
+        yield store
     finally:
-        process.terminate()
-        process.wait(10)
+        server.kill()

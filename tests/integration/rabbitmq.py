@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.integration.zookeeper import free_port
+from tests.integration.server_processes import free_port
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 START_S_MAX = 90.0

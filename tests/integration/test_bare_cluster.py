@@ -15,8 +15,8 @@ import pyarrow.fs
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.integration.bare_cluster import BareCluster, bare_cluster
-from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
+from tests.integration.bare_cluster import BareCluster
+from tests.integration.object_store import ObjectStore
 from tests.integration.workload import filters, rows
 
 import lavant
@@ -33,35 +33,19 @@ from lavant.pipeline.session import spark_session
 from lavant.pipeline.sources import register_sources
 from lavant.pipeline.tables import match
 
-
-@pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("elsewhere")
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, elsewhere: Path) -> Iterator[BareCluster]:
-    directory = tmp_path_factory.mktemp("bare")
-    with bare_cluster(directory, workers=2, cores=1, hidden=[elsewhere], environment=CREDENTIALS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def spark(cluster: BareCluster) -> Iterator[SparkSession]:
-    session = spark_session(cluster.url, "lavant-bare", spark_executor_cores="1", spark_executor_memory="600m")
+def spark(bare: BareCluster) -> Iterator[SparkSession]:
+    session = spark_session(bare.url, "lavant-bare", spark_executor_cores="1", spark_executor_memory="600m")
     yield session
     session.stop()
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with object_store(tmp_path_factory.mktemp("s3")) as running:
-        yield running
-
-
-def on_each(spark: SparkSession, cluster: BareCluster, payload: bytes, work: Callable[[bytes], Any]) -> list[Any]:
+def on_each(spark: SparkSession, bare: BareCluster, payload: bytes, work: Callable[[bytes], Any]) -> list[Any]:
     executors = Executors(spark)
-    while not executors.request(len(cluster.workers)):
+    while not executors.request(len(bare.workers)):
         time.sleep(0.1)
     places = [executors.location(id) for id in executors.ids()]
     tasks = [PlacedTask(place or ANYWHERE, payload) for place in places]
@@ -70,7 +54,7 @@ def on_each(spark: SparkSession, cluster: BareCluster, payload: bytes, work: Cal
 
 
 def test_executors_see_their_own_files_and_none_of_the_drivers(
-    cluster: BareCluster, spark: SparkSession, elsewhere: Path, tmp_path: Path
+    bare: BareCluster, spark: SparkSession, elsewhere: Path, tmp_path: Path
 ) -> None:
     (elsewhere / "log").touch()
     (tmp_path / "log").touch()
@@ -81,52 +65,50 @@ def test_executors_see_their_own_files_and_none_of_the_drivers(
         listed = [os.path.exists(path) and (not os.path.isdir(path) or bool(os.listdir(path))) for path in paths]
         return socket.gethostname(), tempfile.gettempdir(), listed
 
-    seen = sorted(on_each(spark, cluster, b"", look))
+    seen = sorted(on_each(spark, bare, b"", look))
     assert [each[0] for each in seen] == ["worker-0", "worker-1"]
     assert [each[2] for each in seen] == [[False, False, False, True]] * 2
-    first, second = cluster.workers
+    first, second = bare.workers
     assert (first.directory / "tmp" / "left").exists()
     assert first.sees(first.directory / "tmp" / "left")
     assert not first.sees(second.directory)
     assert not Path(tempfile.gettempdir(), "left").exists()
 
 
-def test_executors_reach_the_object_store(cluster: BareCluster, spark: SparkSession, store: ObjectStore) -> None:
-    store.client().put_object(Bucket="lavant", Key="greeting", Body=b"hello")
+def test_executors_reach_the_object_store(bare: BareCluster, spark: SparkSession, objects: ObjectStore) -> None:
+    objects.client().put_object(Bucket="lavant", Key="greeting", Body=b"hello")
 
     def fetch(uri: bytes) -> bytes:
         files, path = pyarrow.fs.FileSystem.from_uri(uri.decode())
         with files.open_input_file(path) as file:
             return bytes(file.read())
 
-    assert on_each(spark, cluster, store.uri("greeting").encode(), fetch) == [b"hello"] * 2
+    assert on_each(spark, bare, objects.uri("greeting").encode(), fetch) == [b"hello"] * 2
 
 
-def test_executors_and_python_workers_can_be_killed(cluster: BareCluster, spark: SparkSession) -> None:
+def test_executors_and_python_workers_can_be_killed(bare: BareCluster, spark: SparkSession) -> None:
     numbers = spark.sparkContext.parallelize(range(100), 2)
     assert numbers.sum() == 4950
-    killed = cluster.kill_python_worker()
+    killed = bare.kill_python_worker()
     assert numbers.sum() == 4950
-    assert killed not in cluster.python_workers()
-    killed = cluster.kill_executor()
+    assert killed not in bare.python_workers()
+    killed = bare.kill_executor()
     assert numbers.sum() == 4950
-    assert killed not in cluster.executors()
+    assert killed not in bare.executors()
 
 
 def test_tables_are_matched_by_executors_that_see_nothing_of_the_driver(
-    spark: SparkSession, store: ObjectStore, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, objects: ObjectStore, elsewhere: Path
 ) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
     filters = {number: f"volume > {number}" for number in range(0, 40, 10)}
     SliceStore.create(elsewhere / "subscriptions", slices=2).add(list(filters), list(filters.values()))
-    SliceStore.create(store.uri("tables/subscriptions"), slices=2).add(list(filters), list(filters.values()))
+    SliceStore.create(objects.uri("tables/subscriptions"), slices=2).add(list(filters), list(filters.values()))
     events = spark.createDataFrame([(n, n) for n in range(0, 60, 5)], "event int, volume int").repartition(4)
     alerts = spark.createDataFrame(list(filters.items()), "id int, filter string")
     expected = {n: [bound for bound in filters if n > bound] for n in range(5, 60, 5)}
     places: list[tuple[Any, int]] = [
         (elsewhere / "subscriptions", 1),
-        (store.uri("tables/subscriptions"), 1),
+        (objects.uri("tables/subscriptions"), 1),
         (alerts, 2),
     ]
     for subscriptions, groups in places:
@@ -138,10 +120,12 @@ def test_tables_are_matched_by_executors_that_see_nothing_of_the_driver(
 
 
 def test_data_sources_work_on_an_object_store_and_say_so_where_a_path_cannot(
-    spark: SparkSession, store: ObjectStore, elsewhere: Path
+    spark: SparkSession, objects: ObjectStore, elsewhere: Path
 ) -> None:
     register_sources(spark)
-    signed = {name: store.uri(name).replace("s3://", "s3://tests:secret@") for name in ("log", "copy", "subscriptions")}
+    signed = {
+        name: objects.uri(name).replace("s3://", "s3://tests:secret@") for name in ("log", "copy", "subscriptions")
+    }
     publications = rows(300, seed=4)
     for place in (signed["log"], elsewhere / "a-log"):
         with LogWriter(place) as log:

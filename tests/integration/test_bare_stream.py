@@ -6,14 +6,14 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.integration.bare_cluster import BareCluster, bare_cluster, kill_driver
+from tests.integration.bare_cluster import BareCluster, kill_driver
 from tests.integration.frames import FrameClient
-from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
+from tests.integration.object_store import ObjectStore
 from tests.integration.serving import Served
 from tests.integration.workload import EncryptedWorld, below, notified
 
@@ -28,29 +28,7 @@ PATIENCE_S = 300.0
 ROWS_MAX = 250
 
 
-@pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The driver's directories, which executors do not see."""
-    return tmp_path_factory.mktemp("driver")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, elsewhere: Path) -> Iterator[BareCluster]:
-    directory = tmp_path_factory.mktemp("bare")
-    with bare_cluster(directory, workers=2, cores=1, hidden=[elsewhere], environment=CREDENTIALS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with object_store(tmp_path_factory.mktemp("s3")) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 class Driver:
@@ -105,21 +83,21 @@ class Driver:
 
 @pytest.mark.parametrize("storage", ["s3", "none"])
 def test_nothing_is_lost_or_repeated_whoever_is_killed(
-    cluster: BareCluster, objects: ObjectStore, elsewhere: Path, storage: str
+    bare: BareCluster, objects: ObjectStore, elsewhere: Path, storage: str
 ) -> None:
     directory = elsewhere / storage
     directory.mkdir()
     place = objects.uri("stream") if storage == "s3" else str(directory)
     world = EncryptedWorld(place, subscriptions=2000, publications=750, slices=4)
-    driver = Driver(cluster, directory, place)
+    driver = Driver(bare, directory, place)
     try:
         driver.more(1)
         world.publish(1250)
-        cluster.kill_python_worker()
+        bare.kill_python_worker()
         driver.more(1)
         if storage == "s3":  # without storage, the driver writes the parts itself
             driver.until_a_part_waits_for_its_manifest()
-        cluster.kill_executor()
+        bare.kill_executor()
         driver.more(1)
         world.publish(500)
         driver.kill()
@@ -130,14 +108,14 @@ def test_nothing_is_lost_or_repeated_whoever_is_killed(
         driver.process.kill()
         driver.process.wait()
     assert notified(driver.notifications) == world.expected()
-    for worker in cluster.workers:
+    for worker in bare.workers:
         assert not worker.sees(directory / "driver.log")
 
 
-def test_the_engine_of_a_server_needs_nothing_mounted(cluster: BareCluster, elsewhere: Path) -> None:
+def test_the_engine_of_a_server_needs_nothing_mounted(bare: BareCluster, elsewhere: Path) -> None:
     chance = random.Random(3)
     filters = [f"a between {low} and {low + chance.randrange(5, 40)}" for low in range(0, 60, 3)]
-    options = ("--engine", "spark", "--master", cluster.url, "--hosts-max", "2")
+    options = ("--engine", "spark", "--master", bare.url, "--hosts-max", "2")
     with Served(elsewhere / "data", *options) as server, FrameClient(server.port) as client:
         for number, filter in enumerate(filters):
             assert isinstance(client.ask(Subscribe(filter, f"r{number}")), Subscribed)
@@ -147,9 +125,9 @@ def test_the_engine_of_a_server_needs_nothing_mounted(cluster: BareCluster, else
             assert isinstance(answer, Published)
             if start == 0:
                 delivered(server)
-                cluster.kill_python_worker()
+                bare.kill_python_worker()
             elif start == 200:
-                cluster.kill_executor()
+                bare.kill_executor()
         delivered(server)
         matcher = ScanMatcher()
         matcher.add(range(len(filters)), filters)
@@ -161,7 +139,7 @@ def test_the_engine_of_a_server_needs_nothing_mounted(cluster: BareCluster, else
         for number in range(len(filters)):
             found = [msgspec.json.decode(body)["n"] for body in client.drain(f"r{number}")]
             assert sorted(found) == wanted[number]
-    for worker in cluster.workers:
+    for worker in bare.workers:
         assert not worker.sees(elsewhere / "data")
 
 

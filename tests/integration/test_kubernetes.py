@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.integration.cluster_stand_in import TOKEN, Cluster, Deployment, Rule
-from tests.integration.zookeeper import free_port
+from tests.integration.server_processes import free_port
 
 from lavant.core.errors import MissingComponent
 from lavant.service.autoscaling.allocators.interface import ConsumerCounts

@@ -21,8 +21,8 @@ from tests.integration.bridging import (
     working,
 )
 from tests.integration.rabbitmq import RabbitMQNode, require_rabbitmq
+from tests.integration.server_processes import free_port
 from tests.integration.serving import LAVANT, Served
-from tests.integration.zookeeper import free_port
 
 import lavant
 from lavant.broker.protocol.amqp_messages import REPORTS, Report, encode, task_queue

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from tests.integration.server_processes import free_port
 from tests.integration.serving import LAVANT, WAIT_S_MAX
-from tests.integration.zookeeper import free_port
 
 from lavant import connect
 from lavant.client.connection.retries import NO_RETRIES

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.integration.object_store import ObjectStore, object_store
+from tests.integration.object_store import ObjectStore
 from tests.property.object_stores import ACCESS_KEY, s3_uri
 
 from lavant.broker.slices import SliceReader, SliceStore
@@ -21,12 +20,6 @@ from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.cluster.coordination import FileCoordination
 from lavant.pipeline.stream.preparation import Prepared, prepare
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with object_store(tmp_path_factory.mktemp("s3")) as running:
-        yield running
 
 
 class Bucket:
@@ -50,9 +43,9 @@ class Bucket:
 
 
 @pytest.fixture
-def bucket(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+def bucket(objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     monkeypatch.setenv("LAVANT_CACHE", str(tmp_path / "cache"))
-    return Bucket(server, tmp_path.name)
+    return Bucket(objects, tmp_path.name)
 
 
 def parquet(**columns: Any) -> bytes:

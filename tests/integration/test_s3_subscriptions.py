@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.integration.object_store import ObjectStore, object_store
+from tests.integration.object_store import ObjectStore
 from tests.property.object_stores import s3_uri
 from tests.unit.broker.slices.small_stores import add, expected, read
 from tests.unit.broker.slices.test_reslice import needed_files, slice_files
@@ -18,16 +17,10 @@ from lavant.broker.storage.objects import open_storage
 from lavant.core.errors import CorruptSnapshot, IdentityMismatch, InvalidValue, StorageLocked
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with object_store(tmp_path_factory.mktemp("s3")) as running:
-        yield running
-
-
 @pytest.fixture
-def uri(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def uri(objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("LAVANT_CACHE", str(tmp_path / "cache"))
-    return s3_uri(server, f"stores of %25/{tmp_path.name}")
+    return s3_uri(objects, f"stores of %25/{tmp_path.name}")
 
 
 def test_a_store_lives_on_s3_with_all_its_versions(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

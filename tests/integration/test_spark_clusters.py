@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 
 import pytest
 from tests.integration.bare_cluster import BareCluster, bare_cluster
-from tests.integration.object_store import CREDENTIALS, ObjectStore, object_store
+from tests.integration.object_store import CREDENTIALS, ObjectStore
 from tests.integration.processes import descendants
 from tests.integration.serving import Served
 from tests.integration.workload import notified
@@ -28,12 +28,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareCluster]:
     """Executors have neither Lavant nor the driver's Python, and see none of its files."""
     directory = tmp_path_factory.mktemp("cluster")
     with bare_cluster(directory, workers=1, cores=1, installed=False, environment=CREDENTIALS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with object_store(tmp_path_factory.mktemp("s3")) as running:
         yield running
 
 
@@ -76,11 +70,11 @@ def test_a_server_says_which_executors_do_not_fit(cluster: BareCluster, tmp_path
         assert server.stop() == 0
 
 
-def test_an_archive_is_all_that_executors_need(cluster: BareCluster, store: ObjectStore, tmp_path: Path) -> None:
+def test_an_archive_is_all_that_executors_need(cluster: BareCluster, objects: ObjectStore, tmp_path: Path) -> None:
     packed = lavant(tmp_path, "spark", "pack", "lavant.tar.gz")
     assert (packed.returncode, packed.stderr) == (0, "")
     arguments = ("--master", cluster.url, *SMALL, "--archive", "lavant.tar.gz", "--json")
-    done = lavant(tmp_path, "spark", "check", *arguments, store.uri("place"), "out")
+    done = lavant(tmp_path, "spark", "check", *arguments, objects.uri("place"), "out")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     [report] = json.loads(done.stdout)
     assert (report["installation"]["host"], report["problems"]) == ("worker-0", [])
@@ -88,7 +82,7 @@ def test_an_archive_is_all_that_executors_need(cluster: BareCluster, store: Obje
     assert (reached["problem"], reached["read_bytes"]) == (None, 1 << 20)
     assert (hidden["place"], hidden["problem"]) == (str(tmp_path / "out"), "a file of the driver is not there")
     assert files_below(tmp_path) == ["lavant.tar.gz"]
-    assert not any("preflight" in name for name in store.names("place"))
+    assert not any("preflight" in name for name in objects.names("place"))
 
     (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "a = 1"}\n{"id": 2, "filter": "a > 1"}\n')
     (tmp_path / "p.jsonl").write_text('{"@id": "p", "a": 1}\n{"@id": "q", "a": 2}\n')

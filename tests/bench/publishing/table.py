@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.bench.publishing import lavant, nats
 from tests.bench.publishing.measuring import SLICE_S, Figures, measure
 from tests.bench.queues import servers
-from tests.integration.zookeeper import free_port
+from tests.integration.server_processes import free_port
 
 SUBSCRIPTIONS = 100_000
 SUBSCRIBERS = (1, 10, 100)

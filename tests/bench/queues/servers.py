@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.integration.rabbitmq import RabbitMQNode
-from tests.integration.zookeeper import free_port
+from tests.integration.server_processes import free_port
 
 START_S_MAX = 90.0
 VENV = Path(sys.executable).parent
