@@ -52,8 +52,8 @@ def run_spark(directory: Path) -> None:
     append(directory / "log", rows(100))
     events = spark.createDataFrame([("IBM", 3)], "symbol string, volume int").repartition(2)
     match(events, directory / "subscriptions", groups=2).collect()
-    places = {"log": directory / "log", "subscriptions": directory / "subscriptions", "output": directory / "output"}
-    start(spark, **places, hosts=2, available_now=True).wait()
+    log, subscriptions, output = (directory / name for name in ("log", "subscriptions", "output"))
+    start(spark, log=log, subscriptions=subscriptions, output=output, hosts=2, available_now=True).wait()
     spark.stop()
 
 

@@ -1,8 +1,9 @@
 """A driver in a process of its own, so that a test can kill it: streams a log on a cluster until it is told to stop.
 
-python -m tests.integration.driver MASTER DIRECTORY ROWS_MAX [elastic] [at PLACE]
+python -m tests.integration.driver MASTER DIRECTORY ROWS_MAX [elastic] [sockets] [at PLACE]
 
-Log, subscriptions and output are at PLACE, a URI, or in DIRECTORY, where the file `stop` ends it.
+Log, subscriptions and output are at PLACE, a URI, or in DIRECTORY, where the file `stop` ends it. With `sockets` Spark
+and its Python workers talk over Unix sockets.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ SMALL = HostCapacity(cpu=0.02)
 """A host counts as full at 2 % of a core, which it gets on a busy machine too."""
 
 
-def main(master: str, directory: Path, rows_max: str, elastic: bool, place: str) -> None:
-    spark = spark_session(master, **EXECUTORS, spark_task_maxFailures="8")
+def main(master: str, directory: Path, rows_max: str, place: str, *, elastic: bool, sockets: bool) -> None:
+    settings = {**EXECUTORS, "spark.task.maxFailures": "8"}
+    settings["spark.python.unix.domain.socket.enabled"] = str(sockets).lower()
+    spark = spark_session(master, **settings)
     options = {"rowsMax": rows_max}
     manager = None
     if elastic:
@@ -60,4 +63,4 @@ def main(master: str, directory: Path, rows_max: str, elastic: bool, place: str)
 if __name__ == "__main__":
     more = sys.argv[4:]
     at = more[more.index("at") + 1] if "at" in more else sys.argv[2]
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], "elastic" in more, at)
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], at, elastic="elastic" in more, sockets="sockets" in more)

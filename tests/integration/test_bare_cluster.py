@@ -23,7 +23,7 @@ import lavant
 from lavant.broker.filters import Filter
 from lavant.broker.slices import SliceStore
 from lavant.broker.storage.log import LogReader, LogWriter
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.core.publications.batch import PublicationBatch
 from lavant.pipeline.cluster.assignment import ANYWHERE
 from lavant.pipeline.internals.executors import Executors
@@ -31,6 +31,7 @@ from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 from lavant.pipeline.session import spark_session
 from lavant.pipeline.sources import register_sources
+from lavant.pipeline.sources.kafka import KafkaTopic, match_topic
 from lavant.pipeline.tables import match
 
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -149,3 +150,15 @@ def test_data_sources_work_on_an_object_store_and_say_so_where_a_path_cannot(
     assert f"does not see {elsewhere / 'a-log'}, a path of the driver's machine; give a URI" in root_cause(caught.value)
     table.limit(50).write.format("lavant_log").mode("append").save(str(elsewhere / "a-log"))  # through the driver
     assert LogReader(elsewhere / "a-log").end() == 350
+
+
+def test_without_the_kafka_connector_one_line_says_how_to_get_it(spark: SparkSession, elsewhere: Path) -> None:
+    SliceStore.create(elsewhere / "unread", slices=1)
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        topics = [KafkaTopic(f"127.0.0.1:{broker.getsockname()[1]}", name) for name in ("in-vain", "out-vain")]
+        with pytest.raises(MissingComponent) as caught:
+            match_topic(spark, topics[0], str(elsewhere / "unread"), topics[1], checkpoint=str(elsewhere / "vain"))
+    line = str(caught.value)
+    assert "Spark has no Kafka connector; get org.apache.spark:spark-sql-kafka-0-10_2.13:" in line
+    assert "LAVANT_KAFKA_JARS" in line
+    assert "\n" not in line

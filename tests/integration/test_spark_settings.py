@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -44,14 +41,4 @@ def test_checkpoints_may_have_another_format(shared_spark: SparkSession, store: 
             assert running.position == len(PUBLICATIONS)
     finally:
         shared_spark.conf.unset("spark.sql.streaming.offsetLog.formatVersion")
-    assert notified(tmp_path / "out" / "notifications") == expected(TEXTS, PUBLICATIONS)
-
-
-def test_python_workers_may_talk_over_unix_sockets(store: SliceStore, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from lavant.cli import app; app()", "stream", "--json", "--master", "local[2]"]
-    places = ["--subscriptions", "subscriptions", "--input", "log", "--output", "out"]
-    sockets = ["--conf", "spark.python.unix.domain.socket.enabled=true"]
-    run = subprocess.run([*command, *places, *sockets], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout)["publications"] == len(PUBLICATIONS)
     assert notified(tmp_path / "out" / "notifications") == expected(TEXTS, PUBLICATIONS)

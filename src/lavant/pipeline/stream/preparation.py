@@ -61,8 +61,8 @@ def prepare(subscriptions: Place, publications: Place, output: Place, *, scheme:
     storage = open_storage(output)
     if not _is_prepared(storage, inputs):
         given = {open_storage(place).address for place in (subscriptions, publications)}
-        made = [name for name in (*MADE, REFUSED) if storage.below(name).address not in given]
-        with _all_or_nothing(output, made):
+        made = [name for name in (*MADE, REFUSED, INPUTS) if storage.below(name).address not in given]
+        with all_or_nothing(output, made):
             if store != subscriptions:
                 load_subscriptions(subscriptions, store, scheme=scheme, slices=slices)
             rejected = [] if log == publications else _load(publications, log, scheme)
@@ -99,7 +99,7 @@ def _content(place: Place) -> str:
     if _is_log(place):
         identity = log_identity(place)
         return identity if identity != UNKNOWN else derived_identity(_name_of(place))
-    return derived_identity(*(part for file in files_of(place) for part in (file.name, _digest(file))))
+    return derived_identity(*(part for file in files_of(place) for part in (file.name, digest(file))))
 
 
 def _name_of(place: Place) -> str:
@@ -107,7 +107,8 @@ def _name_of(place: Place) -> str:
     return storage.uri if is_uri(str(place)) else storage.address
 
 
-def _digest(file: StoredFile) -> bytes:
+def digest(file: StoredFile) -> bytes:
+    """Of the file's content."""
     try:
         with file.open() as opened:
             return hashlib.file_digest(opened, "sha256").digest()
@@ -144,37 +145,37 @@ def _load(publications: Place, log: Place, scheme: str) -> list[Rejected]:
 
 
 @contextmanager
-def _all_or_nothing(output: Place, made: Sequence[str]) -> Iterator[None]:
-    """A failure leaves nothing behind, not even directories that did not exist before."""
-    _remove(output, made)  # left by a process that was killed
+def all_or_nothing(place: Place, made: Sequence[str]) -> Iterator[None]:
+    """For what is made below a place under these names: a failure leaves nothing, not even a new directory."""
+    _remove(place, made)  # left by a process that was killed
     new: list[Path] = []
-    if not is_uri(str(output)):
-        path = local_path(output)
-        new = [directory for directory in (path / "work", path, *path.parents) if not directory.exists()]
-        (path / "work").mkdir(parents=True, exist_ok=True)
+    if not is_uri(str(place)):
+        parents = {(local_path(place) / name).parent for name in made}
+        new = [each for parent in parents for each in (parent, *parent.parents) if not each.exists()]
+        for parent in parents:
+            parent.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
-        _remove(output, made)
-        for directory in new:
+        _remove(place, made)
+        for directory in sorted(set(new), reverse=True):  # what is inside comes first
             directory.rmdir()
         raise
 
 
-def _remove(output: Place, made: Sequence[str]) -> None:
-    if not is_uri(str(output)):
+def _remove(place: Place, made: Sequence[str]) -> None:
+    if not is_uri(str(place)):
         for name in made:
-            remove_tree(local_path(output) / name)
+            _remove_tree(local_path(place) / name)
         return
-    storage = open_storage(output)
+    storage = open_storage(place)
     for prefix in made:
         for name in storage.names(prefix):
             if name == prefix or name.startswith(f"{prefix}/"):
                 storage.remove(name)
 
 
-def remove_tree(path: Path) -> None:
-    """Remove the leftovers of an earlier attempt."""
+def _remove_tree(path: Path) -> None:
     if path.is_symlink():
         raise InvalidValue(f"{path} is a link; give an output directory of its own")
     if path.is_file():

@@ -102,8 +102,12 @@ def shipped(index: TableIndex, spark: SparkSession) -> TableIndex:
 
 def executors_share_disk(spark: SparkSession) -> bool:
     """Whether the executors run on this machine; with Spark Connect nobody here knows."""
-    is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
-    return not is_connect and str(spark.sparkContext.master).startswith("local")
+    return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether this is a session of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _files(index: TableIndex) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.slices import SliceReader, SliceStore
 from lavant.cli import commands
 from lavant.core.errors import InvalidValue, MissingComponent
+from lavant.pipeline.operators.open_slices import SlicePlace
 from lavant.pipeline.sources.kafka import records as kafka_records
 from lavant.pipeline.sources.kafka.connector import connector_settings
 from lavant.pipeline.sources.kafka.records import SCHEMA, TopicMatch, match_function
@@ -51,9 +52,9 @@ def matched(store: SliceStore, given: Sequence[tuple[bytes | None, bytes | None]
             "offset": pa.array([row // 2 for row in range(len(given))], pa.int64()),
         }
     )
-    settings = TopicMatch(
-        str(store.directory), SliceReader(store.directory).identity, "out", more.get("rejected_topic", "out")
-    )
+    read = SliceReader(store.directory)
+    place = SlicePlace(str(store.directory), read.identity, read.settings.scheme)
+    settings = TopicMatch(place, "out", more.get("rejected_topic", "out"))
     made = list(match_function(settings)([batch]))
     assert all(each.schema == SCHEMA for each in made)
     rows = [row for each in made for row in each.to_pylist()]
@@ -71,6 +72,15 @@ def test_records_get_what_their_filters_say(tmp_path: Path) -> None:
     assert [(each["partition"], each["offset"]) for each in found] == [(row % 2, row // 2) for row in range(300)]
     for row, each in zip(drawn, found, strict=True):
         assert sorted(each["subscriptions"]) == [id for id, text in FILTERS.items() if Filter.parse(text).matches(row)]
+
+
+@pytest.mark.parametrize("slices", [1, 7])
+def test_a_store_may_have_another_number_of_slices_by_now(tmp_path: Path, slices: int) -> None:
+    made = store(tmp_path)
+    before = matched(made, [(None, b'{"a": 4, "b": "x"}')])
+    made.reslice(slices)
+    [after] = matched(made, [(None, b'{"a": 4, "b": "x"}')])
+    assert sorted(after["subscriptions"]) == sorted(before[0]["subscriptions"])
 
 
 def test_the_key_is_the_id_unless_the_value_has_one(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from lavant.core.errors import InvalidValue
 from lavant.core.publications.batch import PublicationBatch
 from lavant.core.publications.json_lines import json_object, publication_row
 from lavant.core.publications.publication import ID, POINT, PUBLICATION_ID_LENGTH_MAX
+from lavant.pipeline.internals.worker_errors import refusals_in_one_line
 from lavant.pipeline.operators.open_slices import SlicePlace, open_slice
+from lavant.pipeline.operators.travel import Luggage
 from lavant.pipeline.sources.options import check_visible
 
 RECORDS_AT_ONCE = 4096
@@ -47,11 +49,13 @@ class NotificationRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
 class TopicMatch(NamedTuple):
     """What a task must know."""
 
-    store: str
-    identity: str
+    place: SlicePlace
     topic: str
     rejected_topic: str
     """Of refused publications; may be the same."""
+    version: StoreVersion | None = None
+    """The subscriptions that travel with the task; None if it reads the latest ones itself."""
+    luggage: Luggage | None = None
 
 
 class Parsed(NamedTuple):
@@ -66,17 +70,24 @@ def match_function(settings: TopicMatch) -> Callable[[Iterable[pa.RecordBatch]],
     """The function of a task on its records: columns key, value, topic, partition, offset."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        check_visible(settings.store)
-        store = SliceReader(settings.store, settings.identity)
-        version = store.version()
-        for batch in batches:
-            for start in range(0, batch.num_rows, RECORDS_AT_ONCE):
-                records = batch.slice(start, RECORDS_AT_ONCE)
-                parsed = parse_records(records, store.settings.scheme)
-                matches, refused = match_rows(store, version, parsed.rows)
-                yield _notifications(records, parsed, matches, refused, settings)
+        with refusals_in_one_line():
+            version = _version(settings)
+            for batch in batches:
+                for start in range(0, batch.num_rows, RECORDS_AT_ONCE):
+                    records = batch.slice(start, RECORDS_AT_ONCE)
+                    parsed = parse_records(records, settings.place.scheme)
+                    matches, refused = match_rows(settings.place, version, parsed.rows)
+                    yield _notifications(records, parsed, matches, refused, settings)
 
     return run
+
+
+def _version(settings: TopicMatch) -> StoreVersion:
+    if settings.version is not None and settings.luggage is not None:
+        settings.luggage()
+        return settings.version
+    check_visible(settings.place.storage)
+    return SliceReader(settings.place.storage, settings.place.identity).version()
 
 
 def parse_records(records: pa.RecordBatch, scheme: str) -> Parsed:
@@ -117,7 +128,7 @@ def _id_of(key: bytes | None) -> str | None:
     return text if text and text.isprintable() and len(text) <= PUBLICATION_ID_LENGTH_MAX else None
 
 
-def match_rows(store: SliceReader, version: StoreVersion, rows: list[dict[str, Any]]) -> tuple[Matches, dict[int, str]]:
+def match_rows(place: SlicePlace, version: StoreVersion, rows: list[dict[str, Any]]) -> tuple[Matches, dict[int, str]]:
     """The matches of each row, and why well-formed rows are refused: encrypted under another schema, say.
 
     Rows that cannot be matched together are matched in halves, so that a refused one is alone in the end.
@@ -125,15 +136,14 @@ def match_rows(store: SliceReader, version: StoreVersion, rows: list[dict[str, A
     if not rows:
         return _nothing(0), {}
     try:
-        batch = _encrypted_batch(rows) if store.settings.scheme == "encrypted" else PublicationBatch.from_dicts(rows)
-        place = SlicePlace(store.address, store.identity, store.settings.scheme)
-        slices = (open_slice(place, number, version).matcher for number in range(store.settings.slices))
+        batch = _encrypted_batch(rows) if place.scheme == "encrypted" else PublicationBatch.from_dicts(rows)
+        slices = (open_slice(place, number, version).matcher for number in range(len(version.slices)))
         return merge([each.match(batch) for each in slices]), {}
     except InvalidValue as error:
         if len(rows) == 1:
             return _nothing(1), {0: str(error)}
     middle = len(rows) // 2
-    (left, refused), (right, also) = (match_rows(store, version, half) for half in (rows[:middle], rows[middle:]))
+    (left, refused), (right, also) = (match_rows(place, version, half) for half in (rows[:middle], rows[middle:]))
     offsets = np.concatenate([left.offsets, left.offsets[-1] + right.offsets[1:]])
     matches = Matches(offsets, np.concatenate([left.ids, right.ids]))
     return matches, refused | {middle + row: reason for row, reason in also.items()}

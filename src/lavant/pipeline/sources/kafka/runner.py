@@ -8,7 +8,6 @@ work/
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lavant.broker.slices import SliceReader
+from lavant.broker.storage.objects.files import StoredFile
 from lavant.core.errors import UNDECODABLE, FailedStream, InvalidValue
 from lavant.core.files import is_uri, local_path, replace_file
 from lavant.core.identities import derived_identity
@@ -27,7 +27,7 @@ from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.sources.kafka.stream import METRICS, match_topic
 from lavant.pipeline.sources.kafka.topics import KafkaTopic, check_topics, without_secrets
 from lavant.pipeline.stream.inputs import load_subscriptions
-from lavant.pipeline.stream.preparation import remove_tree
+from lavant.pipeline.stream.preparation import all_or_nothing, digest
 
 POLL_S = 0.2
 
@@ -134,7 +134,7 @@ def _prepare(subscriptions: str, work: Path, input: KafkaTopic, output: KafkaTop
         store, identity, scheme = given.address, given.identity, given.settings.scheme
     else:
         content = local_path(subscriptions)
-        store, identity = str(work / "subscriptions"), _digest(content)
+        store, identity = str(work / "subscriptions"), derived_identity(digest(StoredFile.at(content)))
     wanted = _Topics(input.name, output.name, identity, scheme)
     known = work / "topics.json"
     if known.exists():
@@ -142,19 +142,10 @@ def _prepare(subscriptions: str, work: Path, input: KafkaTopic, output: KafkaTop
         return store
     if (work / "checkpoint").exists() or (work / "inputs.json").exists():
         raise InvalidValue(f"{work} belongs to another stream; choose another work directory")
-    created = not work.exists()
-    work.mkdir(parents=True, exist_ok=True)
-    try:
+    with all_or_nothing(work, ["topics.json"] if content is None else ["subscriptions", "topics.json"]):
         if content is not None:
-            remove_tree(Path(store))  # left by a process that was killed
             load_subscriptions(content, Path(store), scheme=scheme, slices=slices)
         replace_file(known, [msgspec.json.encode(wanted)])
-    except BaseException:
-        if content is not None:
-            remove_tree(Path(store))
-        if created:
-            work.rmdir()
-        raise
     return store
 
 
@@ -170,11 +161,3 @@ def _check(known: Path, wanted: _Topics) -> None:
                 f"{known.parent} belongs to another stream: its {field} was {was}, now it is {now}; "
                 "choose another work directory"
             )
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return derived_identity(hashlib.file_digest(file, "sha256").digest())
-    except OSError as error:
-        raise InvalidValue(f"cannot read {path}: {error.strerror}") from None

@@ -10,9 +10,13 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lavant.broker.slices import SliceReader
+from lavant.core.files import is_uri
+from lavant.pipeline.operators.open_slices import SlicePlace
+from lavant.pipeline.operators.travel import SliceTravel
 from lavant.pipeline.sources.kafka.connector import missing_connector
 from lavant.pipeline.sources.kafka.records import COLUMNS, TopicMatch, match_function
 from lavant.pipeline.sources.kafka.topics import SECRETS, KafkaTopic, check_topics, client_options, source_options
+from lavant.pipeline.tables.indexes import executors_share_disk, is_connect
 
 RECORDS_OF_A_BATCH_MAX = 100_000
 METRICS = "lavant"
@@ -54,16 +58,27 @@ def match_topic(
 def notifications_of(
     records: DataFrame, subscriptions: str, topic: str, *, rejected_topic: str | None = None
 ) -> DataFrame:
-    """The notifications of a DataFrame of Kafka records, as records: key, value and topic."""
-    store = SliceReader(subscriptions)
+    """The notifications of a DataFrame of Kafka records, as records: key, value and topic.
+
+    Tasks read the latest subscriptions when they start. Where executors do not reach the store, those of now travel to
+    them through Spark.
+    """
     refused = rejected_topic if rejected_topic is not None else topic
-    settings = TopicMatch(store.address, store.identity, topic, refused)
+    settings = _settings(records.sparkSession, SliceReader(subscriptions), topic, refused)
     wanted = records.select("key", "value", "topic", "partition", "offset")
     found = wanted.mapInArrow(match_function(settings), COLUMNS)
     counted = found.observe(
         METRICS, f.count(f.lit(1)).alias("notifications"), f.count_if(f.col("rejected")).alias("rejected")
     )
     return counted.select("key", "value", "topic")
+
+
+def _settings(spark: SparkSession, store: SliceReader, topic: str, refused: str) -> TopicMatch:
+    if is_uri(store.address) or is_connect(spark) or executors_share_disk(spark):
+        return TopicMatch(SlicePlace(store.address, store.identity, store.settings.scheme), topic, refused)
+    version = store.version()
+    place, luggage = SliceTravel(spark.sparkContext, shared=False).pack(store, version)
+    return TopicMatch(place, topic, refused, version, luggage)
 
 
 def _starting(options: dict[str, str]) -> dict[str, str]:
