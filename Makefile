@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq kafka nats chromium kernels clean
+.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq kafka nats chromium kernels classes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,7 @@ quick: setup ## lint and the fast tests: no Spark, no programs of others
 
 test: java zookeeper rabbitmq kafka chromium ## lint, then all tests but the soak tests
 	@$(MAKE) --no-print-directory -j 2 lint kernels
+	@$(MAKE) --no-print-directory classes
 	@$(BIN)/pytest -q -n 3 --durations 30
 	@$(MAKE) --no-print-directory oldest
 
@@ -37,6 +38,10 @@ oldest: java
 # Compiles what several of the tests' processes would otherwise compile at the same time, each for itself.
 kernels: setup
 	@$(BIN)/lavant warm-up >&2
+
+# An archive of Spark's classes, so that Java need not load them anew in each of the tests' processes.
+classes: java
+	@! command -v java >/dev/null || $(BIN)/python -m tests.spark_classes >&2
 
 bench: setup java rabbitmq nats ## run the benchmarks
 	@$(BIN)/python -m tests.bench

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from lavant.broker.filters import Filter
@@ -171,8 +172,11 @@ def test_an_index_that_was_deleted_is_an_error_that_says_so(
     )
     planned = match(frame, one)
     match(frame, two)
-    with pytest.raises(Exception, match=r"the index lavant-\w+-0.index is gone.*call match\(\) again"):
+    with pytest.raises(PySparkException, match=r"the index lavant-\w+-0.index is gone.*call match\(\) again") as caught:
         planned.collect()
+    said = str(caught.value).strip().splitlines()
+    assert said[-1].startswith("lavant.core.errors.MissingComponent: the index ")
+    assert len(said) == 2, "Spark's own line, and the reason"
     assert match(frame, one).count() == 1
 
 
@@ -210,6 +214,21 @@ def test_the_plan_shows_how_rows_and_index_meet(
     store.add([99], ["volume > 99"])
     match(frame, store.directory).explain()
     assert "lavant_match_slice_group" in capsys.readouterr().out
+
+
+def test_only_the_columns_that_filters_compare_go_to_python(
+    shared_spark: SparkSession, store: SliceStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared_spark.range(9).selectExpr("id volume", "id `a.b`", "map(id, id) wide").write.parquet(
+        str(tmp_path / "events")
+    )
+    frame = shared_spark.read.parquet(str(tmp_path / "events"))
+    matched = match(frame, store.directory).select("`a.b`", "subscriptions")
+    matched.explain()
+    plan = capsys.readouterr().out
+    assert "ArrowEvalPython [lavant_match_whole_index(volume#" in plan
+    assert "ReadSchema: struct<volume:bigint,a.b:bigint>" in plan
+    assert {row["a.b"]: row.subscriptions for row in matched.collect()} == {number: [2] for number in range(9)}
 
 
 # ---- types ----------------------------------------------------------------------------------------------------------
@@ -401,14 +420,35 @@ def test_one_filter_is_a_function_of_sql(shared_spark: SparkSession) -> None:
     assert sorted(str(row[0]) for row in shared_spark.sql(by_row).collect()) == ["False", "None", "True", "True"]
 
 
-def test_sql_says_what_is_wrong(shared_spark: SparkSession, store: SliceStore) -> None:
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        (
+            "* FROM lavant_match(TABLE(wrong_rows), 'timed')",
+            "'at', a timestamp, which Spark passes .* cast it to string",
+        ),
+        ("* FROM lavant_match(TABLE(wrong_rows), '/nowhere')", r"holds no subscriptions: store\.json is missing"),
+        ("* FROM lavant_match(TABLE(wrong_rows), 5)", "the second argument of lavant_match is a constant text"),
+        ("lavant_matches('n >', struct(*)) FROM wrong_rows", "expected a value after '>'.*; the filter is 'n >'"),
+        ("lavant_matches('n > 3', n) FROM wrong_rows", r"the second argument .* is a struct: struct\(\*\), got int32"),
+        (
+            "lavant_matches('n > 3', struct(array(n) n)) FROM wrong_rows",
+            "filters compare column 'n', which is of type l",
+        ),
+    ],
+)
+def test_sql_says_in_one_line_what_is_wrong(shared_spark: SparkSession, asked: str, problem: str) -> None:
     register(shared_spark, {"timed": shared_spark.createDataFrame([(1, "at > '2026'")], "id int, filter string")})
-    shared_spark.sql("SELECT timestamp'2026-01-02 03:04:05' at").createOrReplaceTempView("timed_rows")
-    with pytest.raises(Exception, match=r"'at', a timestamp, which Spark passes .* cast it to string in the query"):
-        shared_spark.sql("SELECT * FROM lavant_match(TABLE(timed_rows), 'timed')").collect()
-    cast = "SELECT * FROM lavant_match(TABLE(SELECT cast(at AS string) at FROM timed_rows), 'timed')"
-    assert [row.subscriptions for row in shared_spark.sql(cast).collect()] == [[1]]
-    with pytest.raises(Exception, match=r"holds no subscriptions: store\.json is missing"):
-        shared_spark.sql("SELECT * FROM lavant_match(TABLE(timed_rows), '/nowhere')").collect()
-    with pytest.raises(Exception, match="the second argument of lavant_match is a constant text"):
-        shared_spark.sql("SELECT * FROM lavant_match(TABLE(timed_rows), 5)").collect()
+    shared_spark.sql("SELECT timestamp'2026-01-02 03:04:05' at, 5 n").createOrReplaceTempView("wrong_rows")
+    with pytest.raises(PySparkException, match=problem) as caught:
+        shared_spark.sql(f"SELECT {asked}").collect()
+    said = str(caught.value)
+    assert "Traceback" not in said
+    assert len([line for line in said.splitlines() if "lavant.core.errors" in line]) == 1
+
+
+def test_a_timestamp_can_be_cast_in_the_query(shared_spark: SparkSession) -> None:
+    register(shared_spark, {"timed": shared_spark.createDataFrame([(1, "at > '2026'")], "id int, filter string")})
+    cast = "SELECT cast(timestamp'2026-01-02 03:04:05' AS string) at"
+    found = shared_spark.sql(f"SELECT * FROM lavant_match(TABLE({cast}), 'timed')").collect()
+    assert [row.subscriptions for row in found] == [[1]]

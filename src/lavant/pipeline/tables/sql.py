@@ -33,6 +33,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 from lavant.broker.matching import PlainMatcher
 from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
+from lavant.pipeline.internals.worker_errors import refusals_in_one_line
 from lavant.pipeline.operators.open_slices import SlicePlace
 from lavant.pipeline.stream.records import POINT, accept, compared_columns
 from lavant.pipeline.tables.columns import (
@@ -92,7 +93,8 @@ def _table_function(named: Mapping[str, TableIndex]) -> type:
         def analyze(
             events: AnalyzeArgument, subscriptions: AnalyzeArgument, explode: AnalyzeArgument | None = None
         ) -> MatchPlan:
-            return plan_match(events, subscriptions, explode, named)
+            with refusals_in_one_line():
+                return plan_match(events, subscriptions, explode, named)
 
         def eval(self, row: Any, subscriptions: str, explode: bool = False) -> Iterator[tuple[Any, ...]]:
             self._rows.append(row)
@@ -105,11 +107,13 @@ def _table_function(named: Mapping[str, TableIndex]) -> type:
 
         def _flush(self) -> Iterator[tuple[Any, ...]]:
             plan, rows, self._rows = self._plan, self._rows, []
-            if self._matcher is None:
-                inside = [attribute._replace(path=(attribute.name,)) for attribute in plan.attributes]
-                assert plan.source is not None
-                self._matcher = TableMatcher(plan.source, inside, version=plan.version)
-            yield from result_rows(rows, self._matcher.match(_columns(rows, plan)), explode=plan.explode)
+            with refusals_in_one_line():
+                if self._matcher is None:
+                    inside = [attribute._replace(path=(attribute.name,)) for attribute in plan.attributes]
+                    assert plan.source is not None
+                    self._matcher = TableMatcher(plan.source, inside, version=plan.version)
+                found = self._matcher.match(_columns(rows, plan))
+            yield from result_rows(rows, found, explode=plan.explode)
 
     return LavantMatch
 
@@ -211,13 +215,14 @@ def result_rows(rows: list[Any], found: RowMatches, *, explode: bool) -> Iterato
 
 def lavant_matches(filter: pa.Array, row: pa.Array) -> pa.Array:
     """Whether the filter matches the row, a struct; null where there is no filter or the row cannot be compared."""
-    if not pa.types.is_struct(row.type):
-        raise InvalidValue(f"the second argument of lavant_matches is a struct of columns: struct(*), got {row.type}")
-    rows = pa.RecordBatch.from_arrays(row.flatten(), names=[field.name for field in row.type])
-    result = np.full(len(rows), None, object)
-    for text in filter.unique().drop_null().to_pylist():
-        mine = np.flatnonzero(pa.compute.equal(filter, text).fill_null(False).to_numpy(zero_copy_only=False))
-        result[mine] = _evaluated(text, rows.take(pa.array(mine)))
+    with refusals_in_one_line():
+        if not pa.types.is_struct(row.type):
+            raise InvalidValue(f"the second argument of lavant_matches is a struct: struct(*), got {row.type}")
+        rows = pa.RecordBatch.from_arrays(row.flatten(), names=[field.name for field in row.type])
+        result = np.full(len(rows), None, object)
+        for text in filter.unique().drop_null().to_pylist():
+            mine = np.flatnonzero(pa.compute.equal(filter, text).fill_null(False).to_numpy(zero_copy_only=False))
+            result[mine] = _evaluated(text, rows.take(pa.array(mine)))
     return pa.array(result, pa.bool_())
 
 
@@ -236,7 +241,10 @@ def _evaluated(text: str, rows: pa.RecordBatch) -> Any:
 @lru_cache(maxsize=FILTERS_KNOWN)
 def _single(text: str) -> PlainMatcher:
     matcher = PlainMatcher()
-    matcher.add([0], [text])
+    try:
+        matcher.add([0], [text])
+    except InvalidValue as error:
+        raise InvalidValue(f"{str(error).splitlines()[0]}; the filter is {text!r:.200}") from None
     return matcher
 
 
