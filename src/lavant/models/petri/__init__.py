@@ -1,0 +1,1 @@
+"""Coloured Petri nets."""

@@ -1,0 +1,183 @@
+"""Inscriptions of arcs: patterns that take tokens out of places, and multisets that put tokens into them.
+
+An arc that takes holds patterns: ``msg``, ``(id, visible)``, ``[head, *tail]``, ``2`token``, ``x ++ y``. An arc that puts
+holds a multiset: ``msg``, ``2`token``, ``x ++ y``, ``x if ok else empty``, ``each(list)``, and a delay: ``msg @+ delay``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import msgspec
+
+from lavant.core.errors import InvalidValue
+from lavant.models.petri.language.colours import ColourSet, ListOf, Product, Record, accepts
+from lavant.models.petri.language.expressions import (
+    BOOL,
+    INT,
+    REAL,
+    Expression,
+    Scope,
+    described,
+    parse,
+    text_of,
+    typed,
+)
+
+COUNT_MAX = 1_000
+"""Tokens that one term of a taking arc may ask for."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of matching a token: at `path` within it, bind a variable, compare a value, or check a list's length."""
+
+    path: str
+    bind: str | None = None
+    equal: Expression | None = None
+    length: tuple[int, bool] | None = None
+    """Least length, and whether the list may be longer."""
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """What one term of a taking arc matches, and how many equal tokens of it the arc takes."""
+
+    count: int
+    steps: tuple[Step, ...]
+
+    def binds(self) -> list[str]:
+        return [step.bind for step in self.steps if step.bind is not None]
+
+
+class Term(msgspec.Struct, frozen=True):
+    """`count` equal tokens, or one for each element of a list."""
+
+    token: Expression
+    count: Expression | None = None
+    delay: Expression | None = None
+    is_each: bool = False
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One multiset or another."""
+
+    test: Expression
+    then: tuple[Term | Choice, ...]
+    otherwise: tuple[Term | Choice, ...]
+
+
+Multiset = tuple[Term | Choice, ...]
+
+
+def expressions_in(multiset: Multiset) -> Iterator[Expression]:
+    for each in multiset:
+        if isinstance(each, Choice):
+            yield each.test
+            yield from expressions_in(each.then)
+            yield from expressions_in(each.otherwise)
+        else:
+            yield from (part for part in (each.token, each.count, each.delay) if part is not None)
+
+
+def parse_taking(text: str, scope: Scope, colour: ColourSet) -> tuple[Pattern, ...]:
+    return tuple(_pattern(node, scope, colour) for node in _terms(parse(text)))
+
+
+def parse_putting(text: str, scope: Scope, colour: ColourSet) -> Multiset:
+    return _multiset(parse(text), scope, colour, None)
+
+
+def _terms(node: ast.expr) -> Iterator[ast.expr]:
+    """The terms of `a ++ b`, which Python reads as `a + (+b)`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_plus(node.right):
+        yield from _terms(node.left)
+        assert isinstance(node.right, ast.UnaryOp)
+        yield from _terms(node.right.operand)
+    else:
+        yield node
+
+
+def _is_plus(node: ast.expr) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd)
+
+
+def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> Pattern:
+    count = 1
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        number = scope.values.get(node.left.id) if isinstance(node.left, ast.Name) else None
+        number = node.left.value if isinstance(node.left, ast.Constant) else number  # type: ignore[assignment]
+        if not isinstance(number, int) or not 1 <= number <= COUNT_MAX:
+            raise InvalidValue(f"`{text_of(node)}`: an arc takes a fixed number of tokens, from 1 to {COUNT_MAX}")
+        node, count = node.right, number
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        raise InvalidValue(f"`{text_of(node)}`: only an arc that puts tokens has a delay")
+    return Pattern(count, tuple(_steps(node, scope, colour, "")))
+
+
+def _steps(node: ast.expr, scope: Scope, colour: ColourSet, path: str) -> Iterator[Step]:
+    if isinstance(node, ast.Name) and node.id == "_":
+        return
+    if isinstance(node, ast.Name) and node.id in scope.variables:
+        if not accepts(colour, scope.variables[node.id]):
+            given = described(scope.variables[node.id])
+            raise InvalidValue(f"variable `{node.id}` is of colour set {given}, not {described(colour)}")
+        yield Step(path, bind=node.id)
+    elif isinstance(node, ast.Tuple) and isinstance(colour, Product) and len(node.elts) == len(colour.of):
+        for at, (each, part) in enumerate(zip(node.elts, colour.of, strict=True)):
+            yield from _steps(each, scope, part, f"{path}[{at}]")
+    elif isinstance(node, ast.Call) and isinstance(colour, Record) and text_of(node.func) == colour.name:
+        typed_fields = dict(colour.fields)
+        for keyword in node.keywords:
+            if node.args or keyword.arg is None or keyword.arg not in typed_fields:
+                raise InvalidValue(f"`{text_of(node)}`: the fields of {colour.name} are {', '.join(typed_fields)}")
+            at = colour.position(keyword.arg)
+            yield from _steps(keyword.value, scope, typed_fields[keyword.arg], f"{path}[{at}]")
+    elif isinstance(node, ast.List) and isinstance(colour, ListOf):
+        yield from _list_steps(node, scope, colour, path)
+    elif len(colour.values() or ()) != 1 or not accepts(colour, typed(node, scope, colour).colour):
+        yield Step(path, equal=typed(node, scope, colour))
+
+
+def _list_steps(node: ast.List, scope: Scope, colour: ListOf, path: str) -> Iterator[Step]:
+    tail = node.elts[-1] if node.elts and isinstance(node.elts[-1], ast.Starred) else None
+    heads = node.elts[:-1] if tail is not None else node.elts
+    yield Step(path, length=(len(heads), tail is not None))
+    for at, each in enumerate(heads):
+        yield from _steps(each, scope, colour.of, f"{path}[{at}]")
+    if isinstance(tail, ast.Starred):
+        yield from _steps(tail.value, scope, colour, f"{path}[{len(heads)}:]")
+
+
+def _multiset(node: ast.expr, scope: Scope, colour: ColourSet, delay: Expression | None) -> Multiset:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and _is_plus(node.right):
+        assert isinstance(node.right, ast.UnaryOp)
+        if not colour.timed or delay is not None:
+            why = "two delays" if delay is not None else f"colour set {colour.name} is not timed"
+            raise InvalidValue(f"`{text_of(node)}`: {why}")
+        return _multiset(node.left, scope, colour, typed(node.right.operand, scope, REAL))
+    terms = list(_terms(node))
+    if len(terms) > 1:
+        return tuple(part for each in terms for part in _multiset(each, scope, colour, delay))
+    if isinstance(node, ast.Name) and node.id == "empty":
+        return ()
+    if isinstance(node, ast.IfExp):
+        then, otherwise = (_multiset(each, scope, colour, delay) for each in (node.body, node.orelse))
+        if all(isinstance(each, tuple) and len(each) == 1 for each in (then, otherwise)) and not _is_multiset(node):
+            return (Term(typed(node, scope, colour), delay=delay),)
+        return (Choice(typed(node.test, scope, BOOL), then, otherwise),)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        return (Term(typed(node.right, scope, colour), count=typed(node.left, scope, INT), delay=delay),)
+    if isinstance(node, ast.Call) and text_of(node.func) == "each" and len(node.args) == 1:
+        return (Term(typed(node.args[0], scope, ListOf("list", colour)), delay=delay, is_each=True),)
+    return (Term(typed(node, scope, colour), delay=delay),)
+
+
+def _is_multiset(node: ast.expr) -> bool:
+    """Whether an expression can be read as a multiset only."""
+    if isinstance(node, ast.IfExp):
+        return _is_multiset(node.body) or _is_multiset(node.orelse)
+    if isinstance(node, ast.Name):
+        return node.id == "empty"
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Pow | ast.MatMult) or len(list(_terms(node))) > 1
+    return isinstance(node, ast.Call) and text_of(node.func) == "each"

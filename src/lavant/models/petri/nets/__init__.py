@@ -1,0 +1,3 @@
+"""Nets that come with Lavant, by name."""
+
+from __future__ import annotations
