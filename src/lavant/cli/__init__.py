@@ -20,6 +20,7 @@ from lavant.cli.messaging.queue import queue
 from lavant.cli.messaging.sub import sub
 from lavant.cli.messaging.subscriptions import subscriptions
 from lavant.cli.planning.model import model
+from lavant.cli.planning.petri import petri
 from lavant.cli.planning.plan import plan
 from lavant.cli.planning.reproduce import reproduce
 from lavant.cli.planning.sim import sim
@@ -73,6 +74,7 @@ commands.add_typer(keys, name="keys")
 commands.add_typer(sim, name="sim")
 commands.add_typer(reproduce, name="reproduce")
 commands.add_typer(model, name="model")
+commands.add_typer(petri, name="petri")
 commands.add_typer(workflow, name="workflow")
 commands.add_typer(job, name="job")
 spark.command()(size)

@@ -1,1 +1,1 @@
-"""Commands that predict: plan, model, sim, sweep, size, reproduce."""
+"""Commands that predict: plan, model, petri, sim, sweep, size, reproduce."""

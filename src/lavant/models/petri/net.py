@@ -1,12 +1,12 @@
 """Nets, written down: pages with places, transitions and arcs. Mistakes are errors that say where, when they are made.
 
-    net = Net("a counter")
-    INT = net.colour(Int("INT"))
-    net.variables(n=INT)
-    page = net.page("Top")
-    page.place("Counter", INT, [0])
-    page.transition("Count", takes={"Counter": "n"}, puts={"Counter": "n + 1"}, guard="n < 10")
-    flat = net.flatten()
+net = Net("a counter")
+INT = net.colour(Int("INT"))
+net.variables(n=INT)
+page = net.page("Top")
+page.place("Counter", INT, [0])
+page.transition("Count", takes={"Counter": "n"}, puts={"Counter": "n + 1"}, guard="n < 10")
+flat = net.flatten()
 """
 
 from __future__ import annotations
@@ -163,7 +163,17 @@ class Page:
             with self._blame("delay"):
                 delay_ = typed(delay, scope, REAL) if delay else None
             found = Transition(
-                name, arcs, guard_, guard, action_, action, delay_, delay, priority, self._free(arcs, guard_, action_, delay_), at
+                name,
+                arcs,
+                guard_,
+                guard,
+                action_,
+                action,
+                delay_,
+                delay,
+                priority,
+                self._free(arcs, guard_, action_, delay_),
+                at,
             )
             self.transitions[name] = found
         return found
@@ -246,13 +256,17 @@ class Page:
 
     def _check_new(self, name: str, *taken: Mapping[str, Any]) -> None:
         if not name.isidentifier():
-            raise InvalidValue(f"name {name!r} must consist of letters, digits and underscores, and begin with a letter")
+            raise InvalidValue(
+                f"name {name!r} must consist of letters, digits and underscores, and begin with a letter"
+            )
         if any(name in each for each in taken):
             raise InvalidValue(f"the name is taken on page {self.name!r}")
 
     @contextmanager
     def _blame(self, what: str) -> Iterator[None]:
-        with _blame(what if what.split()[0] in ("arc", "guard", "action", "delay") else f"page {self.name!r}, {what}"):
+        with _blame(
+            what if what.split(maxsplit=1)[0] in ("arc", "guard", "action", "delay") else f"page {self.name!r}, {what}"
+        ):
             yield
 
 
@@ -302,7 +316,9 @@ class Net:
             inner = Scope(self.scope.colours, parameters, self.scope.values, self.scope.functions)
             body = typed(text, inner)
             if body.is_random or "time" in body.calls:
-                raise InvalidValue(f"`{text}` depends on chance or on the clock; a function depends on its arguments only")
+                raise InvalidValue(
+                    f"`{text}` depends on chance or on the clock; a function depends on its arguments only"
+                )
             self.scope.functions[name] = Function(name, parameters, text, body)
 
     def page(self, name: str) -> Page:
@@ -331,7 +347,9 @@ class Net:
 
 def conjuncts(guard: Expression) -> list[Expression]:
     """The parts of a guard that must all hold."""
-    nodes = guard.node.values if isinstance(guard.node, ast.BoolOp) and isinstance(guard.node.op, ast.And) else [guard.node]
+    nodes = (
+        guard.node.values if isinstance(guard.node, ast.BoolOp) and isinstance(guard.node.op, ast.And) else [guard.node]
+    )
     return [Expression(node, BOOL, guard.types, _names(node, guard), guard.calls) for node in nodes]
 
 
@@ -355,4 +373,3 @@ def _blame(what: str) -> Iterator[None]:
         yield
     except InvalidValue as error:
         raise InvalidValue(f"{what}: {error}") from None
-

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.errors import InvalidValue
 from lavant.models.petri.compiled.simulator_source import COUNTED, simulator_source, storage_of
 from lavant.models.petri.hierarchy import FlatNet
 from lavant.models.petri.monitors import Monitor, Observation, Occurrences, Size, check_monitors
@@ -203,7 +203,9 @@ class _Sum:
 def _compiled(flat: FlatNet, monitors: tuple[Monitor, ...]) -> dict[str, Any]:
     source = simulator_source(flat, monitors)
     names: dict[str, Any] = {"_push": heappush, "_pop": heappop, "_order": _order}
-    exec(compile(source, f"<simulator of {flat.name}>", "exec"), names)  # written by simulator_source, from checked text
+    exec(
+        compile(source, f"<simulator of {flat.name}>", "exec"), names
+    )  # written by simulator_source, from checked text
     return names
 
 
@@ -221,6 +223,3 @@ def _stream(draw: Callable[[int], Any]) -> Callable[[], float]:
             yield from draw(DRAWS).tolist()
 
     return numbers().__next__
-
-
-__all__ = ["LimitExceeded", "Simulation", "Statistics", "Token"]

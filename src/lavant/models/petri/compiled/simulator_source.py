@@ -97,11 +97,11 @@ class _Simulator:
     def _measure(self, size: Size) -> str:
         at = self.flat.place(size.place)
         if size.of is None:
-            tokens = {SINGLE: "1", COUNTED: f"p{at}"}.get(self.kinds[at], f"len(p{at})")
-            return tokens
+            return {SINGLE: "1", COUNTED: f"p{at}"}.get(self.kinds[at], f"len(p{at})")
         source = python_of(observed(size, self.flat), self.flat.scope)
-        scoped = source if self.kinds[at] != SINGLE else source.replace("v_token", f"p{at}")
-        return scoped if self.kinds[at] == SINGLE else f"sum([{source} for v_token in p{at}])"
+        if self.kinds[at] == SINGLE:
+            return source.replace("v_token", f"p{at}")
+        return f"sum([{source} for v_token in p{at}])"
 
     def _transition(self, bit: int, flat: FlatTransition) -> None:
         out, plan = self.out, plan_bindings(flat, self.flat.scope)

@@ -5,7 +5,7 @@
 | `msg.id`, `pair[0]` | field of a record, component of a product | `#id msg`, `#1 pair` |
 | `Msg(id=n, AT=time())`, `replace(msg, OT=t)` | a record, one with another field | `{id=n, …}`, `Msg.set_OT msg t` |
 | `[head, *tail]`, `xs + ys`, `x in xs` | lists | `head::tail`, `xs ^^ ys`, `mem xs x` |
-| `[f(x) for x in xs if g(x)]`, `any(…)`, `all(…)` | a list from another, or whether elements fulfil a condition | `List.map`, `List.filter`, … |
+| `[f(x) for x in xs if g(x)]`, `any(…)`, `all(…)` | a list from another, conditions on it | `List.filter`, … |
 | `first(xs)`, `rest(xs)`, `len(xs)` | of a list | `hd`, `tl`, `length` |
 | `a if c else b`, `and`, `or`, `not`, `==`, `<`, … | as in Python | `if c then a else b`, `andalso`, … |
 | `time()` | the model's clock | `time()` |

@@ -1,7 +1,8 @@
 """Inscriptions of arcs: patterns that take tokens out of places, and multisets that put tokens into them.
 
-An arc that takes holds patterns: ``msg``, ``(id, visible)``, ``[head, *tail]``, ``2`token``, ``x ++ y``. An arc that puts
-holds a multiset: ``msg``, ``2`token``, ``x ++ y``, ``x if ok else empty``, ``each(list)``, and a delay: ``msg @+ delay``.
+An arc that takes holds patterns: ``msg``, ``(id, visible)``, ``[head, *tail]``, ``2`token``, ``x ++ y``. An arc that
+puts holds a multiset: ``msg``, ``2`token``, ``x ++ y``, ``x if ok else empty``, ``each(list)``, perhaps with a delay:
+``msg @+ delay``.
 """
 
 from __future__ import annotations
@@ -80,19 +81,19 @@ def expressions_in(multiset: Multiset) -> Iterator[Expression]:
 
 
 def parse_taking(text: str, scope: Scope, colour: ColourSet) -> tuple[Pattern, ...]:
-    return tuple(_pattern(node, scope, colour) for node in _terms(parse(text)))
+    return tuple(_pattern(node, scope, colour) for node in terms_of(parse(text)))
 
 
 def parse_putting(text: str, scope: Scope, colour: ColourSet) -> Multiset:
     return _multiset(parse(text), scope, colour, None)
 
 
-def _terms(node: ast.expr) -> Iterator[ast.expr]:
+def terms_of(node: ast.expr) -> Iterator[ast.expr]:
     """The terms of `a ++ b`, which Python reads as `a + (+b)`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_plus(node.right):
-        yield from _terms(node.left)
+        yield from terms_of(node.left)
         assert isinstance(node.right, ast.UnaryOp)
-        yield from _terms(node.right.operand)
+        yield from terms_of(node.right.operand)
     else:
         yield node
 
@@ -104,11 +105,13 @@ def _is_plus(node: ast.expr) -> bool:
 def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> Pattern:
     count = 1
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-        number = scope.values.get(node.left.id) if isinstance(node.left, ast.Name) else None
-        number = node.left.value if isinstance(node.left, ast.Constant) else number  # type: ignore[assignment]
+        number: object = scope.values.get(node.left.id) if isinstance(node.left, ast.Name) else None
+        if isinstance(node.left, ast.Constant):
+            number = node.left.value
         if not isinstance(number, int) or not 1 <= number <= COUNT_MAX:
             raise InvalidValue(f"`{text_of(node)}`: an arc takes a fixed number of tokens, from 1 to {COUNT_MAX}")
-        node, count = node.right, number
+        count = number
+        node = node.right
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         raise InvalidValue(f"`{text_of(node)}`: only an arc that puts tokens has a delay")
     return Pattern(count, tuple(_steps(node, scope, colour, "")))
@@ -155,7 +158,7 @@ def _multiset(node: ast.expr, scope: Scope, colour: ColourSet, delay: Expression
             why = "two delays" if delay is not None else f"colour set {colour.name} is not timed"
             raise InvalidValue(f"`{text_of(node)}`: {why}")
         return _multiset(node.left, scope, colour, typed(node.right.operand, scope, REAL))
-    terms = list(_terms(node))
+    terms = list(terms_of(node))
     if len(terms) > 1:
         return tuple(part for each in terms for part in _multiset(each, scope, colour, delay))
     if isinstance(node, ast.Name) and node.id == "empty":
@@ -179,5 +182,5 @@ def _is_multiset(node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
         return node.id == "empty"
     if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ast.Pow | ast.MatMult) or len(list(_terms(node))) > 1
+        return isinstance(node.op, ast.Pow | ast.MatMult) or len(list(terms_of(node))) > 1
     return isinstance(node, ast.Call) and text_of(node.func) == "each"

@@ -17,7 +17,7 @@ RANDOM_SOURCE = {
 
 
 def python_of(expression: Expression, scope: Scope, *, clock: str = "now") -> str:
-    """Source whose free names are the expression's variables, the functions (`fn_…`), the clock and the random source."""
+    """Source whose free names are the variables (`v_…`), the functions (`fn_…`), the clock and the random source."""
     return _Source(expression, scope, clock).of(expression.node)
 
 

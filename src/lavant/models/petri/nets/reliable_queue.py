@@ -14,12 +14,15 @@ mentions are the paper's. Each function below draws one figure. What differs:
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.language.colours import Bool, Enumeration, Int, ListOf, Product, Real, Record, Unit
 from lavant.models.petri.monitors import Monitor, Observation, Occurrences, Size
 from lavant.models.petri.net import IN, IN_OUT, OUT, Net, Page
+from lavant.models.petri.state_space import History, Invariant
 
 IN_ORDER, OUT_OF_ORDER = "in-order", "out-of-order"
 BROKEN = ("loses", "shares", "disorders")
@@ -51,6 +54,8 @@ class ReliableQueue(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 3
     messages: int | None = None
     """Messages to produce; without end by default."""
+    timeouts: int | None = None
+    """Timeouts that make a message visible again, at most; a state space without this bound is infinite."""
     sending: str = "exponential(mu1)"
     """Service time of the sender, as an inscription."""
     forwarding: str = "exponential(mu2)"
@@ -71,6 +76,7 @@ class ReliableQueue(msgspec.Struct, frozen=True, kw_only=True):
             self._check(1 <= getattr(self, name) <= 1000, name, "between 1 and 1000")
         self._check(1 <= self.replicas <= self.nodes, "replicas", f"between 1 and {self.nodes}, the number of nodes")
         self._check(self.messages is None or self.messages >= 1, "messages", "1 or more")
+        self._check(self.timeouts is None or self.timeouts >= 0, "timeouts", "0 or more")
 
     def _check(self, is_right: bool, name: str, wanted: str) -> None:
         if not is_right:
@@ -114,9 +120,9 @@ def _declarations(net: Net, given: ReliableQueue) -> None:
     net.colour(Unit("UNIT", timed=True))
     boolean, integer = net.colour(Bool("BOOL")), net.colour(Int("INT"))
     real = net.colour(Real("REAL"))
-    timeout = net.colour(Int("MsgTimeout", timed=True))
-    request = net.colour(Enumeration("REQ", ("req",), timed=True))
-    sender = net.colour(Enumeration("Sender", ("sender",)))
+    net.colour(Int("MsgTimeout", timed=True))
+    net.colour(Enumeration("REQ", ("req",), timed=True))
+    net.colour(Enumeration("Sender", ("sender",)))
     thread = net.colour(Enumeration("Thread", ("thread",)))
     content = net.colour(Enumeration("MsgContent", ("A", "B")))
     visibility = net.colour(Enumeration("Visibility", ("visible", "invisible")))
@@ -130,7 +136,7 @@ def _declarations(net: Net, given: ReliableQueue) -> None:
     pairs = net.colour(ListOf("LIdxVis", pair))
     ids = net.colour(ListOf("Ids", integer))
     index = net.colour(Record("Index", (("again", ids), ("next", integer))))
-    net.variables(n=integer, id=integer, node=integer, ok=boolean, content=content, recvtime=real)
+    net.variables(n=integer, left=integer, id=integer, node=integer, ok=boolean, content=content, recvtime=real)
     net.variables(msg=msg, found=msg, msgs=msgs, sent=timed, lidxvis=pairs, lidxvis2=pairs, index=index)
     net.values(arrivals=given.arrivals_per_s, mu1=given.sends_per_s, mu2=given.forwards_per_s, q=given.reliability)
     net.values(D_link=given.link_s, timeout=given.timeout_s, nodes=given.nodes, replicas=given.replicas)
@@ -150,44 +156,46 @@ def _declarations(net: Net, given: ReliableQueue) -> None:
         "replace(index, again=rest(index.again)) if len(index.again) > 0 else replace(index, next=index.next + 1)",
         index=index,
     )
-    net.function("deleteAgain", "replace(index, again=[each for each in index.again if each != n])", index=index, n=integer)
-    del timeout, request, sender
+    net.function(
+        "deleteAgain", "replace(index, again=[each for each in index.again if each != n])", index=index, n=integer
+    )
 
 
 def _layer_1(net: Net) -> None:
     """Figure 4."""
     colours, page = net.scope.colours, net.page("Layer_1")
     page.place("Sender", colours["Sender"], ["sender"], at=(0, 0))
-    page.place("Receiver", colours["REQ"], ["req"], at=(480, 0))
-    page.place("Received", colours["MsgTimed"], at=(480, 130))
+    page.place("Receiver", colours["REQ"], ["req"], at=(720, 0))
+    page.place("Received", colours["MsgTimed"], at=(720, 162))
     ports = {name: name for name in ("Sender", "Receiver", "Received")}
-    page.substitute("Cloud_Queue", "Cloud_Queue", ports, at=(240, 0))
+    page.substitute("Cloud_Queue", "Cloud_Queue", ports, at=(360, 0))
 
 
 def _layer_2(net: Net, given: ReliableQueue) -> None:
     """Figure 5."""
     colours, page = net.scope.colours, net.page("Cloud_Queue")
     page.place("Sender", colours["Sender"], port=IN_OUT, at=(0, 0))
-    page.place("Queue", colours["Msgs"], [[]], at=(320, 0))
-    visible = _visible(page, given, at=(320, 140), is_port=False)
-    page.place("To_Receiver", colours["MsgTimed"], at=(640, 0))
-    page.place("Delete_Req", colours["MsgTimed"], at=(640, 140))
-    page.place("Receiver", colours["REQ"], port=IN_OUT, at=(480, 280))
-    page.place("Received", colours["MsgTimed"], port=OUT, at=(960, 70))
+    page.place("Queue", colours["Msgs"], [[]], at=(480, 0))
+    visible = _visible(page, given, at=(480, 175), is_port=False)
+    page.place("To_Receiver", colours["MsgTimed"], at=(960, 0))
+    page.place("Delete_Req", colours["MsgTimed"], at=(960, 175))
+    page.place("Receiver", colours["REQ"], port=IN_OUT, at=(960, 330))
+    page.place("Received", colours["MsgTimed"], port=OUT, at=(1440, 87))
     sends = ("Sender", "Queue") if given.order == IN_ORDER else ("Sender", "Queue", visible)
-    page.substitute("Send_Proc", "Send_Proc", {name: name for name in sends}, at=(160, 70))
+    page.substitute("Send_Proc", "Send_Proc", {name: name for name in sends}, at=(240, 87))
     brokers = ("Queue", visible, "To_Receiver", "Delete_Req", "Receiver")
-    page.substitute("Broker", "Broker", {name: name for name in brokers}, at=(480, 70))
+    page.substitute("Broker", "Broker", {name: name for name in brokers}, at=(720, 87))
     receives = ("To_Receiver", "Delete_Req", "Receiver", "Received")
-    page.substitute("Recv_Proc", "Recv_Proc", {name: name for name in receives}, at=(800, 70))
+    page.substitute("Recv_Proc", "Recv_Proc", {name: name for name in receives}, at=(1200, 87))
 
 
 def _visible(page: Page, given: ReliableQueue, *, at: tuple[float, float], is_port: bool = True) -> str:
     """The place that says which messages may be sent: `Msg_Vis`, or `Queue_Index` for delivery in order."""
-    name, colour, first = "Msg_Vis", "LIdxVis", []
+    name, colour, first = "Msg_Vis", "LIdxVis", ()
     if given.order == IN_ORDER:
-        name, colour, first = "Queue_Index", "Index", {"again": [], "next": 1}  # type: ignore[assignment]
-    page.place(name, page.net.scope.colours[colour], () if is_port else [first], port=IN_OUT if is_port else None, at=at)
+        name, colour, first = "Queue_Index", "Index", ((), 1)  # type: ignore[assignment]
+    tokens = () if is_port else (first,)
+    page.place(name, page.net.scope.colours[colour], tokens, port=IN_OUT if is_port else None, at=at)
     return name
 
 
@@ -195,19 +203,21 @@ def _send_proc(net: Net, given: ReliableQueue) -> None:
     """Figure 6: 13 places and 7 transitions."""
     colours, page = net.scope.colours, net.page("Send_Proc")
     page.place("Next", colours["UNIT"], [()], at=(0, 0))
-    page.place("Msg_ID", colours["INT"], [1], at=(0, 140))
-    page.place("Sender", colours["Sender"], port=IN_OUT, at=(0, 280))
-    page.place("Produced", colours["MsgTimed"], at=(320, 140))
-    page.place("Addressed", colours["MsgTimed"], at=(640, 140))
-    page.place("Thread", colours["Thread"], given.sender_threads * ["thread"], at=(800, 0))
-    page.place("Sending", colours["ThreadxMsgTimed"], at=(960, 140))
-    page.place("On_Link", colours["MsgTimed"], at=(960, 420))
-    page.place("Arrived", colours["MsgTimed"], at=(640, 420))
-    page.place("Queue", colours["Msgs"], port=IN_OUT, at=(320, 420))
+    page.place("Msg_ID", colours["INT"], [1], at=(0, 175))
+    page.place("Sender", colours["Sender"], port=IN_OUT, at=(0, 350))
+    page.place("Produced", colours["MsgTimed"], at=(480, 175))
+    page.place("Addressed", colours["MsgTimed"], at=(960, 175))
+    page.place("Thread", colours["Thread"], given.sender_threads * ["thread"], at=(1200, 0))
+    page.place("Sending", colours["ThreadxMsgTimed"], at=(1440, 175))
+    page.place("On_Link", colours["MsgTimed"], at=(1440, 525))
+    page.place("Arrived", colours["MsgTimed"], at=(960, 525))
+    page.place("Queue", colours["Msgs"], port=IN_OUT, at=(480, 525))
     in_order = given.order == IN_ORDER
-    page.place("Msg_Vis", colours["LIdxVis"], [[]] if in_order else (), port=None if in_order else IN_OUT, at=(480, 280))
-    page.place("Ack", colours["UNIT"], at=(480, 560))
-    page.place("Sent", colours["UNIT"], at=(0, 560))
+    page.place(
+        "Msg_Vis", colours["LIdxVis"], [[]] if in_order else (), port=None if in_order else IN_OUT, at=(720, 350)
+    )
+    page.place("Ack", colours["UNIT"], at=(720, 700))
+    page.place("Sent", colours["UNIT"], at=(0, 700))
     page.transition(
         "Produce",
         takes={"Next": "()", "Msg_ID": "n"},
@@ -218,22 +228,22 @@ def _send_proc(net: Net, given: ReliableQueue) -> None:
             "Produced": "MsgTimed(id=n, msgContent=A, AT=time())",
         },
         guard="" if given.messages is None else "n <= messages",
-        at=(160, 140),
+        at=(240, 175),
     )
-    page.transition("Locate_Queue", takes={"Produced": "sent"}, puts={"Addressed": "sent"}, at=(480, 140))
+    page.transition("Locate_Queue", takes={"Produced": "sent"}, puts={"Addressed": "sent"}, at=(720, 175))
     page.transition(
         "Start_Sending",
         takes={"Addressed": "sent", "Thread": "thread"},
         puts={"Sending": f"(thread, sent) @+ {given.sending}"},
-        at=(800, 140),
+        at=(1200, 175),
     )
     page.transition(
         "End_Sending",
         takes={"Sending": "(thread, sent)"},
         puts={"Thread": "thread", "On_Link": "sent @+ D_link"},
-        at=(960, 280),
+        at=(1440, 350),
     )
-    page.transition("Arrive", takes={"On_Link": "sent"}, puts={"Arrived": "sent"}, at=(800, 420))
+    page.transition("Arrive", takes={"On_Link": "sent"}, puts={"Arrived": "sent"}, at=(1200, 525))
     page.transition(
         "Put_Msg",
         takes={"Arrived": "sent", "Queue": "msgs", "Msg_Vis": "lidxvis"},
@@ -242,24 +252,24 @@ def _send_proc(net: Net, given: ReliableQueue) -> None:
             "Msg_Vis": "lidxvis" if in_order else "lidxvis + [(sent.id, visible)]",
             "Ack": "() @+ D_link",
         },
-        at=(480, 420),
+        at=(720, 525),
     )
-    page.transition("Acknowledge", takes={"Ack": "()"}, puts={"Sent": "()"}, at=(240, 560))
+    page.transition("Acknowledge", takes={"Ack": "()"}, puts={"Sent": "()"}, at=(360, 700))
 
 
 def _broker(net: Net, given: ReliableQueue) -> None:
     """Figure 7, or Figure 10 for delivery in order."""
     colours, page = net.scope.colours, net.page("Broker")
-    page.place("Queue", colours["Msgs"], port=IN_OUT, at=(0, 140))
-    visible = _visible(page, given, at=(240, 280))
+    page.place("Queue", colours["Msgs"], port=IN_OUT, at=(0, 175))
+    visible = _visible(page, given, at=(360, 350))
     page.place("Receiver", colours["REQ"], port=IN_OUT, at=(0, 0))
-    page.place("Server_Nodes", colours["INT"], list(range(given.nodes)), at=(0, 280))
-    page.place("Thread", colours["Thread"], given.broker_threads * ["thread"], at=(480, 0))
-    page.place("Processing", colours["ThreadxMsg"], at=(480, 140))
-    page.place("To_Receiver", colours["MsgTimed"], port=OUT, at=(960, 140))
-    page.place("Invisible", colours["LIdxVis"], [[]], at=(480, 280))
-    page.place("Timer", colours["MsgTimeout"], at=(720, 280))
-    page.place("Delete_Req", colours["MsgTimed"], port=IN, at=(720, 420))
+    page.place("Server_Nodes", colours["INT"], list(range(given.nodes)), at=(0, 350))
+    page.place("Thread", colours["Thread"], given.broker_threads * ["thread"], at=(720, 0))
+    page.place("Processing", colours["ThreadxMsg"], at=(720, 175))
+    page.place("To_Receiver", colours["MsgTimed"], port=OUT, at=(1440, 175))
+    page.place("Invisible", colours["LIdxVis"], [[]], at=(720, 350))
+    page.place("Timer", colours["MsgTimeout"], at=(1080, 350))
+    page.place("Delete_Req", colours["MsgTimed"], port=IN, at=(1080, 640))
     if given.order == IN_ORDER:
         _get_oldest_msg(page, given)
     else:
@@ -273,10 +283,10 @@ def _broker(net: Net, given: ReliableQueue) -> None:
             "To_Receiver": "MsgTimed(id=msg.id, msgContent=msg.msgContent, AT=msg.AT) @+ D_link",
             **starts,
         },
-        at=(720, 140),
+        at=(1080, 175),
     )
     ports = {name: name for name in ("Queue", visible, "Invisible", "Timer", "Delete_Req")}
-    page.substitute("Visibility_Timeout", "Visibility_Timeout", ports, at=(480, 420))
+    page.substitute("Visibility_Timeout", "Visibility_Timeout", ports, at=(720, 640))
 
 
 def _get_msg(page: Page, given: ReliableQueue) -> None:
@@ -298,7 +308,7 @@ def _get_msg(page: Page, given: ReliableQueue) -> None:
             "Processing": f"(thread, msg) @+ {given.forwarding}",
             **starts,
         },
-        at=(240, 140),
+        at=(360, 175),
     )
 
 
@@ -306,15 +316,13 @@ def _get_oldest_msg(page: Page, given: ReliableQueue) -> None:
     starts = {"Timer": "id @+ timeout"} if given.timer_starts == "processing" else {}
     broken = given.broken == "disorders"
     keeps = {"Queue": "deleteMsg(msgs, id)"} if given.broken == "loses" else {"Queue": "msgs"}
-    kept = "index" if given.broken == "shares" else "advance(index)"
+    kept = {"shares": "index", "disorders": "deleteAgain(index, id)"}.get(given.broken or "", "advance(index)")
     page.transition(
         "Get_Oldest_Msg",
         takes={"Queue": "msgs", "Queue_Index": "index", "Invisible": "lidxvis2", "Thread": "thread"},
         reads={"Receiver": "req", "Server_Nodes": "node"},
         guard="any(not ifInvisible(lidxvis2, m.id) for m in msgs)" if broken else "ifMsgArrived(msgs, oldest(index))",
-        action=(
-            "id = first(m.id for m in msgs if not ifInvisible(lidxvis2, m.id))" if broken else "id = oldest(index)"
-        )
+        action=("id = first(m.id for m in msgs if not ifInvisible(lidxvis2, m.id))" if broken else "id = oldest(index)")
         + "; found = getIndexMsg(msgs, id); msg = replace(found, OT=time())",
         puts={
             **keeps,
@@ -323,7 +331,7 @@ def _get_oldest_msg(page: Page, given: ReliableQueue) -> None:
             "Processing": f"(thread, msg) @+ {given.forwarding}",
             **starts,
         },
-        at=(240, 140),
+        at=(360, 175),
     )
 
 
@@ -331,17 +339,17 @@ def _recv_proc(net: Net) -> None:
     """Figure 8. `Transmit` loses a message with probability 1 - q."""
     colours, page = net.scope.colours, net.page("Recv_Proc")
     page.place("To_Receiver", colours["MsgTimed"], port=IN, at=(0, 0))
-    page.place("Arrived", colours["MsgTimed"], at=(320, 0))
-    page.place("Lost", colours["MsgTimed"], at=(160, 140))
-    page.place("Receiver", colours["REQ"], port=IN_OUT, at=(480, 140))
-    page.place("Received", colours["MsgTimed"], port=OUT, at=(640, 0))
-    page.place("Delete_Req", colours["MsgTimed"], port=OUT, at=(640, 140))
+    page.place("Arrived", colours["MsgTimed"], at=(480, 0))
+    page.place("Lost", colours["MsgTimed"], at=(240, 175))
+    page.place("Receiver", colours["REQ"], port=IN_OUT, at=(720, 175))
+    page.place("Received", colours["MsgTimed"], port=OUT, at=(960, 0))
+    page.place("Delete_Req", colours["MsgTimed"], port=OUT, at=(960, 175))
     page.transition(
         "Transmit",
         takes={"To_Receiver": "sent"},
         action="ok = bernoulli(q)",
         puts={"Arrived": "sent if ok else empty", "Lost": "empty if ok else sent"},
-        at=(160, 0),
+        at=(240, 0),
     )
     page.transition(
         "Deliver",
@@ -349,7 +357,7 @@ def _recv_proc(net: Net) -> None:
         reads={"Receiver": "req"},
         action="recvtime = time()",
         puts={"Received": "sent", "Delete_Req": "sent @+ D_link"},
-        at=(480, 0),
+        at=(720, 0),
     )
 
 
@@ -357,10 +365,10 @@ def _visibility_timeout(net: Net, given: ReliableQueue) -> None:
     """Figure 9: `Cancel` is Algorithm 1, `Trigger` is Algorithm 2."""
     colours, page = net.scope.colours, net.page("Visibility_Timeout")
     page.place("Delete_Req", colours["MsgTimed"], port=IN, at=(0, 0))
-    page.place("Queue", colours["Msgs"], port=IN_OUT, at=(0, 140))
-    page.place("Invisible", colours["LIdxVis"], port=IN_OUT, at=(400, 0))
-    visible = _visible(page, given, at=(400, 140))
-    page.place("Timer", colours["MsgTimeout"], port=IN, at=(800, 0))
+    page.place("Queue", colours["Msgs"], port=IN_OUT, at=(0, 175))
+    page.place("Invisible", colours["LIdxVis"], port=IN_OUT, at=(600, 0))
+    visible = _visible(page, given, at=(600, 175))
+    page.place("Timer", colours["MsgTimeout"], port=IN, at=(1200, 0))
     shown, cancelled, triggered = "lidxvis", "deleteId(lidxvis, sent.id)", "[(n, visible)] + lidxvis"
     if given.order == IN_ORDER:
         shown, cancelled, triggered = "index", "deleteAgain(index, sent.id)", "replace(index, again=[n] + index.again)"
@@ -368,14 +376,73 @@ def _visibility_timeout(net: Net, given: ReliableQueue) -> None:
         "Cancel",
         takes={"Delete_Req": "sent", "Queue": "msgs", "Invisible": "lidxvis2", visible: shown},
         puts={"Queue": "deleteMsg(msgs, sent.id)", "Invisible": "deleteId(lidxvis2, sent.id)", visible: cancelled},
-        at=(200, 70),
+        at=(300, 87),
     )
+    takes, puts, guard = {}, {}, ""
+    if given.timeouts is not None:
+        page.place("Timeouts", colours["INT"], [given.timeouts], at=(1200, 175))
+        takes, puts = {"Timeouts": "left"}, {"Timeouts": "left - 1 if ifInvisible(lidxvis2, n) else left"}
+        guard = "left > 0 or not ifInvisible(lidxvis2, n)"
     page.transition(
         "Trigger",
-        takes={"Timer": "n", "Invisible": "lidxvis2", visible: shown},
+        takes={"Timer": "n", "Invisible": "lidxvis2", visible: shown, **takes},
         puts={
             "Invisible": "deleteId(lidxvis2, n)",
             visible: f"{triggered} if ifInvisible(lidxvis2, n) else {shown}",
+            **puts,
         },
-        at=(600, 70),
+        guard=guard,
+        at=(900, 87),
     )
+
+
+def invariants(given: ReliableQueue) -> tuple[Invariant, ...]:
+    """What the paper promises of every state: no message is lost, none is shared while its timer runs."""
+    visible = "Cloud_Queue'Queue_Index" if given.order == IN_ORDER else "Cloud_Queue'Msg_Vis"
+    on_the_way = ("Produced", "Addressed", "Sending", "On_Link", "Arrived")
+    sending = tuple(f"Send_Proc'{name}" for name in on_the_way)
+    alone = ("Broker'Timer", visible) if given.timer_starts == "processing" else ("Broker'Timer", visible, "Processing")
+    return (
+        Invariant("no message is lost", ("Msg_ID", *sending, "Cloud_Queue'Queue", "Received"), _nothing_lost),
+        Invariant("none is shared while its timer runs", alone, _not_shared),
+    )
+
+
+def histories(given: ReliableQueue) -> tuple[History, ...]:
+    """What the paper promises of every path, for delivery in order: messages start in order."""
+    if given.order != IN_ORDER:
+        return ()
+    return (History("messages start in order", 0, {"Get_Oldest_Msg": _started}, lambda last: last >= 0),)
+
+
+def _nothing_lost(next_id: Any, *places: Any) -> bool:
+    """Every message that was produced is with the sender, in the queue, or was received."""
+    *_, queue, received = places
+    known = {message[0] for messages in queue for message in messages} | {message[0] for message in received}
+    for tokens in places[:-2]:
+        known.update(token[1][0] if token[0] == "thread" else token[0] for token in tokens)
+    return all(number in known for number in range(1, next_id[0]))
+
+
+def _not_shared(timers: Any, visible: Any, processing: Any = ()) -> bool:
+    """A message whose timer runs is not visible, and has no other timer.
+
+    Where the timer starts with sending, at most one thread processes a message before. Where it starts with processing,
+    it may run out before that ends, and then the message is no longer one thread's alone.
+    """
+    shown = {each[0] if isinstance(each, tuple) else each for token in visible for each in _shown(token)}
+    threads = [message[0] for _, message in processing]
+    return len(set(timers)) == len(timers) and not shown & set(timers) and len(set(threads)) == len(threads)
+
+
+def _shown(token: Any) -> Any:
+    is_index = len(token) == 2 and isinstance(token[0], tuple) and isinstance(token[1], int)
+    return token[0] if is_index else token
+
+
+def _started(last: int, binding: dict[str, Any]) -> int:
+    """The last message that started, or -1 after one that started too early. Sending one again changes nothing."""
+    number: int = binding["id"]
+    if last < 0 or number <= last:
+        return last
+    return number if number == last + 1 else -1

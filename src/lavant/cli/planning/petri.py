@@ -1,0 +1,287 @@
+"""`lavant petri`: draw, simulate, check and export coloured Petri nets."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lavant.cli.common import counted, print_table
+from lavant.core.errors import InvalidValue, LavantError
+
+if TYPE_CHECKING:
+    from lavant.models.petri.monitors import Monitor
+    from lavant.models.petri.net import Net
+    from lavant.models.petri.state_space import History, Invariant, StateSpace, TraceStep
+
+EXIT_VIOLATED = 1
+TRACE_MAX = 40
+"""Steps of a trace that are printed."""
+
+petri = typer.Typer(help="Draw, simulate, check and export coloured Petri nets.", no_args_is_help=True)
+
+NetName = Annotated[
+    str, typer.Argument(metavar="NET", help="`reliable-queue`, or a Python file whose function `net` returns a net")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="set a parameter of the net; repeatable")
+]
+Seed = Annotated[int, typer.Option(min=0, help="seed of the random numbers")]
+
+
+@petri.command()
+def show(
+    net: NetName,
+    set_: Settings = None,
+    out: Annotated[Path | None, typer.Option(help="directory for the pages, as SVG")] = None,
+    steps: Annotated[int, typer.Option(min=0, help="show the marking after so many steps")] = 0,
+    seed: Seed = 1,
+) -> None:
+    """List the pages of a net, its parameters and its marking, or draw the pages."""
+    import numpy as np  # noqa: PLC0415
+
+    from lavant.models.petri.drawing import draw  # noqa: PLC0415
+    from lavant.models.petri.simulation import Simulation  # noqa: PLC0415
+
+    model = _load(net, set_)
+    flat = model.net.flatten()
+    run = Simulation(flat, np.random.default_rng(seed))
+    if steps:
+        run.run(steps=steps)
+    marking = _marking(run)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        for page in model.net.pages:
+            local = {
+                name.partition("'")[2]: marking[flat.places[at].name]
+                for name, at in flat.index.items()
+                if name.startswith(f"{page}'")
+            }
+            (out / f"{page}.svg").write_text(draw(model.net, page, local if steps else None).svg)
+            print(out / f"{page}.svg")
+        return
+    print(f"{model.net.name}: {counted(len(flat.places), 'place')}, {counted(len(flat.transitions), 'transition')}")
+    for name, value in model.parameters.items():
+        print(f"  {name} = {value}")
+    for each in model.net.pages.values():
+        stands = "".join(f", {name} stands for {below.page}" for name, below in each.substitutions.items())
+        inside = f"{counted(len(each.places), 'place')}, transitions: {', '.join(each.transitions) or 'none'}"
+        print(f"page {each.name}: {inside}{stands}")
+    print(f"marking at {run.now:g} s:")
+    for name, tokens in marking.items():
+        if tokens:
+            print(f"  {name}: {tokens}")
+
+
+@petri.command("run")
+def run_(
+    net: NetName,
+    set_: Settings = None,
+    seconds: Annotated[float, typer.Option(min=0, help="model time of each replication")] = 1000.0,
+    warm_up: Annotated[float, typer.Option(min=0, help="model time after which monitors start")] = 50.0,
+    replications: Annotated[int, typer.Option(min=2, help="independent runs")] = 20,
+    seed: Seed = 1,
+) -> None:
+    """Simulate a net and print what its monitors measure, with 95 % confidence intervals."""
+    import numpy as np  # noqa: PLC0415
+
+    from lavant.models.petri.replications import replicate  # noqa: PLC0415
+
+    model = _load(net, set_)
+    if not model.monitors:
+        raise InvalidValue(f"{net} has no monitors; let its function `monitors` return some")
+    start_s = time.perf_counter()
+    found = replicate(
+        model.net.flatten(),
+        model.monitors,
+        np.random.default_rng(seed),
+        replications=replications,
+        until=seconds,
+        warm_up=warm_up,
+    )
+    took_s = time.perf_counter() - start_s
+    rows = [
+        [name, f"{each.mean:.5f}", f"± {each.half_width:.5f}", "" if each.p95 is None else f"{each.p95:.5f}"]
+        for name, each in found.estimates.items()
+    ]
+    print_table(("monitor", "mean", "95 % interval", "p95"), rows, numbers=("mean", "95 % interval", "p95"))
+    text = f"{counted(found.steps, 'step')} in {took_s:.1f} s, {found.steps / took_s:,.0f} a second"
+    print(text, file=sys.stderr)
+
+
+@petri.command()
+def check(
+    net: NetName,
+    set_: Settings = None,
+    states: Annotated[int, typer.Option(min=1, help="stop after so many states")] = 200_000,
+) -> None:
+    """Search all states of a small net, without time: bounds, dead transitions and markings, and its properties.
+
+    Exit code 1 if a property is violated, a transition is dead, or a place is unbounded.
+    """
+    from lavant.models.petri.state_space import explore  # noqa: PLC0415
+
+    model = _load(net, set_, is_small=True)
+    start_s = time.perf_counter()
+    space = explore(model.net.flatten(), invariants=model.invariants, histories=model.histories, states_max=states)
+    took_s = time.perf_counter() - start_s
+    whole = "all of them" if space.is_complete else f"not all: the search ended at {states:,} states"
+    print(f"{counted(space.states, 'state')}, {counted(space.arcs, 'arc')}; {whole}")
+    print(f"{space.states / took_s:,.0f} states a second", file=sys.stderr)
+    rows = [
+        [name, str(bound.least), str(bound.greatest), "" if bound.longest_list is None else str(bound.longest_list)]
+        for name, bound in space.bounds.items()
+    ]
+    print_table(
+        ("place", "least", "most tokens", "longest list"), rows, numbers=("least", "most tokens", "longest list")
+    )
+    print(f"dead markings: {len(space.dead_markings)}")
+    if space.is_complete:
+        print(f"strongly connected components: {space.components}")
+        print(f"home markings: {space.home_markings}")
+    if _judge(model, space, states):
+        raise typer.Exit(EXIT_VIOLATED)
+
+
+def _judge(model: _Loaded, space: StateSpace, states: int) -> bool:
+    """Print whether properties hold; whether one does not."""
+    within = "" if space.is_complete else f" within {states:,} states"
+    violated = {each.name: each for each in space.violations}
+    for name in [each.name for each in model.invariants] + [each.name for each in model.histories]:
+        print(f"{'VIOLATED' if name in violated else 'holds'}{within}: {name}")
+        if name in violated:
+            _print_trace(violated[name].trace, model.net)
+            for place, tokens in violated[name].marking.items():
+                print(f"    {place}: {tokens}")
+    for name in space.dead_transitions:
+        print(f"dead transition{within}: {name} occurs in no state")
+    for name, trace in space.unbounded.items():
+        print(f"unbounded place: {name}; the end of this path can be repeated for ever")
+        _print_trace(trace, model.net)
+    growing = [name for name, bound in space.bounds.items() if bound.is_growing and name not in space.unbounded]
+    if growing:
+        print(f"perhaps unbounded, still growing{within}: {', '.join(growing)}")
+    return bool(violated or space.dead_transitions or space.unbounded)
+
+
+def _print_trace(trace: list[TraceStep], net: Net) -> None:
+    colours = net.scope.variables
+    for number, step in enumerate(trace[:TRACE_MAX], start=1):
+        binding = ", ".join(f"{name} = {colours[name].show(value)}" for name, value in step.binding.items())
+        print(f"  {number:3}. {step.transition}{'  ' if binding else ''}{binding}")
+    if len(trace) > TRACE_MAX:
+        print(f"  … {len(trace) - TRACE_MAX} more")
+
+
+@petri.command()
+def export(
+    net: NetName,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write, NAME.cpn")],
+    set_: Settings = None,
+) -> None:
+    """Write a net as a file of CPN Tools."""
+    from lavant.models.petri.cpn_tools import cpn_file  # noqa: PLC0415
+
+    if file.suffix != ".cpn":
+        raise InvalidValue(f"{file} does not end in .cpn, which CPN Tools wants")
+    file.write_text(cpn_file(_load(net, set_).net), encoding="iso-8859-1", errors="xmlcharrefreplace")
+    print(file)
+
+
+class _Loaded:
+    """A net with its parameters, monitors and properties."""
+
+    def __init__(
+        self,
+        net: Net,
+        parameters: dict[str, Any],
+        monitors: tuple[Monitor, ...],
+        invariants: tuple[Invariant, ...],
+        histories: tuple[History, ...],
+    ) -> None:
+        self.net, self.parameters, self.monitors = net, parameters, monitors
+        self.invariants, self.histories = invariants, histories
+
+
+def _load(name: str, settings: list[str] | None, *, is_small: bool = False) -> _Loaded:
+    from lavant.models.petri.nets import NETS  # noqa: PLC0415
+
+    given = dict(_pair(each) for each in settings or ())
+    if name in NETS:
+        return _built_in(name, given, is_small)
+    if not name.endswith(".py"):
+        raise InvalidValue(f"no net {name!r}; there are {', '.join(NETS)}, or give a Python file")
+    if given:
+        raise InvalidValue(f"--set is for nets with parameters, and {name} has none; set them in the file")
+    return _from_file(Path(name))
+
+
+def _built_in(name: str, given: dict[str, str], is_small: bool) -> _Loaded:
+    import msgspec  # noqa: PLC0415
+
+    from lavant.models.petri.nets import NETS  # noqa: PLC0415
+
+    model = NETS[name]
+    known = model.parameters.__struct_fields__
+    for each in given:
+        if each not in known:
+            raise InvalidValue(f"--set {each}: {name} has no such parameter; it has {', '.join(known)}")
+    values = {**(model.small if is_small else {}), **given}
+    try:
+        parameters = msgspec.convert(values, model.parameters, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidValue(f"--set: {error}") from None
+    shown = {each: getattr(parameters, each) for each in known}
+    return _Loaded(
+        model.build(parameters),
+        shown,
+        model.monitors(parameters),
+        model.invariants(parameters),
+        model.histories(parameters),
+    )
+
+
+def _from_file(path: Path) -> _Loaded:
+    from lavant.models.petri.net import Net  # noqa: PLC0415
+
+    if not path.is_file():
+        raise InvalidValue(f"no file {path}")
+    try:
+        names = runpy.run_path(str(path))
+        net = names["net"]() if callable(names.get("net")) else None
+    except LavantError as error:
+        raise InvalidValue(f"{path}: {error}") from None
+    except Exception as error:
+        raise InvalidValue(f"{path} cannot be loaded: {type(error).__name__}: {error}") from None
+    if not isinstance(net, Net):
+        raise InvalidValue(f"{path} has no function `net` that returns a Net")
+    more = [
+        tuple(names[each]()) if callable(names.get(each)) else () for each in ("monitors", "invariants", "histories")
+    ]
+    return _Loaded(net, {}, *more)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidValue(f"--set {text} is not of the form NAME=VALUE")
+    return name, value
+
+
+def _marking(run: Any) -> dict[str, str]:
+    """Each place with its tokens as CPN ML writes them, with their time stamps if they lie ahead."""
+    from lavant.models.petri.language.colours import show_marking  # noqa: PLC0415
+
+    found = {}
+    for place, (name, tokens) in zip(run.flat.places, run.marking().items(), strict=True):
+        if isinstance(tokens, int):
+            found[name] = f"{tokens}`…" if tokens else ""
+            continue
+        ready = show_marking(place.colour, [each.value for each in tokens if each.time is None])
+        later = [f"1`{place.colour.show(each.value)}@{each.time:.6g}" for each in tokens if each.time is not None]
+        found[name] = "++".join(filter(None, [ready, *later]))
+    return found

@@ -1,0 +1,139 @@
+"""The source that lists all bindings of a transition in a marking, and the markings to which they lead.
+
+One function per transition. It takes the markings of the places that the transition touches, as sorted tuples of
+tokens, and returns pairs of a binding and their new markings. Time is left out: a token can be taken at once, delays
+are ignored, and `time()` is 0.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from lavant.core.errors import InvalidValue
+from lavant.models.petri.compiled.bindings import ArcPlan, BindingPlan, Source, plan_bindings
+from lavant.models.petri.hierarchy import FlatNet, FlatTransition
+from lavant.models.petri.language.expressions import Expression
+from lavant.models.petri.language.inscriptions import Choice, Multiset
+from lavant.models.petri.language.python_source import function_source, python_of
+
+ENUMERABLE = ("bernoulli", "discrete")
+
+
+def places_of(flat: FlatTransition) -> list[int]:
+    """Places that a transition touches, in order."""
+    return sorted({place for place, _ in (*flat.takes, *flat.reads, *flat.puts)})
+
+
+def variables_of(flat: FlatTransition, plan: BindingPlan) -> list[str]:
+    bound = {name for arc in plan.arcs for name, _ in arc.binds}
+    return sorted(bound | set(flat.transition.free) | {name for name, _ in flat.transition.action})
+
+
+def successor_source(flat: FlatNet) -> tuple[str, list[list[str]]]:
+    """The source, and the variables of each transition in the order of its bindings."""
+    out, names = Source(), []
+    out.add("now = 0.0")
+    for function in flat.scope.functions.values():
+        for line in function_source(function, flat.scope).splitlines():
+            out.add(line)
+    for bit, transition in enumerate(flat.transitions):
+        plan = plan_bindings(transition, flat.scope)
+        names.append(variables_of(transition, plan))
+        _Successors(flat, transition, plan, names[-1], out).write(bit)
+    return out.text(), names
+
+
+class _Successors:
+    def __init__(
+        self, flat: FlatNet, transition: FlatTransition, plan: BindingPlan, names: list[str], out: Source
+    ) -> None:
+        self.flat, self.transition, self.plan, self.names, self.out = flat, transition, plan, names, out
+        self.places = places_of(transition)
+
+    def write(self, bit: int) -> None:
+        out = self.out
+        out.open(f"def e{bit}({', '.join(f'm{at}' for at in self.places)}):")
+        out.add("found = {}")
+        depth = out.depth
+        for test in self.plan.is_guarded_first:
+            out.open(f"if {test}:")
+        for arc in self.plan.arcs:
+            self._match(arc)
+        for name, tests in self.plan.free:
+            out.open(f"for v_{name} in {tuple(self.flat.scope.variables[name].values() or ())!r}:")
+            for test in tests:
+                out.open(f"if {test}:")
+        for name, expression in self.transition.transition.action:
+            self._draw(name, expression)
+        self._occur()
+        out.depth = depth
+        out.add("return list(found.items())")
+        out.close()
+
+    def _match(self, arc: ArcPlan) -> None:
+        out, name, token = self.out, f"m{arc.place}", f"x{arc.number}"
+        others = [f"i{o.number}" for o in self.plan.arcs[: arc.number] if o.place == arc.place]
+        out.open(f"for i{arc.number}, {token} in enumerate({name}):")
+        tests = [f"i{arc.number} not in ({''.join(f'{other}, ' for other in others)})"] if others else []
+        if arc.pattern.count > 1:
+            tests.append(f"{name}.count({token}) >= {arc.pattern.count}")
+        lengths = [test for test in arc.tests if test.startswith("len(")]
+        if tests or lengths:
+            out.open(f"if {' and '.join(tests + lengths)}:")
+        for variable, source in arc.binds:
+            out.add(f"v_{variable} = {source}")
+        rest = [test for test in arc.tests if test not in lengths]
+        if rest:
+            out.open(f"if {' and '.join(rest)}:")
+
+    def _draw(self, name: str, expression: Expression) -> None:
+        """A random variable takes each of its values."""
+        source, call = python_of(expression, self.flat.scope), expression.node
+        if not expression.is_random:
+            self.out.add(f"v_{name} = {source}")
+            return
+        kind = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
+        if kind not in ENUMERABLE or not isinstance(call, ast.Call):
+            raise InvalidValue(
+                f"transition {self.transition.name}, action: `{name} = {ast.unparse(expression.node)}` has too many "
+                f"values for a state space; only {' and '.join(ENUMERABLE)}, alone, can be enumerated"
+            )
+        parts = [
+            Expression(each, expression.colour, expression.types, expression.names, frozenset()) for each in call.args
+        ]
+        arguments = ", ".join(python_of(each, self.flat.scope) for each in parts)
+        self.out.open(f"for v_{name} in _{kind}({arguments}):")
+
+    def _occur(self) -> None:
+        out = self.out
+        changed = sorted({at for at, _ in (*self.transition.takes, *self.transition.puts)})
+        for at in changed:
+            out.add(f"q{at} = list(m{at})")
+        for arc in self.plan.arcs:
+            if not arc.is_read:
+                for _ in range(arc.pattern.count):
+                    out.add(f"q{arc.place}.remove(x{arc.number})")
+        for at, multiset in self.transition.puts:
+            self._put(at, multiset)
+        binding = "".join(f"v_{name}, " for name in self.names)
+        after = "".join(f"tuple(sorted(q{at})), " if at in changed else f"m{at}, " for at in self.places)
+        out.add(f"found[({binding})] = ({after})")
+
+    def _put(self, at: int, multiset: Multiset) -> None:
+        out, scope = self.out, self.flat.scope
+        for each in multiset:
+            if isinstance(each, Choice):
+                out.open(f"if {python_of(each.test, scope)}:")
+                self._put(at, each.then)
+                out.add("pass")
+                out.close()
+                out.open("else:")
+                self._put(at, each.otherwise)
+                out.add("pass")
+                out.close()
+            elif each.is_each:
+                out.add(f"q{at}.extend({python_of(each.token, scope)})")
+            elif each.count is not None:
+                out.add(f"q{at}.extend([{python_of(each.token, scope)}] * {python_of(each.count, scope)})")
+            else:
+                out.add(f"q{at}.append(_check({at}, {python_of(each.token, scope)}))")
