@@ -222,17 +222,15 @@ class _Page:
         """The wanted box, moved a little if something is there."""
         width, height = wanted.right - wanted.left, wanted.bottom - wanted.top
         moves = [(dx, dy) for dy in (0, -8, 8, -20, 20) for dx in (0, 14, -14, 30, -width * 0.6, -width)]
-        taken = [*self.boxes.values(), *self.lines]
+        around = wanted.grown(width + 40)
+        weighted = [(other, 5.0) for other in self.boxes.values() if other.overlap(around)]
+        weighted += [(line, 1.0) for line in self.lines if line.overlap(around)]
 
         def cost(move: tuple[float, float]) -> float:
-            box = Box(
-                wanted.left + move[0],
-                wanted.top + move[1],
-                wanted.left + move[0] + width,
-                wanted.top + move[1] + height,
-            )
-            covered = sum(box.overlap(other) for other in self.boxes.values()) * 4
-            return covered + sum(box.overlap(other) for other in taken) + (abs(move[0]) + abs(move[1])) * 0.2
+            left, top = wanted.left + move[0], wanted.top + move[1]
+            box = Box(left, top, left + width, top + height)
+            covered = sum(weight * box.overlap(other) for other, weight in weighted)
+            return covered + (abs(move[0]) + abs(move[1])) * 0.2
 
         dx, dy = min(moves, key=cost)
         return Box(wanted.left + dx, wanted.top + dy, wanted.left + dx + width, wanted.top + dy + height)

@@ -98,11 +98,18 @@ def free_spot(curve: tuple[Point, Point, Point], size: tuple[float, float], take
     length = math.hypot(dx, dy) or 1.0
     normal = (-dy / length, dx / length)
     reach = abs(normal[0]) * size[0] / 2 + abs(normal[1]) * size[1] / 2
+    around = Box(
+        min(start[0], end[0], control[0]),
+        min(start[1], end[1], control[1]),
+        max(start[0], end[0], control[0]),
+        max(start[1], end[1], control[1]),
+    ).grown(max(size) + 40)
+    near = [other.grown(2) for other in taken if other.overlap(around)]
     for t in (0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73, 0.2, 0.8):
         x, y = on_curve(start, control, end, t)
         for away in (reach + 4, -reach - 4, reach + 18, -reach - 18, reach + 34, -reach - 34):
             spot = box_at((x + normal[0] * away, y + normal[1] * away), *size)
-            cost = sum(spot.overlap(other.grown(2)) for other in taken) + abs(t - 0.5) * 20 + abs(away) * 0.3
+            cost = sum(spot.overlap(other) for other in near) + abs(t - 0.5) * 20 + abs(away) * 0.3
             if cost < least:
                 best, least = spot, cost
     return best

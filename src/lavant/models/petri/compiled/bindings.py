@@ -49,12 +49,14 @@ class ArcPlan(msgspec.Struct):
 
 
 class BindingPlan(msgspec.Struct):
-    """Arcs in the order in which they are matched, then free variables, each with the tests that follow it."""
+    """Arcs in the order in which they are matched, and free variables, each with the tests that follow it."""
 
-    arcs: list[ArcPlan]
-    free: list[tuple[str, list[str]]]
-    is_guarded_first: list[str]
-    """Tests that need no token at all."""
+    tests: list[str]
+    """Parts of the guard that need no token at all."""
+    arcs: list[ArcPlan] = msgspec.field(default_factory=list)
+    first: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
+    """Free variables that stand in the pattern of an arc, and must have a value before."""
+    free: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
 
 
 def plan_bindings(flat: FlatTransition, scope: Scope) -> BindingPlan:
@@ -62,22 +64,18 @@ def plan_bindings(flat: FlatTransition, scope: Scope) -> BindingPlan:
     waiting += [(place, pattern, True) for place, pattern in flat.reads]
     guards = conjuncts(flat.transition.guard) if flat.transition.guard is not None else []
     planning = _Planning(scope, guards)
-    plan = BindingPlan([], [], planning.due())
-    free = list(flat.transition.free)
+    plan = BindingPlan(planning.due())
+    used = {name for _, pattern, _ in waiting for step in pattern.steps if step.equal for name in step.equal.names}
+    for name in flat.transition.free:
+        if name in used:
+            plan.first.append((name, planning.free(name)))
     while waiting:
         at = next((at for at, each in enumerate(waiting) if planning.is_ready(each[1])), None)
-        if at is not None:
-            place, pattern, is_read = waiting.pop(at)
-            plan.arcs.append(planning.arc(len(plan.arcs), place, pattern, is_read))
-        elif free:
-            raise InvalidValue(
-                f"transition {flat.name!r}: `{free[0]}` stands in the pattern of an arc, but no arc binds it first"
-            )
-        else:
-            raise InvalidValue(f"transition {flat.name!r}: the patterns of its arcs depend on each other in a circle")
-    for name in free:
-        planning.bound.add(name)
-        plan.free.append((name, planning.due()))
+        if at is None:
+            raise InvalidValue(f"transition {flat.name}: the patterns of its arcs depend on each other in a circle")
+        place, pattern, is_read = waiting.pop(at)
+        plan.arcs.append(planning.arc(len(plan.arcs), place, pattern, is_read))
+    plan.free = [(name, planning.free(name)) for name in flat.transition.free if name not in used]
     _mark_searched(plan.arcs, planning)
     return plan
 
@@ -117,6 +115,10 @@ class _Planning:
         plan.tests += self.due()
         return plan
 
+    def free(self, name: str) -> list[str]:
+        self.bound.add(name)
+        return self.due()
+
     def due(self) -> list[str]:
         """Parts of the guard whose variables are all bound now."""
         ready = [each for each in self.guards if each.names <= self.bound]
@@ -127,6 +129,15 @@ class _Planning:
 
     def _need(self, names: set[str]) -> None:
         self.needed.update(self.owners[name] for name in names if name in self.owners)
+
+
+def enough(arc: ArcPlan, plan: BindingPlan, tokens: str) -> list[str]:
+    """A test that a place has enough of a token for this arc and those before it; none if it has anyway."""
+    others = [each for each in plan.arcs[: arc.number] if each.place == arc.place]
+    if not others and arc.pattern.count == 1:
+        return []
+    taken = "".join(f" + {each.pattern.count} * (x{each.number} == x{arc.number})" for each in others)
+    return [f"{tokens}.count(x{arc.number}) >= {arc.pattern.count}{taken}"]
 
 
 def _mark_searched(arcs: list[ArcPlan], planning: _Planning) -> None:

@@ -13,7 +13,7 @@ the clock moves to the first of them when no transition is enabled.
 
 from __future__ import annotations
 
-from lavant.models.petri.compiled.bindings import ArcPlan, BindingPlan, Source, plan_bindings
+from lavant.models.petri.compiled.bindings import ArcPlan, BindingPlan, Source, enough, plan_bindings
 from lavant.models.petri.hierarchy import FlatNet, FlatTransition
 from lavant.models.petri.language.colours import ColourSet, Int
 from lavant.models.petri.language.inscriptions import Choice, Multiset, Term
@@ -118,23 +118,27 @@ class _Simulator:
             out.add("return False")
             out.close()
         depth = out.depth
-        for test in plan.is_guarded_first:
+        for test in plan.tests:
             out.open(f"if {test}:")
+        self._free(plan.first)
         for arc in plan.arcs:
             self._match(arc, plan)
-        for name, tests in plan.free:
-            values = self.flat.scope.variables[name].values()
-            assert values is not None
-            self._rotate(f"f_{name}", str(len(values)))
-            out.add(f"v_{name} = {tuple(values)!r}[f_{name}]")
-            for test in tests:
-                out.open(f"if {test}:")
+        self._free(plan.free)
         self._occur(bit, flat, plan)
         is_certain = out.depth == depth
         out.depth = depth
         if not is_certain:
             out.add("return False")
         out.close()
+
+    def _free(self, variables: list[tuple[str, list[str]]]) -> None:
+        for name, tests in variables:
+            values = self.flat.scope.variables[name].values()
+            assert values is not None
+            self._rotate(f"f_{name}", str(len(values)))
+            self.out.add(f"v_{name} = {tuple(values)!r}[f_{name}]")
+            for test in tests:
+                self.out.open(f"if {test}:")
 
     def _places(self, flat: FlatTransition) -> set[int]:
         return {place for place, _ in (*flat.takes, *flat.reads)} | {place for place, _ in flat.puts}
@@ -149,11 +153,8 @@ class _Simulator:
             self._bind(arc, name)
         elif arc.is_searched:
             self._rotate(f"i{arc.number}", f"len({name})")
-            others = [f"i{o.number}" for o in plan.arcs[: arc.number] if o.place == arc.place]
-            tests = [f"i{arc.number} not in ({''.join(f'{o}, ' for o in others)})"] if others else []
             out.add(f"x{arc.number} = {name}[i{arc.number}]")
-            if arc.pattern.count > 1:
-                tests.append(f"{name}.count(x{arc.number}) >= {arc.pattern.count}")
+            tests = enough(arc, plan, name)
             if tests:
                 out.open(f"if {' and '.join(tests)}:")
             self._bind(arc, f"x{arc.number}")

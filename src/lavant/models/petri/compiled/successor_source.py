@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.compiled.bindings import ArcPlan, BindingPlan, Source, plan_bindings
+from lavant.models.petri.compiled.bindings import ArcPlan, BindingPlan, Source, enough, plan_bindings
 from lavant.models.petri.hierarchy import FlatNet, FlatTransition
 from lavant.models.petri.language.expressions import Expression
 from lavant.models.petri.language.inscriptions import Choice, Multiset
@@ -55,28 +55,29 @@ class _Successors:
         out.open(f"def e{bit}({', '.join(f'm{at}' for at in self.places)}):")
         out.add("found = {}")
         depth = out.depth
-        for test in self.plan.is_guarded_first:
+        for test in self.plan.tests:
             out.open(f"if {test}:")
+        self._free(self.plan.first)
         for arc in self.plan.arcs:
             self._match(arc)
-        for name, tests in self.plan.free:
-            out.open(f"for v_{name} in {tuple(self.flat.scope.variables[name].values() or ())!r}:")
-            for test in tests:
-                out.open(f"if {test}:")
+        self._free(self.plan.free)
         for name, expression in self.transition.transition.action:
             self._draw(name, expression)
         self._occur()
         out.depth = depth
-        out.add("return list(found.items())")
+        out.add("return list(found)")
         out.close()
+
+    def _free(self, variables: list[tuple[str, list[str]]]) -> None:
+        for name, tests in variables:
+            self.out.open(f"for v_{name} in {tuple(self.flat.scope.variables[name].values() or ())!r}:")
+            for test in tests:
+                self.out.open(f"if {test}:")
 
     def _match(self, arc: ArcPlan) -> None:
         out, name, token = self.out, f"m{arc.place}", f"x{arc.number}"
-        others = [f"i{o.number}" for o in self.plan.arcs[: arc.number] if o.place == arc.place]
-        out.open(f"for i{arc.number}, {token} in enumerate({name}):")
-        tests = [f"i{arc.number} not in ({''.join(f'{other}, ' for other in others)})"] if others else []
-        if arc.pattern.count > 1:
-            tests.append(f"{name}.count({token}) >= {arc.pattern.count}")
+        out.open(f"for {token} in {name}:")
+        tests = enough(arc, self.plan, name)
         lengths = [test for test in arc.tests if test.startswith("len(")]
         if tests or lengths:
             out.open(f"if {' and '.join(tests + lengths)}:")
@@ -117,7 +118,7 @@ class _Successors:
             self._put(at, multiset)
         binding = "".join(f"v_{name}, " for name in self.names)
         after = "".join(f"tuple(sorted(q{at})), " if at in changed else f"m{at}, " for at in self.places)
-        out.add(f"found[({binding})] = ({after})")
+        out.add(f"found[({binding}), ({after})] = None")
 
     def _put(self, at: int, multiset: Multiset) -> None:
         out, scope = self.out, self.flat.scope

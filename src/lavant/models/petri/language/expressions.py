@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -46,6 +47,8 @@ BUILT_IN: dict[str, tuple[tuple[ColourSet, ...], ColourSet]] = {
     "bernoulli": ((REAL,), BOOL),
     "discrete": ((INT, INT), INT),
 }
+_SIGNS = {"`": "**", "@+": "^", "++": "|"}
+_SIGN = re.compile(r"""'[^']*'|"[^"]*"|`|@\+|\+\+""")
 RANDOM = ("exponential", "uniform", "erlang", "bernoulli", "discrete")
 ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
 COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -88,9 +91,13 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> ast.expr:
-    """The syntax tree of an inscription. A backquote, as in ``2`x``, binds as tightly as a power."""
+    """The syntax tree of an inscription.
+
+    The signs of CPN ML that Python lacks are read as operators of the same precedence, which inscriptions do not use:
+    a backquote, as in ``2`x``, as a power, `@+` as `^` and `++` as `|`.
+    """
     try:
-        return ast.parse(text.replace("`", "**").strip(), mode="eval").body
+        return ast.parse(_SIGN.sub(lambda found: _SIGNS.get(found[0], found[0]), text).strip(), mode="eval").body
     except SyntaxError as error:
         raise InvalidValue(f"`{text}` cannot be read: {error.msg}") from None
 
@@ -104,7 +111,7 @@ def typed(node: ast.expr | str, scope: Scope, wanted: ColourSet | None = None) -
 
 
 def text_of(node: ast.AST) -> str:
-    return ast.unparse(node).replace(" ** ", "`").replace("**", "`")
+    return ast.unparse(node).replace(" ** ", "`").replace("**", "`").replace(" ^ ", " @+ ").replace(" | ", " ++ ")
 
 
 class _Typing:

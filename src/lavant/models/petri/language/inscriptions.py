@@ -89,17 +89,12 @@ def parse_putting(text: str, scope: Scope, colour: ColourSet) -> Multiset:
 
 
 def terms_of(node: ast.expr) -> Iterator[ast.expr]:
-    """The terms of `a ++ b`, which Python reads as `a + (+b)`."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_plus(node.right):
+    """The terms of `a ++ b`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         yield from terms_of(node.left)
-        assert isinstance(node.right, ast.UnaryOp)
-        yield from terms_of(node.right.operand)
+        yield from terms_of(node.right)
     else:
         yield node
-
-
-def _is_plus(node: ast.expr) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd)
 
 
 def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> Pattern:
@@ -112,7 +107,7 @@ def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> Pattern:
             raise InvalidValue(f"`{text_of(node)}`: an arc takes a fixed number of tokens, from 1 to {COUNT_MAX}")
         count = number
         node = node.right
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
         raise InvalidValue(f"`{text_of(node)}`: only an arc that puts tokens has a delay")
     return Pattern(count, tuple(_steps(node, scope, colour, "")))
 
@@ -133,8 +128,8 @@ def _steps(node: ast.expr, scope: Scope, colour: ColourSet, path: str) -> Iterat
         for keyword in node.keywords:
             if node.args or keyword.arg is None or keyword.arg not in typed_fields:
                 raise InvalidValue(f"`{text_of(node)}`: the fields of {colour.name} are {', '.join(typed_fields)}")
-            at = colour.position(keyword.arg)
-            yield from _steps(keyword.value, scope, typed_fields[keyword.arg], f"{path}[{at}]")
+            number = colour.position(keyword.arg)
+            yield from _steps(keyword.value, scope, typed_fields[keyword.arg], f"{path}[{number}]")
     elif isinstance(node, ast.List) and isinstance(colour, ListOf):
         yield from _list_steps(node, scope, colour, path)
     elif len(colour.values() or ()) != 1 or not accepts(colour, typed(node, scope, colour).colour):
@@ -152,12 +147,11 @@ def _list_steps(node: ast.List, scope: Scope, colour: ListOf, path: str) -> Iter
 
 
 def _multiset(node: ast.expr, scope: Scope, colour: ColourSet, delay: Expression | None) -> Multiset:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and _is_plus(node.right):
-        assert isinstance(node.right, ast.UnaryOp)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
         if not colour.timed or delay is not None:
             why = "two delays" if delay is not None else f"colour set {colour.name} is not timed"
             raise InvalidValue(f"`{text_of(node)}`: {why}")
-        return _multiset(node.left, scope, colour, typed(node.right.operand, scope, REAL))
+        return _multiset(node.left, scope, colour, typed(node.right, scope, REAL))
     terms = list(terms_of(node))
     if len(terms) > 1:
         return tuple(part for each in terms for part in _multiset(each, scope, colour, delay))
@@ -182,5 +176,5 @@ def _is_multiset(node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
         return node.id == "empty"
     if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ast.Pow | ast.MatMult) or len(list(terms_of(node))) > 1
+        return isinstance(node.op, ast.Pow | ast.BitXor | ast.BitOr)
     return isinstance(node, ast.Call) and text_of(node.func) == "each"

@@ -269,7 +269,7 @@ def _broker(net: Net, given: ReliableQueue) -> None:
     page.place("To_Receiver", colours["MsgTimed"], port=OUT, at=(1440, 175))
     page.place("Invisible", colours["LIdxVis"], [[]], at=(720, 350))
     page.place("Timer", colours["MsgTimeout"], at=(1080, 350))
-    page.place("Delete_Req", colours["MsgTimed"], port=IN, at=(1080, 640))
+    page.place("Delete_Req", colours["MsgTimed"], port=IN, at=(1080, 690))
     if given.order == IN_ORDER:
         _get_oldest_msg(page, given)
     else:
@@ -286,7 +286,7 @@ def _broker(net: Net, given: ReliableQueue) -> None:
         at=(1080, 175),
     )
     ports = {name: name for name in ("Queue", visible, "Invisible", "Timer", "Delete_Req")}
-    page.substitute("Visibility_Timeout", "Visibility_Timeout", ports, at=(720, 640))
+    page.substitute("Visibility_Timeout", "Visibility_Timeout", ports, at=(720, 690))
 
 
 def _get_msg(page: Page, given: ReliableQueue) -> None:

@@ -1,0 +1,121 @@
+"""`lavant petri`: what it prints and writes, and how it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lavant.cli import commands
+from lavant.core.errors import LavantError
+
+OWN = """
+from lavant.models.petri.language.colours import Int, Unit
+from lavant.models.petri.net import Net
+
+def net():
+    made = Net("own")
+    integer, unit = made.colour(Int("INT")), made.colour(Unit("UNIT"))
+    made.variables(n=integer)
+    page = made.page("Top")
+    page.place("A", unit, [()])
+    page.place("B", unit)
+    page.place("C", integer, [1])
+    page.transition("Grow", takes={"A": "()"}, puts={"A": "()", "B": "()"})
+    page.transition("Never", takes={"C": "n"}, guard="n > 5")
+    return made
+"""
+
+
+def lavant(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(commands, ["petri", *map(str, arguments)])
+    if isinstance(result.exception, LavantError):
+        return result.exception.exit_code, str(result.exception)
+    return result.exit_code, result.output
+
+
+def test_show_draws_every_page_with_its_marking(tmp_path: Path) -> None:
+    code, text = lavant("show", "reliable-queue", "--out", tmp_path / "pages", "--steps", 300)
+    assert code == 0
+    assert len(text.split()) == 6
+    assert 'class="count"' in (tmp_path / "pages" / "Broker.svg").read_text()
+
+
+def test_show_lists_parameters_pages_and_marking() -> None:
+    _, text = lavant("show", "reliable-queue", "--set", "sender_threads=3")
+    assert "sender_threads = 3" in text
+    assert "page Send_Proc: 13 places, transitions: Produce, Locate_Queue" in text
+    assert "Send_Proc'Thread: 3`thread" in text
+
+
+def test_run_prints_every_monitor_with_its_interval() -> None:
+    code, text = lavant("run", "reliable-queue", "--seconds", 60, "--warm-up", 5, "--replications", 3)
+    assert code == 0
+    assert "Msg_Delivery_Latency" in text
+    assert text.count("±") == 11
+
+
+def test_check_tells_of_a_dead_transition_and_of_a_place_without_bound_within_its_bound_of_states(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    code, text = lavant("check", tmp_path / "own.py", "--states", 100)
+    assert code == 1
+    assert "not all: the search ended at 100 states" in text
+    assert "dead transition within 100 states: Top'Never occurs in no state" in text
+    assert "unbounded place: Top'B; the end of this path can be repeated for ever" in text
+
+
+def test_check_of_a_broken_net_prints_the_trace_and_ends_with_1() -> None:
+    code, text = lavant("check", "reliable-queue", "--set", "broken=loses", "--set", "timeouts=0")
+    assert code == 1
+    assert "VIOLATED: no message is lost" in text
+    assert "7. Broker'Get_Msg" in text
+
+
+def test_check_of_the_net_itself_holds() -> None:
+    code, text = lavant("check", "reliable-queue", "--set", "timeouts=1")
+    assert code == 0
+    assert "all of them" in text
+    assert "holds: no message is lost" in text
+
+
+def test_export_writes_a_file_of_cpn_tools(tmp_path: Path) -> None:
+    code, _ = lavant("export", "reliable-queue", tmp_path / "queue.cpn")
+    assert code == 0
+    assert "<workspaceElements>" in (tmp_path / "queue.cpn").read_text(encoding="iso-8859-1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "nothing"), "no net 'nothing'; there are reliable-queue, or give a Python file"),
+        (("show", "nothing.py"), "no file nothing.py"),
+        (("show", "reliable-queue", "--set", "speed=1"), "--set speed: reliable-queue has no such parameter; it has order"),
+        (("show", "reliable-queue", "--set", "order"), "--set order is not of the form NAME=VALUE"),
+        (("show", "reliable-queue", "--set", "nodes=many"), "--set: Expected `int`, got `str` - at `$.nodes`"),
+        (("run", "reliable-queue", "--set", "reliability=2"), "reliability must be above 0 and at most 1, got 2.0"),
+        (("run", "reliable-queue", "--seconds", "10"), "the warm-up of 50 s must end before the run does, at 10 s"),
+        (("export", "reliable-queue", "queue.xml"), "queue.xml does not end in .cpn"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None:
+    code, text = lavant(*arguments)
+    assert code != 0
+    assert message in text
+    assert "\n" not in text.strip()
+
+
+def test_a_mistake_in_a_file_names_file_page_and_arc(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(OWN.replace('"n > 5"', '"n > k"'))
+    code, text = lavant("check", tmp_path / "wrong.py")
+    assert code != 0
+    assert text.startswith(f"{tmp_path / 'wrong.py'}: page 'Top', transition 'Never': guard: `k` is no variable")
+
+
+def test_help_does_not_load_numpy() -> None:
+    script = "import sys, lavant.cli.planning.petri; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

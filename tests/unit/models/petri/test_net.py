@@ -1,0 +1,158 @@
+"""Mistakes in a net are errors when it is built, and say where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lavant.core.errors import InvalidValue
+from lavant.models.petri.language.colours import Enumeration, Int, ListOf, Product, Real, Record
+from lavant.models.petri.net import IN, OUT, Net, Page
+
+
+def a_net() -> tuple[Net, Page]:
+    net = Net("a net")
+    integer, real = net.colour(Int("INT")), net.colour(Real("REAL"))
+    light = net.colour(Enumeration("Light", ("red", "green")))
+    pair = net.colour(Product("Pair", (integer, light)))
+    ints = net.colour(ListOf("Ints", integer))
+    point = net.colour(Record("Point", (("x", integer), ("y", integer))))
+    later = net.colour(Int("Later", timed=True))
+    net.variables(n=integer, m=integer, r=real, light=light, ints=ints, point=point, other=ints)
+    net.function("twice", "2 * k", k=integer)
+    page = net.page("Top")
+    page.place("A", integer, [1, 2])
+    page.place("B", pair)
+    page.place("C", ints, [[]])
+    page.place("D", point)
+    page.place("E", later)
+    return net, page
+
+
+TRANSITIONS: list[tuple[dict[str, object], str]] = [
+    ({"takes": {"A": "n"}, "puts": {"A": "m"}}, "arc to 'A': variable `m` is not bound by an arc"),
+    ({"takes": {"A": "n"}, "guard": "m > 1"}, "guard: variable `m` is not bound"),
+    ({"takes": {"A": "n"}, "puts": {"A": "k"}}, "arc to 'A': `k` is no variable, value or enumerated colour"),
+    ({"takes": {"A": "light"}}, "arc from 'A': variable `light` is of colour set Light, not INT"),
+    ({"takes": {"A": "n"}, "puts": {"B": "(n, n)"}}, "arc to 'B': `n` is of colour set INT, not Light"),
+    ({"takes": {"A": "n"}, "puts": {"B": "n"}}, "arc to 'B': `n` is of colour set INT, not Pair"),
+    ({"takes": {"A": "n"}, "puts": {"C": "[red]"}}, "arc to 'C': `red` is of colour set Light, not INT"),
+    ({"takes": {"A": "n"}, "puts": {"D": "Point(x=n)"}}, "the fields of Point are x, y"),
+    ({"takes": {"D": "point"}, "puts": {"A": "point.z"}}, "Point has no field `z`"),
+    ({"takes": {"A": "n"}, "puts": {"A": "n @+ 1"}}, "colour set INT is not timed"),
+    ({"takes": {"A": "n @+ 1"}}, "arc from 'A': `n @+ 1`: only an arc that puts tokens has a delay"),
+    ({"takes": {"A": "0`n"}}, "an arc takes a fixed number of tokens"),
+    ({"takes": {"A": "n"}, "guard": "n + 1"}, "guard: `n + 1` is of colour set INT, not BOOL"),
+    ({"takes": {"A": "n"}, "guard": "n < "}, "guard: `n < ` cannot be read"),
+    ({"takes": {"A": "n"}, "guard": "bernoulli(0.5)"}, "a guard depends on tokens only"),
+    ({"takes": {"A": "n"}, "guard": "time() > 3"}, "a guard depends on tokens only"),
+    ({"takes": {"A": "n"}, "puts": {"A": "discrete(1, 6)"}}, "draw it in the action"),
+    ({"takes": {"A": "n"}, "action": "n = 3"}, "action sets `n`, which is bound already"),
+    ({"takes": {"A": "n"}, "action": "k = 3"}, "action: `k = 3` is not of the form"),
+    ({"takes": {"A": "n"}, "puts": {"A": "twice(n, n)"}}, "twice takes 1 arguments"),
+    ({"takes": {"A": "n"}, "puts": {"A": "thrice(n)"}}, "`thrice` is no function and no record"),
+    ({"takes": {"A": "n"}, "puts": {"A": "lambda: 3"}}, "is not part of the language"),
+    ({"takes": {"Z": "n"}}, "arc from 'Z': page 'Top' has no place 'Z'; it has A, B, C, D, E"),
+    ({"takes": {"C": "ints"}, "puts": {"A": "first(3)"}}, "`3` is no list"),
+    ({"takes": {"C": "ints"}, "puts": {"C": "[x for y in ints]"}}, "`x` is no variable"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), TRANSITIONS)
+def test_a_mistake_in_a_transition_names_page_transition_and_arc(given: dict[str, object], message: str) -> None:
+    _, page = a_net()
+    with pytest.raises(InvalidValue) as error:
+        page.transition("T", **given)  # type: ignore[arg-type]
+    assert message in str(error.value)
+    assert "page 'Top', transition 'T'" in str(error.value)
+    assert "T" not in page.transitions
+
+
+DECLARATIONS: list[tuple[Callable[[Net, Page], object], str]] = [
+    (
+        lambda net, page: page.place("F", net.scope.colours["INT"], ["red"]),
+        "place 'F': 'red' is no value of colour set",
+    ),
+    (lambda net, page: page.place("A", net.scope.colours["INT"]), "place 'A': the name is taken"),
+    (lambda net, page: page.place("F", Int("INT")), "colour set INT is not declared in this net"),
+    (lambda net, page: page.place("a b", net.scope.colours["INT"]), "must consist of letters"),
+    (lambda net, page: net.colour(Int("INT")), "'INT' is declared already"),
+    (lambda net, page: net.colour(Enumeration("X", ("red",))), "'red' is a value of an enumeration already"),
+    (lambda net, page: net.colour(ListOf("X", Int("Y"))), "Y is not declared; declare it first"),
+    (lambda net, page: net.variables(empty=net.scope.colours["INT"]), "'empty' is reserved"),
+    (lambda net, page: net.function("f", "exponential(1.0)"), "a function depends on its arguments only"),
+    (lambda net, page: page.place("F", net.scope.colours["INT"], port="sideways"), "port 'sideways' is none of"),
+]
+
+
+@pytest.mark.parametrize(("declare", "message"), DECLARATIONS)
+def test_a_mistake_in_a_declaration_names_it(declare: Callable[[Net, Page], object], message: str) -> None:
+    net, page = a_net()
+    with pytest.raises(InvalidValue) as error:
+        declare(net, page)
+    assert message in str(error.value)
+
+
+def test_a_port_without_a_socket_is_refused() -> None:
+    net, page = a_net()
+    below = net.page("Below")
+    below.place("P", net.scope.colours["INT"], port=IN)
+    page.substitute("S", "Below", {})
+    with pytest.raises(InvalidValue, match="substitution transition 'S': port 'P' of page 'Below' has no socket"):
+        net.flatten()
+
+
+def test_a_socket_of_another_colour_set_is_refused() -> None:
+    net, page = a_net()
+    net.page("Below").place("P", net.scope.colours["Pair"], port=IN)
+    page.substitute("S", "Below", {"P": "A"})
+    with pytest.raises(InvalidValue, match="port 'P' has colour set Pair, but its socket 'A' has INT"):
+        net.flatten()
+
+
+def test_a_port_that_does_not_exist_is_refused() -> None:
+    net, page = a_net()
+    net.page("Below").place("P", net.scope.colours["INT"], port=IN)
+    page.substitute("S", "Below", {"P": "A", "Q": "A"})
+    with pytest.raises(InvalidValue, match="page 'Below' has no port 'Q'; it has P"):
+        net.flatten()
+
+
+def test_a_transition_that_takes_from_an_out_port_is_refused() -> None:
+    net, page = a_net()
+    below = net.page("Below")
+    below.place("P", net.scope.colours["INT"], port=OUT)
+    below.transition("T", takes={"P": "n"})
+    page.substitute("S", "Below", {"P": "A"})
+    with pytest.raises(InvalidValue, match="page 'Below', transition 'T': takes from 'P', which is an out port"):
+        net.flatten()
+
+
+def test_a_page_that_contains_itself_is_refused() -> None:
+    net, page = a_net()
+    page.substitute("S", "Top", {})
+    with pytest.raises(InvalidValue, match="page 'Top' contains itself: Top > Top"):
+        net.flatten()
+
+
+def test_a_page_that_nothing_uses_is_refused() -> None:
+    net, _ = a_net()
+    net.page("Alone")
+    with pytest.raises(InvalidValue, match="page 'Alone' belongs to no substitution transition"):
+        net.flatten()
+
+
+def test_a_port_on_the_top_page_is_refused() -> None:
+    net, page = a_net()
+    page.place("P", net.scope.colours["INT"], port=IN)
+    with pytest.raises(InvalidValue, match="place 'P': a port on the top page has no socket"):
+        net.flatten()
+
+
+def test_members_of_a_fusion_set_have_one_colour_set() -> None:
+    net, page = a_net()
+    page.place("F", net.scope.colours["INT"], fusion="both")
+    page.place("G", net.scope.colours["Pair"], fusion="both")
+    with pytest.raises(InvalidValue, match="place 'G': fusion set 'both' has colour set INT, not Pair"):
+        net.flatten()

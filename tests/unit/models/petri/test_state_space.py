@@ -1,0 +1,86 @@
+"""State spaces: dead transitions, places without bound, home markings, and the bound of states."""
+
+from __future__ import annotations
+
+import pytest
+
+from lavant.core.errors import InvalidValue
+from lavant.models.petri.language.colours import Bool, Int, Real, Unit
+from lavant.models.petri.net import P_HIGH, P_LOW, Net, Page
+from lavant.models.petri.state_space import explore
+
+
+def a_page() -> tuple[Net, Page]:
+    net = Net("a net")
+    net.colour(Unit("UNIT"))
+    net.variables(n=net.colour(Int("INT")), ok=net.colour(Bool("BOOL")), r=net.colour(Real("REAL")))
+    return net, net.page("Top")
+
+
+def test_a_transition_that_never_occurs_is_dead() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [0])
+    page.transition("Up", takes={"A": "n"}, puts={"A": "n + 1"}, guard="n < 3")
+    page.transition("Never", takes={"A": "n"}, guard="n > 3")
+    space = explore(net.flatten())
+    assert (space.states, space.arcs, space.is_complete) == (4, 3, True)
+    assert space.dead_transitions == ["Top'Never"]
+    assert [space.marking(at) for at in space.dead_markings] == [{"Top'A": "1`3"}]
+    assert [step.binding["n"] for step in space.trace(3)] == [0, 1, 2]
+    assert (space.components, space.home_markings) == (4, 1)
+
+
+def test_a_cycle_is_one_component_whose_markings_are_home() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [0])
+    page.transition("Turn", takes={"A": "n"}, puts={"A": "(n + 1) % 5"})
+    space = explore(net.flatten())
+    assert (space.states, space.components, space.home_markings, space.dead_markings) == (5, 1, 5, [])
+
+
+def test_a_place_that_grows_for_ever_is_unbounded_with_the_path_that_repeats() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["UNIT"], [()])
+    page.place("B", net.scope.colours["UNIT"])
+    page.transition("Make", takes={"A": "()"}, puts={"A": "()", "B": "()"})
+    space = explore(net.flatten(), states_max=50)
+    assert not space.is_complete
+    assert list(space.unbounded) == ["Top'B"]
+    assert {step.transition for step in space.unbounded["Top'B"]} == {"Top'Make"}
+    assert space.home_markings is None
+    assert space.bounds["Top'B"].is_growing
+
+
+def test_a_counter_is_no_proof_of_a_place_without_bound() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [0])
+    page.transition("Up", takes={"A": "n"}, puts={"A": "n + 1"})
+    space = explore(net.flatten(), states_max=50)
+    assert not space.is_complete
+    assert space.unbounded == {}
+    assert space.bounds["Top'A"].greatest == 1
+
+
+def test_a_random_boolean_takes_both_values_and_a_certain_one_only_one() -> None:
+    for probability, states in (("0.3", 3), ("1.0", 2), ("0.0", 2)):
+        net, page = a_page()
+        page.place("A", net.scope.colours["INT"], [0])
+        page.place("B", net.scope.colours["BOOL"])
+        page.transition("Toss", takes={"A": "n"}, action=f"ok = bernoulli({probability})", puts={"B": "ok"})
+        assert explore(net.flatten()).states == states
+
+
+def test_a_random_number_cannot_be_enumerated() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["REAL"], [0.0])
+    page.transition("Draw", takes={"A": "_"}, action="r = exponential(1.0)", puts={"A": "r"})
+    with pytest.raises(InvalidValue, match="Top'Draw, action: .*too many values for a state space"):
+        explore(net.flatten())
+
+
+def test_a_transition_of_low_priority_waits_in_the_state_space_too() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [0])
+    page.transition("Up", takes={"A": "n"}, puts={"A": "n + 1"}, guard="n < 3", priority=P_HIGH)
+    page.transition("Jump", takes={"A": "n"}, puts={"A": "n + 100"}, guard="n < 100", priority=P_LOW)
+    assert explore(net.flatten()).states == 5
