@@ -1,4 +1,4 @@
-"""Random nets: the compiled simulator and state space against the definition of coloured Petri nets, evaluated by hand."""
+"""Random nets: the compiled simulator and state space against the definition of coloured Petri nets."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Queueing models, pure: predictions for a network of stations from rates and variabilities."""
+"""Models, pure: predictions for a network of stations from rates and variabilities, and coloured Petri nets."""

@@ -16,7 +16,7 @@ from lavant.core.errors import InvalidValue, LavantError
 if TYPE_CHECKING:
     from lavant.models.petri.monitors import Monitor
     from lavant.models.petri.net import Net
-    from lavant.models.petri.state_space import History, Invariant, StateSpace, TraceStep
+    from lavant.models.petri.state_space import Invariant, PathProperty, StateSpace, TraceStep
 
 EXIT_VIOLATED = 1
 TRACE_MAX = 40
@@ -201,7 +201,7 @@ class _Loaded:
         parameters: dict[str, Any],
         monitors: tuple[Monitor, ...],
         invariants: tuple[Invariant, ...],
-        histories: tuple[History, ...],
+        histories: tuple[PathProperty, ...],
     ) -> None:
         self.net, self.parameters, self.monitors = net, parameters, monitors
         self.invariants, self.histories = invariants, histories

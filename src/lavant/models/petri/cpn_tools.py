@@ -16,7 +16,7 @@ from lavant.models.petri.language.colours import (
     ListOf,
     Product,
     Real,
-    Record,
+    RecordOf,
     Unit,
     show_marking,
 )
@@ -245,7 +245,7 @@ def _flip(at: tuple[float, float]) -> tuple[float, float]:
 
 def _colour(colour: ColourSet) -> Xml.Element:
     kinds = {Unit: "unit", Bool: "bool", Int: "int", Real: "real", Enumeration: "enum", Product: "product"}
-    element = Xml.Element({**kinds, Record: "record", ListOf: "list"}.get(type(colour), "string"))
+    element = Xml.Element({**kinds, RecordOf: "record", ListOf: "list"}.get(type(colour), "string"))
     if isinstance(colour, Int) and colour.between is not None:
         bounds = Xml.SubElement(element, "with")
         for bound in colour.between:
@@ -253,7 +253,7 @@ def _colour(colour: ColourSet) -> Xml.Element:
     elif isinstance(colour, Enumeration):
         for name in colour.names:
             Xml.SubElement(element, "id").text = name
-    elif isinstance(colour, Record):
+    elif isinstance(colour, RecordOf):
         for name, part in colour.fields:
             field = Xml.SubElement(element, "recordfield")
             Xml.SubElement(field, "id").text = name

@@ -10,7 +10,7 @@ import msgspec
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.language.colours import ColourSet, accepts
 from lavant.models.petri.language.expressions import Scope
-from lavant.models.petri.language.inscriptions import Multiset, Pattern
+from lavant.models.petri.language.inscriptions import Multiset, TokenPattern
 from lavant.models.petri.net import IN, OUT, Net, Page, Transition
 
 INSTANCES_MAX = 10_000
@@ -28,8 +28,8 @@ class FlatTransition(msgspec.Struct, frozen=True):
 
     name: str
     transition: Transition
-    takes: tuple[tuple[int, Pattern], ...]
-    reads: tuple[tuple[int, Pattern], ...]
+    takes: tuple[tuple[int, TokenPattern], ...]
+    reads: tuple[tuple[int, TokenPattern], ...]
     puts: tuple[tuple[int, Multiset], ...]
 
 

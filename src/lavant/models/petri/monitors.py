@@ -10,7 +10,7 @@ from lavant.models.petri.language.colours import Bool, Int, Real
 from lavant.models.petri.language.expressions import BOOL, Expression, Scope, typed
 
 
-class Observation(msgspec.Struct, frozen=True):
+class DataCollection(msgspec.Struct, frozen=True):
     """Data collection: the value of an expression each time a transition occurs, `when` a condition holds."""
 
     name: str
@@ -42,7 +42,7 @@ class Breakpoint(msgspec.Struct, frozen=True):
     when: str | None = None
 
 
-Monitor = Observation | Occurrences | Size | Breakpoint
+Monitor = DataCollection | Occurrences | Size | Breakpoint
 
 
 def check_monitors(monitors: tuple[Monitor, ...], flat: FlatNet) -> None:
@@ -58,15 +58,15 @@ def check_monitors(monitors: tuple[Monitor, ...], flat: FlatNet) -> None:
                     raise InvalidValue(f"{monitor.place} is timed; only the number of its tokens can be measured")
             else:
                 flat.transition(monitor.transition)
-            if isinstance(monitor, Observation | Size):
+            if isinstance(monitor, DataCollection | Size):
                 observed(monitor, flat)
-            if isinstance(monitor, Observation | Breakpoint):
+            if isinstance(monitor, DataCollection | Breakpoint):
                 observed(monitor, flat, condition=True)
         except InvalidValue as error:
             raise InvalidValue(f"monitor {monitor.name!r}: {error}") from None
 
 
-def observed(monitor: Observation | Size | Breakpoint, flat: FlatNet, *, condition: bool = False) -> Expression:
+def observed(monitor: DataCollection | Size | Breakpoint, flat: FlatNet, *, condition: bool = False) -> Expression:
     """The expression of a monitor, checked."""
     if isinstance(monitor, Size):
         colour = flat.places[flat.place(monitor.place)].colour

@@ -32,7 +32,7 @@ from lavant.models.petri.language.expressions import (
 from lavant.models.petri.language.inscriptions import (
     Choice,
     Multiset,
-    Pattern,
+    TokenPattern,
     expressions_in,
     parse_putting,
     parse_taking,
@@ -68,7 +68,7 @@ class Arc(msgspec.Struct, frozen=True):
 
     place: str
     text: str
-    takes: tuple[Pattern, ...] | None = None
+    takes: tuple[TokenPattern, ...] | None = None
     puts: Multiset | None = None
     reads: bool = False
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.hierarchy import FlatNet
-from lavant.models.petri.monitors import Breakpoint, Monitor, Observation
+from lavant.models.petri.monitors import Breakpoint, DataCollection, Monitor
 from lavant.models.petri.simulation import Simulation
 
 REPLICATIONS_MAX = 100_000
@@ -18,7 +18,7 @@ _Z = 1.959963984540054
 _FEW = {1: 12.706205, 2: 4.302653, 3: 3.182446}
 
 
-class Estimate(msgspec.Struct, frozen=True):
+class ReplicatedMean(msgspec.Struct, frozen=True):
     """The mean over all replications, and half the width of its 95 % confidence interval."""
 
     mean: float
@@ -30,7 +30,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class Replications(msgspec.Struct, frozen=True):
-    estimates: dict[str, Estimate]
+    estimates: dict[str, ReplicatedMean]
     steps: int
 
 
@@ -75,7 +75,7 @@ def replicate(
     if not 0 <= warm_up < until:
         raise InvalidValue(f"the warm-up of {warm_up:g} s must end before the run does, at {until:g} s")
     found: dict[str, list[float]] = {each.name: [] for each in monitors if not isinstance(each, Breakpoint)}
-    tails: dict[str, list[float]] = {each.name: [] for each in monitors if isinstance(each, Observation)}
+    tails: dict[str, list[float]] = {each.name: [] for each in monitors if isinstance(each, DataCollection)}
     steps = 0
     for generator in rng.spawn(replications):
         run = Simulation(flat, generator, monitors)
@@ -92,5 +92,5 @@ def replicate(
     for name, values in found.items():
         mean, half_width = estimate(values)
         p95 = math.fsum(tails[name]) / replications if name in tails else None
-        estimates[name] = Estimate(mean, half_width, values, p95)
+        estimates[name] = ReplicatedMean(mean, half_width, values, p95)
     return Replications(estimates, steps)

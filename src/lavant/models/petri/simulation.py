@@ -14,7 +14,7 @@ import numpy as np
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.compiled.simulator_source import COUNTED, simulator_source, storage_of
 from lavant.models.petri.hierarchy import FlatNet
-from lavant.models.petri.monitors import Monitor, Observation, Occurrences, Size, check_monitors
+from lavant.models.petri.monitors import DataCollection, Monitor, Occurrences, Size, check_monitors
 
 DRAWS = 4_096
 """Random numbers drawn at once."""
@@ -136,7 +136,7 @@ class Simulation:
         sizes, counts, found = self._sizes(), self._counts(), {}
         length = self.now - self._since
         for at, (monitor, total) in enumerate(zip(self.monitors, self._sums, strict=True)):
-            if isinstance(monitor, Observation):
+            if isinstance(monitor, DataCollection):
                 found[monitor.name] = total.statistics()
             elif isinstance(monitor, Size):
                 area, greatest = sizes[at]

@@ -34,7 +34,7 @@ class Invariant(msgspec.Struct, frozen=True):
     holds: Callable[..., bool]
 
 
-class History(msgspec.Struct, frozen=True):
+class PathProperty(msgspec.Struct, frozen=True):
     """Holds along every path: a value that changes when transitions occur, and a predicate of it."""
 
     name: str
@@ -100,7 +100,7 @@ def explore(
     flat: FlatNet,
     *,
     invariants: Sequence[Invariant] = (),
-    histories: Sequence[History] = (),
+    histories: Sequence[PathProperty] = (),
     states_max: int = STATES_MAX,
     stop_at_violation: bool = False,
 ) -> StateSpace:
@@ -130,7 +130,7 @@ class _Column:
 
 
 class _Search:
-    def __init__(self, flat: FlatNet, invariants: Sequence[Invariant], histories: Sequence[History]) -> None:
+    def __init__(self, flat: FlatNet, invariants: Sequence[Invariant], histories: Sequence[PathProperty]) -> None:
         self.flat, self.histories = flat, histories
         source, self.names = successor_source(flat)
         names: dict[str, Any] = {"_bernoulli": _bernoulli, "_discrete": _discrete, "_check": self._check}
@@ -170,7 +170,7 @@ class _Search:
     def _invariant(self, invariant: Invariant) -> _Check:
         return _Check(invariant.name, [self.flat.place(name) for name in invariant.places], invariant.holds)
 
-    def _of_history(self, at: int, history: History) -> _Check:
+    def _of_history(self, at: int, history: PathProperty) -> _Check:
         return _Check(history.name, [len(self.flat.places) + at], history.holds)
 
     def run(self, states_max: int, stop_at_violation: bool) -> None:

@@ -94,7 +94,7 @@ def test_export_writes_a_file_of_cpn_tools(tmp_path: Path) -> None:
     [
         (("show", "nothing"), "no net 'nothing'; there are reliable-queue, or give a Python file"),
         (("show", "nothing.py"), "no file nothing.py"),
-        (("show", "reliable-queue", "--set", "speed=1"), "--set speed: reliable-queue has no such parameter; it has order"),
+        (("show", "reliable-queue", "--set", "speed=1"), "--set speed: reliable-queue has no such parameter; it has"),
         (("show", "reliable-queue", "--set", "order"), "--set order is not of the form NAME=VALUE"),
         (("show", "reliable-queue", "--set", "nodes=many"), "--set: Expected `int`, got `str` - at `$.nodes`"),
         (("run", "reliable-queue", "--set", "reliability=2"), "reliability must be above 0 and at most 1, got 2.0"),

@@ -8,7 +8,7 @@ import pytest
 
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.cpn_tools import check_references, cpn_file
-from lavant.models.petri.language.colours import Bool, Int, ListOf, Product, Real, Record
+from lavant.models.petri.language.colours import Bool, Int, ListOf, Product, Real, RecordOf
 from lavant.models.petri.language.expressions import Scope, typed
 from lavant.models.petri.language.ml_source import ml_of
 from lavant.models.petri.net import Net
@@ -63,7 +63,7 @@ def test_a_blank_before_the_end_of_a_line_is_found() -> None:
 
 
 INTEGER, REAL = Int("INT"), Real("REAL")
-POINT = Record("Point", (("x", INTEGER), ("t", REAL)))
+POINT = RecordOf("Point", (("x", INTEGER), ("t", REAL)))
 SCOPE = Scope(
     {"INT": INTEGER, "REAL": REAL, "Point": POINT, "BOOL": Bool("BOOL")},
     {
@@ -95,7 +95,8 @@ SCOPE = Scope(
         ("ns + [n]", "(ns ^^ [n])"),
         ("n in ns", "(mem ns n)"),
         ("first(ns) + len(rest(ns))", "((hd ns) + (length (tl ns)))"),
-        ("[q.x for q in ps if q.x > 1]", "(List.map (fn (q: Point) => (#x q)) (List.filter (fn (q: Point) => ((#x q) > 1)) ps))"),
+        ("[q.x for q in ps]", "(List.map (fn (q: Point) => (#x q)) ps)"),
+        ("[q for q in ps if q.x > 1]", "(List.filter (fn (q: Point) => ((#x q) > 1)) ps)"),
         ("any(q.x == n for q in ps)", "(List.exists (fn (q: Point) => ((#x q) = n)) ps)"),
         ("exponential(n)", "exponential(Real.fromInt(n))"),
         ("bernoulli(0.5)", "(bernoulli(0.5) = 1)"),

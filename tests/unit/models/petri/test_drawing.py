@@ -25,7 +25,7 @@ def collisions(drawing: Drawing) -> list[tuple[str, str]]:
 
 def _belong(node: str, tag: str) -> bool:
     """A tag sits on the edge of its place or transition."""
-    return tag.startswith(("tag of", "page of")) and node.split()[-1] == tag.split()[-1]
+    return tag.startswith(("tag of", "page of")) and node.rpartition(" ")[2] == tag.rpartition(" ")[2]
 
 
 @pytest.mark.parametrize("order", ["out-of-order", "in-order"])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.language.colours import Enumeration, Int, ListOf, Product, Real, Record
+from lavant.models.petri.language.colours import Enumeration, Int, ListOf, Product, Real, RecordOf
 from lavant.models.petri.net import IN, OUT, Net, Page
 
 
@@ -17,7 +17,7 @@ def a_net() -> tuple[Net, Page]:
     light = net.colour(Enumeration("Light", ("red", "green")))
     pair = net.colour(Product("Pair", (integer, light)))
     ints = net.colour(ListOf("Ints", integer))
-    point = net.colour(Record("Point", (("x", integer), ("y", integer))))
+    point = net.colour(RecordOf("Point", (("x", integer), ("y", integer))))
     later = net.colour(Int("Later", timed=True))
     net.variables(n=integer, m=integer, r=real, light=light, ints=ints, point=point, other=ints)
     net.function("twice", "2 * k", k=integer)

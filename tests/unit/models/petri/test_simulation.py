@@ -9,7 +9,7 @@ import pytest
 
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.language.colours import Bool, Enumeration, Int, ListOf, Product, Real, Unit
-from lavant.models.petri.monitors import Breakpoint, Monitor, Observation, Occurrences, Size
+from lavant.models.petri.monitors import Breakpoint, DataCollection, Monitor, Occurrences, Size
 from lavant.models.petri.net import IN, OUT, P_HIGH, P_LOW, Net, Page
 from lavant.models.petri.replications import replicate
 from lavant.models.petri.simulation import Simulation, Token
@@ -47,7 +47,7 @@ def test_the_clock_moves_to_the_next_token_and_tokens_wait_for_their_time() -> N
     page.place("Seen", colours["Ints"], [[]])
     page.transition("Go", takes={"Start": "n"}, puts={"Wait": "n @+ n"}, delay="0.5")
     page.transition("Come", takes={"Wait": "n", "Seen": "ints"}, puts={"Seen": "ints + [n]"})
-    run = simulated(net, Observation("when", "Come", "time()"))
+    run = simulated(net, DataCollection("when", "Come", "time()"))
     assert run.run(until=6.0) == 5
     assert run.ended == "time"
     assert run.now == 6.0
@@ -147,7 +147,7 @@ def test_a_negative_delay_names_the_transition() -> None:
     net, page = a_page()
     page.place("A", net.scope.colours["Later"], [1])
     page.transition("Back", takes={"A": "n"}, puts={"A": "n @+ -1.0"})
-    with pytest.raises(InvalidValue, match="transition Top'Back, .*: the delay is -1.0"):
+    with pytest.raises(InvalidValue, match=r"transition Top'Back, .*: the delay is -1.0"):
         simulated(net).run(until=1.0)
 
 
@@ -163,7 +163,7 @@ def test_monitors_count_observe_measure_and_stop() -> None:
     )
     run = simulated(
         net,
-        Observation("even", "Tick", "n", when="n % 2 == 0"),
+        DataCollection("even", "Tick", "n", when="n % 2 == 0"),
         Occurrences("ticks", "Tick"),
         Size("held", "Held"),
         Size("count", "Count", "token"),
@@ -185,8 +185,8 @@ def test_monitors_count_observe_measure_and_stop() -> None:
 @pytest.mark.parametrize(
     ("monitor", "message"),
     [
-        (Observation("m", "Nowhere", "1"), "monitor 'm': transition 'Nowhere' does not exist; there are Top'Tick"),
-        (Observation("m", "Tick", "r"), "monitor 'm': `r` is no variable"),
+        (DataCollection("m", "Nowhere", "1"), "monitor 'm': transition 'Nowhere' does not exist; there are Top'Tick"),
+        (DataCollection("m", "Tick", "r"), "monitor 'm': `r` is no variable"),
         (Size("m", "Nowhere"), "monitor 'm': place 'Nowhere' does not exist"),
         (Breakpoint("m", "Tick", "n"), "monitor 'm': `n` is of colour set INT, not BOOL"),
     ],
@@ -214,7 +214,7 @@ def one_server(arrivals_per_s: float, services_per_s: float) -> tuple[Net, tuple
     )
     page.transition("Start", takes={"Queue": "job", "Free": "()"}, puts={"Busy": "job @+ exponential(services)"})
     page.transition("End", takes={"Busy": "job"}, puts={"Free": "()"})
-    return net, (Observation("response", "End", "time() - job[1]"), Size("busy", "Busy"), Size("waiting", "Queue"))
+    return net, (DataCollection("response", "End", "time() - job[1]"), Size("busy", "Busy"), Size("waiting", "Queue"))
 
 
 def test_a_queue_with_one_server_is_as_long_as_theory_says() -> None:
@@ -243,7 +243,7 @@ def test_each_token_is_taken_about_equally_often() -> None:
     page.place("A", net.scope.colours["INT"], range(5))
     page.place("Seen", net.scope.colours["INT"], [0])
     page.transition("Take", takes={"A": "n", "Seen": "m"}, puts={"A": "n", "Seen": "n"})
-    run = simulated(net, Observation("taken", "Take", "n"))
+    run = simulated(net, DataCollection("taken", "Take", "n"))
     run.run(steps=20_000)
     shares = np.bincount(run.values("taken").astype(int)) / 20_000
     assert np.abs(shares - 0.2).max() < 0.02

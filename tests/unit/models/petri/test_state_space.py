@@ -74,7 +74,7 @@ def test_a_random_number_cannot_be_enumerated() -> None:
     net, page = a_page()
     page.place("A", net.scope.colours["REAL"], [0.0])
     page.transition("Draw", takes={"A": "_"}, action="r = exponential(1.0)", puts={"A": "r"})
-    with pytest.raises(InvalidValue, match="Top'Draw, action: .*too many values for a state space"):
+    with pytest.raises(InvalidValue, match=r"Top'Draw, action: .*too many values for a state space"):
         explore(net.flatten())
 
 

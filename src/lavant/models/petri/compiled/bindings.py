@@ -7,7 +7,7 @@ import msgspec
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.hierarchy import FlatTransition
 from lavant.models.petri.language.expressions import Expression, Scope
-from lavant.models.petri.language.inscriptions import Pattern
+from lavant.models.petri.language.inscriptions import TokenPattern
 from lavant.models.petri.language.python_source import python_of
 from lavant.models.petri.net import conjuncts
 
@@ -38,7 +38,7 @@ class ArcPlan(msgspec.Struct):
 
     number: int
     place: int
-    pattern: Pattern
+    pattern: TokenPattern
     is_read: bool
     binds: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """Variables with the source of their values."""
@@ -88,11 +88,11 @@ class _Planning:
         self.needed: set[int] = set()
         """Arcs on whose variables something is tested."""
 
-    def is_ready(self, pattern: Pattern) -> bool:
+    def is_ready(self, pattern: TokenPattern) -> bool:
         own = set(pattern.binds())
         return all(step.equal.names <= self.bound | own for step in pattern.steps if step.equal is not None)
 
-    def arc(self, number: int, place: int, pattern: Pattern, is_read: bool) -> ArcPlan:
+    def arc(self, number: int, place: int, pattern: TokenPattern, is_read: bool) -> ArcPlan:
         plan = ArcPlan(number, place, pattern, is_read)
         token = f"x{number}"
         for step in pattern.steps:

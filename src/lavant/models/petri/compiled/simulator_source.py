@@ -18,7 +18,7 @@ from lavant.models.petri.hierarchy import FlatNet, FlatTransition
 from lavant.models.petri.language.colours import ColourSet, Int
 from lavant.models.petri.language.inscriptions import Choice, Multiset, Term
 from lavant.models.petri.language.python_source import function_source, python_of
-from lavant.models.petri.monitors import Breakpoint, Monitor, Observation, Size, observed
+from lavant.models.petri.monitors import Breakpoint, DataCollection, Monitor, Size, observed
 
 SINGLE, COUNTED, LISTED = "single", "counted", "listed"
 
@@ -88,7 +88,7 @@ class _Simulator:
         for bit in range(len(self.flat.transitions)):
             out.add(f"n{bit} = 0")
         for at, monitor in enumerate(self.monitors):
-            if isinstance(monitor, Observation):
+            if isinstance(monitor, DataCollection):
                 out.add(f"o{at} = observe[{at}]")
         for at, size in self.sizes:
             out.add(f"s{at} = {self._measure(size)}")
@@ -177,7 +177,7 @@ class _Simulator:
         for name, expression in t.action:
             out.add(f"v_{name} = {python_of(expression, self.flat.scope)}")
         for at, monitor in enumerate(self.monitors):
-            if isinstance(monitor, Observation | Breakpoint) and self.flat.transition(monitor.transition) == bit:
+            if isinstance(monitor, DataCollection | Breakpoint) and self.flat.transition(monitor.transition) == bit:
                 self._monitor(at, monitor)
         delay = None
         if t.delay is not None:
@@ -345,13 +345,13 @@ class _Simulator:
                 self.out.add(f"b{at} = s{at}")
                 self.out.close()
 
-    def _monitor(self, at: int, monitor: Observation | Breakpoint) -> None:
+    def _monitor(self, at: int, monitor: DataCollection | Breakpoint) -> None:
         out, scope = self.out, self.flat.scope
         loops = 0
         if monitor.when is not None:
             out.open(f"if {python_of(observed(monitor, self.flat, condition=True), scope)}:")
             loops = 1
-        if isinstance(monitor, Observation):
+        if isinstance(monitor, DataCollection):
             out.add(f"o{at}({python_of(observed(monitor, self.flat), scope)})")
         else:
             out.add("stopped = True")

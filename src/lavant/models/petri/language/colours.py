@@ -183,8 +183,8 @@ class Product(ColourSet, frozen=True):
         return self.of
 
 
-class Record(ColourSet, frozen=True):
-    """Named fields: `Record("Msg", (("id", INT), ("AT", REAL)))`."""
+class RecordOf(ColourSet, frozen=True):
+    """Named fields: `RecordOf("Msg", (("id", INT), ("AT", REAL)))`."""
 
     fields: tuple[tuple[str, ColourSet], ...]
 
@@ -243,7 +243,7 @@ def accepts(wanted: ColourSet, given: ColourSet) -> bool:
         return False
     if isinstance(wanted, Enumeration) and isinstance(given, Enumeration):
         return wanted.names == given.names
-    if isinstance(wanted, Record) and isinstance(given, Record):
+    if isinstance(wanted, RecordOf) and isinstance(given, RecordOf):
         names = tuple(name for name, _ in wanted.fields) == tuple(name for name, _ in given.fields)
         return names and all(map(accepts, wanted.parts(), given.parts()))
     if isinstance(wanted, ListOf) and isinstance(given, ListOf) and NOTHING in (wanted.of, given.of):

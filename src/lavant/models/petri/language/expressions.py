@@ -30,7 +30,7 @@ from lavant.models.petri.language.colours import (
     ListOf,
     Product,
     Real,
-    Record,
+    RecordOf,
     String,
     Unit,
     accepts,
@@ -163,7 +163,7 @@ class _Typing:
 
     def _attribute(self, node: ast.Attribute, _: ColourSet | None) -> ColourSet:
         colour = self.infer(node.value)
-        if isinstance(colour, Record):
+        if isinstance(colour, RecordOf):
             for name, part in colour.fields:
                 if name == node.attr:
                     return part
@@ -287,7 +287,7 @@ class _Typing:
         if name == "replace":
             return self._replace(node)
         record = self.scope.colours.get(name)
-        if isinstance(record, Record):
+        if isinstance(record, RecordOf):
             return self._fields(node, record)
         if name in self.scope.functions:
             function = self.scope.functions[name]
@@ -318,19 +318,19 @@ class _Typing:
 
     def _replace(self, node: ast.Call) -> ColourSet:
         record = self.infer(node.args[0]) if len(node.args) == 1 else None
-        if not isinstance(record, Record) or not isinstance(node.args[0], ast.Name) or not node.keywords:
+        if not isinstance(record, RecordOf) or not isinstance(node.args[0], ast.Name) or not node.keywords:
             raise InvalidValue(f"`{text_of(node)}`: replace takes a variable with a record and fields, as in id=1")
         self._keywords(node, record)
         return record
 
-    def _fields(self, node: ast.Call, record: Record) -> ColourSet:
+    def _fields(self, node: ast.Call, record: RecordOf) -> ColourSet:
         given, wants = [each.arg for each in node.keywords], [name for name, _ in record.fields]
         if node.args or sorted(map(str, given)) != sorted(wants):
             raise InvalidValue(f"`{text_of(node)}`: the fields of {record.name} are {', '.join(wants)}")
         self._keywords(node, record)
         return record
 
-    def _keywords(self, node: ast.Call, record: Record) -> None:
+    def _keywords(self, node: ast.Call, record: RecordOf) -> None:
         fields: Mapping[str | None, ColourSet] = dict(record.fields)
         for keyword in node.keywords:
             if keyword.arg not in fields:

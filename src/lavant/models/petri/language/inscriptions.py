@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.language.colours import ColourSet, ListOf, Product, Record, accepts
+from lavant.models.petri.language.colours import ColourSet, ListOf, Product, RecordOf, accepts
 from lavant.models.petri.language.expressions import (
     BOOL,
     INT,
@@ -40,7 +40,7 @@ class Step(msgspec.Struct, frozen=True):
     """Least length, and whether the list may be longer."""
 
 
-class Pattern(msgspec.Struct, frozen=True):
+class TokenPattern(msgspec.Struct, frozen=True):
     """What one term of a taking arc matches, and how many equal tokens of it the arc takes."""
 
     count: int
@@ -80,7 +80,7 @@ def expressions_in(multiset: Multiset) -> Iterator[Expression]:
             yield from (part for part in (each.token, each.count, each.delay) if part is not None)
 
 
-def parse_taking(text: str, scope: Scope, colour: ColourSet) -> tuple[Pattern, ...]:
+def parse_taking(text: str, scope: Scope, colour: ColourSet) -> tuple[TokenPattern, ...]:
     return tuple(_pattern(node, scope, colour) for node in terms_of(parse(text)))
 
 
@@ -97,7 +97,7 @@ def terms_of(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> Pattern:
+def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> TokenPattern:
     count = 1
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         number: object = scope.values.get(node.left.id) if isinstance(node.left, ast.Name) else None
@@ -109,7 +109,7 @@ def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> Pattern:
         node = node.right
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
         raise InvalidValue(f"`{text_of(node)}`: only an arc that puts tokens has a delay")
-    return Pattern(count, tuple(_steps(node, scope, colour, "")))
+    return TokenPattern(count, tuple(_steps(node, scope, colour, "")))
 
 
 def _steps(node: ast.expr, scope: Scope, colour: ColourSet, path: str) -> Iterator[Step]:
@@ -123,7 +123,7 @@ def _steps(node: ast.expr, scope: Scope, colour: ColourSet, path: str) -> Iterat
     elif isinstance(node, ast.Tuple) and isinstance(colour, Product) and len(node.elts) == len(colour.of):
         for at, (each, part) in enumerate(zip(node.elts, colour.of, strict=True)):
             yield from _steps(each, scope, part, f"{path}[{at}]")
-    elif isinstance(node, ast.Call) and isinstance(colour, Record) and text_of(node.func) == colour.name:
+    elif isinstance(node, ast.Call) and isinstance(colour, RecordOf) and text_of(node.func) == colour.name:
         typed_fields = dict(colour.fields)
         for keyword in node.keywords:
             if node.args or keyword.arg is None or keyword.arg not in typed_fields:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from lavant.models.petri.language.colours import ColourSet, Int, ListOf, Real, Record
+from lavant.models.petri.language.colours import ColourSet, Int, ListOf, Real, RecordOf
 from lavant.models.petri.language.expressions import Expression, Function, Scope, parse, text_of, typed
 from lavant.models.petri.language.inscriptions import Choice, Multiset, Term, terms_of
 
@@ -75,7 +75,7 @@ def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> str:
         tail = node.elts[-1]
         assert isinstance(tail, ast.Starred)
         return "::".join([*shown, _pattern(tail.value, scope, colour)])
-    if isinstance(node, ast.Call) and isinstance(colour, Record) and text_of(node.func) == colour.name:
+    if isinstance(node, ast.Call) and isinstance(colour, RecordOf) and text_of(node.func) == colour.name:
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         fields = (f"{name}={_pattern(given[name], scope, part)}" for name, part in colour.fields if name in given)
         rest = [", ..."] if len(given) < len(colour.fields) else []
@@ -194,7 +194,7 @@ class _Writer:
         if name in _OF_LIST:
             return f"({_OF_LIST[name]} {self.of(node.args[0])})"
         record = self.types[node]
-        if node.keywords and isinstance(record, Record):
+        if node.keywords and isinstance(record, RecordOf):
             return self._record(node, record)
         if name == "real":
             return f"Real.fromInt({self.of(node.args[0])})"
@@ -213,7 +213,7 @@ class _Writer:
         element, source = self._filtered(node)
         return f"({word} (fn {element} => {self.of(node.elt)}) {source})"
 
-    def _record(self, node: ast.Call, record: Record) -> str:
+    def _record(self, node: ast.Call, record: RecordOf) -> str:
         fields = dict(record.fields)
         given = [(str(each.arg), self._as(each.value, fields[str(each.arg)])) for each in node.keywords]
         if not node.args:

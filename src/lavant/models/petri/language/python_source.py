@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from lavant.models.petri.language.colours import Product, Record
+from lavant.models.petri.language.colours import Product, RecordOf
 from lavant.models.petri.language.expressions import ARITHMETIC, COMPARISONS, Expression, Function, Scope
 
 RANDOM_SOURCE = {
@@ -50,7 +50,7 @@ class _Source:
 
     def _attribute(self, node: ast.Attribute) -> str:
         record = self.types[node.value]
-        assert isinstance(record, Record)
+        assert isinstance(record, RecordOf)
         return f"{self.of(node.value)}[{record.position(node.attr)}]"
 
     def _subscript(self, node: ast.Subscript) -> str:
@@ -110,7 +110,7 @@ class _Source:
         if name in ("any", "all") and isinstance(node.args[0], ast.GeneratorExp):
             return self._exists(name, node.args[0])
         record = self.scope.colours.get(name)
-        if name == "replace" or isinstance(record, Record):
+        if name == "replace" or isinstance(record, RecordOf):
             return self._record(node)
         arguments = self._all(node.args)
         if name in RANDOM_SOURCE:
@@ -129,7 +129,7 @@ class _Source:
 
     def _record(self, node: ast.Call) -> str:
         record = self.types[node]
-        assert isinstance(record, Record)
+        assert isinstance(record, RecordOf)
         given = {keyword.arg: self.of(keyword.value) for keyword in node.keywords}
         base = self.of(node.args[0]) if node.args else ""
         parts = (given.get(name, f"{base}[{at}]") for at, (name, _) in enumerate(record.fields))

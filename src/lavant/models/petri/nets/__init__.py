@@ -16,7 +16,7 @@ from lavant.models.petri.nets.reliable_queue import (
     monitors,
     reliable_queue,
 )
-from lavant.models.petri.state_space import History, Invariant
+from lavant.models.petri.state_space import Invariant, PathProperty
 
 
 class NetModel(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class NetModel(msgspec.Struct, frozen=True):
     build: Callable[[Any], Net]
     monitors: Callable[[Any], tuple[Monitor, ...]]
     invariants: Callable[[Any], tuple[Invariant, ...]]
-    histories: Callable[[Any], tuple[History, ...]]
+    histories: Callable[[Any], tuple[PathProperty, ...]]
     small: dict[str, Any]
     """Parameters for a state space, where those by default would make it too large."""
 

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.language.colours import Bool, Enumeration, Int, ListOf, Product, Real, Record, Unit
-from lavant.models.petri.monitors import Monitor, Observation, Occurrences, Size
+from lavant.models.petri.language.colours import Bool, Enumeration, Int, ListOf, Product, Real, RecordOf, Unit
+from lavant.models.petri.monitors import DataCollection, Monitor, Occurrences, Size
 from lavant.models.petri.net import IN, IN_OUT, OUT, Net, Page
-from lavant.models.petri.state_space import History, Invariant
+from lavant.models.petri.state_space import Invariant, PathProperty
 
 IN_ORDER, OUT_OF_ORDER = "in-order", "out-of-order"
 BROKEN = ("loses", "shares", "disorders")
@@ -101,9 +101,9 @@ def monitors(given: ReliableQueue) -> tuple[Monitor, ...]:
     visible = "Queue_Index" if given.order == IN_ORDER else "Msg_Vis"
     get = "Get_Oldest_Msg" if given.order == IN_ORDER else "Get_Msg"
     return (
-        Observation("Msg_Delivery_Latency", "Recv_Proc'Deliver", "recvtime - sent.AT"),
-        Observation("Msg_Queue_Latency", f"Broker'{get}", "msg.OT - msg.IT"),
-        Observation("Msg_Arrival_Latency", "Send_Proc'Put_Msg", "time() - sent.AT"),
+        DataCollection("Msg_Delivery_Latency", "Recv_Proc'Deliver", "recvtime - sent.AT"),
+        DataCollection("Msg_Queue_Latency", f"Broker'{get}", "msg.OT - msg.IT"),
+        DataCollection("Msg_Arrival_Latency", "Send_Proc'Put_Msg", "time() - sent.AT"),
         Size("Waiting_In_Sender", "Send_Proc'Addressed"),
         Size("Waiting_In_Queue", f"Cloud_Queue'{visible}", waiting),
         Size("Queue_Length", "Cloud_Queue'Queue", "len(token)"),
@@ -127,15 +127,15 @@ def _declarations(net: Net, given: ReliableQueue) -> None:
     content = net.colour(Enumeration("MsgContent", ("A", "B")))
     visibility = net.colour(Enumeration("Visibility", ("visible", "invisible")))
     fields = (("id", integer), ("msgContent", content), ("AT", real))
-    msg = net.colour(Record("Msg", (*fields, ("IT", real), ("OT", real))))
-    timed = net.colour(Record("MsgTimed", fields, timed=True))
+    msg = net.colour(RecordOf("Msg", (*fields, ("IT", real), ("OT", real))))
+    timed = net.colour(RecordOf("MsgTimed", fields, timed=True))
     msgs = net.colour(ListOf("Msgs", msg))
     net.colour(Product("ThreadxMsg", (thread, msg), timed=True))
     net.colour(Product("ThreadxMsgTimed", (thread, timed), timed=True))
     pair = net.colour(Product("IdxVis", (integer, visibility)))
     pairs = net.colour(ListOf("LIdxVis", pair))
     ids = net.colour(ListOf("Ids", integer))
-    index = net.colour(Record("Index", (("again", ids), ("next", integer))))
+    index = net.colour(RecordOf("Index", (("again", ids), ("next", integer))))
     net.variables(n=integer, left=integer, id=integer, node=integer, ok=boolean, content=content, recvtime=real)
     net.variables(msg=msg, found=msg, msgs=msgs, sent=timed, lidxvis=pairs, lidxvis2=pairs, index=index)
     net.values(arrivals=given.arrivals_per_s, mu1=given.sends_per_s, mu2=given.forwards_per_s, q=given.reliability)
@@ -408,11 +408,11 @@ def invariants(given: ReliableQueue) -> tuple[Invariant, ...]:
     )
 
 
-def histories(given: ReliableQueue) -> tuple[History, ...]:
+def histories(given: ReliableQueue) -> tuple[PathProperty, ...]:
     """What the paper promises of every path, for delivery in order: messages start in order."""
     if given.order != IN_ORDER:
         return ()
-    return (History("messages start in order", 0, {"Get_Oldest_Msg": _started}, lambda last: last >= 0),)
+    return (PathProperty("messages start in order", 0, {"Get_Oldest_Msg": _started}, lambda last: last >= 0),)
 
 
 def _nothing_lost(next_id: Any, *places: Any) -> bool:

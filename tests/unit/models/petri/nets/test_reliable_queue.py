@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.monitors import Observation
+from lavant.models.petri.monitors import DataCollection
 from lavant.models.petri.nets.reliable_queue import (
     ReliableQueue,
     histories,
@@ -17,7 +17,7 @@ from lavant.models.petri.nets.reliable_queue import (
     monitors,
     reliable_queue,
 )
-from lavant.models.petri.replications import Estimate, replicate
+from lavant.models.petri.replications import ReplicatedMean, replicate
 from lavant.models.petri.simulation import Simulation
 from lavant.models.petri.state_space import StateSpace, explore
 
@@ -31,7 +31,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-def delivery(given: ReliableQueue, *, replications: int, until: float, seed: int = 11) -> dict[str, Estimate]:
+def delivery(given: ReliableQueue, *, replications: int, until: float, seed: int = 11) -> dict[str, ReplicatedMean]:
     rng = np.random.default_rng(seed)
     flat = reliable_queue(given).flatten()
     return replicate(flat, monitors(given), rng, replications=replications, until=until, warm_up=20.0).estimates
@@ -135,7 +135,7 @@ def test_messages_leave_out_of_order_as_soon_as_nodes_hold_different_replicas() 
     for replicas, in_order in ((3, True), (1, False)):
         given = ReliableQueue(replicas=replicas, broker_threads=4, reliability=1.0)
         flat = reliable_queue(given).flatten()
-        run = Simulation(flat, np.random.default_rng(3), [Observation("entered", "Get_Msg", "msg.IT")])
+        run = Simulation(flat, np.random.default_rng(3), [DataCollection("entered", "Get_Msg", "msg.IT")])
         run.run(until=60.0)
         assert bool((np.diff(run.values("entered")) >= 0).all()) is in_order
 
