@@ -27,67 +27,18 @@ response_s = 50                 # with percentile = 0.95 and job = "1", if wante
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NoReturn, TypeAlias
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from lavant.control.allocation.system.costs import Cost, Linear, Power, Prices
 from lavant.control.allocation.system.system import Budget, Goal, Limits, System, Target
 from lavant.control.allocation.system.what_if import changed
-from lavant.core.errors import InvalidValue
+from lavant.core.toml_file import Path, TomlFile
 from lavant.models.network import ModelJobType, ModelTask, Network, Topic, refuse_twice
 
-Path: TypeAlias = tuple[str | int, ...]
-"""Keys and numbers of tables: ("topic", 0, "service_rate")."""
-
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")
-_KEY = re.compile(r"\s*([\w\"'.*-]+)\s*=")
-
-
-def line_of(text: str, path: Path) -> int:
-    """The line of the innermost table or key on the path to a value, from 1.
-
-    >>> line_of('[[topic]]\\nname = "A"\\n[[topic]]\\nname = "B"\\nrate = 3', ("topic", 1, "rate"))
-    5
-    """
-    best_depth, best_line = 0, 1
-    table: Path = ()
-    counts: dict[Path, int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.match(line):
-            names = _names(header[2])
-            if header[1] == "[[":
-                counts[names] = counts.get(names, -1) + 1
-            here = table = _numbered(names, counts)
-        elif key := _KEY.match(line):
-            here = (*table, *_names(key[1]))
-        else:
-            continue
-        depth = min(len(here), len(path))  # a dotted key may begin further inside than the requested value
-        if depth > best_depth and path[:depth] == here[:depth]:
-            best_depth, best_line = depth, number
-    return best_line
-
-
-def _names(dotted: str) -> Path:
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
-
-
-def _numbered(names: Path, counts: dict[Path, int]) -> Path:
-    """With the table's number after each name of an array of tables."""
-    found: Path = ()
-    for length in range(1, len(names) + 1):
-        found = (*found, names[length - 1])
-        if names[:length] in counts:
-            found = (*found, counts[names[:length]])
-    return found
-
-
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
-SIZE_BYTES_MAX = 4_000_000
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -138,21 +89,21 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Literal["refined", "paper"] = "refined"
 
 
+_CHOICES = {"rates_per": "second, minute or hour", "model": "refined or paper"}
+
+
 class SystemFile:
     """The contents of a file: the system and the goal."""
 
     def __init__(self, text: str, *, name: str, tables: dict[str, Any] | None = None, remark: str = "") -> None:
-        self._text, self._name, self._remark = text, name, remark
-        if len(text) > SIZE_BYTES_MAX:
-            raise InvalidValue(f"{name}: a system file has at most {SIZE_BYTES_MAX} bytes, this has {len(text)}")
-        try:
-            self.tables = tomllib.loads(text) if tables is None else tables
-        except tomllib.TOMLDecodeError as error:
-            line = re.search(r"line (\d+)", str(error))
-            self._refuse(str(error), line=int(line[1]) if line else len(text.splitlines()))
-        self._file = self._converted()
+        self._toml = TomlFile(text, name=name, tables=tables, remark=remark)
+        self._file = self._toml.converted(_File, choices=_CHOICES)
         self.system = self._system()
         self.goal = self._goal()
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        return self._toml.tables
 
     @property
     def rates_per(self) -> str:
@@ -165,11 +116,11 @@ class SystemFile:
         for change in changes:
             tables = changed(tables, change)
         remark = f" (with {', '.join(changes)})" if changes else ""
-        return SystemFile(self._text, name=self._name, tables=tables, remark=remark)
+        return SystemFile(self._toml.text, name=self._toml.name, tables=tables, remark=remark)
 
     def place(self, *path: str | int) -> str:
         """File and line of a value, for errors."""
-        return f"{self._name}:{line_of(self._text, path)}{self._remark}"
+        return self._toml.place(*path)
 
     def _system(self) -> System:
         rate_s = SECONDS[self._file.rates_per]
@@ -177,7 +128,7 @@ class SystemFile:
         costs: list[Cost] = []
         limits: list[Limits] = []
         for number, table in enumerate(self._file.topic):
-            with self._place("topic", number):
+            with self._toml.located("topic", number):
                 topics.append(
                     Topic(
                         name=table.name,
@@ -186,28 +137,28 @@ class SystemFile:
                         value=table.value,
                     )
                 )
-            with self._place("topic", number, "cost"):
+            with self._toml.located("topic", number, "cost"):
                 costs.append(_cost(table.cost))
-            with self._place("topic", number, "consumers_max"):
+            with self._toml.located("topic", number, "consumers_max"):
                 limits.append(Limits(least=table.consumers_min, most=table.consumers_max))
-        with self._place("topic"):
+        with self._toml.located("topic"):
             refuse_twice("topic", (topic.name for topic in topics))
         jobs = [self._job(number, table, rate_s) for number, table in enumerate(self._file.job)]
-        with self._place("job"):
+        with self._toml.located("job"):
             network = Network(topics=tuple(topics), jobs=tuple(jobs))
         refined = self._file.model == "refined"
         return System(network=network, costs=tuple(costs), limits=tuple(limits), refined=refined)
 
     def _job(self, number: int, table: _Job, rate_s: float) -> ModelJobType:
         if (table.route is None) == (table.tasks is None):
-            self._refuse(f"job type {table.name!r} needs a route or tasks, and not both", "job", number)
+            self._toml.refuse(f"job type {table.name!r} needs a route or tasks, and not both", "job", number)
         common = {
             "name": table.name,
             "arrival_rate_per_s": table.arrival_rate / rate_s,
             "arrival_scv": table.arrival_scv,
             "value": table.value,
         }
-        with self._place("job", number, "route" if table.tasks is None else "tasks"):
+        with self._toml.located("job", number, "route" if table.tasks is None else "tasks"):
             if table.tasks is None:
                 assert table.route is not None
                 job = ModelJobType.along(table.route, **common)  # type: ignore[arg-type]
@@ -218,7 +169,7 @@ class SystemFile:
         for task in job.tasks:
             if task.topic not in names:
                 where: Path = ("route",) if table.tasks is None else ("tasks", task.name, "topic")
-                self._refuse(
+                self._toml.refuse(
                     f"job type {table.name!r} goes to topic {task.topic!r}, which is none of {', '.join(names)}",
                     *("job", number, *where),
                 )
@@ -229,100 +180,19 @@ class SystemFile:
         if goal is None:
             return None
         if (goal.response_s is None) == (goal.budget is None):
-            self._refuse("a goal is a response_s or a budget, and not both", "goal")
+            self._toml.refuse("a goal is a response_s or a budget, and not both", "goal")
         if goal.budget is not None:
             if goal.percentile is not None or goal.job is not None:
-                self._refuse("percentile and job belong to a response_s, not to a budget", "goal", "percentile")
+                self._toml.refuse("percentile and job belong to a response_s, not to a budget", "goal", "percentile")
             return Budget(additional=goal.budget)
         if goal.job is not None and goal.job not in self.system.network.job_names:
             names = ", ".join(self.system.network.job_names)
-            self._refuse(f"the goal is about job type {goal.job!r}, which is none of {names}", "goal", "job")
+            self._toml.refuse(f"the goal is about job type {goal.job!r}, which is none of {names}", "goal", "job")
         assert goal.response_s is not None
         return Target(response_s=goal.response_s, percentile=goal.percentile, job=goal.job)
-
-    # ---- errors with their location
-    # ---------------------------------------------------------------------------------
-
-    def _converted(self) -> _File:
-        try:
-            return msgspec.convert(self.tables, _File)
-        except msgspec.ValidationError as error:
-            self._explain(str(error))
-
-    def _explain(self, message: str) -> NoReturn:
-        """Raise msgspec's error with the value and the line."""
-        said, _, where = message.partition(" - at ")
-        path = tuple(
-            int(part) if part.isdecimal() else part
-            for part in re.findall(r"\w[\w-]*", where.strip("`").removeprefix("$"))
-        )
-        if field := re.search(r"unknown field `(.+)`", said):
-            self._refuse(f"{self._spoken(path)} has no field {field[1]!r}", *path, field[1])
-        if field := re.search(r"missing required field `(.+)`", said):
-            self._refuse(f"{self._spoken(path)} needs a {field[1]}", *path)
-        value = self._value(path)
-        choices = _CHOICES.get(str(path[-1]) if path else "")
-        wanted = f"expected {choices}" if choices else _plain(said)
-        if isinstance(value, dict | list):
-            self._refuse(f"{self._spoken(path)}: {wanted}", *path)
-        self._refuse(f"{self._spoken(path)} is {value!r}, {wanted}", *path)
-
-    def _spoken(self, path: Path) -> str:
-        """A path as text: "service_rate of topic 'A'"."""
-        if len(path) < 2 or not isinstance(path[1], int):
-            return ".".join(map(str, path)) if path else "the file"
-        name = self._value((*path[:2], "name"))
-        owner = f"{path[0]} {path[1] + 1 if name is None else repr(name)}"
-        return f"{'.'.join(map(str, path[2:]))} of {owner}" if len(path) > 2 else owner
-
-    def _value(self, path: Path) -> Any:
-        value: Any = self.tables
-        for part in path:
-            try:
-                value = value[part]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return value
-
-    def _place(self, *path: str | int) -> _Place:
-        return _Place(self, path)
-
-    def _refuse(self, what: str, *path: str | int, line: int | None = None) -> NoReturn:
-        place = self.place(*path) if line is None else f"{self._name}:{line}"
-        raise InvalidValue(f"{place}: {what}")
-
-
-class _Place:
-    """Adds the location in the file to errors about its values."""
-
-    def __init__(self, file: SystemFile, path: Path) -> None:
-        self._file, self._path = file, path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, InvalidValue):
-            self._file._refuse(str(error), *self._path)
 
 
 def _cost(given: float | list[float] | _Rising) -> Cost:
     if isinstance(given, _Rising):
         return Power(given.price, given.exponent)
     return Prices(tuple(given)) if isinstance(given, list) else Linear(float(given))
-
-
-_CHOICES = {"rates_per": "second, minute or hour", "model": "refined or paper"}
-_WORDS = {
-    "`float`": "a number",
-    "`int`": "a whole number",
-    "`str`": "a text",
-    "`array`": "a list",
-    "`object`": "a table",
-}
-
-
-def _plain(said: str) -> str:
-    for word, plain in _WORDS.items():
-        said = said.replace(word, plain)
-    return (said[0].lower() + said[1:]).replace("`", "").replace(".0", "")

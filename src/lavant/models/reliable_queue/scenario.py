@@ -1,0 +1,216 @@
+"""A scenario of the reliable queue, and its TOML file, which every predictor reads.
+
+[arrivals]
+rate = 30.3                  # messages a second
+scv = 1.0                    # squared coefficient of variation of the times between them; 1 is Poisson
+
+[senders]                    # leave this table out if messages come to the queue by themselves
+count = 6
+service_s = 0.1              # mean time to send a message
+service_scv = 1.0
+distribution = "gamma"       # or "lognormal", "hyperexponential"; with a variability of 1, gamma is exponential
+
+[consumers]
+count = 6
+service_s = 0.1              # mean time to process a message
+service_scv = 1.0
+distribution = "gamma"
+
+[queue]
+order = "out-of-order"       # or "in-order": messages start in the order in which they were produced
+visibility_s = 30.0
+timer = "receive"            # the timeout starts when a consumer takes a message; "send": when it is done with it
+loss = 0.01                  # probability that a delivery is lost
+link_s = 0.0                 # one-way delay of the network
+
+[goal]                       # only for plans
+delivery_s = 0.5
+percentile = 0.95            # of the delivery time; without it, delivery_s is about the mean
+duplicates = 0.01            # messages that may be processed twice because the timeout is short
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from lavant.core.errors import InvalidValue
+from lavant.core.toml_file import TomlFile
+from lavant.models.network import RATE_PER_S_MAX, SCV_MAX
+
+COUNT_MAX = 100_000
+SECONDS_MAX = 30 * 24 * 3600.0
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)]
+SecondsOrNone = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
+Rate = Annotated[float, msgspec.Meta(gt=0, le=RATE_PER_S_MAX)]
+Scv = Annotated[float, msgspec.Meta(ge=0, le=SCV_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
+Probability = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+
+
+class ServiceFamily(StrEnum):
+    """A distribution of service times, given by its mean and variability."""
+
+    GAMMA = "gamma"
+    LOGNORMAL = "lognormal"
+    HYPEREXPONENTIAL = "hyperexponential"
+
+
+class DeliveryOrder(StrEnum):
+    OUT_OF_ORDER = "out-of-order"
+    IN_ORDER = "in-order"
+    """Messages start in the order in which they were produced."""
+
+
+class TimerStart(StrEnum):
+    """When the visibility timeout of a message starts."""
+
+    RECEIVE = "receive"
+    """When a consumer takes it, as in Lavant and SQS."""
+    SEND = "send"
+    """When a thread of the broker has sent it, as in the paper: a timeout cannot pass during the service."""
+
+
+class ServiceTime(msgspec.Struct, frozen=True, kw_only=True):
+    mean_s: float
+    scv: float = 1.0
+    family: ServiceFamily = ServiceFamily.GAMMA
+
+    def __post_init__(self) -> None:
+        if self.family is ServiceFamily.HYPEREXPONENTIAL and self.scv < 1:
+            raise InvalidValue(f"a hyperexponential time has a service_scv of 1 or more, got {self.scv:g}; take gamma")
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """Threads that serve messages: senders, or consumers."""
+
+    count: int
+    service: ServiceTime
+
+    @property
+    def rate_per_s(self) -> float:
+        """Messages that all threads together can serve in a second."""
+        return self.count / self.service.mean_s
+
+
+class QueueScenario(msgspec.Struct, frozen=True, kw_only=True):
+    """A load, the threads that serve it, and the queue between them."""
+
+    arrival_rate_per_s: float
+    arrival_scv: float = 1.0
+    senders: Phase | None = None
+    """None: messages come to the queue by themselves."""
+    consumers: Phase
+    loss: float = 0.0
+    visibility_s: float = 30.0
+    timer: TimerStart = TimerStart.RECEIVE
+    order: DeliveryOrder = DeliveryOrder.OUT_OF_ORDER
+    link_s: float = 0.0
+
+
+class QueueGoal(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan has to reach."""
+
+    delivery_s: float | None = None
+    percentile: float | None = None
+    """Of the delivery time; None: its mean."""
+    duplicates: float = 0.01
+    """Messages that may be processed twice because the timeout is short, as a share."""
+
+
+class _Arrivals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rate: Rate
+    scv: Scv = 1.0
+
+
+class _Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    count: Count
+    service_s: Seconds
+    service_scv: Scv = 1.0
+    distribution: ServiceFamily = ServiceFamily.GAMMA
+
+    @property
+    def phase(self) -> Phase:
+        service = ServiceTime(mean_s=self.service_s, scv=self.service_scv, family=self.distribution)
+        return Phase(count=self.count, service=service)
+
+
+class _Queue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    order: DeliveryOrder = DeliveryOrder.OUT_OF_ORDER
+    visibility_s: SecondsOrNone = 30.0
+    timer: TimerStart = TimerStart.RECEIVE
+    loss: Probability = 0.0
+    link_s: SecondsOrNone = 0.0
+
+
+class _Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    delivery_s: Seconds | None = None
+    percentile: Share | None = None
+    duplicates: Share = 0.01
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    arrivals: _Arrivals
+    consumers: _Threads
+    senders: _Threads | None = None
+    queue: _Queue = _Queue()
+    goal: _Goal = _Goal()
+
+
+_CHOICES = {
+    "distribution": "gamma, lognormal or hyperexponential",
+    "order": "out-of-order or in-order",
+    "timer": "receive or send",
+}
+
+
+class ScenarioFile:
+    """The contents of a file: the scenario and the goal."""
+
+    def __init__(self, text: str, *, name: str) -> None:
+        toml = TomlFile(text, name=name)
+        file = toml.converted(_File, choices=_CHOICES)
+        with toml.located("consumers", "distribution"):
+            consumers = file.consumers.phase
+        with toml.located("senders", "distribution"):
+            senders = None if file.senders is None else file.senders.phase
+        queue = file.queue
+        if queue.timer is TimerStart.RECEIVE and not queue.visibility_s > 0:
+            toml.refuse(
+                "visibility_s is 0: a message would be visible to all consumers at once; give a time above 0",
+                *("queue", "visibility_s"),
+            )
+        if file.goal.percentile is not None and file.goal.delivery_s is None:
+            toml.refuse("percentile is about a delivery_s, and there is none", "goal", "percentile")
+        self.scenario = QueueScenario(
+            arrival_rate_per_s=file.arrivals.rate,
+            arrival_scv=file.arrivals.scv,
+            senders=senders,
+            consumers=consumers,
+            loss=queue.loss,
+            visibility_s=queue.visibility_s,
+            timer=queue.timer,
+            order=queue.order,
+            link_s=queue.link_s,
+        )
+        self.goal = QueueGoal(
+            delivery_s=file.goal.delivery_s, percentile=file.goal.percentile, duplicates=file.goal.duplicates
+        )
+
+
+def scenario_text(scenario: QueueScenario, *, remark: str = "") -> str:
+    """A scenario as a file."""
+    lines = [f"# {line}".rstrip() for line in remark.splitlines()]
+    lines += ["[arrivals]", f"rate = {scenario.arrival_rate_per_s:.6g}", f"scv = {scenario.arrival_scv:.6g}"]
+    for name, phase in (("senders", scenario.senders), ("consumers", scenario.consumers)):
+        if phase is not None:
+            service = phase.service
+            lines += ["", f"[{name}]", f"count = {phase.count}", f"service_s = {service.mean_s:.6g}"]
+            lines += [f"service_scv = {service.scv:.6g}", f'distribution = "{service.family}"']
+    lines += ["", "[queue]", f'order = "{scenario.order}"', f"visibility_s = {scenario.visibility_s:.6g}"]
+    lines += [f'timer = "{scenario.timer}"', f"loss = {scenario.loss:.6g}", f"link_s = {scenario.link_s:.6g}"]
+    return "\n".join(lines) + "\n"
