@@ -1,9 +1,9 @@
 """The reliable queue, predicted: waiting, utilisation and delivery time of a queue with a visibility timeout.
 
-J. Li, Y. Cui, Y. Ma, "Modeling Message Queueing Services with Reliability Guarantee in Cloud Computing Environment Using
-Colored Petri Nets", Section 5. A message is served twice: a sender takes it to the queue (phase 1), a consumer takes it
-from there (phase 2). With probability p it is lost on the way to the consumer, and becomes visible again when its
-timeout has passed. Symbols, mapped once:
+J. Li, Y. Cui, Y. Ma, "Modeling Message Queueing Services with Reliability Guarantee in Cloud Computing Environment
+Using Colored Petri Nets", Section 5. A message is served twice: a sender takes it to the queue (phase 1), a
+consumer takes it from there (phase 2). With probability p it is lost on the way to the consumer, and becomes visible
+again when its timeout has passed. Symbols, mapped once:
 
 | paper    | here                                      |                                              |
 | -------- | ----------------------------------------- | -------------------------------------------- |

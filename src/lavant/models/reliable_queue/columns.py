@@ -103,4 +103,3 @@ def _evaluate(cases: Floats, found: Floats) -> None:
         found[4, row] = arrival_scv
         found[5, row] = departing / attempts + (1.0 - 1.0 / attempts)
         found[3, row] = requests(second, int(consumers), found[5, row], consumer_scv, True) - second
-

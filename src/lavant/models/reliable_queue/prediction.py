@@ -1,0 +1,278 @@
+"""All that is predicted of one scenario: utilisation, waiting, attempts, and the delivery time with its distribution.
+
+    T = 2·D_link + time with a sender + time until the first complete attempt
+
+Eq. 9, corrected: what a loss adds is another attempt after the rest of the timeout, not another link delay. The
+delivery time ends with the first complete attempt; duplicates come later. Waits are 0 or exponential, with the probability and
+mean of GI/G/m; the times of both phases are taken as independent.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+
+from lavant.core.errors import Infeasible
+from lavant.models.delay import delay_probability
+from lavant.models.layout import Floats
+from lavant.models.reliable_queue import attempts, grids, in_order
+from lavant.models.reliable_queue.columns import QueueColumns, evaluate
+from lavant.models.reliable_queue.scenario import DeliveryOrder, Phase, QueueScenario, TimerStart
+
+ITERATIONS_MAX = 200
+TOLERANCE = 1e-9
+_IN_TIME = 1e-9
+"""A share of longer services that no longer counts."""
+
+
+class PhasePrediction(msgspec.Struct, frozen=True, kw_only=True):
+    """Senders or consumers."""
+
+    count: int
+    utilisation: float
+    waiting: float
+    """Messages that wait for them."""
+    wait_s: float
+    """Of one attempt."""
+
+
+class QueuePrediction(msgspec.Struct, frozen=True, kw_only=True):
+    """What one scenario leads to."""
+
+    senders: PhasePrediction | None
+    consumers: PhasePrediction
+    attempts: float
+    """Deliveries of a message, including lost ones."""
+    duplicates: float
+    """Messages that are processed again although nothing was lost, for each message."""
+    requests: float
+    """Messages in both phases, waiting or in service."""
+    held: float
+    """In-order only: messages that wait for older ones which are still with senders."""
+    delivery_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    """Infinite if it lies beyond what is computed: later than many timeouts."""
+
+    def percentile_s(self, fraction: float | None) -> float:
+        """The mean for None."""
+        known = {None: self.delivery_s, 0.5: self.p50_s, 0.95: self.p95_s, 0.99: self.p99_s}
+        return known[fraction]
+
+
+def attempts_of(scenario: QueueScenario) -> float:
+    """How often a message is received; infinite if repetitions alone overload the consumers.
+
+    A message that waits can still be acknowledged, so waiting lowers the number. It is a fixed point, found by
+    bisection because iteration oscillates near the limit.
+    """
+    q, service = 1.0 - scenario.loss, scenario.consumers.service
+    if scenario.timer is TimerStart.SEND:
+        return 1.0 / q
+    most = attempts.success(service, scenario.visibility_s, loss=scenario.loss, delayed=0.0, wait_s=0.0)
+    if most >= q * (1.0 - _IN_TIME):
+        return 1.0 / q
+    limit = scenario.consumers.rate_per_s / scenario.arrival_rate_per_s
+    low, high = 1.0 / q, min(1.0 / max(most, 1e-300), limit)
+    if low >= limit:
+        return low
+    for _ in range(ITERATIONS_MAX):
+        tried = 0.5 * (low + high)
+        if _needed(scenario, tried) > tried:
+            low = tried
+        else:
+            high = tried
+        if high - low <= TOLERANCE * high:
+            break
+    return math.inf if high >= limit * (1.0 - 1e-6) else high
+
+
+def _needed(scenario: QueueScenario, tried: float) -> float:
+    """The attempts that follow from the waits under so many attempts."""
+    columns = _columns(scenario, tried)
+    delayed, wait_s = _wait(scenario, columns, tried)
+    return 1.0 / attempts.success(
+        scenario.consumers.service, scenario.visibility_s, loss=scenario.loss, delayed=delayed, wait_s=wait_s
+    )
+
+
+def predict(scenario: QueueScenario) -> QueuePrediction:
+    """The steady state; raises `Infeasible` if there is none.
+
+    >>> from lavant.models.reliable_queue.scenario import ServiceTime
+    >>> threads = Phase(count=6, service=ServiceTime(mean_s=0.1))
+    >>> scenario = QueueScenario(arrival_rate_per_s=30.3, senders=threads, consumers=threads, loss=0.01,
+    ...                          visibility_s=0.0, timer=TimerStart.SEND)
+    >>> found = predict(scenario)
+    >>> round(found.delivery_s, 5), round(found.consumers.utilisation, 3)
+    (0.20816, 0.51)
+    """
+    count = attempts_of(scenario)
+    require_stable(scenario, count)
+    columns = _columns(scenario, count)
+    delayed, wait_s = _wait(scenario, columns, count)
+    step_s = _step_s(scenario, columns, wait_s)
+    first_s, first = _first_phase(scenario, columns, step_s)
+    held = 0.0
+    if scenario.order is DeliveryOrder.IN_ORDER and scenario.senders is not None:
+        wait_s, delayed = _batched(scenario, columns, count, step_s)
+        held = scenario.arrival_rate_per_s * (first_s - scenario.senders.service.mean_s - _wait_1_s(scenario, columns))
+    second_s, second = _second_phase(scenario, step_s, delayed, wait_s)
+    total = grids.inverse(grids.transform(first) * grids.transform(second))
+    link_s = 2.0 * scenario.link_s
+    p50_s, p95_s, p99_s = (link_s + grids.percentile_s(total, step_s, fraction) for fraction in (0.5, 0.95, 0.99))
+    waiting = scenario.arrival_rate_per_s * count * wait_s
+    return QueuePrediction(
+        senders=None
+        if scenario.senders is None
+        else PhasePrediction(
+            count=scenario.senders.count,
+            utilisation=float(columns.utilisation[0][0]),
+            waiting=float(columns.waiting[0][0]),
+            wait_s=_wait_1_s(scenario, columns),
+        ),
+        consumers=PhasePrediction(
+            count=scenario.consumers.count,
+            utilisation=float(columns.utilisation[1][0]),
+            waiting=waiting,
+            wait_s=wait_s,
+        ),
+        attempts=count,
+        duplicates=max(0.0, count * (1.0 - scenario.loss) - 1.0),
+        requests=float(columns.requests[0]) + waiting - float(columns.waiting[1][0]) + held,
+        held=held,
+        delivery_s=link_s + first_s + second_s,
+        p50_s=p50_s,
+        p95_s=p95_s,
+        p99_s=p99_s,
+    )
+
+
+def require_stable(scenario: QueueScenario, count: float) -> None:
+    """Raise if a phase is too slow, with the threads that it needs."""
+    rate = scenario.arrival_rate_per_s
+    senders, consumers, q = scenario.senders, scenario.consumers, 1.0 - scenario.loss
+    if senders is not None and rate >= senders.rate_per_s:
+        raise Infeasible(
+            f"senders are too slow: {_capacity(senders, 'sender')}, and {rate:g} messages a second arrive; give them "
+            f"a count of at least {_least(senders, rate)}"
+        )
+    if rate / q >= consumers.rate_per_s:
+        again = f" ({scenario.loss:.3g} of the deliveries are lost and repeated)" if scenario.loss else ""
+        raise Infeasible(
+            f"consumers are too slow: {_capacity(consumers, 'consumer')}, and {rate / q:g} deliveries a second are "
+            f"needed{again}; give them a count of at least {_least(consumers, rate / q)}"
+        )
+    if math.isinf(count):
+        raise Infeasible(
+            f"a visibility_s of {scenario.visibility_s:g} s is too short: messages become visible while they are "
+            f"processed ({consumers.service.mean_s:g} s on average), and the repetitions are more than "
+            f"{consumers.count} consumers can do; take a longer one, `lavant queue plan` computes it"
+        )
+
+
+def _capacity(phase: Phase, name: str) -> str:
+    plural = "s" if phase.count > 1 else ""
+    return f"{phase.count} {name}{plural} with {phase.service.mean_s:g} s a message do {phase.rate_per_s:g} a second"
+
+
+def _least(phase: Phase, rate_per_s: float) -> int:
+    return math.floor(rate_per_s * phase.service.mean_s) + 1
+
+
+def _columns(scenario: QueueScenario, count: float) -> QueueColumns:
+    senders, consumers = scenario.senders, scenario.consumers
+    return evaluate(
+        arrival_rate_per_s=scenario.arrival_rate_per_s,
+        arrival_scv=scenario.arrival_scv,
+        senders=1 if senders is None else senders.count,
+        sender_s=0.0 if senders is None else senders.service.mean_s,
+        sender_scv=1.0 if senders is None else senders.service.scv,
+        consumers=consumers.count,
+        consumer_s=consumers.service.mean_s,
+        consumer_scv=consumers.service.scv,
+        attempts=count,
+    )
+
+
+def _wait(scenario: QueueScenario, columns: QueueColumns, count: float) -> tuple[float, float]:
+    """Of an attempt: the probability of a wait, and the mean over all."""
+    consumers = scenario.consumers
+    load = scenario.arrival_rate_per_s * count * consumers.service.mean_s
+    delayed = delay_probability(load, consumers.count, float(columns.arrival_scv[1][0]), consumers.service.scv)
+    return delayed, float(columns.waiting[1][0]) / (scenario.arrival_rate_per_s * count)
+
+
+def _wait_1_s(scenario: QueueScenario, columns: QueueColumns) -> float:
+    return float(columns.waiting[0][0]) / scenario.arrival_rate_per_s
+
+
+def _first_phase(scenario: QueueScenario, columns: QueueColumns, step_s: float) -> tuple[float, Floats]:
+    """The time until a message is in the queue and may start."""
+    at_s = grids.times(step_s)
+    senders = scenario.senders
+    if senders is None:
+        return 0.0, np.ones_like(at_s)
+    wait_s, service = _wait_1_s(scenario, columns), senders.service
+    load = scenario.arrival_rate_per_s * service.mean_s
+    delayed = delay_probability(load, senders.count, scenario.arrival_scv, service.scv)
+    served, mean_s = grids.service_cdf(service, at_s), service.mean_s
+    if scenario.order is DeliveryOrder.IN_ORDER:
+        residual = grids.residual_cdf(served, step_s, service.mean_s)
+        served = in_order.release_cdf(served, residual, in_order.in_service(load, senders.count))
+        mean_s = grids.mean_of(served, step_s)
+    whole = grids.inverse(grids.transform(grids.wait_cdf(delayed, wait_s, at_s)) * grids.transform(served))
+    return wait_s + mean_s, whole
+
+
+def _batched(scenario: QueueScenario, columns: QueueColumns, count: float, step_s: float) -> tuple[float, float]:
+    """The wait of an attempt where messages come in batches, and its probability."""
+    senders, consumers = scenario.senders, scenario.consumers
+    assert senders is not None
+    rate, unit_s = scenario.arrival_rate_per_s, consumers.service.mean_s
+    served = grids.service_cdf(senders.service, grids.times(step_s))
+    residual = grids.residual_cdf(served, step_s, senders.service.mean_s)
+    first = in_order.first_of_batch(served, residual, in_order.in_service(rate * senders.service.mean_s, senders.count))
+    singles = rate * (count - 1.0) * unit_s
+    batches = in_order.batch_waiting(rate * first * unit_s, 1.0 - first, singles, consumers.count)
+    single = in_order.batch_waiting(rate * unit_s, 0.0, singles, consumers.count)
+    weight = in_order.batch_weight(float(columns.utilisation[1][0]), unit_s / senders.service.mean_s)
+    more = weight * (batches - single)
+    wait_s = (float(columns.waiting[1][0]) + more) / (rate * count)
+    delayed, usual_s = _wait(scenario, columns, count)
+    longer = wait_s / usual_s if usual_s > 0 else math.inf
+    return wait_s, min(1.0, max(delayed, min(delayed * math.sqrt(longer), weight)))
+
+
+def _second_phase(scenario: QueueScenario, step_s: float, delayed: float, wait_s: float) -> tuple[float, Floats]:
+    """From the time a message may start to its first complete attempt."""
+    p, timeout_s, service = scenario.loss, scenario.visibility_s, scenario.consumers.service
+    at_s = grids.times(step_s)
+    served = grids.service_cdf(service, at_s)
+    if scenario.timer is TimerStart.SEND:
+        attempt = grids.inverse(grids.transform(grids.wait_cdf(delayed, wait_s, at_s)) * grids.transform(served))
+        whole = attempts.repeated(attempt, step_s, visibility_s=timeout_s, loss=p)
+        return (wait_s + service.mean_s + p * timeout_s) / (1.0 - p), whole
+    whole = attempts.completion_cdf(served, step_s, visibility_s=timeout_s, loss=p, delayed=delayed, wait_s=wait_s)
+    in_time = float(grids.service_cdf(service, np.array([timeout_s]))[0])
+    if in_time > 1.0 - _IN_TIME:
+        return (wait_s + p * timeout_s) / (1.0 - p) + service.mean_s, whole
+    return grids.mean_of(whole, step_s), whole
+
+
+def _step_s(scenario: QueueScenario, columns: QueueColumns, wait_s: float) -> float:
+    """A grid that reaches beyond nearly all delivery times, with the timeout on one of its points."""
+    phases = [phase.service for phase in (scenario.senders, scenario.consumers) if phase is not None]
+    reach_s = sum(service.mean_s * (12.0 + 12.0 * math.sqrt(service.scv)) for service in phases)
+    reach_s += 16.0 * (wait_s + _wait_1_s(scenario, columns))
+    if scenario.loss > 0:
+        reach_s += scenario.visibility_s * max(1.0, math.ceil(math.log(1e-5) / math.log(scenario.loss)))
+    if scenario.order is DeliveryOrder.IN_ORDER:
+        reach_s *= 2.0
+    step_s = reach_s / grids.POINTS
+    if 0 < scenario.visibility_s < reach_s:
+        return scenario.visibility_s / max(1, round(scenario.visibility_s / step_s))
+    return step_s
