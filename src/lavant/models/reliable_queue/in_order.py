@@ -13,9 +13,9 @@ without batches, nearer to the latter the slower the consumers' queue changes. T
 
     0.92 · (1 − ρ₂²)^0.65 / (1 + 0.7 · μ₁/μ₂)
 
-was fitted to simulations. Over 36 others with exponential times (utilisation .3 to .95, 2 to 51 threads, μ₁/μ₂ from .3
-to 3, q = .88 and 1) the delivery time was within 3.6 % of the simulated one, 1.1 % on average; with variabilities of .25
-and 2, over 144, within 8.5 % and 2.3 % on average. `tests/models/test_reliable_queue.py` repeats some.
+was fitted to simulations. Over 36 others with exponential times (utilisation .3 to .95, 2 to 51 threads, μ₁/μ₂ from
+.3 to 3, q = .88 and 1) the delivery time was within 3.6 % of the simulated one, 1.1 % on average; with variabilities of
+.25 and 2, over 144, within 8.5 % and 2.3 % on average. `tests/models/test_reliable_queue.py` repeats some.
 """
 
 from __future__ import annotations

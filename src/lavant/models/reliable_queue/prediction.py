@@ -3,8 +3,8 @@
     T = 2·D_link + time with a sender + time until the first complete attempt
 
 Eq. 9, corrected: what a loss adds is another attempt after the rest of the timeout, not another link delay. The
-delivery time ends with the first complete attempt; duplicates come later. Waits are 0 or exponential, with the probability and
-mean of GI/G/m; the times of both phases are taken as independent.
+delivery time ends with the first complete attempt; duplicates come later. Waits are 0 or exponential, with the
+probability and mean of GI/G/m; the times of both phases are taken as independent.
 """
 
 from __future__ import annotations

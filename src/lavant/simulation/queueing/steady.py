@@ -77,17 +77,20 @@ def simulate(
         marks.append(run.counters())
     parts = [later.since(earlier) for earlier, later in pairwise(marks)]
     return SteadyState(
-        wip=_estimate([part.area.sum() / part.time_s for part in parts]),
-        requests=tuple(_estimate([part.area[j] / part.time_s for part in parts]) for j in range(len(network.topics))),
-        response_s=_estimate([part.response_sums[:, 0].sum() / part.finished.sum() for part in parts]),
+        wip=batch_estimate([part.area.sum() / part.time_s for part in parts]),
+        requests=tuple(
+            batch_estimate([part.area[j] / part.time_s for part in parts]) for j in range(len(network.topics))
+        ),
+        response_s=batch_estimate([part.response_sums[:, 0].sum() / part.finished.sum() for part in parts]),
         response_of_job_s=tuple(
-            _estimate([part.response_sums[i, 0] / max(part.finished[i], 1) for part in parts])
+            batch_estimate([part.response_sums[i, 0] / max(part.finished[i], 1) for part in parts])
             for i in range(len(network.jobs))
         ),
         jobs=int(marks[-1].finished.sum()),
     )
 
 
-def _estimate(means: ArrayLike) -> Estimate:
+def batch_estimate(means: ArrayLike) -> Estimate:
+    """The mean of `BATCHES` batch means, with its interval."""
     values = np.asarray(means, dtype=np.float64)
     return Estimate(float(values.mean()), float(T_95 * values.std(ddof=1) / np.sqrt(len(values))))

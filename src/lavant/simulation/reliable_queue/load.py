@@ -1,0 +1,63 @@
+"""The load of a scenario, drawn ahead: when each message is produced, and when it enters the queue.
+
+Senders take messages in the order of production and send what is ready; in-order, a sender waits until all older
+messages are sent. The queue's consumers then start messages in the order in which they entered.
+"""
+
+from __future__ import annotations
+
+from heapq import heapreplace
+from typing import NamedTuple
+
+import numpy as np
+
+from lavant.models.layout import Floats
+from lavant.models.reliable_queue.scenario import DeliveryOrder, QueueScenario, ServiceFamily, ServiceTime
+
+
+class QueueLoad(NamedTuple):
+    """Times in seconds, by message."""
+
+    produced_s: Floats
+    enters_s: Floats
+
+
+def draw_load(scenario: QueueScenario, messages: int, random: np.random.Generator) -> QueueLoad:
+    gaps = ServiceTime(mean_s=1.0 / scenario.arrival_rate_per_s, scv=scenario.arrival_scv)
+    produced_s = np.cumsum(service_times(gaps, messages, random))
+    enters_s = produced_s
+    if scenario.senders is not None:
+        services = service_times(scenario.senders.service, messages, random)
+        enters_s = _sent(produced_s, services, scenario.senders.count)
+        if scenario.order is DeliveryOrder.IN_ORDER:
+            enters_s = np.maximum.accumulate(enters_s)
+    return QueueLoad(produced_s, enters_s + scenario.link_s)
+
+
+def service_times(service: ServiceTime, count: int, random: np.random.Generator) -> Floats:
+    """
+    >>> service_times(ServiceTime(mean_s=2.0, scv=0.0), 2, np.random.default_rng(1)).tolist()
+    [2.0, 2.0]
+    """
+    mean_s, scv = service.mean_s, service.scv
+    if scv == 0:
+        return np.full(count, mean_s)
+    if service.family is ServiceFamily.LOGNORMAL:
+        variance = np.log1p(scv)
+        return mean_s * random.lognormal(-variance / 2, np.sqrt(variance), count)
+    if service.family is ServiceFamily.HYPEREXPONENTIAL and scv > 1:
+        share = 0.5 * (1.0 + np.sqrt((scv - 1.0) / (scv + 1.0)))
+        shares = np.where(random.random(count) < share, share, 1.0 - share)
+        return np.asarray(mean_s * random.standard_exponential(count) / (2.0 * shares))
+    return mean_s * scv * random.standard_gamma(1.0 / scv, count)
+
+
+def _sent(produced_s: Floats, services_s: Floats, senders: int) -> Floats:
+    """When each message is sent: the sender that is free first takes the next message."""
+    free_s = [0.0] * senders
+    sent_s = []
+    for time_s, service_s in zip(produced_s.tolist(), services_s.tolist(), strict=True):
+        done_s = max(time_s, free_s[0]) + service_s
+        heapreplace(free_s, done_s)
+        sent_s.append(done_s)
+    return np.array(sent_s)
