@@ -32,9 +32,8 @@ class TimeoutCost(msgspec.Struct, frozen=True, kw_only=True):
     """What one visibility timeout costs."""
 
     visibility_s: float
-    duplicates: float | None
-    """Messages that are processed again although nothing was lost, for each message; None: the consumers are
-    overloaded by repetitions."""
+    duplicates: float
+    """Messages that are processed again although nothing was lost, for each message."""
     utilisation: float
     delivery_s: float
     p95_s: float
@@ -152,17 +151,7 @@ def _duplicates(scenario: QueueScenario, visibility_s: float) -> float:
 def timeout_cost(scenario: QueueScenario, visibility_s: float) -> TimeoutCost:
     """What this timeout would cost."""
     changed = msgspec.structs.replace(scenario, visibility_s=visibility_s)
-    try:
-        found = predict(changed)
-    except Infeasible:
-        return TimeoutCost(
-            visibility_s=visibility_s,
-            duplicates=None,
-            utilisation=1.0,
-            delivery_s=math.inf,
-            p95_s=math.inf,
-            lost_s=math.inf,
-        )
+    found = predict(changed)
     return TimeoutCost(
         visibility_s=visibility_s,
         duplicates=found.duplicates,

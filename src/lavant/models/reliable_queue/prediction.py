@@ -64,10 +64,10 @@ class QueuePrediction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def attempts_of(scenario: QueueScenario) -> float:
-    """How often a message is received; infinite if repetitions alone overload the consumers.
+    """How often a message is received.
 
-    A message that waits can still be acknowledged, so waiting lowers the number. It is a fixed point, found by
-    bisection because iteration oscillates near the limit.
+    A message that waits can still be acknowledged, so waiting lowers the number, and repetitions alone never overload
+    the consumers. It is a fixed point, found by bisection because iteration oscillates near the limit.
     """
     q, service = 1.0 - scenario.loss, scenario.consumers.service
     if scenario.timer is TimerStart.SEND:
@@ -77,8 +77,6 @@ def attempts_of(scenario: QueueScenario) -> float:
         return 1.0 / q
     limit = scenario.consumers.rate_per_s / scenario.arrival_rate_per_s
     low, high = 1.0 / q, min(1.0 / max(most, 1e-300), limit)
-    if low >= limit:
-        return low
     for _ in range(ITERATIONS_MAX):
         tried = 0.5 * (low + high)
         if _needed(scenario, tried) > tried:
@@ -87,7 +85,7 @@ def attempts_of(scenario: QueueScenario) -> float:
             high = tried
         if high - low <= TOLERANCE * high:
             break
-    return math.inf if high >= limit * (1.0 - 1e-6) else high
+    return 0.5 * (low + high)
 
 
 def _needed(scenario: QueueScenario, tried: float) -> float:
@@ -110,8 +108,8 @@ def predict(scenario: QueueScenario) -> QueuePrediction:
     >>> round(found.delivery_s, 5), round(found.consumers.utilisation, 3)
     (0.20816, 0.51)
     """
+    require_stable(scenario)
     count = attempts_of(scenario)
-    require_stable(scenario, count)
     columns = _columns(scenario, count)
     delayed, wait_s = _wait(scenario, columns, count)
     step_s = _step_s(scenario, columns, wait_s)
@@ -151,7 +149,7 @@ def predict(scenario: QueueScenario) -> QueuePrediction:
     )
 
 
-def require_stable(scenario: QueueScenario, count: float) -> None:
+def require_stable(scenario: QueueScenario) -> None:
     """Raise if a phase is too slow, with the threads that it needs."""
     rate = scenario.arrival_rate_per_s
     senders, consumers, q = scenario.senders, scenario.consumers, 1.0 - scenario.loss
@@ -165,12 +163,6 @@ def require_stable(scenario: QueueScenario, count: float) -> None:
         raise Infeasible(
             f"consumers are too slow: {_capacity(consumers, 'consumer')}, and {rate / q:g} deliveries a second are "
             f"needed{again}; give them a count of at least {_least(consumers, rate / q)}"
-        )
-    if math.isinf(count):
-        raise Infeasible(
-            f"a visibility_s of {scenario.visibility_s:g} s is too short: messages become visible while they are "
-            f"processed ({consumers.service.mean_s:g} s on average), and the repetitions are more than "
-            f"{consumers.count} consumers can do; take a longer one, `lavant queue plan` computes it"
         )
 
 

@@ -29,7 +29,7 @@ from lavant.broker.protocol.queues import (
     VisibilityChange,
 )
 from lavant.broker.queues.machine import Queues
-from lavant.models.reliable_queue.prediction import attempts_of, require_stable
+from lavant.models.reliable_queue.prediction import require_stable
 from lavant.models.reliable_queue.scenario import QueueScenario, TimerStart
 from lavant.simulation.reliable_queue.load import QueueLoad, draw_load, service_times
 from lavant.simulation.reliable_queue.observed import ObservedQueue, observed
@@ -49,7 +49,7 @@ def simulate_queue(scenario: QueueScenario, *, messages: int, seed: int) -> Obse
     >>> abs(found.delivery_s.mean - 0.2) < found.delivery_s.half_width, found.attempts
     (True, 1.0)
     """
-    require_stable(scenario, attempts_of(scenario))
+    require_stable(scenario)
     random = np.random.default_rng(seed)
     run = _Run(scenario, draw_load(scenario, messages, random), random)
     run.go()

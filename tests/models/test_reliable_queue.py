@@ -1,0 +1,215 @@
+"""Predictions of the reliable queue against independent figures, and against Lavant's own queue machine."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from lavant.core.errors import Infeasible, InvalidValue
+from lavant.models.reliable_queue import (
+    Phase,
+    QueueGoal,
+    QueueScenario,
+    ServiceTime,
+    TimerStart,
+    evaluate,
+    plan,
+    predict,
+)
+from lavant.models.reliable_queue.planning import least_consumers, timeout_cost, with_consumers
+from lavant.models.reliable_queue.scenario import DeliveryOrder, ScenarioFile, ServiceFamily, scenario_text
+from lavant.simulation.reliable_queue.queue_machine import simulate_queue
+
+EXPECTED_W = {0.99: (0.31238, 0.22647, 0.20816, 0.20306), 0.88: (0.41238, 0.25228, 0.22453, 0.21689)}
+"""Seconds for 4 to 7 threads in each phase, by independent code."""
+
+
+def paper(threads: int, q: float, order: DeliveryOrder = DeliveryOrder.OUT_OF_ORDER) -> QueueScenario:
+    phase = Phase(count=threads, service=ServiceTime(mean_s=0.1))
+    return QueueScenario(
+        arrival_rate_per_s=30.3,
+        senders=phase,
+        consumers=phase,
+        loss=1 - q,
+        visibility_s=0.0,
+        timer=TimerStart.SEND,
+        order=order,
+    )
+
+
+def at_queue(**changes: object) -> QueueScenario:
+    scenario = QueueScenario(arrival_rate_per_s=30.0, consumers=Phase(count=5, service=ServiceTime(mean_s=0.1)))
+    return msgspec.structs.replace(scenario, **changes)
+
+
+@pytest.mark.parametrize("q", EXPECTED_W)
+def test_the_equations_give_the_independent_figures_to_five_digits(q: float) -> None:
+    threads = np.arange(4, 8)
+    found = evaluate(
+        arrival_rate_per_s=30.3, senders=threads, sender_s=0.1, consumers=threads, consumer_s=0.1, attempts=1 / q
+    )
+    assert found.sojourn_s.round(5).tolist() == list(EXPECTED_W[q])
+    assert [round(predict(paper(n, q)).delivery_s, 5) for n in range(4, 8)] == list(EXPECTED_W[q])
+
+
+def test_the_sums_of_equations_5_and_7_are_what_the_columns_give() -> None:
+    """Eq. 5 as printed, summed term by term."""
+    for threads, rate in ((3, 20.0), (6, 50.0), (10, 95.0)):
+        rho = rate * 0.1 / threads
+        terms = [(threads * rho) ** k / math.factorial(k) for k in range(threads)]
+        terms += [threads**threads * rho**k / math.factorial(threads) for k in range(threads, 4000)]
+        expected = sum(k * term for k, term in enumerate(terms)) / sum(terms)
+        found = evaluate(arrival_rate_per_s=rate, senders=1, sender_s=0.0, consumers=threads, consumer_s=0.1)
+        assert found.requests[0] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("timeout_s", [0.5, 2.0])
+def test_a_loss_costs_the_timeout_of_the_corrected_equation_9(timeout_s: float) -> None:
+    p, q = 0.1, 0.9
+    still = predict(at_queue(loss=p, visibility_s=0.0, timer=TimerStart.SEND)).delivery_s
+    sent = predict(at_queue(loss=p, visibility_s=timeout_s, timer=TimerStart.SEND, link_s=0.03)).delivery_s
+    assert sent == pytest.approx(still + 0.06 + p / q * timeout_s)
+    if math.exp(-10 * timeout_s) < 1e-6:
+        received = predict(at_queue(loss=p, visibility_s=timeout_s)).delivery_s
+        left_s = timeout_s - (1 - math.exp(-10 * timeout_s)) / 10
+        assert received == pytest.approx(still + p / q * left_s, rel=1e-4)
+
+
+def test_a_distribution_has_the_mean_that_is_predicted() -> None:
+    """M/M/1: response times are exponential with rate μ − λ, so the percentiles are known."""
+    found = predict(at_queue(arrival_rate_per_s=5.0, consumers=Phase(count=1, service=ServiceTime(mean_s=0.1))))
+    assert found.delivery_s == pytest.approx(0.2)
+    assert found.p95_s == pytest.approx(0.2 * math.log(20), rel=2e-3)
+    assert found.p50_s == pytest.approx(0.2 * math.log(2), rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("threads", "q", "order", "tolerance"),
+    [
+        (5, 0.88, DeliveryOrder.OUT_OF_ORDER, 0.0),
+        (6, 0.99, DeliveryOrder.OUT_OF_ORDER, 0.0),
+        (6, 0.99, DeliveryOrder.IN_ORDER, 0.05),
+        (9, 0.88, DeliveryOrder.IN_ORDER, 0.05),
+    ],
+)
+def test_the_queue_machine_agrees(threads: int, q: float, order: DeliveryOrder, tolerance: float) -> None:
+    """Out-of-order within the 95 % interval of the simulation; in-order within 5 % of it."""
+    scenario = paper(threads, q, order)
+    found, simulated = predict(scenario), simulate_queue(scenario, messages=30_000, seed=4)
+    error = abs(found.delivery_s - simulated.delivery_s.mean)
+    assert error < simulated.delivery_s.half_width + tolerance * simulated.delivery_s.mean
+    assert simulated.attempts == pytest.approx(found.attempts, rel=0.01)
+    assert simulated.utilisation == pytest.approx(found.consumers.utilisation, rel=0.03)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("q", EXPECTED_W)
+@pytest.mark.parametrize("threads", range(4, 11))
+def test_the_queue_machine_agrees_in_long_runs(threads: int, q: float) -> None:
+    """Each interval misses the true value one time in twenty, so its half-width is taken one and a half times."""
+    out = simulate_queue(paper(threads, q), messages=400_000, seed=2).delivery_s
+    assert abs(predict(paper(threads, q)).delivery_s - out.mean) < 1.5 * out.half_width
+    ordered = paper(threads, q, DeliveryOrder.IN_ORDER)
+    within = simulate_queue(ordered, messages=400_000, seed=3).delivery_s
+    assert predict(ordered).delivery_s == pytest.approx(within.mean, rel=0.05)
+    if q == 0.99:
+        assert 1.45 <= within.mean / out.mean <= 1.63
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "loss", "scv"), [(0.05, 0.0, 1.0), (0.15, 0.05, 1.0), (0.1, 0.02, 2.0), (0.3, 0.1, 0.25)]
+)
+def test_messages_that_come_twice_are_predicted(timeout_s: float, loss: float, scv: float) -> None:
+    consumers = Phase(count=10, service=ServiceTime(mean_s=0.1, scv=scv))
+    scenario = at_queue(consumers=consumers, visibility_s=timeout_s, loss=loss)
+    found, simulated = predict(scenario), simulate_queue(scenario, messages=20_000, seed=1)
+    assert simulated.delivery_s.mean == pytest.approx(found.delivery_s, rel=0.04)
+    assert simulated.p95_s.mean == pytest.approx(found.p95_s, rel=0.05)
+    assert simulated.duplicates == pytest.approx(found.duplicates, rel=0.12, abs=0.01)
+
+
+@pytest.mark.parametrize("family", ServiceFamily)
+def test_general_service_times_are_predicted(family: ServiceFamily) -> None:
+    service = ServiceTime(mean_s=0.1, scv=1.5, family=family)
+    scenario = at_queue(consumers=Phase(count=4, service=service), loss=0.05, visibility_s=3.0)
+    found, simulated = predict(scenario), simulate_queue(scenario, messages=40_000, seed=2)
+    assert simulated.delivery_s.mean == pytest.approx(found.delivery_s, rel=0.08)
+
+
+def test_an_unstable_phase_is_named_with_the_threads_that_it_needs() -> None:
+    with pytest.raises(Infeasible, match=r"senders are too slow: 3 senders .* a count of at least 4"):
+        predict(paper(3, 0.99))
+    slow = msgspec.structs.replace(paper(4, 0.5), senders=None)
+    with pytest.raises(Infeasible, match=r"consumers are too slow: 4 consumers .* lost and repeated.* at least 7"):
+        predict(slow)
+    assert predict(with_consumers(slow, 7)).consumers.utilisation < 1
+
+
+def test_a_timeout_below_the_service_time_says_what_happens() -> None:
+    scenario = at_queue(consumers=Phase(count=12, service=ServiceTime(mean_s=0.1)), visibility_s=0.05)
+    (warning,) = plan(scenario, QueueGoal()).warnings
+    assert "below the mean service time of 0.1 s" in warning
+    assert "is processed 2." in warning
+
+
+def test_repetitions_fill_the_consumers_and_leave_room_for_what_arrives() -> None:
+    """A message that waits can still be acknowledged by its former holder, so even a tiny timeout is stable."""
+    found = predict(at_queue(visibility_s=0.01))
+    simulated = simulate_queue(at_queue(visibility_s=0.01), messages=10_000, seed=1)
+    assert 0.9 < found.consumers.utilisation < 1
+    assert simulated.utilisation == pytest.approx(found.consumers.utilisation, abs=0.05)
+
+
+def test_the_least_consumers_reach_the_goal_and_one_fewer_does_not() -> None:
+    scenario = at_queue(loss=0.02, visibility_s=1.0)
+    for goal in (QueueGoal(delivery_s=0.15), QueueGoal(delivery_s=0.4, percentile=0.95)):
+        least = least_consumers(scenario, goal)
+        assert goal.delivery_s is not None
+        assert predict(with_consumers(scenario, least)).percentile_s(goal.percentile) <= goal.delivery_s
+        try:
+            fewer = predict(with_consumers(scenario, least - 1)).percentile_s(goal.percentile)
+        except Infeasible:
+            fewer = math.inf
+        assert fewer > goal.delivery_s
+    with pytest.raises(Infeasible, match=r"no number of consumers brings the mean delivery time to 0\.05 s"):
+        least_consumers(scenario, QueueGoal(delivery_s=0.05))
+
+
+def test_the_best_timeout_is_better_than_others_that_are_allowed() -> None:
+    scenario = at_queue(loss=0.05)
+    found = plan(scenario, QueueGoal(duplicates=0.01))
+    assert found.best_visibility_s is not None
+    best = timeout_cost(scenario, found.best_visibility_s)
+    assert best.duplicates <= 0.0101
+    for factor in (1.5, 3.0, 10.0):
+        assert timeout_cost(scenario, factor * found.best_visibility_s).delivery_s > best.delivery_s
+    assert timeout_cost(scenario, 0.7 * found.best_visibility_s).duplicates > 0.01
+
+
+def test_a_scenario_survives_its_file() -> None:
+    scenario = paper(6, 0.88, DeliveryOrder.IN_ORDER)
+    assert ScenarioFile(scenario_text(scenario, remark="two\nlines"), name="f").scenario == scenario
+
+
+FILE = "[arrivals]\nrate = 30\n[consumers]\ncount = 5\nservice_s = 0.1\n[queue]\nloss = 0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("loss", "losses", r"^f.toml:7: queue has no field 'losses'"),
+        ("0.1\n[queue]", "-1\n[queue]", r"^f.toml:5: consumers.service_s is -1, expected a number > 0"),
+        ("loss = 0.1", "loss = 1", r"^f.toml:7: queue.loss is 1, expected a number < 1"),
+        ("loss = 0.1", 'order = "random"', r"^f.toml:7: queue.order is 'random', expected out-of-order or in-order"),
+        ("rate = 30", "", r"^f.toml:1: arrivals needs a rate"),
+        ("count = 5", 'count = 5\ndistribution = "hyperexponential"\nservice_scv = 0.5', r"f.toml:5: .* take gamma"),
+        ("loss = 0.1", "visibility_s = 0", r"f.toml:7: visibility_s is 0: .* give a time above 0"),
+        ("rate = 30", "rate = ", r"^f.toml:2: "),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_line(old: str, new: str, message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        ScenarioFile(FILE.replace(old, new), name="f.toml")
