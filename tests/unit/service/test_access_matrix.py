@@ -168,6 +168,7 @@ HTTP: dict[tuple[str, str], Route] = {
     ("GET", "/advertisements"): Route("", "/advertisements"),
     ("DELETE", "/advertisements/{name}"): Route("publish", "/advertisements/none"),
     ("GET", "/resources"): Route("", "/resources", is_of_the_server=True),
+    ("GET", "/telemetry"): Route("", "/telemetry", is_of_the_server=True),
     ("PUT", "/workflows"): Route("admin", "/workflows", TABLES, is_of_the_server=True),
     ("POST", "/jobs"): Route("publish", "/jobs", {"type": "j"}, is_of_the_server=True),
     ("GET", "/jobs"): Route("", "/jobs", is_of_the_server=True),

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from lavant.cli.common import AsJson, CaFile, Key, Url, print_json, print_table, time_of
-from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.core.ports import QUEUES_URL
 
 SHOWN = 10
-TIMEOUT_S = 5.0
 
 
 def resources(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
     """Show the consumers of each topic, the measured rates, and the latest decisions with reasons."""
-    view = _fetch(url, key, ca_file)
+    import json  # noqa: PLC0415
+
+    from lavant.cli.reports.fetch import fetch  # noqa: PLC0415
+
+    view: dict[str, Any] = json.loads(fetch(url, "/resources", key, ca_file))
     if as_json:
         print_json(view)
         return
@@ -40,30 +41,6 @@ def resources(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_j
     print_table(("job type", "arrivals/s", "scv"), rows, numbers=("arrivals/s", "scv"))
     for decision in view["decisions"][:SHOWN]:
         print(f"\n{time_of(decision['time_ms'])}  {decision['action']}\n  because {decision['reason']}")
-
-
-def _fetch(url: str, key: str, ca_file: Path | None) -> dict[str, Any]:
-    """GET /resources: HTTP shares the port."""
-    import json  # noqa: PLC0415
-    import ssl  # noqa: PLC0415
-    import urllib.error  # noqa: PLC0415
-    import urllib.request  # noqa: PLC0415
-
-    from lavant.cli.reports.doctor import http_address  # noqa: PLC0415
-
-    address = http_address(url)
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    context = ssl.create_default_context(cafile=ca_file) if address.startswith("https") else None
-    try:
-        request = urllib.request.Request(f"{address}/resources", headers=headers)
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as response:
-            view: dict[str, Any] = json.load(response)
-            return view
-    except urllib.error.HTTPError as error:
-        raise InvalidValue(json.loads(error.read())["error"]["reason"]) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise MissingComponent(f"no server answers at {address}: {reason}; start one with `lavant serve`") from None
 
 
 def _seconds(value: Any) -> str:

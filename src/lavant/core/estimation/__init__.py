@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from lavant.core.estimation.estimates import ESTIMATE_SCHEMA, EstimationConfig, WindowEstimate, estimate, estimate_batch
 from lavant.core.estimation.estimator import Estimator, ObservedRows
+from lavant.core.estimation.history import TelemetryHistory, read_history
 from lavant.core.estimation.sliding_window import SlidingWindow
 from lavant.core.estimation.sums import WindowSums
 
@@ -18,8 +19,10 @@ __all__ = [
     "Estimator",
     "ObservedRows",
     "SlidingWindow",
+    "TelemetryHistory",
     "WindowEstimate",
     "WindowSums",
     "estimate",
     "estimate_batch",
+    "read_history",
 ]

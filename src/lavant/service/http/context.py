@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,6 +45,8 @@ class ApiContext:
         self.sse_resume = SseResume()
         self.resources: Callable[[], Resources | None] | None = None
         """The view of the autoscaler, if there is one."""
+        self.telemetry: Path | None = None
+        """The directory of telemetry files, if they are written."""
         self.stopping = asyncio.Event()
         """Set when the server is about to stop: streams end."""
 

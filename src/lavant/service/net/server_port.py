@@ -108,6 +108,7 @@ class ServerPort:
             sqs=sqs,
             readiness=readiness,
         )
+        self._context.telemetry = settings.telemetry
         guard = BrowserGuard(HostList(settings.hosts), settings.allowed_origins)
         self._http = HttpProtocols(application, sqs, settings.limits, guard, readiness=readiness)
         self._operations = HttpProtocols(operations, None, settings.limits, guard)

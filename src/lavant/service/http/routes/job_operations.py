@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from lavant.broker.protocol.jobs import (
 from lavant.broker.queues.validation import refusal
 from lavant.broker.workflows.definitions.toml_file import convert_workflows, read_workflows
 from lavant.core.errors import InvalidValue
+from lavant.core.estimation import read_history
 from lavant.service.http.bodies import JSON, content_type, decode, integer, read_body, read_json
 from lavant.service.http.context import ApiContext, json_response
 from lavant.service.http.errors import ApiError, bad_request, error_of
@@ -89,6 +91,10 @@ async def cancel(context: ApiContext, request: Request) -> Response:
     return json_response(CancelAnswer(state=answer.job_state, is_new=answer.is_new))
 
 
+TELEMETRY_FILES = 60
+"""Of the newest: ten minutes of work. More would take seconds to read."""
+
+
 async def show_resources(context: ApiContext, request: Request) -> Response:
     """It shows jobs, so a key needs the scope to read jobs."""
     principal = context.principal(request)
@@ -97,6 +103,21 @@ async def show_resources(context: ApiContext, request: Request) -> Response:
     if view is None:
         raise ApiError(404, "NoResourceManager", "there is no resource manager; start the server with --resources FILE")
     return json_response(view)
+
+
+async def show_telemetry(context: ApiContext, request: Request) -> Response:
+    """It shows all queues and jobs, so a key needs the scope to read jobs."""
+    principal = context.principal(request)
+    context.authorized(principal, ListJobTypes())
+    if context.telemetry is None:
+        raise ApiError(404, "NoTelemetry", "the server keeps no telemetry; start it with --telemetry DIR")
+    try:
+        history = await asyncio.to_thread(read_history, context.telemetry, files_max=TELEMETRY_FILES)
+    except InvalidValue:
+        raise ApiError(
+            404, "NoTelemetry", "nothing has been written yet; a file is written every 10 seconds while there is work"
+        ) from None
+    return json_response(history)
 
 
 def _number(request: Request) -> int:
@@ -175,6 +196,19 @@ JOB_OPERATIONS = (
         outcomes=(
             OperationOutcome(200, "figures and decisions; `lavant resources` shows them as tables", dict[str, Any], {}),
             OperationOutcome(404, "the server was started without --resources"),
+        ),
+    ),
+    Operation(
+        method="GET",
+        path="/telemetry",
+        request=ListJobTypes,
+        summary="Rates, variabilities and response times of all queues and job types, by window",
+        handler=show_telemetry,
+        outcomes=(
+            OperationOutcome(
+                200, "estimates over the newest telemetry files; `lavant plan --from`", dict[str, Any], {}
+            ),
+            OperationOutcome(404, "the server was started without --telemetry, or nothing was written yet"),
         ),
     ),
     Operation(

@@ -59,6 +59,7 @@ ROUTES: dict[tuple[str, str], list[str]] = {
     ("GET", "/advertisements"): [],
     ("DELETE", "/advertisements/{name}"): ["Unadvertise"],
     ("GET", "/resources"): [],
+    ("GET", "/telemetry"): [],
     ("PUT", "/workflows"): ["DefineJobs"],
     ("POST", "/jobs"): ["SubmitJob"],
     ("GET", "/jobs"): [],
