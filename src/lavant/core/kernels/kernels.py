@@ -45,6 +45,11 @@ def borrowing_kernel(function: F) -> F:
     return _kernel(function, _nrt=False)
 
 
+def inlined_kernel(function: F) -> F:
+    """A piece of a `borrowing_kernel`, compiled into its caller: a call would copy the tuple of arrays."""
+    return _kernel(function, _nrt=False, forceinline=True)
+
+
 def _kernel(function: F, **options: Any) -> F:
     dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
     dispatcher._cache = KernelCache(function, dispatcher.targetoptions)

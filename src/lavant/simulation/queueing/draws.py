@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from lavant.core.errors import InvalidValue
-from lavant.core.kernels.kernels import borrowing_kernel
+from lavant.core.kernels.kernels import inlined_kernel
 from lavant.models.layout import Floats
 
 _CONSTANT, _EXPONENTIAL, _GAMMA, _LOGNORMAL, _HYPEREXPONENTIAL = range(5)
@@ -47,7 +47,7 @@ def _parameters(family: DistributionFamily, scv: float) -> tuple[float, float, f
     return _HYPEREXPONENTIAL, 0.5 * (1.0 + math.sqrt((scv - 1.0) / (scv + 1.0))), 0.0
 
 
-@borrowing_kernel
+@inlined_kernel
 def draw(row: Floats, random: np.random.Generator) -> float:
     """One time with mean 1."""
     kind = row[0]

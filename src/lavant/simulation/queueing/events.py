@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from lavant.core.kernels.kernels import borrowing_kernel
+from lavant.core.kernels.kernels import borrowing_kernel, inlined_kernel
 from lavant.models.layout import Floats, Numbers
 from lavant.simulation.queueing.draws import draw
 from lavant.simulation.queueing.state import FREE, HEAP, JOBS, NOTHING, RECORDS, NetworkPlan, NetworkState
@@ -51,7 +51,7 @@ def advance(plan: NetworkPlan, state: NetworkState, random: np.random.Generator,
     return DONE
 
 
-@borrowing_kernel
+@inlined_kernel
 def _arrive(plan: NetworkPlan, state: NetworkState, i: int, random: np.random.Generator) -> None:
     now_s = state.now_s[0]
     state.arrived[i] += 1
@@ -74,7 +74,7 @@ def _arrive(plan: NetworkPlan, state: NetworkState, i: int, random: np.random.Ge
             _enter(plan, state, plan.topic[plan.task_of[i, n]], first + n, random)
 
 
-@borrowing_kernel
+@inlined_kernel
 def _complete(plan: NetworkPlan, state: NetworkState, item: int, random: np.random.Generator) -> None:
     width = plan.task_of.shape[1]
     slot = item // width
@@ -98,7 +98,7 @@ def _complete(plan: NetworkPlan, state: NetworkState, item: int, random: np.rand
         _finish(state, slot, i)
 
 
-@borrowing_kernel
+@inlined_kernel
 def _finish(state: NetworkState, slot: int, i: int) -> None:
     response_s = state.now_s[0] - state.born_s[slot]
     state.finished[i] += 1
@@ -115,7 +115,7 @@ def _finish(state: NetworkState, slot: int, i: int) -> None:
     state.counts[JOBS] -= 1
 
 
-@borrowing_kernel
+@inlined_kernel
 def _enter(plan: NetworkPlan, state: NetworkState, j: int, item: int, random: np.random.Generator) -> None:
     """A task comes to its topic: into service, or to the end of the queue."""
     _count(state, j, 1)
@@ -131,25 +131,25 @@ def _enter(plan: NetworkPlan, state: NetworkState, j: int, item: int, random: np
     state.tail[j] = item
 
 
-@borrowing_kernel
+@inlined_kernel
 def _take(state: NetworkState, j: int) -> int:
     item = int(state.head[j])
     state.head[j] = state.behind[item]
     return item
 
 
-@borrowing_kernel
+@inlined_kernel
 def _serve(plan: NetworkPlan, state: NetworkState, j: int, item: int, random: np.random.Generator) -> None:
     _push(state, _service_end(plan, state, j, random), item)
 
 
-@borrowing_kernel
+@inlined_kernel
 def _serve_first(plan: NetworkPlan, state: NetworkState, j: int, item: int, random: np.random.Generator) -> None:
     """Replace the completion at the top of the calendar."""
     _replace_first(state, _service_end(plan, state, j, random), item)
 
 
-@borrowing_kernel
+@inlined_kernel
 def _service_end(plan: NetworkPlan, state: NetworkState, j: int, random: np.random.Generator) -> float:
     service_s = draw(plan.service_draws[j], random) * plan.service_s[j]
     state.served[j] += 1
@@ -158,7 +158,7 @@ def _service_end(plan: NetworkPlan, state: NetworkState, j: int, random: np.rand
     return float(state.now_s[0] + service_s)
 
 
-@borrowing_kernel
+@inlined_kernel
 def _count(state: NetworkState, j: int, change: int) -> None:
     now_s = state.now_s[0]
     passed_s = now_s - state.since_s[j]
@@ -168,7 +168,7 @@ def _count(state: NetworkState, j: int, change: int) -> None:
     state.since_s[j] = now_s
 
 
-@borrowing_kernel
+@inlined_kernel
 def _next_arrival(plan: NetworkPlan, state: NetworkState, i: int, now_s: float, random: np.random.Generator) -> float:
     """Gaps have mean 1 in a time that runs as fast as the rate; this is when that time has passed."""
     work = draw(plan.arrival_draws[i], random)
@@ -190,7 +190,7 @@ def _next_arrival(plan: NetworkPlan, state: NetworkState, i: int, now_s: float, 
 # ---- the calendar: a binary heap ------------------------------------------------------------------------------------
 
 
-@borrowing_kernel
+@inlined_kernel
 def _push(state: NetworkState, time_s: float, item: int) -> None:
     place = state.counts[HEAP]
     state.counts[HEAP] += 1
@@ -204,7 +204,7 @@ def _push(state: NetworkState, time_s: float, item: int) -> None:
     heap_s[place], heap_item[place] = time_s, item
 
 
-@borrowing_kernel
+@inlined_kernel
 def _pop(state: NetworkState) -> None:
     last = state.counts[HEAP] - 1
     state.counts[HEAP] = last
@@ -212,12 +212,12 @@ def _pop(state: NetworkState) -> None:
         _sink(state.heap_s, state.heap_item, last, state.heap_s[last], state.heap_item[last])
 
 
-@borrowing_kernel
+@inlined_kernel
 def _replace_first(state: NetworkState, time_s: float, item: int) -> None:
     _sink(state.heap_s, state.heap_item, state.counts[HEAP], time_s, item)
 
 
-@borrowing_kernel
+@inlined_kernel
 def _sink(heap_s: Floats, heap_item: Numbers, size: int, time_s: float, item: int) -> None:
     """Move an event from the top to its position among the first `size`."""
     place = 0

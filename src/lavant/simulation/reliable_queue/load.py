@@ -1,7 +1,10 @@
-"""The load of a scenario, drawn ahead: when each message is produced, and when it enters the queue.
+"""The load of a scenario, drawn ahead: when messages are produced and enter the queue, and what attempts take.
 
 Senders take messages in the order of production and send what is ready; in-order, a sender waits until all older
 messages are sent. The queue's consumers then start messages in the order in which they entered.
+
+The times of attempts belong to messages, not to consumers: so the simulated queue and one that runs can be given the
+same load, and what differs between them is not chance.
 """
 
 from __future__ import annotations
@@ -10,9 +13,13 @@ from heapq import heapreplace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lavant.models.layout import Floats
 from lavant.models.reliable_queue.scenario import DeliveryOrder, QueueScenario, ServiceFamily, ServiceTime
+
+ATTEMPTS = 4
+"""Attempts that are drawn for each message; a later one takes those of another message."""
 
 
 class QueueLoad(NamedTuple):
@@ -20,6 +27,15 @@ class QueueLoad(NamedTuple):
 
     produced_s: Floats
     enters_s: Floats
+    services_s: Floats
+    """By message and attempt."""
+    losses: NDArray[np.bool_]
+
+    def attempt(self, message: int, number: int) -> tuple[float, bool]:
+        """The service time of an attempt, numbered from 1, and whether it is lost."""
+        turns, place = divmod(number - 1, ATTEMPTS)
+        row = (message + turns) % len(self.services_s)
+        return float(self.services_s[row, place]), bool(self.losses[row, place])
 
 
 def draw_load(scenario: QueueScenario, messages: int, random: np.random.Generator) -> QueueLoad:
@@ -31,7 +47,9 @@ def draw_load(scenario: QueueScenario, messages: int, random: np.random.Generato
         enters_s = _sent(produced_s, services, scenario.senders.count)
         if scenario.order is DeliveryOrder.IN_ORDER:
             enters_s = np.maximum.accumulate(enters_s)
-    return QueueLoad(produced_s, enters_s + scenario.link_s)
+    services_s = service_times(scenario.consumers.service, messages * ATTEMPTS, random).reshape(messages, ATTEMPTS)
+    losses = random.random((messages, ATTEMPTS)) < scenario.loss
+    return QueueLoad(produced_s, enters_s + scenario.link_s, services_s, losses)
 
 
 def service_times(service: ServiceTime, count: int, random: np.random.Generator) -> Floats:

@@ -27,15 +27,21 @@ class ObservedQueue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observed(delivery_s: Floats, *, attempts: float, duplicates: float, utilisation: float) -> ObservedQueue:
-    """From delivery times in the order of production; consecutive parts of them are the batches."""
+    """From delivery times in the order of production; consecutive parts of them are the batches.
+
+    The percentile is that of all messages, since those of short batches are too low.
+    """
     if len(delivery_s) < MESSAGES_MIN:
         raise InvalidValue(f"at least {MESSAGES_MIN} messages are needed for an interval, got {len(delivery_s)}")
     batches = np.array_split(delivery_s, BATCHES)
     return ObservedQueue(
         messages=len(delivery_s),
         delivery_s=batch_estimate([batch.mean() for batch in batches]),
-        p95_s=batch_estimate([np.quantile(batch, 0.95) for batch in batches]),
+        p95_s=Estimate(
+            float(np.quantile(delivery_s, 0.95)),
+            batch_estimate([np.quantile(batch, 0.95) for batch in batches]).half_width,
+        ),
         attempts=attempts,
         duplicates=duplicates,
-        utilisation=utilisation,
+        utilisation=float(utilisation),
     )

@@ -31,13 +31,12 @@ from lavant.broker.protocol.queues import (
 from lavant.broker.queues.machine import Queues
 from lavant.models.reliable_queue.prediction import require_stable
 from lavant.models.reliable_queue.scenario import QueueScenario, TimerStart
-from lavant.simulation.reliable_queue.load import QueueLoad, draw_load, service_times
+from lavant.simulation.reliable_queue.load import QueueLoad, draw_load
 from lavant.simulation.reliable_queue.observed import ObservedQueue, observed
 
 QUEUE = "messages"
 SERVICE_MS = 10_000.0
 WARM_UP = 0.1
-_DRAWS = 4096
 
 
 def simulate_queue(scenario: QueueScenario, *, messages: int, seed: int) -> ObservedQueue:
@@ -50,8 +49,7 @@ def simulate_queue(scenario: QueueScenario, *, messages: int, seed: int) -> Obse
     (True, 1.0)
     """
     require_stable(scenario)
-    random = np.random.default_rng(seed)
-    run = _Run(scenario, draw_load(scenario, messages, random), random)
+    run = _Run(scenario, draw_load(scenario, messages, np.random.default_rng(seed)))
     run.go()
     first = int(WARM_UP * messages)
     return observed(
@@ -65,12 +63,12 @@ def simulate_queue(scenario: QueueScenario, *, messages: int, seed: int) -> Obse
 class _Run:
     """The consumers and the calendar around one machine."""
 
-    def __init__(self, scenario: QueueScenario, load: QueueLoad, random: np.random.Generator) -> None:
+    def __init__(self, scenario: QueueScenario, load: QueueLoad) -> None:
         self.load = load
         self.delivered_s = np.full(len(load.produced_s), np.inf)
         self.attempts = self.duplicates = 0
         self.busy_s = 0.0
-        self._scenario, self._random = scenario, random
+        self._scenario = scenario
         self._ms_per_s = SERVICE_MS / scenario.consumers.service.mean_s
         if scenario.visibility_s * self._ms_per_s > VISIBILITY_MS_MAX:
             self._ms_per_s = VISIBILITY_MS_MAX / scenario.visibility_s
@@ -82,7 +80,6 @@ class _Run:
         self._ends: list[tuple[float, int, Delivery, bool]] = []
         """Services in progress: their end, a number that breaks ties, the message, and whether it is lost."""
         self._order = count()
-        self._draws: list[tuple[float, bool]] = []
 
     def go(self) -> None:
         enters = np.argsort(self.load.enters_s, kind="stable")
@@ -116,7 +113,8 @@ class _Run:
             if not answer.deliveries:
                 return
             (delivery,) = answer.deliveries
-            service_s, is_lost = self._draw()
+            message = int.from_bytes(delivery.body, "big")
+            service_s, is_lost = self.load.attempt(message, delivery.receive_count)
             self._idle -= 1
             self.attempts += 1
             self.busy_s += service_s
@@ -135,14 +133,6 @@ class _Run:
         else:
             self.duplicates += 1
         self._queues.handle(Acknowledge(QUEUE, [delivery.receipt]), self._ms(now_s))
-
-    def _draw(self) -> tuple[float, bool]:
-        """The service time of an attempt, and whether it is lost."""
-        if not self._draws:
-            services = service_times(self._scenario.consumers.service, _DRAWS, self._random)
-            losses = self._random.random(_DRAWS) < self._scenario.loss
-            self._draws = list(zip(services.tolist(), losses.tolist(), strict=True))
-        return self._draws.pop()
 
     def _ms(self, time_s: float) -> int:
         return round(time_s * self._ms_per_s)
