@@ -22,6 +22,7 @@ from lavant.cli.messaging.subscriptions import subscriptions
 from lavant.cli.planning.model import model
 from lavant.cli.planning.petri import petri
 from lavant.cli.planning.plan import plan
+from lavant.cli.planning.queue_compare import compare_queue
 from lavant.cli.planning.queue_plan import plan_queue
 from lavant.cli.planning.reproduce import reproduce
 from lavant.cli.planning.sim import sim
@@ -68,6 +69,7 @@ for command in _PLAIN:
     commands.command()(command)
 commands.add_typer(subscriptions, name="subscriptions")
 queue.command("plan")(plan_queue)
+queue.command("compare")(compare_queue)
 commands.add_typer(queue, name="queue")
 commands.add_typer(config, name="config")
 commands.add_typer(bench, name="bench")

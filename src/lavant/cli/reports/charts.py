@@ -23,12 +23,13 @@ FONT = "font-family='system-ui, sans-serif'"
 
 
 class ChartLine(NamedTuple):
-    """A named series. A `steps` line keeps its value until the next point."""
+    """A named series. A `steps` line keeps its value until the next point; `half_widths` are those of intervals."""
 
     name: str
     xs: Sequence[float]
     ys: Sequence[float]
     steps: bool = False
+    half_widths: Sequence[float] = ()
 
 
 class Chart(NamedTuple):
@@ -118,6 +119,11 @@ def _chart(chart: Chart) -> str:
         colour = COLOURS[number % len(COLOURS)]
         path = _path(line, x, y)
         parts.append(f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='1.8' stroke-linejoin='round'/>")
+        parts += [
+            f"<path d='M{x(px)} {y(py - half)}V{y(py + half)}' stroke='{colour}' stroke-width='1.2'/>"
+            for px, py, half in zip(line.xs, line.ys, line.half_widths, strict=False)
+            if half > 0
+        ]
         points = [(px, py) for px, py in zip(line.xs, line.ys, strict=True) if math.isfinite(py)]
         if points:
             ends.append(_LineEnd(line.name, colour, x(points[-1][0]), max(y(points[-1][1]), float(TOP))))

@@ -26,7 +26,10 @@ class QueueLoad(NamedTuple):
     """Times in seconds, by message."""
 
     produced_s: Floats
+    sent_s: Floats
+    """When a sender is done with it, or it is produced if there are no senders."""
     enters_s: Floats
+    """When it is in the queue: in-order, not before the ones before it."""
     services_s: Floats
     """By message and attempt."""
     losses: NDArray[np.bool_]
@@ -41,15 +44,14 @@ class QueueLoad(NamedTuple):
 def draw_load(scenario: QueueScenario, messages: int, random: np.random.Generator) -> QueueLoad:
     gaps = ServiceTime(mean_s=1.0 / scenario.arrival_rate_per_s, scv=scenario.arrival_scv)
     produced_s = np.cumsum(service_times(gaps, messages, random))
-    enters_s = produced_s
+    sent_s = produced_s
     if scenario.senders is not None:
         services = service_times(scenario.senders.service, messages, random)
-        enters_s = _sent(produced_s, services, scenario.senders.count)
-        if scenario.order is DeliveryOrder.IN_ORDER:
-            enters_s = np.maximum.accumulate(enters_s)
+        sent_s = _sent(produced_s, services, scenario.senders.count)
+    enters_s = np.maximum.accumulate(sent_s) if scenario.order is DeliveryOrder.IN_ORDER else sent_s
     services_s = service_times(scenario.consumers.service, messages * ATTEMPTS, random).reshape(messages, ATTEMPTS)
     losses = random.random((messages, ATTEMPTS)) < scenario.loss
-    return QueueLoad(produced_s, enters_s + scenario.link_s, services_s, losses)
+    return QueueLoad(produced_s, sent_s + scenario.link_s, enters_s + scenario.link_s, services_s, losses)
 
 
 def service_times(service: ServiceTime, count: int, random: np.random.Generator) -> Floats:

@@ -24,9 +24,18 @@ class ObservedQueue(msgspec.Struct, frozen=True, kw_only=True):
     """Messages processed again although nothing was lost, for each message."""
     utilisation: float
     """Of consumers."""
+    waiting: float | None
+    """Messages that are sent and not in service; None if it was not observed."""
 
 
-def observed(delivery_s: Floats, *, attempts: float, duplicates: float, utilisation: float) -> ObservedQueue:
+def observed(
+    delivery_s: Floats,
+    *,
+    attempts: float,
+    duplicates: float,
+    utilisation: float,
+    waiting: float | None = None,
+) -> ObservedQueue:
     """From delivery times in the order of production; consecutive parts of them are the batches.
 
     The percentile is that of all messages, since those of short batches are too low.
@@ -44,4 +53,5 @@ def observed(delivery_s: Floats, *, attempts: float, duplicates: float, utilisat
         attempts=attempts,
         duplicates=duplicates,
         utilisation=float(utilisation),
+        waiting=None if waiting is None else float(waiting),
     )

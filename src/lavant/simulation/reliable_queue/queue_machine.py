@@ -57,6 +57,7 @@ def simulate_queue(scenario: QueueScenario, *, messages: int, seed: int) -> Obse
         attempts=run.attempts / messages,
         duplicates=run.duplicates / messages,
         utilisation=run.busy_s / (scenario.consumers.count * run.load.enters_s[-1]),
+        waiting=run.waited_s / run.load.enters_s[-1],
     )
 
 
@@ -67,7 +68,9 @@ class _Run:
         self.load = load
         self.delivered_s = np.full(len(load.produced_s), np.inf)
         self.attempts = self.duplicates = 0
-        self.busy_s = 0.0
+        self.busy_s = self.waited_s = 0.0
+        self._visible_s = load.sent_s.copy()
+        """Since when each message waits for a consumer, or, in-order, for older messages."""
         self._scenario = scenario
         self._ms_per_s = SERVICE_MS / scenario.consumers.service.mean_s
         if scenario.visibility_s * self._ms_per_s > VISIBILITY_MS_MAX:
@@ -117,12 +120,16 @@ class _Run:
             service_s, is_lost = self.load.attempt(message, delivery.receive_count)
             self._idle -= 1
             self.attempts += 1
+            self.waited_s += now_s - self._visible_s[message]
+            self._visible_s[message] = now_s + self._scenario.visibility_s
             self.busy_s += service_s
             heappush(self._ends, (now_s + service_s, next(self._order), delivery, is_lost))
 
     def _complete(self, now_s: float, delivery: Delivery, *, is_lost: bool) -> None:
         if is_lost:
             if self._scenario.timer is TimerStart.SEND:
+                message = int.from_bytes(delivery.body, "big")
+                self._visible_s[message] = now_s + self._scenario.visibility_s
                 change = VisibilityChange(delivery.receipt, self._timeout_ms)
                 self._queues.handle(ChangeVisibility(QUEUE, [change]), self._ms(now_s))
             return

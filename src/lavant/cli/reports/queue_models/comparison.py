@@ -1,0 +1,113 @@
+"""Compares ways to know a reliable queue: for each, delivery times with intervals, attempts and utilisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from lavant.cli.reports.charts import Chart, ChartLine, picture
+from lavant.cli.reports.queue_models.live import run_queue
+from lavant.core.errors import InvalidValue
+from lavant.models.reliable_queue import QueueScenario, predict
+from lavant.simulation.queueing.steady import Estimate
+from lavant.simulation.reliable_queue.observed import ObservedQueue
+from lavant.simulation.reliable_queue.queue_machine import simulate_queue
+
+EQUATIONS, MACHINE, LIVE = "equations", "queue machine", "live server"
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one way says about one scenario."""
+
+    way: str
+    utilisation: float
+    """Of consumers, as predicted."""
+    delivery_s: Estimate
+    p95_s: Estimate
+    attempts: float
+    duplicates: float
+    busy: float
+
+
+def with_utilisation(scenario: QueueScenario, utilisation: float) -> QueueScenario:
+    """The scenario at another load: so busy are consumers if every message is attempted 1/q times."""
+    if not 0 < utilisation < 1:
+        raise InvalidValue(f"a utilisation is between 0 and 1, got {utilisation:g}")
+    rate = utilisation * scenario.consumers.rate_per_s * (1.0 - scenario.loss)
+    return msgspec.structs.replace(scenario, arrival_rate_per_s=rate)
+
+
+def compare(
+    scenarios: Sequence[QueueScenario],
+    *,
+    messages: int,
+    live_messages: int,
+    stretch: float,
+    seed: int,
+    report: Callable[[str], None],
+) -> list[QueueRow]:
+    """All ways for each scenario; without `live_messages`, no server is started."""
+    rows = []
+    for scenario in scenarios:
+        found = predict(scenario)
+        utilisation = found.consumers.utilisation
+        rows.append(
+            QueueRow(
+                way=EQUATIONS,
+                utilisation=utilisation,
+                delivery_s=Estimate(found.delivery_s, 0.0),
+                p95_s=Estimate(found.p95_s, 0.0),
+                attempts=found.attempts,
+                duplicates=found.duplicates,
+                busy=utilisation,
+            )
+        )
+        ways: list[tuple[str, Callable[[], ObservedQueue]]] = [
+            (MACHINE, partial(simulate_queue, scenario, messages=messages, seed=seed))
+        ]
+        if live_messages:
+            ways.append((LIVE, partial(run_queue, scenario, messages=live_messages, seed=seed, stretch=stretch)))
+        for way, observe in ways:
+            seen = observe()
+            report(way)
+            rows.append(
+                QueueRow(
+                    way=way,
+                    utilisation=utilisation,
+                    delivery_s=seen.delivery_s,
+                    p95_s=seen.p95_s,
+                    attempts=seen.attempts,
+                    duplicates=seen.duplicates,
+                    busy=seen.utilisation,
+                )
+            )
+    return rows
+
+
+def as_picture(rows: Sequence[QueueRow]) -> str:
+    """Mean and 95th percentile over the utilisation, with intervals."""
+    ways = list(dict.fromkeys(row.way for row in rows))
+
+    def lines(name: str) -> list[ChartLine]:
+        found = []
+        for way in ways:
+            here = [row for row in rows if row.way == way]
+            estimates: list[Estimate] = [getattr(row, name) for row in here]
+            found.append(
+                ChartLine(
+                    way,
+                    [100.0 * row.utilisation for row in here],
+                    [estimate.mean for estimate in estimates],
+                    half_widths=[estimate.half_width for estimate in estimates],
+                )
+            )
+        return found
+
+    return picture(
+        [
+            Chart("Mean delivery time", "utilisation of consumers (%)", "delivery time (s)", lines("delivery_s")),
+            Chart("95th percentile", "utilisation of consumers (%)", "delivery time (s)", lines("p95_s")),
+        ]
+    )
