@@ -36,11 +36,11 @@ def measure_models() -> list[list[str]]:
     )
     lines.append(_line("plans of MinTime, 10 steps", 1, best_of(lambda: min_time(system, Budget(additional=10)), 20)))
     lines.append(_line("plans of MinCost, 5 steps", 1, best_of(lambda: min_cost(system, Target(response_s=50.0)), 20)))
-    for name, run_network, consumers, length_s in (
-        ("events simulated", network, (2, 2, 1, 4), EVENTS_S),
-        ("M/M/1 events simulated", _mm1(), (1,), EVENTS_S),
+    for name, simulated, allocation, length_s in (
+        ("events simulated", network, [2, 2, 1, 4], EVENTS_S),
+        ("M/M/1 events simulated", _mm1(), [1], EVENTS_S),
     ):
-        simulate = partial(_simulate, run_network, consumers, length_s)
+        simulate = partial(_simulate, simulated, allocation, length_s)
         lines.append(_line(name, _events(simulate()), best_of(simulate, 20)))
     lines += [_line(*measured) for measured in measure_simulators(ARRIVAL_RATE, SERVICE_RATE)]
     return lines
@@ -51,7 +51,7 @@ def _mm1() -> Network:
     return Network(topics=(Topic(name="A", service_rate_per_s=SERVICE_RATE),), jobs=(job,))
 
 
-def _simulate(network: Network, consumers: tuple[int, ...], length_s: float) -> NetworkSimulation:
+def _simulate(network: Network, consumers: list[int], length_s: float) -> NetworkSimulation:
     run = NetworkSimulation(network, consumers, seed=1)
     run.advance(length_s)
     return run

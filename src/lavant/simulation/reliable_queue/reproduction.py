@@ -158,7 +158,7 @@ def _figure_12(messages: int, report: Report) -> list[PaperFigure]:
                 ),
                 paper="In-order, about 3000 messages wait with six senders and many consumers, about 4000 with six "
                 "consumers and many senders.",
-                here="About 3.0 and 4.0 messages: the paper's axis counts thousandths. In-order, most of them wait "
+                here="About 3.1 and 3.8 messages: the paper's axis counts thousandths. In-order, most of them wait "
                 "for older messages that are still being sent, which more consumers cannot change.",
             )
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PICTURE = "reliable-queue-{number}.svg"
 TABLE = "reliable-queue-{name}.csv"
+PAGE = "reliable-queue.md"
 ROWS_SHOWN = 12
 
 
@@ -27,7 +28,8 @@ def reliable_queue(
     ] = None,
     messages: Annotated[int, typer.Option(help="messages of each simulation", min=1_000, max=10_000_000)] = 20_000,
     output: Annotated[
-        Path | None, typer.Option(help="directory for a chart (SVG) of each figure and a table (CSV) of each part")
+        Path | None,
+        typer.Option(help="directory for a chart (SVG) of each figure, a table (CSV) of each part, and a page of all"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +47,7 @@ def reliable_queue(
         found = reproduce(messages=messages, report=report)
     shown = [each for each in found if figure is None or each.name.startswith(figure)]
     if output is not None:
-        _write(shown, output)
+        _write(shown, output, messages)
     if as_json:
         print(msgspec.json.encode(shown).decode())
         return
@@ -71,10 +73,11 @@ def _value(y: float | None, half_width: tuple[float, ...]) -> str:
     return f"{y:.4f} ± {half_width[0]:.4f}" if half_width and half_width[0] else f"{y:.4f}"
 
 
-def _write(figures: list[PaperFigure], output: Path) -> None:
+def _write(figures: list[PaperFigure], output: Path, messages: int) -> None:
     from lavant.cli.reports.charts import picture, write_picture  # noqa: PLC0415
 
     output.mkdir(parents=True, exist_ok=True)
+    (output / PAGE).write_text(_page(figures, messages), encoding="utf-8")
     for number in sorted({figure.name[:2] for figure in figures}):
         charts = [_chart(figure) for figure in figures if figure.name.startswith(number)]
         write_picture(output / PICTURE.format(number=number), picture(charts))
@@ -86,6 +89,24 @@ def _write(figures: list[PaperFigure], output: Path) -> None:
                 table.writerow(
                     [x, *("" if line.ys[place] is None else f"{line.ys[place]:.6g}" for line in figure.lines)]
                 )
+
+
+def _page(figures: list[PaperFigure], messages: int) -> str:
+    """All figures as Markdown: pictures, what the paper says, what comes out."""
+    parts = [
+        "# Reliable queue: Figures 11 to 15\n\nWritten by `lavant reproduce reliable-queue --messages "
+        f"{messages} --output DIR`. Predicted: the equations of [queue models](../queue-models.md). Simulated: "
+        f"Lavant's own queue machine in virtual time, {messages:,} messages a point; strokes are 95 % "
+        "confidence intervals."
+    ]
+    for number in sorted({figure.name[:2] for figure in figures}):
+        same = [figure for figure in figures if figure.name.startswith(number)]
+        tables = ", ".join(f"[{figure.name}]({TABLE.format(name=figure.name)})" for figure in same)
+        parts.append(f"## Figure {number}\n\n![Figure {number}]({PICTURE.format(number=number)})")
+        said = dict.fromkeys((figure.paper, figure.here) for figure in same)
+        rows = "\n".join(f"| {paper} | {here} |" for paper, here in said)
+        parts.append(f"| the paper | here |\n| --- | --- |\n{rows}\n\nTables: {tables}.")
+    return "\n\n".join(parts) + "\n"
 
 
 def _chart(figure: PaperFigure) -> Chart:

@@ -23,8 +23,8 @@ def served(*options: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="lavant-demo-") as home:
         command = [str(Path(sys.executable).with_name("lavant")), "serve", "--port", "0", "--data", home, *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None
             line = process.stdout.readline()
             found = _ADDRESS.search(line)
             if found is None:
@@ -37,3 +37,4 @@ def served(*options: str) -> Iterator[str]:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+            process.stdout.close()

@@ -178,3 +178,5 @@ def _received(pipe: Connection) -> list[_Attempt]:
         return [_Attempt(*attempt) for attempt in pipe.recv()]
     except EOFError:
         raise MissingComponent("a consumer of the live run has died; its message is above") from None
+    finally:
+        pipe.close()

@@ -1,0 +1,38 @@
+"""The reliable queue four ways: what is predicted holds for a server that runs, with real processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from lavant.cli.reports.queue_models.comparison import with_utilisation
+from lavant.cli.reports.queue_models.live import run_queue
+from lavant.models.reliable_queue import Phase, QueueScenario, ServiceTime, predict
+from lavant.simulation.reliable_queue.queue_machine import simulate_queue
+
+PHASE = Phase(count=4, service=ServiceTime(mean_s=0.1))
+SCENARIO = QueueScenario(arrival_rate_per_s=28.0, senders=PHASE, consumers=PHASE, loss=0.03, visibility_s=1.0)
+
+
+def test_a_live_queue_delivers_what_the_machine_delivers_under_the_same_load() -> None:
+    """A busy machine can only add to the times, so there is no upper bound here; the soak test has one."""
+    live = run_queue(SCENARIO, messages=700, seed=3, stretch=0.5)
+    simulated = simulate_queue(SCENARIO, messages=700, seed=3)
+    assert live.messages == simulated.messages == 630
+    assert live.attempts == pytest.approx(simulated.attempts, abs=0.02)
+    assert live.duplicates <= 0.02
+    assert live.delivery_s.mean > 0.95 * simulated.delivery_s.mean
+    assert live.p95_s.mean > 0.9 * simulated.p95_s.mean
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("utilisation", [0.3, 0.6, 0.85])
+def test_a_live_queue_is_within_five_percent_of_the_prediction(utilisation: float) -> None:
+    """The same load on both sides, so that chance is not counted as an error; and against the equations, with it."""
+    scenario = with_utilisation(SCENARIO, utilisation)
+    live = run_queue(scenario, messages=1500, seed=5, stretch=3.0)
+    simulated = simulate_queue(scenario, messages=1500, seed=5)
+    assert live.delivery_s.mean == pytest.approx(simulated.delivery_s.mean, rel=0.05)
+    assert live.p95_s.mean == pytest.approx(simulated.p95_s.mean, rel=0.05)
+    found = predict(scenario)
+    chance = live.delivery_s.half_width
+    assert abs(live.delivery_s.mean - found.delivery_s) < 0.05 * found.delivery_s + chance

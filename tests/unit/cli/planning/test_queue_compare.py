@@ -1,0 +1,60 @@
+"""`lavant queue compare` and `lavant reproduce reliable-queue`, as people call them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lavant.cli import commands
+from lavant.core.errors import InvalidValue
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "reliable-queue.toml"
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(commands, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_equations_and_queue_machine_stand_side_by_side(tmp_path: Path) -> None:
+    chart = tmp_path / "compared.svg"
+    loads = ("--utilisation", "0.3", "--utilisation", "0.6")
+    rows = json.loads(
+        run("queue", "compare", str(EXAMPLE), *loads, "--messages", "5000", "--json", "--picture", str(chart))
+    )
+    assert [row["way"] for row in rows] == ["equations", "queue machine"] * 2
+    assert [round(row["utilisation"], 2) for row in rows] == [0.3, 0.3, 0.6, 0.6]
+    for predicted, simulated in zip(rows[::2], rows[1::2], strict=True):
+        assert predicted["delivery_s"]["mean"] == pytest.approx(simulated["delivery_s"]["mean"], rel=0.08)
+        assert simulated["delivery_s"]["half_width"] > 0
+    assert chart.read_text().count("V") >= 4  # a vertical stroke for each interval
+
+
+def test_a_table_shows_intervals() -> None:
+    shown = run("queue", "compare", str(EXAMPLE), "--messages", "1000")
+    assert "equations" in shown
+    assert " ± " in next(line for line in shown.splitlines() if "queue machine" in line)
+
+
+def test_a_load_that_cannot_be_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="a utilisation is between 0 and 1, got 1"):
+        run("queue", "compare", str(EXAMPLE), "--utilisation", "1.0")
+
+
+def test_figures_of_the_paper_come_with_tables_and_what_differs(tmp_path: Path) -> None:
+    found = json.loads(run("reproduce", "reliable-queue", "--messages", "1000", "--output", str(tmp_path), "--json"))
+    names = [figure["name"] for figure in found]
+    assert names == ["11a", "11b", "12a", "12b", "13a", "13b", "14a", "14b", "14c", "15a", "15b", "15c"]
+    assert all(figure["paper"] and figure["here"] for figure in found)
+    predicted = found[0]["lines"][0]["ys"]
+    assert [round(y, 5) for y in predicted[:4]] == [0.31238, 0.22647, 0.20816, 0.20306]
+    assert sorted(path.name for path in tmp_path.glob("*.svg")) == [f"reliable-queue-{n}.svg" for n in range(11, 16)]
+    assert len(list(tmp_path.glob("*.csv"))) == len(names)
+    last = (tmp_path / "reliable-queue-15a.csv").read_text().splitlines()[-1]
+    assert last.startswith("90.0,,,")  # five and seven threads are not stable there, nor are nine
+    with pytest.raises(InvalidValue, match="there is no figure '10'"):
+        run("reproduce", "reliable-queue", "10")
