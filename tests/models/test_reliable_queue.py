@@ -21,6 +21,7 @@ from lavant.models.reliable_queue import (
 )
 from lavant.models.reliable_queue.planning import least_consumers, timeout_cost, with_consumers
 from lavant.models.reliable_queue.scenario import DeliveryOrder, ScenarioFile, ServiceFamily, scenario_text
+from lavant.simulation.reliable_queue.net import simulate_net
 from lavant.simulation.reliable_queue.queue_machine import simulate_queue
 
 EXPECTED_W = {0.99: (0.31238, 0.22647, 0.20816, 0.20306), 0.88: (0.41238, 0.25228, 0.22453, 0.21689)}
@@ -108,10 +109,12 @@ def test_the_queue_machine_agrees(threads: int, q: float, order: DeliveryOrder, 
 @pytest.mark.soak
 @pytest.mark.parametrize("q", EXPECTED_W)
 @pytest.mark.parametrize("threads", range(4, 11))
-def test_the_queue_machine_agrees_in_long_runs(threads: int, q: float) -> None:
+def test_net_and_queue_machine_agree_in_long_runs(threads: int, q: float) -> None:
     """Each interval misses the true value one time in twenty, so its half-width is taken one and a half times."""
     out = simulate_queue(paper(threads, q), messages=400_000, seed=2).delivery_s
-    assert abs(predict(paper(threads, q)).delivery_s - out.mean) < 1.5 * out.half_width
+    net = simulate_net(paper(threads, q), messages=400_000, seed=2).delivery_s
+    for seen in (out, net):
+        assert abs(predict(paper(threads, q)).delivery_s - seen.mean) < 1.5 * seen.half_width
     ordered = paper(threads, q, DeliveryOrder.IN_ORDER)
     within = simulate_queue(ordered, messages=400_000, seed=3).delivery_s
     assert predict(ordered).delivery_s == pytest.approx(within.mean, rel=0.05)

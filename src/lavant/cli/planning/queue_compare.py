@@ -1,4 +1,4 @@
-"""`lavant queue compare`: one scenario by equations, by the simulated queue, and on a real server."""
+"""`lavant queue compare`: one scenario by equations, by the paper's net, by the simulated queue, and on a server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compare_queue(
     picture: Annotated[Path | None, typer.Option(help="SVG file for a chart with the intervals")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare delivery times as predicted, as simulated with Lavant's own queue, and as measured on a server.
+    """Compare delivery times by equations, by the paper's Petri net, by Lavant's own queue simulated, and on a server.
 
     The live run starts a server, a process that sends and one process for each consumer; they sleep instead of
     working. It takes as long as its messages take to arrive.
@@ -36,11 +36,16 @@ def compare_queue(
 
     from lavant.cli.planning.queue_plan import read_scenario  # noqa: PLC0415
     from lavant.cli.reports.charts import write_picture  # noqa: PLC0415
-    from lavant.cli.reports.queue_models.comparison import as_picture, compare, with_utilisation  # noqa: PLC0415
+    from lavant.cli.reports.queue_models.comparison import (  # noqa: PLC0415
+        as_picture,
+        compare,
+        why_not_net,
+        with_utilisation,
+    )
 
     given = read_scenario(scenario).scenario
     scenarios = [with_utilisation(given, each) for each in utilisation] if utilisation else [given]
-    with progress("queue", len(scenarios) * (2 if live else 1)) as report:
+    with progress("queue", len(scenarios) * (3 if live else 2)) as report:
         rows = compare(scenarios, messages=messages, live_messages=live, stretch=stretch, seed=seed, report=report)
     if picture is not None:
         write_picture(picture, as_picture(rows))
@@ -62,6 +67,8 @@ def compare_queue(
     ]
     print_table(columns, table, numbers=columns[2:])
     print("±: 95 % confidence interval")
+    if reason := why_not_net(given):
+        print(f"without the Petri net: {reason}")
 
 
 def _with_interval(mean: float, half_width: float) -> str:

@@ -20,17 +20,19 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-def test_equations_and_queue_machine_stand_side_by_side(tmp_path: Path) -> None:
+def test_equations_net_and_queue_machine_stand_side_by_side(tmp_path: Path) -> None:
     chart = tmp_path / "compared.svg"
     loads = ("--utilisation", "0.3", "--utilisation", "0.6")
     rows = json.loads(
         run("queue", "compare", str(EXAMPLE), *loads, "--messages", "5000", "--json", "--picture", str(chart))
     )
-    assert [row["way"] for row in rows] == ["equations", "queue machine"] * 2
-    assert [round(row["utilisation"], 2) for row in rows] == [0.3, 0.3, 0.6, 0.6]
-    for predicted, simulated in zip(rows[::2], rows[1::2], strict=True):
-        assert predicted["delivery_s"]["mean"] == pytest.approx(simulated["delivery_s"]["mean"], rel=0.08)
-        assert simulated["delivery_s"]["half_width"] > 0
+    assert [row["way"] for row in rows] == ["equations", "Petri net", "queue machine"] * 2
+    assert [round(row["utilisation"], 2) for row in rows] == [0.3] * 3 + [0.6] * 3
+    for predicted, net, simulated in (rows[:3], rows[3:]):
+        for seen in (net, simulated):
+            assert predicted["delivery_s"]["mean"] == pytest.approx(seen["delivery_s"]["mean"], rel=0.08)
+            assert seen["delivery_s"]["half_width"] > 0
+            assert seen["attempts"] == pytest.approx(predicted["attempts"], rel=0.01)
     assert chart.read_text().count("V") >= 4  # a vertical stroke for each interval
 
 
@@ -38,6 +40,14 @@ def test_a_table_shows_intervals() -> None:
     shown = run("queue", "compare", str(EXAMPLE), "--messages", "1000")
     assert "equations" in shown
     assert " ± " in next(line for line in shown.splitlines() if "queue machine" in line)
+
+
+def test_what_the_net_cannot_show_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "queue.toml"
+    path.write_text(EXAMPLE.read_text().replace("service_s = 0.1", "service_s = 0.1\nservice_scv = 0.5"))
+    shown = run("queue", "compare", str(path), "--messages", "1000")
+    assert "without the Petri net: the net has exponential times only" in shown
+    assert "queue machine" in shown
 
 
 def test_a_load_that_cannot_be_is_refused() -> None:

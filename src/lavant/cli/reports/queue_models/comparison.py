@@ -12,10 +12,11 @@ from lavant.cli.reports.queue_models.live import run_queue
 from lavant.core.errors import InvalidValue
 from lavant.models.reliable_queue import QueueScenario, predict
 from lavant.simulation.queueing.steady import Estimate
+from lavant.simulation.reliable_queue.net import net_of, simulate_net
 from lavant.simulation.reliable_queue.observed import ObservedQueue
 from lavant.simulation.reliable_queue.queue_machine import simulate_queue
 
-EQUATIONS, MACHINE, LIVE = "equations", "queue machine", "live server"
+EQUATIONS, NET, MACHINE, LIVE = "equations", "Petri net", "queue machine", "live server"
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +68,8 @@ def compare(
         ways: list[tuple[str, Callable[[], ObservedQueue]]] = [
             (MACHINE, partial(simulate_queue, scenario, messages=messages, seed=seed))
         ]
+        if why_not_net(scenario) is None:
+            ways.insert(0, (NET, partial(simulate_net, scenario, messages=messages, seed=seed)))
         if live_messages:
             ways.append((LIVE, partial(run_queue, scenario, messages=live_messages, seed=seed, stretch=stretch)))
         for way, observe in ways:
@@ -84,6 +87,15 @@ def compare(
                 )
             )
     return rows
+
+
+def why_not_net(scenario: QueueScenario) -> str | None:
+    """Why the paper's net cannot show a scenario; None if it can."""
+    try:
+        net_of(scenario)
+    except InvalidValue as error:
+        return str(error)
+    return None
 
 
 def as_picture(rows: Sequence[QueueRow]) -> str:
