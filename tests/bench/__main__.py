@@ -1,7 +1,7 @@
 """`make bench`: tables, measured in one run: matchers, the pipeline on Spark, durable queues, publishing, and models.
 
-`--only TEXT` picks rows of the first table (and `--only pipeline`, `tables`, `sizing`, `queues`, `publishing` or
-`models` another one), `--markdown FILE` also writes the tables there. Ends with exit code 1 if a constant of sizing is
+`--only TEXT` picks rows of the first table (and `--only pipeline`, `tables`, `sizing`, `queues`, `publishing`, `models`
+or `petri` another one), `--markdown FILE` also writes the tables there. Ends with exit code 1 if a constant of sizing is
 far off.
 """
 
@@ -24,6 +24,8 @@ from tests.bench.limits import Limits, measure_limits
 from tests.bench.matching import CORES, Row, measure, subjects
 from tests.bench.models import COLUMNS as MODEL_COLUMNS
 from tests.bench.models import measure_models
+from tests.bench.petri.table import COLUMNS as PETRI_COLUMNS
+from tests.bench.petri.table import measure_petri
 from tests.bench.pipeline import Result, encrypted_load, measure_pipeline, stock_load
 from tests.bench.publishing.table import COLUMNS as PUBLISHING_COLUMNS
 from tests.bench.publishing.table import PublishingTable, measure_publishing
@@ -129,6 +131,7 @@ def markdown(
     queues: QueueTable | None,
     publishing: PublishingTable | None,
     models: list[list[str]],
+    petri: list[list[str]],
 ) -> str:
     lines = [describe(limits), ""]
     lines += markdown_table(COLUMNS, [cells(row) for row in rows])
@@ -142,6 +145,7 @@ def markdown(
     if publishing is not None:
         lines += [*markdown_table(PUBLISHING_COLUMNS, publishing.lines), *publishing.remarks, ""]
     lines += markdown_table(MODEL_COLUMNS, models)
+    lines += markdown_table(PETRI_COLUMNS, petri)
     return "\n".join(lines) + "\n"
 
 
@@ -197,8 +201,11 @@ def main() -> None:
     models = measure_models() if arguments.only in "models" else []
     if models:
         print_table(console, "Models", MODEL_COLUMNS, models, {0})
+    petri = measure_petri() if arguments.only in "petri" else []
+    if petri:
+        print_table(console, "Petri nets", PETRI_COLUMNS, petri, {0})
     if arguments.markdown is not None:
-        text = markdown(limits, rows, results, exits, tables, sizing, queues, publishing, models)
+        text = markdown(limits, rows, results, exits, tables, sizing, queues, publishing, models, petri)
         arguments.markdown.write_text(text)
     if sizing is not None and sizing.far_off:
         sys.exit(f"make bench: constants of sizing are far off: {', '.join(sizing.far_off)}; see docs/sizing.md")
