@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -74,3 +75,16 @@ def test_a_net_without_positions_is_laid_out_in_columns() -> None:
 def test_a_page_that_does_not_exist_is_refused() -> None:
     with pytest.raises(InvalidValue, match="has no page 'Nowhere'; it has Layer_1"):
         draw(reliable_queue(ReliableQueue()), "Nowhere")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_pages_in_the_documentation_are_drawn_anew(page: str) -> None:
+    """If not: `lavant petri show reliable-queue --out docs/images/petri`."""
+    images = Path(__file__).resolve().parents[4] / "docs" / "images" / "petri"
+    assert (images / f"{page}.svg").read_text() == draw(reliable_queue(ReliableQueue()), page).svg
+
+
+def test_the_broker_in_order_in_the_documentation_is_drawn_anew() -> None:
+    images = Path(__file__).resolve().parents[4] / "docs" / "images" / "petri"
+    drawn = draw(reliable_queue(ReliableQueue(order="in-order")), "Broker").svg
+    assert (images / "Broker-in-order.svg").read_text() == drawn
