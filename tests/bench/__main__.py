@@ -1,8 +1,8 @@
 """`make bench`: tables, measured in one run: matchers, the pipeline on Spark, durable queues, publishing, and models.
 
 `--only TEXT` picks rows of the first table (and `--only pipeline`, `tables`, `sizing`, `queues`, `publishing`, `models`
-or `petri` another one), `--markdown FILE` also writes the tables there. Ends with exit code 1 if a constant of sizing is
-far off.
+or `petri` another one), `--markdown FILE` also writes the tables there. Ends with exit code 1 if a constant of sizing
+is far off.
 """
 
 from __future__ import annotations

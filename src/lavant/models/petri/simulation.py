@@ -25,6 +25,9 @@ STEPS_AT_ONCE = 65_536
 VALUES_MAX = 5_000_000
 """Observed values of a monitor that are kept for quantiles."""
 
+INSTANT_STEPS_MAX = 2_000_000
+"""Steps without time passing, unless a number of steps is asked for. A net that makes more would run for ever."""
+
 SETS_MAX = 100_000
 """Sets of transitions for which the order of trials is remembered."""
 
@@ -92,7 +95,8 @@ class Simulation:
         """
         if until == math.inf and steps is None and self._never_ends():
             raise InvalidValue("the net may run for ever; give a time or a number of steps")
-        done = 0
+        done = since = 0
+        at = self.now
         while steps is None or done < steps:
             wanted = STEPS_AT_ONCE if steps is None else min(STEPS_AT_ONCE, steps - done)
             made, why, last = self._run(wanted, until)
@@ -105,6 +109,13 @@ class Simulation:
             self.ended = why
             if why != "steps":
                 break
+            since, at = (since, at) if at == self.now else (done, self.now)
+            if steps is None and done - since >= INSTANT_STEPS_MAX:
+                name = self.flat.transitions[last].name
+                raise InvalidValue(
+                    f"the clock stands still at {at:g}: {done - since:,} steps without time passing, the last of them "
+                    f"{name}; give a number of steps, or a delay to one of its arcs"
+                )
         self.steps += done
         return done
 

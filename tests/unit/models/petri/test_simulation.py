@@ -258,6 +258,16 @@ def test_replications_need_two_runs_and_an_end_after_the_warm_up() -> None:
         replicate(flat, monitors, rng, replications=2, until=10.0, warm_up=10.0)
 
 
+def test_a_net_whose_clock_stands_still_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lavant.models.petri.simulation.INSTANT_STEPS_MAX", 100_000)
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [0])
+    page.transition("Turn", takes={"A": "n"}, puts={"A": "(n + 1) % 5"})
+    with pytest.raises(InvalidValue, match=r"the clock stands still at 0: .* the last of them Top'Turn"):
+        simulated(net).run(until=1.0)
+    assert simulated(net).run(steps=200_000) == 200_000
+
+
 def test_a_timed_net_without_an_end_asks_for_one() -> None:
     net, _ = one_server(0.5, 1.0)
     with pytest.raises(InvalidValue, match="may run for ever"):
