@@ -13,6 +13,7 @@ from lavant.models.petri.monitors import Breakpoint, DataCollection, Monitor, Oc
 from lavant.models.petri.net import IN, OUT, P_HIGH, P_LOW, Net, Page
 from lavant.models.petri.replications import replicate
 from lavant.models.petri.simulation import Simulation, Token
+from lavant.models.petri.state_space import explore
 
 
 def a_page() -> tuple[Net, Page]:
@@ -133,6 +134,18 @@ def test_a_value_outside_of_its_colour_set_stops_the_run_and_names_the_transitio
     page.transition("Roll", takes={"A": "die"}, puts={"A": "die + 1"})
     with pytest.raises(InvalidValue, match=r"transition Top'Roll, at time 0, step 2: 7 is no value of colour set Die"):
         simulated(net).run()
+
+
+def test_elements_of_a_list_are_checked_when_they_become_tokens() -> None:
+    net, page = a_page()
+    page.place("L", net.scope.colours["Ints"], [[3, 9]])
+    page.place("A", net.scope.colours["Die"])
+    page.transition("Spread", takes={"L": "ints"}, puts={"A": "each(ints)"})
+    page.transition("Use", takes={"A": "_"})
+    with pytest.raises(InvalidValue, match="transition Top'Spread, at time 0, step 1: 9 is no value of colour set Die"):
+        simulated(net).run()
+    with pytest.raises(InvalidValue, match="transition Top'Spread, after nothing: 9 is no value of colour set Die"):
+        explore(net.flatten())
 
 
 def test_an_empty_list_without_a_head_names_the_transition() -> None:

@@ -280,16 +280,15 @@ class _Simulator:
 
     def _term(self, place: int, term: Term, delay: str | None) -> int:
         out, scope = self.out, self.flat.scope
-        token = python_of(term.token, scope)
-        if _has_range(self.flat.places[place].colour) and not term.is_each:
-            token = f"_check({place}, {token})"
-        loops = 0
+        token, loops = python_of(term.token, scope), 0
         if term.count is not None:
             out.open(f"for _ in range({python_of(term.count, scope)}):")
             loops = 1
         elif term.is_each:
             out.open(f"for y in {token}:")
             token, loops = "y", 1
+        if _has_range(self.flat.places[place].colour):
+            token = f"_check({place}, {token})"
         certain = self._deposit(place, term, token, delay)
         out.close(loops)
         return certain

@@ -133,8 +133,9 @@ class _Successors:
                 out.add("pass")
                 out.close()
             elif each.is_each:
-                out.add(f"q{at}.extend({python_of(each.token, scope)})")
+                out.add(f"q{at}.extend([_check({at}, y) for y in {python_of(each.token, scope)}])")
             elif each.count is not None:
-                out.add(f"q{at}.extend([{python_of(each.token, scope)}] * {python_of(each.count, scope)})")
+                token = f"_check({at}, {python_of(each.token, scope)})"
+                out.add(f"q{at}.extend([{token}] * {python_of(each.count, scope)})")
             else:
                 out.add(f"q{at}.append(_check({at}, {python_of(each.token, scope)}))")

@@ -106,9 +106,9 @@ class _Source:
         if name == "time":
             return self.clock
         if name == "first" and isinstance(node.args[0], ast.GeneratorExp):
-            return f"next({self._lazily(node.args[0])})"
+            return f"next(({self._loop(node.args[0])}))"
         if name in ("any", "all") and isinstance(node.args[0], ast.GeneratorExp):
-            return self._exists(name, node.args[0])
+            return f"{name}([{self._loop(node.args[0])}])"
         record = self.scope.colours.get(name)
         if name == "replace" or isinstance(record, RecordOf):
             return self._record(node)
@@ -119,13 +119,6 @@ class _Source:
             patterns = {"first": "{0}[0]", "rest": "{0}[1:]", "real": "float({0})"}
             return patterns.get(name, f"{name}({{0}})").format(*arguments)
         return f"fn_{name}({', '.join(arguments)})"
-
-    def _lazily(self, node: ast.GeneratorExp) -> str:
-        return f"({self._loop(node)})"
-
-    def _exists(self, name: str, node: ast.GeneratorExp) -> str:
-        """`any` and `all`; a comparison of each element as a whole is left to `in`, which is faster."""
-        return f"{name}([{self._loop(node)}])"
 
     def _record(self, node: ast.Call) -> str:
         record = self.types[node]
