@@ -98,6 +98,8 @@ SCOPE = Scope(
         ("[q.x for q in ps]", "(List.map (fn (q: Point) => (#x q)) ps)"),
         ("[q for q in ps if q.x > 1]", "(List.filter (fn (q: Point) => ((#x q) > 1)) ps)"),
         ("any(q.x == n for q in ps)", "(List.exists (fn (q: Point) => ((#x q) = n)) ps)"),
+        ("replace(p, t=time())", "(Point.set_t p (time()))"),
+        ("not r == 1.5", "(not (Real.==(r, 1.5)))"),
         ("exponential(n)", "exponential(Real.fromInt(n))"),
         ("bernoulli(0.5)", "(bernoulli(0.5) = 1)"),
     ],

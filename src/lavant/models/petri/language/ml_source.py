@@ -83,6 +83,11 @@ def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> str:
     return ml_of(typed(node, scope, colour), colour)
 
 
+def _argument(text: str) -> str:
+    """In parentheses, unless it is a name or in brackets: `f g(x)` would apply `f` to `g`."""
+    return text if text.isidentifier() or text[0] in "([{0123456789" else f"({text})"
+
+
 class _Writer:
     def __init__(self, types: dict[ast.AST, ColourSet]) -> None:
         self.types = types
@@ -108,12 +113,12 @@ class _Writer:
         return node.id
 
     def _attribute(self, node: ast.Attribute) -> str:
-        return f"(#{node.attr} {self.of(node.value)})"
+        return f"(#{node.attr} {_argument(self.of(node.value))})"
 
     def _subscript(self, node: ast.Subscript) -> str:
         assert isinstance(node.slice, ast.Constant)
         assert isinstance(node.slice.value, int)
-        return f"(#{node.slice.value + 1} {self.of(node.value)})"
+        return f"(#{node.slice.value + 1} {_argument(self.of(node.value))})"
 
     def _tuple(self, node: ast.Tuple) -> str:
         parts = self.types[node].parts() or (None,) * len(node.elts)
@@ -136,7 +141,7 @@ class _Writer:
         return f"({word.join(map(self.of, node.values))})"
 
     def _unaryop(self, node: ast.UnaryOp) -> str:
-        return f"({'not' if isinstance(node.op, ast.Not) else '~'} {self.of(node.operand)})"
+        return f"({'not' if isinstance(node.op, ast.Not) else '~'} {_argument(self.of(node.operand))})"
 
     def _binop(self, node: ast.BinOp) -> str:
         colour = self.types[node]
@@ -149,7 +154,7 @@ class _Writer:
         parts, left = [], node.left
         for operator, right in zip(node.ops, node.comparators, strict=True):
             if isinstance(operator, ast.In | ast.NotIn):
-                found = f"mem {self.of(right)} {self.of(left)}"
+                found = f"mem {_argument(self.of(right))} {_argument(self.of(left))}"
                 parts.append(f"({found})" if isinstance(operator, ast.In) else f"(not ({found}))")
             else:
                 parts.append(self._comparison(left, operator, right))
@@ -172,7 +177,7 @@ class _Writer:
         assert isinstance(colour, ListOf)
         is_declared = colour.of.name not in ("list", "product")
         element = f"({loop.target.id}: {colour.of.name})" if is_declared else loop.target.id
-        source = self.of(loop.iter)
+        source = _argument(self.of(loop.iter))
         if loop.ifs:
             source = f"(List.filter (fn {element} => {' andalso '.join(map(self.of, loop.ifs))}) {source})"
         return element, source
@@ -192,7 +197,7 @@ class _Writer:
         if name in ("any", "all"):
             return self._quantified(name, node.args[0])
         if name in _OF_LIST:
-            return f"({_OF_LIST[name]} {self.of(node.args[0])})"
+            return f"({_OF_LIST[name]} {_argument(self.of(node.args[0]))})"
         record = self.types[node]
         if node.keywords and isinstance(record, RecordOf):
             return self._record(node, record)
@@ -209,7 +214,7 @@ class _Writer:
     def _quantified(self, name: str, node: ast.expr) -> str:
         word = {"any": "List.exists", "all": "List.all"}[name]
         if not isinstance(node, ast.ListComp | ast.GeneratorExp):
-            return f"({word} (fn each => each) {self.of(node)})"
+            return f"({word} (fn each => each) {_argument(self.of(node))})"
         element, source = self._filtered(node)
         return f"({word} (fn {element} => {self.of(node.elt)}) {source})"
 
@@ -220,5 +225,5 @@ class _Writer:
             return "{" + ", ".join(f"{name}={value}" for name, value in given) + "}"
         text = self.of(node.args[0])
         for name, value in given:
-            text = f"({record.name}.set_{name} {text} {value})"
+            text = f"({record.name}.set_{name} {text} {_argument(value)})"
         return text
