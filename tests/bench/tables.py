@@ -1,8 +1,9 @@
 """`match` on tables against what an expert writes by hand, in one plain Spark session.
 
-    python -m tests.bench.tables [--only quotes|million|stock|poison]
+    python -m tests.bench.tables [--only quotes|million|stock|columns|poison]
 
-*Quotes*: 200,000 events, filters `symbol = … and price > … and volume > …`. *Stock*: 5,000 events of the workload.
+*Quotes*: 200,000 events, filters `symbol = … and price > … and volume > …`. *30 columns*: the same with 25 columns more
+that no filter compares. *Stock*: 5,000 events of the workload.
 All ways have the same cached input and write to nowhere (`noop`). They take turns, and the best of each counts;
 processor time is that of the JVM and its Python workers, which is steadier on a machine with other work.
 
@@ -59,6 +60,7 @@ def measure_tables(only: str = "") -> list[list[str]]:
     spark = plain_session()
     loads: dict[str, Callable[[SparkSession, Path], tuple[int, Ways]]] = {
         "quotes, 100,000 filters": lambda spark, home: quotes(spark, home, 100_000),
+        "30 columns, 100,000 filters": wide,
         "quotes, 1 million filters": lambda spark, home: quotes(spark, home, 1_000_000),
         "stock, 100,000 filters": stock,
         "poison, 20 % NaN": poison,
@@ -184,6 +186,25 @@ def quotes(spark: SparkSession, home: Path, count: int) -> tuple[int, Ways]:
         "join lists": lambda: rows.groupBy("event_id").agg(sf.collect_list("id")),
     }
     return match(events, store, explode=True).count(), ways
+
+
+def wide(spark: SparkSession, home: Path) -> tuple[int, Ways]:
+    random = np.random.default_rng(7)
+    table, listed = events_table(random), filters_table(random, 100_000)
+    for number in range(25):
+        table = table.append_column(f"more_{number}", table["event_id" if number % 2 else "price"])
+    events = cached(spark, table, home / "events.parquet")
+    store = store_of(encoded(listed), home / "store")
+    by_hand = arrow_udf_of(spark, listed)
+    return match(events, store, explode=True).count(), {
+        "match": lambda: match(events, store),
+        "Arrow UDF": lambda: events.withColumn("subscriptions", by_hand("symbol", "price", "volume")),
+        "all columns to Python and back": lambda: events.mapInArrow(_unchanged, events.schema),
+    }
+
+
+def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
 
 
 def poison(spark: SparkSession, home: Path) -> tuple[int, Ways]:
