@@ -88,16 +88,41 @@ def run_stages(
 
 
 def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[Any]:
-    """The rows of a DataFrame with one row in each partition, which is read at a location."""
+    """The rows of a DataFrame with at most one row in each partition, which is read at a location."""
     context = rows.sparkSession.sparkContext
     with _named(context, name):
-        pickled = rows._jdf.javaToPython()
-        partitions = pickled.getNumPartitions()
-        if not partitions:
-            return []
-        places = tuple(locations[number] if number < len(locations) else ANYWHERE for number in range(partitions))
-        batches = BatchedSerializer(CPickleSerializer())  # type: ignore[no-untyped-call]
-        return list(RDD(_placed(context, pickled, places, 1), context, batches).collect())
+        return list(RDD(_scanned(context, rows, locations), context, _pickled_rows()).collect())
+
+
+def scan_and_run(
+    rows: DataFrame, locations: Sequence[str], work: Callable[[int, Any], bytes], name: str
+) -> list[bytes]:
+    """`work` on each row of a DataFrame with at most one row in each partition, in the task that has read it.
+
+    It gets the number of the partition and the row.
+    """
+    context = rows.sparkSession.sparkContext
+
+    def run(number: int, items: Iterable[Any]) -> Iterator[bytes]:
+        for row in items:
+            yield work(number, row)
+
+    with _named(context, name):
+        mapped = _mapped(context, _scanned(context, rows, locations), run, _pickled_rows())
+        return [bytes(each) for each in mapped.collect()]
+
+
+def _scanned(context: SparkContext, rows: DataFrame, locations: Sequence[str]) -> Any:
+    pickled = rows._jdf.javaToPython()
+    if all(location == ANYWHERE for location in locations):
+        return pickled
+    partitions = pickled.getNumPartitions()
+    places = tuple(locations[number] if number < len(locations) else ANYWHERE for number in range(partitions))
+    return _placed(context, pickled, places, 1) if partitions else pickled
+
+
+def _pickled_rows() -> Any:
+    return BatchedSerializer(CPickleSerializer())  # type: ignore[no-untyped-call]
 
 
 def _locations(tasks: Sequence[PlacedTask]) -> tuple[str, ...]:
@@ -124,9 +149,11 @@ def _places(context: SparkContext, locations: tuple[str, ...], items: int) -> An
     return collection.toJavaRDD()
 
 
-def _mapped(context: SparkContext, jrdd: Any, work: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> RDD[Any]:
-    """Map partitions of byte strings to byte strings, which are not pickled."""
-    mapped = RDD(jrdd, context, NoOpSerializer()).mapPartitionsWithIndex(work)
+def _mapped(
+    context: SparkContext, jrdd: Any, work: Callable[[int, Iterable[Any]], Iterator[bytes]], read: Any = None
+) -> RDD[Any]:
+    """Map partitions, of byte strings unless another serializer reads them, to byte strings, which are not pickled."""
+    mapped = RDD(jrdd, context, read or NoOpSerializer()).mapPartitionsWithIndex(work)
     mapped._jrdd_deserializer = NoOpSerializer()
     return mapped
 

@@ -120,7 +120,13 @@ class MatchedBlock(NamedTuple):
         return cls(header.start, header.count, header.host, runs, rest, header.refused, names, header.probes)
 
 
-def merge_blocks(blocks: Sequence[MatchedBlock], row_ids: Callable[[SegmentKey], Ids]) -> Matches:
+def new_ids(count: int) -> Ids:
+    return np.empty(count, np.uint32)
+
+
+def merge_blocks(
+    blocks: Sequence[MatchedBlock], row_ids: Callable[[SegmentKey], Ids], allocate: Callable[[int], Ids] = new_ids
+) -> Matches:
     """Exit (EP): the matches of all hosts for each publication. All blocks are of the same publications."""
     counts = np.zeros(blocks[0].publications, np.int64)
     for block in blocks:
@@ -130,7 +136,7 @@ def merge_blocks(blocks: Sequence[MatchedBlock], row_ids: Callable[[SegmentKey],
     offsets = np.append(0, np.cumsum(counts))
     if offsets[-1] > MATCHES_MAX:
         raise LimitExceeded(f"an exit task has {offsets[-1]} matches, at most {MATCHES_MAX} fit; lower rowsMax")
-    ids = np.empty(offsets[-1], np.uint32)
+    ids = allocate(int(offsets[-1]))
     cursor = offsets[:-1].copy()
     for block in sorted(blocks, key=lambda block: block.host):
         copy_lists(frozen(block.rest.offsets), frozen(block.rest.ids), cursor, ids)

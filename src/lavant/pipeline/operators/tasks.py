@@ -5,6 +5,7 @@ block ──► match task of each host ──shuffle──► exit task of each
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -23,10 +24,30 @@ from lavant.core.errors import InvalidValue
 from lavant.core.publications.publication import ID
 from lavant.pipeline.cluster.probes import Probe
 from lavant.pipeline.operators.access import AccessBlock, AccessPiece, RefusedRow
-from lavant.pipeline.operators.exchange import MatchedBlock, SegmentKey, merge_blocks
+from lavant.pipeline.operators.exchange import MatchedBlock, SegmentKey, merge_blocks, new_ids
 from lavant.pipeline.operators.open_slices import SlicePlace, open_slice, row_ids
 from lavant.pipeline.operators.parts import Part, write_part
 from lavant.pipeline.stream.records import make_batch
+
+SCRATCH_IDS_MAX = 1 << 26
+"""Ids for which an exit task keeps its memory: 256 MiB."""
+
+
+class _Scratch(threading.local):
+    """Memory for the next exit task: to get new pages from the system takes longer than to fill them."""
+
+    def __init__(self) -> None:
+        self._kept = new_ids(0)
+
+    def ids(self, count: int) -> Ids:
+        if count > SCRATCH_IDS_MAX:
+            return new_ids(count)
+        if len(self._kept) < count:
+            self._kept = new_ids(min(count * 5 // 4, SCRATCH_IDS_MAX))
+        return self._kept[:count]
+
+
+_scratch = _Scratch()
 
 
 class MatchTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +95,7 @@ def match_blocks(task: MatchTask, blocks: Sequence[AccessBlock]) -> list[Matched
 def exit_blocks(task: ExitTask, blocks: Sequence[MatchedBlock]) -> ExitReport:
     """Merge the results of all hosts, and write them as a part."""
     began = time.thread_time()
-    matches = merge_blocks(blocks, lambda key: row_ids(task.store, key, task.version))
+    matches = merge_blocks(blocks, lambda key: row_ids(task.store, key, task.version), _scratch.ids)
     part, content = write_part(task.output, task.part, blocks, matches)
     share = (time.thread_time() - began) / max(1, len(task.slices))
     probes = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,11 +25,15 @@ from lavant.pipeline.operators.access import encode_range
 from lavant.pipeline.sources.log import LogStreamReader
 
 ACCESS_ROWS_MIN = 2048
-"""Publications of an access task, if there are so many; a task costs more than a few thousand rows."""
+"""Publications of an access task, if there are so many; a task costs more than a few thousand rows. Fewer are a small
+batch: each access task reads all of them, and matches them for one host.
+"""
 
 
 class BlockSource(DataSource):
-    """Options: those of `lavant_log`, the `scheme`, and `travel` if tasks cannot read the log themselves."""
+    """Options: those of `lavant_log`, the `scheme`, the `hosts` that match, and `travel` if tasks cannot read the log
+    themselves.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -48,6 +52,7 @@ class BlockStreamReader(LogStreamReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._scheme = options["scheme"]
+        self._hosts = int(options["hosts"])
         self._travels = options.get("travel") == "true"
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -55,25 +60,53 @@ class BlockStreamReader(LogStreamReader):
         first, last, identity = start["offset"], end["offset"], end.get("log", UNKNOWN)
         if first == last:
             return []
-        tasks = min(ACCESS_SLICES, max(1, (last - first) // ACCESS_ROWS_MIN))
-        bounds = np.linspace(first, last, tasks + 1).astype(np.int64).tolist()
-        return [
-            InputPartition((number, low, high, identity, self._content(low, high) if self._travels else None))
-            for number, (low, high) in enumerate(pairwise(bounds))
-        ]
+        count = last - first
+        if count < ACCESS_ROWS_MIN:
+            tasks = min(self._hosts, count)
+            content = self._content(first, last) if self._travels else None
+            ranges = [AccessRange(first, last, tasks, identity, content)] * tasks
+        else:
+            bounds = _bounds(first, last, min(ACCESS_SLICES, count // ACCESS_ROWS_MIN))
+            ranges = [
+                AccessRange(low, high, 0, identity, self._content(low, high) if self._travels else None)
+                for low, high in pairwise(bounds)
+            ]
+        return [InputPartition((number, *each)) for number, each in enumerate(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        number, start, end, identity, content = partition.value
-        if content is None:
-            batches: Iterator[LogBatch] = _log(self._options.place, identity).read(start, end)
+        number, *values = partition.value
+        range_ = AccessRange(*values)
+        if range_.content is None:
+            batches: Iterator[LogBatch] = _log(self._options.place, range_.log).read(range_.start, range_.end)
         else:
-            batches = (LogBatch(first, _from_stream(data)) for first, data in content)
-        block = encode_range(self._scheme, identity, start, batches, slice=number)
-        encoded = pa.array([msgspec.msgpack.encode(block), *[None] * (end - start - 1)], pa.binary())
-        yield pa.record_batch({"offset": pa.array(np.arange(start, end)), "block": encoded})
+            batches = (LogBatch(first, _from_stream(data)) for first, data in range_.content)
+        block = encode_range(self._scheme, range_.log, range_.start, batches, slice=number, tasks=range_.tasks)
+        # Tasks that read the same range show a part of its rows each, so that Spark counts every publication once.
+        bounds = _bounds(range_.start, range_.end, max(1, range_.tasks))
+        low, high = bounds[number : number + 2] if range_.tasks else bounds
+        encoded = pa.array([msgspec.msgpack.encode(block), *[None] * (high - low - 1)], pa.binary())
+        yield pa.record_batch({"offset": pa.array(np.arange(low, high)), "block": encoded})
 
     def _content(self, start: int, end: int) -> list[tuple[int, bytes]]:
         return [(batch.first_offset, _to_stream(batch.records)) for batch in self._open().read(start, end)]
+
+
+class AccessRange(NamedTuple):
+    """What an access task reads."""
+
+    start: int
+    end: int
+    tasks: int
+    """Tasks that read this same range, which is a small batch; otherwise 0."""
+    log: str
+    """Identity of the log."""
+    content: list[tuple[int, bytes]] | None
+    """The publications, if the task cannot read the log."""
+
+
+def _bounds(start: int, end: int, tasks: int) -> list[int]:
+    bounds: list[int] = np.linspace(start, end, tasks + 1).astype(np.int64).tolist()
+    return bounds
 
 
 @lru_cache(maxsize=64)

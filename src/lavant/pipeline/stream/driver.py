@@ -204,7 +204,10 @@ def start(
         given["startingOffset"] = str(notifications.next_offset)
     spark.dataSource.register(BlockSource)
     source = spark.readStream.format(BlockSource.name()).options(
-        **given, scheme=store.settings.scheme, travel="false" if reaches(open_storage(log)) else "true"
+        **given,
+        scheme=store.settings.scheme,
+        hosts=str(batches.hosts),
+        travel="false" if reaches(open_storage(log)) else "true",
     )
     # The manifests say how far the stream is, so Spark's own record is good for one run only.
     checkpoint = tempfile.mkdtemp(prefix="lavant-checkpoint-")
