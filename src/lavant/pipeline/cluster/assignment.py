@@ -83,6 +83,11 @@ class SliceAssignment(msgspec.Struct, frozen=True):
         return [(number, host) for number, host in enumerate(self.hosts) if host.match]
 
     @property
+    def match_locations(self) -> list[str]:
+        """Of each host with match slices."""
+        return [host.location for _, host in self.matching]
+
+    @property
     def exiting(self) -> list[tuple[int, HostSlices]]:
         return [(number, host) for number, host in enumerate(self.hosts) if host.exit]
 

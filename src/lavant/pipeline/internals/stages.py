@@ -91,38 +91,12 @@ def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[Any]:
     """The rows of a DataFrame with at most one row in each partition, which is read at a location."""
     context = rows.sparkSession.sparkContext
     with _named(context, name):
-        return list(RDD(_scanned(context, rows, locations), context, _pickled_rows()).collect())
-
-
-def scan_and_run(
-    rows: DataFrame, locations: Sequence[str], work: Callable[[int, Any], bytes], name: str
-) -> list[bytes]:
-    """`work` on each row of a DataFrame with at most one row in each partition, in the task that has read it.
-
-    It gets the number of the partition and the row.
-    """
-    context = rows.sparkSession.sparkContext
-
-    def run(number: int, items: Iterable[Any]) -> Iterator[bytes]:
-        for row in items:
-            yield work(number, row)
-
-    with _named(context, name):
-        mapped = _mapped(context, _scanned(context, rows, locations), run, _pickled_rows())
-        return [bytes(each) for each in mapped.collect()]
-
-
-def _scanned(context: SparkContext, rows: DataFrame, locations: Sequence[str]) -> Any:
-    pickled = rows._jdf.javaToPython()
-    if all(location == ANYWHERE for location in locations):
-        return pickled
-    partitions = pickled.getNumPartitions()
-    places = tuple(locations[number] if number < len(locations) else ANYWHERE for number in range(partitions))
-    return _placed(context, pickled, places, 1) if partitions else pickled
-
-
-def _pickled_rows() -> Any:
-    return BatchedSerializer(CPickleSerializer())  # type: ignore[no-untyped-call]
+        pickled = rows._jdf.javaToPython()
+        if any(location != ANYWHERE for location in locations) and (partitions := pickled.getNumPartitions()):
+            places = tuple(locations[number] if number < len(locations) else ANYWHERE for number in range(partitions))
+            pickled = _placed(context, pickled, places, 1)
+        batches = BatchedSerializer(CPickleSerializer())  # type: ignore[no-untyped-call]
+        return list(RDD(pickled, context, batches).collect())
 
 
 def _locations(tasks: Sequence[PlacedTask]) -> tuple[str, ...]:
@@ -149,11 +123,9 @@ def _places(context: SparkContext, locations: tuple[str, ...], items: int) -> An
     return collection.toJavaRDD()
 
 
-def _mapped(
-    context: SparkContext, jrdd: Any, work: Callable[[int, Iterable[Any]], Iterator[bytes]], read: Any = None
-) -> RDD[Any]:
-    """Map partitions, of byte strings unless another serializer reads them, to byte strings, which are not pickled."""
-    mapped = RDD(jrdd, context, read or NoOpSerializer()).mapPartitionsWithIndex(work)
+def _mapped(context: SparkContext, jrdd: Any, work: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> RDD[Any]:
+    """Map partitions of byte strings to byte strings, which are not pickled."""
+    mapped = RDD(jrdd, context, NoOpSerializer()).mapPartitionsWithIndex(work)
     mapped._jrdd_deserializer = NoOpSerializer()
     return mapped
 

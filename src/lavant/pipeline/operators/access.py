@@ -65,17 +65,13 @@ class AccessBlock(msgspec.Struct, frozen=True, array_like=True):
     slice: int = 0
     """The access slice that made it."""
     cpu_s: float = 0.0
-    tasks: int = 0
-    """Access tasks that made this same block, which is a small batch; otherwise 0."""
 
     @property
     def end(self) -> int:
         return self.start + self.count
 
 
-def encode_range(
-    scheme: str, log: str, start: int, batches: Iterable[LogBatch], *, slice: int = 0, tasks: int = 0
-) -> AccessBlock:
+def encode_range(scheme: str, log: str, start: int, batches: Iterable[LogBatch], *, slice: int = 0) -> AccessBlock:
     """Check the publications from offset `start` on."""
     began = time.thread_time()
     pieces: list[AccessPiece] = []
@@ -90,7 +86,7 @@ def encode_range(
         ]
         pieces.append(_piece(count, records, accepted.rows if accepted.rejected else None))
         count += records.num_rows
-    return AccessBlock(start, count, log, pieces, refused, slice, time.thread_time() - began, tasks)
+    return AccessBlock(start, count, log, pieces, refused, slice, time.thread_time() - began)
 
 
 def gathered(records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -93,7 +93,7 @@ class SliceTravel:
 
     def __init__(self, context: SparkContext, *, shared: bool) -> None:
         self._context = context
-        self._shared = shared
+        self.shared = shared
         self._lock = threading.Lock()
         self._bundles: dict[str, dict[str, Any]] = {}
         """By store, and by the name of a snapshot."""
@@ -101,7 +101,7 @@ class SliceTravel:
 
     def pack(self, store: SliceReader, version: StoreVersion) -> tuple[SlicePlace, Luggage]:
         """The store as tasks find it, and the luggage that they need for this version."""
-        if self._shared:
+        if self.shared:
             return SlicePlace(store.address, store.identity, store.settings.scheme), _nothing
         address = f"{SCHEME}{store.identity}"
         with self._lock:

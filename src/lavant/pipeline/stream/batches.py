@@ -7,8 +7,7 @@
 So matching of a batch overlaps with the exit of the one before. At most `IN_FLIGHT` batches are on their way; the query
 waits for room. If one fails, none behind it is committed.
 
-A small batch takes a shorter way, since a task costs more than its rows: each host's task reads it and matches it, in
-one stage, and the exit is in the driver.
+A small batch takes a shorter way (see `small_batches`):
 
     query    access and match 1 │ access and match 2 │ …
     driver                      │ exit 1 ─► commit   │ exit 2 ─► commit
@@ -21,6 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ from lavant.core.errors import FailedStream, LavantError
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.probes import Probe, ProbeBuffer
 from lavant.pipeline.internals.failures import root_cause
-from lavant.pipeline.internals.stages import PlacedTask, run_stages, scan, scan_and_run
+from lavant.pipeline.internals.stages import PlacedTask, run_stages, scan
 from lavant.pipeline.operators.access import AccessBlock
 from lavant.pipeline.operators.exchange import MatchedBlock
 from lavant.pipeline.operators.open_slices import SlicePlace
@@ -47,29 +47,22 @@ from lavant.pipeline.operators.tasks import (
     match_blocks,
 )
 from lavant.pipeline.operators.travel import Luggage, SliceTravel
-from lavant.pipeline.stream.block_source import ACCESS_ROWS_MIN
 from lavant.pipeline.stream.sinks import BatchManifest, Notifications
+from lavant.pipeline.stream.small_batches import SMALL_ROWS_MAX, AccessedBlock, SmallPlan
 
 IN_FLIGHT = 2
 BROADCAST_BYTES_MIN = 512 << 10
 """Fewer bytes travel with the function of the tasks, which is quicker than a broadcast."""
 
-SMALL_BYTES_MAX = 4 << 20
-"""Matches of a small batch, by host, as they travel to the driver; with more, the batch is no longer a small one."""
-
 Placement = Callable[[int], SliceAssignment]
 """The assignment for a store with so many slices."""
 
 
-class AccessedBlock(msgspec.Struct, frozen=True, array_like=True):
-    """What an access task returns: its block, or what it found for its hosts and the block without its content."""
-
-    block: AccessBlock
-    found: list[bytes] = []
-
-
 class Batches:
-    """For `foreachBatch`. `output` is the storage that exit tasks write to; None returns the parts to the driver."""
+    """For `foreachBatch`. `output` is the storage that exit tasks write to; None returns the parts to the driver.
+
+    `plan` is the file of the plan for small batches.
+    """
 
     def __init__(
         self,
@@ -80,6 +73,7 @@ class Batches:
         notifications: Notifications,
         output: str | None,
         placement: Placement,
+        plan: Path,
         probes: ProbeBuffer | None = None,
     ) -> None:
         self._context = context
@@ -91,32 +85,36 @@ class Batches:
         self._probes = probes
         self._run = uuid.uuid4().hex[:8]
         self._next = notifications.next_batch
+        self._plan_file = plan
+        self._plan: SmallPlan | None = None
+        self._small_rows_max = SMALL_ROWS_MAX
         self._expect_small = True
-        self._small_rows_max = ACCESS_ROWS_MIN
         self._slots = threading.Semaphore(IN_FLIGHT)
         self._pool = ThreadPoolExecutor(IN_FLIGHT, "lavant-batch")
         self._last: Future[None] | None = None
         self._failure: BaseException | None = None
         self.on_failed: Callable[[], None] = lambda: None
         """Called when a batch has failed behind the query."""
+        self._plan_small(self._assignment(store.version()))
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         self._raise_failure()
         version = self._store.version()
         assignment = self._assignment(version)
-        accessed = self._access(rows, version, assignment)
+        # A batch is probably like the last one; where its tasks prefer to run depends on it, and nothing else.
+        locations = assignment.match_locations if self._expect_small else assignment.access_locations
+        scanned = scan(rows, locations, f"lavant access {self._next}")
+        accessed = [msgspec.msgpack.decode(row.block, type=AccessedBlock) for row in scanned]
         if not accessed:
             return
-        self._learn_size(accessed)
+        self._expect_small = bool(accessed[0].found)
+        if any(each.too_much for each in accessed):
+            self._small_rows_max = accessed[0].block.count // 2
+        self._plan_small(assignment)
         self._slots.acquire()
         self._raise_failure()
         self._last = self._pool.submit(self._finish, self._next, accessed, version, assignment, self._last)
         self._next += 1
-
-    @property
-    def hosts(self) -> int:
-        """That match at present."""
-        return len(self._assignment(self._store.version()).matching)
 
     def drain(self) -> None:
         """Wait for the batches on their way; raises if one has failed."""
@@ -129,28 +127,23 @@ class Batches:
         assignment.check(slices, self._store.identity)
         return assignment
 
-    def _access(self, rows: DataFrame, version: StoreVersion, assignment: SliceAssignment) -> list[AccessedBlock]:
-        """The batch as its access tasks return it."""
-        name = f"lavant access {self._next}"
-        if not self._expect_small:
-            return [AccessedBlock(_decode_block(row.block)) for row in scan(rows, assignment.access_locations, name)]
-        place, luggage = self._travel.pack(self._store, version)
-        tasks = [
-            msgspec.msgpack.encode(
-                MatchTask(store=place, version=version, host=number, slices=host.match, exits=(0, 0))
-            )
-            for number, (_, host) in enumerate(assignment.matching)
-        ]
-        locations = [host.location for _, host in assignment.matching]
-        results = scan_and_run(rows, locations, small_function(tasks, luggage), f"{name} and match")
-        return [msgspec.msgpack.decode(each, type=AccessedBlock) for each in results]
+    def _plan_small(self, assignment: SliceAssignment) -> None:
+        """Tell the source who matches small batches, if tasks can open the store."""
+        if not self._travel.shared:
+            return
+        plan = SmallPlan(
+            store=self._store_here,
+            hosts=tuple(host.match for _, host in assignment.matching),
+            rows_max=self._small_rows_max,
+        )
+        if plan != self._plan:
+            plan.save(self._plan_file)
+            self._plan = plan
 
-    def _learn_size(self, accessed: list[AccessedBlock]) -> None:
-        """The next batch is probably like the last one; if not, it takes the other way, and is right as well."""
-        block = accessed[0].block
-        if block.tasks and self._expect_small and not all(each.found for each in accessed):
-            self._small_rows_max = block.count // 2
-        self._expect_small = block.tasks > 0 and block.count <= self._small_rows_max
+    @property
+    def _store_here(self) -> SlicePlace:
+        """The store as the driver opens it."""
+        return SlicePlace(self._store.address, self._store.identity, self._store.settings.scheme)
 
     def _finish(
         self,
@@ -162,7 +155,9 @@ class Batches:
     ) -> None:
         """Match and exit, as far as that is not done, and commit."""
         try:
-            if all(each.found for each in accessed):
+            matched = accessed[0].version
+            if matched is not None and all(each.found for each in accessed):
+                version = matched
                 blocks = [accessed[0].block]
                 reports = [self._exit_here(number, accessed, version)]
             else:
@@ -184,7 +179,7 @@ class Batches:
 
     def _exit_here(self, number: int, accessed: list[AccessedBlock], version: StoreVersion) -> ExitReport:
         task = ExitTask(
-            store=SlicePlace(self._store.address, self._store.identity, self._store.settings.scheme),
+            store=self._store_here,
             version=version,
             host=0,
             slices=(),
@@ -261,24 +256,6 @@ class Batches:
         raise FailedStream(f"the stream stopped: {root_cause(self._failure)}") from self._failure
 
 
-def small_function(tasks: list[bytes], luggage: Luggage) -> Callable[[int, Any], bytes]:
-    """The function of tasks that have read a whole batch each: they match it, each for its hosts."""
-
-    def match(number: int, row: Any) -> bytes:
-        block = _decode_block(row.block)
-        found: list[bytes] = []
-        if block.tasks == min(len(tasks), block.count):  # else it is not small, or was read for other hosts
-            luggage()
-            for data in tasks[number :: block.tasks]:
-                task = msgspec.structs.replace(msgspec.msgpack.decode(data, type=MatchTask), exits=(0, block.count))
-                found += [each.to_bytes() for each in match_blocks(task, [block])]
-        if not found or sum(map(len, found)) > SMALL_BYTES_MAX:
-            return msgspec.msgpack.encode(AccessedBlock(block))
-        return msgspec.msgpack.encode(AccessedBlock(msgspec.structs.replace(block, pieces=[], refused=[]), found))
-
-    return match
-
-
 def match_function(encoded: bytes | Any, luggage: Luggage) -> Callable[[bytes], list[bytes]]:
     """The function of match tasks on encoded blocks, or on a broadcast of them."""
 
@@ -303,20 +280,9 @@ def exit_function(luggage: Luggage) -> Callable[[bytes, list[bytes]], bytes]:
     return exit
 
 
-def _decode_block(data: bytes) -> AccessBlock:
-    return msgspec.msgpack.decode(data, type=AccessBlock)
-
-
 def _access_probes(blocks: list[AccessBlock], store: str) -> list[Probe]:
     return [
-        Probe(
-            host=0,
-            slice=block.slice,
-            cpu_s=block.cpu_s,
-            publications=block.count // max(1, block.tasks),
-            store=store,
-            operator=ACCESS,
-        )
+        Probe(host=0, slice=block.slice, cpu_s=block.cpu_s, publications=block.count, store=store, operator=ACCESS)
         for block in blocks
     ]
 

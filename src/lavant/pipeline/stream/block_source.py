@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,17 +23,17 @@ from lavant.broker.storage.log.blocks import LogBatch
 from lavant.core.identities import UNKNOWN
 from lavant.pipeline.cluster.assignment import ACCESS_SLICES
 from lavant.pipeline.operators.access import encode_range
+from lavant.pipeline.operators.tasks import MatchTask
 from lavant.pipeline.sources.log import LogStreamReader
+from lavant.pipeline.stream.small_batches import AccessedBlock, SmallPlan, match_small
 
 ACCESS_ROWS_MIN = 2048
-"""Publications of an access task, if there are so many; a task costs more than a few thousand rows. Fewer are a small
-batch: each access task reads all of them, and matches them for one host.
-"""
+"""Publications of an access task, if there are so many; a task costs more than a few thousand rows."""
 
 
 class BlockSource(DataSource):
-    """Options: those of `lavant_log`, the `scheme`, the `hosts` that match, and `travel` if tasks cannot read the log
-    themselves.
+    """Options: those of `lavant_log`, the `scheme`, the file of the `plan` for small batches, and `travel` if tasks
+    cannot read the log themselves.
     """
 
     @classmethod
@@ -52,7 +53,7 @@ class BlockStreamReader(LogStreamReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._scheme = options["scheme"]
-        self._hosts = int(options["hosts"])
+        self._plan = Path(options["plan"])
         self._travels = options.get("travel") == "true"
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -60,15 +61,18 @@ class BlockStreamReader(LogStreamReader):
         first, last, identity = start["offset"], end["offset"], end.get("log", UNKNOWN)
         if first == last:
             return []
-        count = last - first
-        if count < ACCESS_ROWS_MIN:
-            tasks = min(self._hosts, count)
+        plan = SmallPlan.load(self._plan)
+        small = [] if plan is None else plan.tasks(last - first)
+        if small:
             content = self._content(first, last) if self._travels else None
-            ranges = [AccessRange(first, last, tasks, identity, content)] * tasks
-        else:
-            bounds = _bounds(first, last, min(ACCESS_SLICES, count // ACCESS_ROWS_MIN))
             ranges = [
-                AccessRange(low, high, 0, identity, self._content(low, high) if self._travels else None)
+                AccessRange(first, last, shown, identity, content, msgspec.msgpack.encode(tasks))
+                for tasks, shown in zip(small, pairwise(_bounds(first, last, len(small))), strict=True)
+            ]
+        else:
+            bounds = _bounds(first, last, min(ACCESS_SLICES, max(1, (last - first) // ACCESS_ROWS_MIN)))
+            ranges = [
+                AccessRange(low, high, (low, high), identity, self._content(low, high) if self._travels else None)
                 for low, high in pairwise(bounds)
             ]
         return [InputPartition((number, *each)) for number, each in enumerate(ranges)]
@@ -80,11 +84,13 @@ class BlockStreamReader(LogStreamReader):
             batches: Iterator[LogBatch] = _log(self._options.place, range_.log).read(range_.start, range_.end)
         else:
             batches = (LogBatch(first, _from_stream(data)) for first, data in range_.content)
-        block = encode_range(self._scheme, range_.log, range_.start, batches, slice=number, tasks=range_.tasks)
-        # Tasks that read the same range show a part of its rows each, so that Spark counts every publication once.
-        bounds = _bounds(range_.start, range_.end, max(1, range_.tasks))
-        low, high = bounds[number : number + 2] if range_.tasks else bounds
-        encoded = pa.array([msgspec.msgpack.encode(block), *[None] * (high - low - 1)], pa.binary())
+        block = encode_range(self._scheme, range_.log, range_.start, batches, slice=number)
+        if range_.tasks is None:
+            accessed = AccessedBlock(block)
+        else:
+            accessed = match_small(msgspec.msgpack.decode(range_.tasks, type=list[MatchTask]), block)
+        low, high = range_.shown
+        encoded = pa.array([msgspec.msgpack.encode(accessed), *[None] * (high - low - 1)], pa.binary())
         yield pa.record_batch({"offset": pa.array(np.arange(low, high)), "block": encoded})
 
     def _content(self, start: int, end: int) -> list[tuple[int, bytes]]:
@@ -96,12 +102,16 @@ class AccessRange(NamedTuple):
 
     start: int
     end: int
-    tasks: int
-    """Tasks that read this same range, which is a small batch; otherwise 0."""
+    shown: tuple[int, int]
+    """The offsets of its rows. The tasks of a small batch read the same range and show a part of it each, so Spark counts
+    every publication once.
+    """
     log: str
     """Identity of the log."""
     content: list[tuple[int, bytes]] | None
     """The publications, if the task cannot read the log."""
+    tasks: bytes | None = None
+    """The match tasks that it does at once, if the batch is small."""
 
 
 def _bounds(start: int, end: int, tasks: int) -> list[int]:

@@ -66,13 +66,13 @@ class RunningStream:
     """A stream that was started. `query` is Spark's."""
 
     def __init__(
-        self, query: StreamingQuery, log: LogReader, batches: Batches, notifications: Notifications, checkpoint: str
+        self, query: StreamingQuery, log: LogReader, batches: Batches, notifications: Notifications, home: Path
     ) -> None:
         self.query = query
         self._log = log
         self._batches = batches
         self._notifications = notifications
-        self._checkpoint = checkpoint
+        self._home = home
         batches.on_failed = lambda: threading.Thread(target=query.stop, name="lavant-stop", daemon=True).start()
 
     @property
@@ -116,7 +116,7 @@ class RunningStream:
         try:
             self._batches.drain()
         finally:
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
+            shutil.rmtree(self._home, ignore_errors=True)
 
     def _show(self, end: int | None, progress: Progress | None) -> None:
         if progress is not None and end is not None:
@@ -190,6 +190,9 @@ def start(
     if manager is not None:
         manager.attach(travel, lambda: notifications.next_batch)
     even = hosts if hosts is not None else max(1, context.defaultParallelism)
+    # The manifests say how far the stream is, so Spark's own record is good for one run only.
+    home = Path(tempfile.mkdtemp(prefix="lavant-stream-"))
+    plan = home / "small-batches"
     batches = Batches(
         context,
         store=store,
@@ -197,6 +200,7 @@ def start(
         notifications=notifications,
         output=notifications.storage.address if reaches(notifications.storage) else None,
         placement=(lambda slices: SliceAssignment.even(slices, even)) if manager is None else manager.assignment,
+        plan=plan,
         probes=probes if manager is None else manager.probes,
     )
     given = dict(options or {})
@@ -206,11 +210,9 @@ def start(
     source = spark.readStream.format(BlockSource.name()).options(
         **given,
         scheme=store.settings.scheme,
-        hosts=str(batches.hosts),
+        plan=str(plan),
         travel="false" if reaches(open_storage(log)) else "true",
     )
-    # The manifests say how far the stream is, so Spark's own record is good for one run only.
-    checkpoint = tempfile.mkdtemp(prefix="lavant-checkpoint-")
     measured = source.load(open_storage(log).address).observe(
         "lavant_access", sf.count("offset").alias("publications"), sf.sum(sf.length("block")).alias("bytes")
     )
@@ -221,9 +223,9 @@ def start(
         .writeStream.queryName(_query_name(notifications))
         .foreachBatch(batches)
     )
-    writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())
+    writer = writer.option("checkpointLocation", (home / "checkpoint").as_uri())
     query = (writer.trigger(availableNow=True) if available_now else writer).start()
-    return RunningStream(query, reader, batches, notifications, checkpoint)
+    return RunningStream(query, reader, batches, notifications, home)
 
 
 def _reaches(context: SparkContext, shared: bool, storage: ObjectStorage) -> bool:

@@ -1,0 +1,83 @@
+"""Small batches take a shorter way: each host's task reads the batch and matches it, in one stage.
+
+A task costs more than the rows of a small batch, so what a large one gains from three stages, a small one loses. The
+driver keeps a `SmallPlan` in a file for the source, which runs on the same machine in a process of its own; the source
+decides for each batch, and its tasks return `AccessedBlock`s, with or without matches. The exit is in the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from lavant.broker.slices import SliceReader
+from lavant.broker.slices.reader import StoreVersion
+from lavant.core.files import replace_file
+from lavant.pipeline.operators.access import AccessBlock
+from lavant.pipeline.operators.open_slices import SlicePlace
+from lavant.pipeline.operators.tasks import MatchTask, match_blocks
+
+SMALL_ROWS_MAX = 2048
+SMALL_BYTES_MAX = 4 << 20
+"""Matches that a task returns to the driver; a batch with more takes the long way."""
+
+
+class SmallPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Who matches a small batch."""
+
+    store: SlicePlace
+    hosts: tuple[tuple[int, ...], ...]
+    """The match slices of each."""
+    rows_max: int = SMALL_ROWS_MAX
+
+    def save(self, path: Path) -> None:
+        replace_file(path, [msgspec.msgpack.encode(self)])
+
+    @classmethod
+    def load(cls, path: Path) -> SmallPlan | None:
+        try:
+            return msgspec.msgpack.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:  # tasks cannot open the store
+            return None
+
+    def tasks(self, count: int) -> list[list[MatchTask]]:
+        """The match tasks of each access task, for a batch of so many publications; none if it is not small."""
+        if count > self.rows_max:
+            return []
+        version = _store(self.store).version()
+        if sorted(number for host in self.hosts for number in host) != list(range(len(version.slices))):
+            return []  # the driver does not know yet that their number has changed
+        tasks = [
+            MatchTask(store=self.store, version=version, host=host, slices=slices, exits=(0, count))
+            for host, slices in enumerate(self.hosts)
+        ]
+        parts = min(len(tasks), count)  # Spark drops a task without rows
+        return [tasks[number::parts] for number in range(parts)]
+
+
+class AccessedBlock(msgspec.Struct, frozen=True, array_like=True):
+    """What an access task returns: its block, or the matches of a small batch and the block without its content."""
+
+    block: AccessBlock
+    found: list[bytes] = []
+    """A `MatchedBlock` for each host."""
+    version: StoreVersion | None = None
+    """Of the subscriptions that were matched."""
+    too_much: bool = False
+    """The batch was small, its matches were not."""
+
+
+def match_small(tasks: Sequence[MatchTask], block: AccessBlock) -> AccessedBlock:
+    """Match a batch for some of its hosts, unless that finds too much."""
+    found = [each.to_bytes() for task in tasks for each in match_blocks(task, [block])]
+    if sum(map(len, found)) > SMALL_BYTES_MAX:
+        return AccessedBlock(block, too_much=True)
+    return AccessedBlock(msgspec.structs.replace(block, pieces=[], refused=[]), found, tasks[0].version)
+
+
+@lru_cache(maxsize=8)
+def _store(place: SlicePlace) -> SliceReader:
+    return SliceReader(place.storage, place.identity)
