@@ -43,6 +43,7 @@ def main(master: str, directory: Path, rows_max: str, place: str, *, elastic: bo
         output=place,
         hosts=2,
         manager=manager,
+        small_rows_max=0,  # all three stages, however small the test's batches are
         options=options,
     )
     while stream.is_active and not (directory / "stop").exists():

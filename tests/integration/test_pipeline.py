@@ -27,7 +27,8 @@ from lavant.pipeline.cluster.assignment import ANYWHERE
 from lavant.pipeline.internals.stages import PlacedTask, run_stages, run_tasks
 from lavant.pipeline.stream.driver import StreamResult, start, stream
 from lavant.pipeline.stream.records import encrypted_records
-from lavant.pipeline.stream.sinks import BatchManifest, Notifications, read_notifications
+from lavant.pipeline.stream.sinks import BatchManifest, Notifications, read_manifests, read_notifications
+from lavant.pipeline.stream.small_batches import SMALL_ROWS_MAX
 from lavant.pipeline.tables import match
 from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
@@ -47,7 +48,12 @@ def store(tmp_path: Path) -> SliceStore:
 TEXTS = dict(enumerate(filters(300)))
 
 
-def run_to_end(spark: SparkSession, directory: Path, end: int, **options: str) -> None:
+BOTH_WAYS = pytest.mark.parametrize("small_rows_max", [0, SMALL_ROWS_MAX], ids=["stages", "small"])
+
+
+def run_to_end(
+    spark: SparkSession, directory: Path, end: int, small_rows_max: int = SMALL_ROWS_MAX, **options: str
+) -> None:
     running = start(
         spark,
         log=directory / "log",
@@ -55,6 +61,7 @@ def run_to_end(spark: SparkSession, directory: Path, end: int, **options: str) -
         output=directory,
         hosts=2,
         available_now=True,
+        small_rows_max=small_rows_max,
         options=options,
     )
     running.wait(end)
@@ -115,7 +122,10 @@ def test_a_log_is_matched_in_batches_and_each_batch_sees_one_version(
     assert notified(tmp_path / "notifications") == expected(TEXTS, first) | expected(changed, second)
 
 
-def test_a_stream_follows_another_number_of_slices(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
+@BOTH_WAYS
+def test_a_stream_follows_another_number_of_slices(
+    spark: SparkSession, store: SliceStore, tmp_path: Path, small_rows_max: int
+) -> None:
     parts = [[{**row, "@id": f"{number} {row['@id']}"} for row in rows(300, seed=number)] for number in range(3)]
     append(tmp_path / "log", parts[0])
     running = start(
@@ -124,6 +134,7 @@ def test_a_stream_follows_another_number_of_slices(spark: SparkSession, store: S
         subscriptions=store.directory,
         output=tmp_path,
         hosts=2,
+        small_rows_max=small_rows_max,
         options={"rowsMax": "150"},
     )
     try:
@@ -137,9 +148,34 @@ def test_a_stream_follows_another_number_of_slices(spark: SparkSession, store: S
     assert notified(tmp_path / "notifications") == expected(TEXTS, [row for part in parts for row in part])
 
 
-def test_encrypted_publications_reach_whom_they_must(spark: SparkSession, tmp_path: Path) -> None:
+def test_batches_of_every_size_take_their_way(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
+    publications = rows(1500)
+    append(tmp_path / "log", publications)
+    for size in (1, 299, 301):  # one publication for two hosts, and both sides of the limit
+        running = start(
+            spark,
+            log=tmp_path / "log",
+            subscriptions=store.directory,
+            output=tmp_path,
+            hosts=2,
+            small_rows_max=300,
+            options={"rowsMax": str(size)},
+        )
+        before = running.position
+        while running.position < before + size and running.is_active:
+            time.sleep(0.02)
+        running.stop()
+    run_to_end(spark, tmp_path, 1500, 300)
+    assert notified(tmp_path / "notifications") == expected(TEXTS, publications)
+    tasks = [len(each.parts) for each in read_manifests(tmp_path / "notifications") if each.end - each.start > 300]
+    assert tasks
+    assert max(tasks) == 2, "a large batch has an exit task for each host"
+
+
+@BOTH_WAYS
+def test_encrypted_publications_reach_whom_they_must(spark: SparkSession, tmp_path: Path, small_rows_max: int) -> None:
     world = EncryptedWorld(tmp_path, subscriptions=5000, publications=1200)
-    run_to_end(spark, tmp_path, 1200, rowsMax="500")
+    run_to_end(spark, tmp_path, 1200, small_rows_max, rowsMax="500")
     assert notified(tmp_path / "notifications") == world.expected()
 
 
@@ -173,8 +209,9 @@ def test_a_batch_counts_once_and_what_was_not_committed_is_removed(tmp_path: Pat
     assert [path.name for path in tmp_path.glob("part-*")] == ["part-0000000000-aa-0000.parquet"]
 
 
+@BOTH_WAYS
 def test_killed_python_workers_lose_nothing_and_repeat_nothing(
-    spark: SparkSession, store: SliceStore, tmp_path: Path
+    spark: SparkSession, store: SliceStore, tmp_path: Path, small_rows_max: int
 ) -> None:
     publications = rows(2400, seed=5)
     append(tmp_path / "log", publications)
@@ -194,7 +231,7 @@ def test_killed_python_workers_lose_nothing_and_repeat_nothing(
     try:
         for _ in range(20):
             try:
-                run_to_end(spark, tmp_path, 2400, rowsMax="100")
+                run_to_end(spark, tmp_path, 2400, small_rows_max, rowsMax="100")
                 break
             except FailedStream:
                 failures += 1
@@ -328,7 +365,10 @@ def test_a_task_for_each_host_answers_in_their_order_wherever_it_ran(spark: Spar
     assert [each[0] for each in found] == [0, 1, 2]
 
 
-def test_the_query_shows_what_it_carries(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
+@BOTH_WAYS
+def test_the_query_shows_what_it_carries(
+    spark: SparkSession, store: SliceStore, tmp_path: Path, small_rows_max: int
+) -> None:
     append(tmp_path / "log", rows(500))
     running = start(
         spark,
@@ -337,6 +377,7 @@ def test_the_query_shows_what_it_carries(spark: SparkSession, store: SliceStore,
         output=tmp_path,
         hosts=2,
         available_now=True,
+        small_rows_max=small_rows_max,
         options={"rowsMax": "200"},
     )
     running.wait()

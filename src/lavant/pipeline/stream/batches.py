@@ -48,7 +48,7 @@ from lavant.pipeline.operators.tasks import (
 )
 from lavant.pipeline.operators.travel import Luggage, SliceTravel
 from lavant.pipeline.stream.sinks import BatchManifest, Notifications
-from lavant.pipeline.stream.small_batches import SMALL_ROWS_MAX, AccessedBlock, SmallPlan
+from lavant.pipeline.stream.small_batches import AccessedBlock, SmallPlan
 
 IN_FLIGHT = 2
 BROADCAST_BYTES_MIN = 512 << 10
@@ -74,6 +74,7 @@ class Batches:
         output: str | None,
         placement: Placement,
         plan: Path,
+        small_rows_max: int,
         probes: ProbeBuffer | None = None,
     ) -> None:
         self._context = context
@@ -87,7 +88,7 @@ class Batches:
         self._next = notifications.next_batch
         self._plan_file = plan
         self._plan: SmallPlan | None = None
-        self._small_rows_max = SMALL_ROWS_MAX
+        self._small_rows_max = small_rows_max
         self._expect_small = True
         self._slots = threading.Semaphore(IN_FLIGHT)
         self._pool = ThreadPoolExecutor(IN_FLIGHT, "lavant-batch")

@@ -25,7 +25,7 @@ from lavant.pipeline.cluster.assignment import ACCESS_SLICES
 from lavant.pipeline.operators.access import encode_range
 from lavant.pipeline.operators.tasks import MatchTask
 from lavant.pipeline.sources.log import LogStreamReader
-from lavant.pipeline.stream.small_batches import AccessedBlock, SmallPlan, match_small
+from lavant.pipeline.stream.small_batches import SMALL_MATCHES_MAX, AccessedBlock, SmallPlan, match_small
 
 ACCESS_ROWS_MIN = 2048
 """Publications of an access task, if there are so many; a task costs more than a few thousand rows."""
@@ -65,8 +65,9 @@ class BlockStreamReader(LogStreamReader):
         small = [] if plan is None else plan.tasks(last - first)
         if small:
             content = self._content(first, last) if self._travels else None
+            matches_max = SMALL_MATCHES_MAX // len(small)
             ranges = [
-                AccessRange(first, last, shown, identity, content, msgspec.msgpack.encode(tasks))
+                AccessRange(first, last, shown, identity, content, msgspec.msgpack.encode(tasks), matches_max)
                 for tasks, shown in zip(small, pairwise(_bounds(first, last, len(small))), strict=True)
             ]
         else:
@@ -88,7 +89,9 @@ class BlockStreamReader(LogStreamReader):
         if range_.tasks is None:
             accessed = AccessedBlock(block)
         else:
-            accessed = match_small(msgspec.msgpack.decode(range_.tasks, type=list[MatchTask]), block)
+            accessed = match_small(
+                msgspec.msgpack.decode(range_.tasks, type=list[MatchTask]), block, range_.matches_max
+            )
         low, high = range_.shown
         encoded = pa.array([msgspec.msgpack.encode(accessed), *[None] * (high - low - 1)], pa.binary())
         yield pa.record_batch({"offset": pa.array(np.arange(low, high)), "block": encoded})
@@ -103,8 +106,8 @@ class AccessRange(NamedTuple):
     start: int
     end: int
     shown: tuple[int, int]
-    """The offsets of its rows. The tasks of a small batch read the same range and show a part of it each, so Spark counts
-    every publication once.
+    """The offsets of its rows. The tasks of a small batch read the same range and show a part of it each, so that Spark
+    counts every publication once.
     """
     log: str
     """Identity of the log."""
@@ -112,6 +115,8 @@ class AccessRange(NamedTuple):
     """The publications, if the task cannot read the log."""
     tasks: bytes | None = None
     """The match tasks that it does at once, if the batch is small."""
+    matches_max: int = 0
+    """That it may find for them."""
 
 
 def _bounds(start: int, end: int, tasks: int) -> list[int]:

@@ -36,6 +36,7 @@ from lavant.pipeline.stream.batches import Batches
 from lavant.pipeline.stream.block_source import BlockSource
 from lavant.pipeline.stream.preparation import prepare
 from lavant.pipeline.stream.sinks import Notifications, SinkOrigin, count_reasons, read_manifests, read_reasons
+from lavant.pipeline.stream.small_batches import SMALL_ROWS_MAX
 
 SLICES = 16
 POLL_S = 0.1
@@ -170,6 +171,7 @@ def start(
     shared: bool = False,
     manager: ClusterManager | None = None,
     probes: ProbeBuffer | None = None,
+    small_rows_max: int = SMALL_ROWS_MAX,
     options: Mapping[str, str] | None = None,
 ) -> RunningStream:
     """Start the query, after the last batch in `output` if there is one.
@@ -177,7 +179,7 @@ def start(
     `options` are those of the source `lavant_log`. A `manager` places the slices; without one they are spread evenly
     over `hosts`. Measurements of tasks go to the manager, or to `probes`. Executors read and write what is at a URI;
     what is at a local path travels through Spark, unless Spark is local, or `shared` says that all machines have the
-    same files under the same paths.
+    same files under the same paths. Batches of at most `small_rows_max` publications take the shorter way.
     """
     context = spark.sparkContext
     store = SliceReader(subscriptions)
@@ -201,6 +203,7 @@ def start(
         output=notifications.storage.address if reaches(notifications.storage) else None,
         placement=(lambda slices: SliceAssignment.even(slices, even)) if manager is None else manager.assignment,
         plan=plan,
+        small_rows_max=small_rows_max,
         probes=probes if manager is None else manager.probes,
     )
     given = dict(options or {})

@@ -21,8 +21,9 @@ from lavant.pipeline.operators.open_slices import SlicePlace
 from lavant.pipeline.operators.tasks import MatchTask, match_blocks
 
 SMALL_ROWS_MAX = 2048
-SMALL_BYTES_MAX = 4 << 20
-"""Matches that a task returns to the driver; a batch with more takes the long way."""
+"""Publications of a small batch, unless the stream says otherwise."""
+SMALL_MATCHES_MAX = 1 << 23
+"""Matches of a small batch, whose exit is in the driver; with more it takes the long way, and those of its size too."""
 
 
 class SmallPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +32,7 @@ class SmallPlan(msgspec.Struct, frozen=True, kw_only=True):
     store: SlicePlace
     hosts: tuple[tuple[int, ...], ...]
     """The match slices of each."""
-    rows_max: int = SMALL_ROWS_MAX
+    rows_max: int
 
     def save(self, path: Path) -> None:
         replace_file(path, [msgspec.msgpack.encode(self)])
@@ -70,12 +71,13 @@ class AccessedBlock(msgspec.Struct, frozen=True, array_like=True):
     """The batch was small, its matches were not."""
 
 
-def match_small(tasks: Sequence[MatchTask], block: AccessBlock) -> AccessedBlock:
+def match_small(tasks: Sequence[MatchTask], block: AccessBlock, matches_max: int) -> AccessedBlock:
     """Match a batch for some of its hosts, unless that finds too much."""
-    found = [each.to_bytes() for task in tasks for each in match_blocks(task, [block])]
-    if sum(map(len, found)) > SMALL_BYTES_MAX:
+    found = [each for task in tasks for each in match_blocks(task, [block])]
+    if sum(probe.matches for each in found for probe in each.probes) > matches_max:
         return AccessedBlock(block, too_much=True)
-    return AccessedBlock(msgspec.structs.replace(block, pieces=[], refused=[]), found, tasks[0].version)
+    content = [each.to_bytes() for each in found]
+    return AccessedBlock(msgspec.structs.replace(block, pieces=[], refused=[]), content, tasks[0].version)
 
 
 @lru_cache(maxsize=8)
