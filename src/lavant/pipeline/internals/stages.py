@@ -8,7 +8,8 @@ pickling each item. So:
   nowhere (`spark.shuffle.reduceLocality.enabled=false`). `PairwiseRDD` and `PythonPartitioner` shuffle byte strings, as
   PySpark's own `partitionBy` does; `PythonUtils` makes Scala's collections.
 * `RDD._jrdd`, `RDD._jrdd_deserializer`, `pyspark.core.rdd` and `pyspark.serializers`: items stay byte strings.
-* `DataFrame._jdf`: `javaToPython`, as PySpark's own `DataFrame.rdd` does, to zip a scan with locations.
+* `DataFrame._jdf`: `toArrowBatchRdd`, of which PySpark's own `DataFrame.toArrow` is made, to zip a scan with locations.
+  Pickled, as `DataFrame.rdd` has them, byte strings become text and bytes again.
 
 Known on PySpark 4.2 and 4.3.
 """
@@ -21,9 +22,10 @@ from functools import lru_cache
 from struct import pack
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.core.rdd import RDD
-from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame
 
 from lavant.pipeline.cluster.assignment import ANYWHERE
@@ -87,16 +89,17 @@ def run_stages(
         return (bytes(each) for each in results)
 
 
-def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[Any]:
-    """The rows of a DataFrame with at most one row in each partition, which is read at a location."""
+def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[bytes]:
+    """The only column, of byte strings, of a DataFrame with at most one row in each partition, read at a location."""
     context = rows.sparkSession.sparkContext
     with _named(context, name):
-        pickled = rows._jdf.javaToPython()
-        if any(location != ANYWHERE for location in locations) and (partitions := pickled.getNumPartitions()):
+        batches = rows._jdf.toArrowBatchRdd().toJavaRDD()
+        if any(location != ANYWHERE for location in locations) and (partitions := batches.getNumPartitions()):
             places = tuple(locations[number] if number < len(locations) else ANYWHERE for number in range(partitions))
-            pickled = _placed(context, pickled, places, 1)
-        batches = BatchedSerializer(CPickleSerializer())  # type: ignore[no-untyped-call]
-        return list(RDD(pickled, context, batches).collect())
+            batches = _placed(context, batches, places, 1)
+        found = RDD(batches, context, NoOpSerializer()).collect()
+    column = pa.schema([(rows.columns[0], pa.binary())])
+    return [each for batch in found for each in pa.ipc.read_record_batch(pa.py_buffer(batch), column)[0].to_pylist()]
 
 
 def _locations(tasks: Sequence[PlacedTask]) -> tuple[str, ...]:

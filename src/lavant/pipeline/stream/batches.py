@@ -105,7 +105,7 @@ class Batches:
         # A batch is probably like the last one; where its tasks prefer to run depends on it, and nothing else.
         locations = assignment.match_locations if self._expect_small else assignment.access_locations
         scanned = scan(rows, locations, f"lavant access {self._next}")
-        accessed = [msgspec.msgpack.decode(row.block, type=AccessedBlock) for row in scanned]
+        accessed = [msgspec.msgpack.decode(each, type=AccessedBlock) for each in scanned]
         if not accessed:
             return
         self._expect_small = bool(accessed[0].found)
