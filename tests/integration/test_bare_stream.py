@@ -61,10 +61,15 @@ class Driver:
         wanted = self.batches() + batches
         self.until(lambda: self.batches() >= wanted)
 
-    def until_a_part_waits_for_its_manifest(self) -> None:
+    def until_a_part_waits_for_its_manifest(self, look: Callable[[int], None]) -> None:
+        """Calls `look` meanwhile, with the number of publications that are notified."""
+
         def waits() -> bool:
-            newest = max(self._storage.names("part-"), default="")
-            return bool(newest) and int(newest.split("-")[1]) >= self.batches()
+            newest, done = max(self._storage.names("part-"), default=""), self.batches()
+            if newest and int(newest.split("-")[1]) >= done:
+                return True
+            look(done * ROWS_MAX)
+            return False
 
         self.until(waits)
 
@@ -88,22 +93,34 @@ def test_nothing_is_lost_or_repeated_whoever_is_killed(
     directory = elsewhere / storage
     directory.mkdir()
     place = objects.uri("stream") if storage == "s3" else str(directory)
-    world = EncryptedWorld(place, subscriptions=2000, publications=750, slices=4)
+    total = 750
+    world = EncryptedWorld(place, subscriptions=2000, publications=total, slices=4)
+
+    def publish(count: int) -> None:
+        nonlocal total
+        world.publish(count)
+        total += count
+
+    def keep_busy(notified: int) -> None:
+        if notified >= total:
+            publish(ROWS_MAX)
+
     driver = Driver(bare, directory, place)
     try:
         driver.more(1)
-        world.publish(1250)
+        publish(1250)
         bare.kill_python_worker()
         driver.more(1)
         if storage == "s3":  # without storage, the driver writes the parts itself
-            driver.until_a_part_waits_for_its_manifest()
+            driver.until_a_part_waits_for_its_manifest(keep_busy)
         bare.kill_executor()
+        publish(ROWS_MAX)
         driver.more(1)
-        world.publish(500)
+        publish(500)
         driver.kill()
-        assert driver.batches() * ROWS_MAX < 2500
+        assert driver.batches() * ROWS_MAX < total
         driver.again()
-        driver.finish(2500)
+        driver.finish(total)
     finally:
         driver.process.kill()
         driver.process.wait()

@@ -97,7 +97,7 @@ def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[bytes]:
         if any(location != ANYWHERE for location in locations) and (partitions := batches.getNumPartitions()):
             places = tuple(locations[number] if number < len(locations) else ANYWHERE for number in range(partitions))
             batches = _placed(context, batches, places, 1)
-        found = RDD(batches, context, NoOpSerializer()).collect()
+        found: list[bytes] = RDD(batches, context, NoOpSerializer()).collect()
     column = pa.schema([(rows.columns[0], pa.binary())])
     return [each for batch in found for each in pa.ipc.read_record_batch(pa.py_buffer(batch), column)[0].to_pylist()]
 
