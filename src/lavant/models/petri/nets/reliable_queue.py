@@ -104,7 +104,7 @@ def monitors(given: ReliableQueue) -> tuple[Monitor, ...]:
         DataCollection("Msg_Delivery_Latency", "Recv_Proc'Deliver", "recvtime - sent.AT"),
         DataCollection("Msg_Queue_Latency", f"Broker'{get}", "msg.OT - msg.IT"),
         DataCollection("Msg_Arrival_Latency", "Send_Proc'Put_Msg", "time() - sent.AT"),
-        Size("Waiting_In_Sender", "Send_Proc'Addressed"),
+        Size("Waiting_In_Sender", "Send_Proc'Addressed", "len(token)"),
         Size("Waiting_In_Queue", f"Cloud_Queue'{visible}", waiting),
         Size("Queue_Length", "Cloud_Queue'Queue", "len(token)"),
         Size("Busy_Sender_Threads", "Send_Proc'Sending"),
@@ -130,6 +130,7 @@ def _declarations(net: Net, given: ReliableQueue) -> None:
     msg = net.colour(RecordOf("Msg", (*fields, ("IT", real), ("OT", real))))
     timed = net.colour(RecordOf("MsgTimed", fields, timed=True))
     msgs = net.colour(ListOf("Msgs", msg))
+    waiting = net.colour(ListOf("MsgsTimed", timed))
     net.colour(Product("ThreadxMsg", (thread, msg), timed=True))
     net.colour(Product("ThreadxMsgTimed", (thread, timed), timed=True))
     pair = net.colour(Product("IdxVis", (integer, visibility)))
@@ -137,7 +138,9 @@ def _declarations(net: Net, given: ReliableQueue) -> None:
     ids = net.colour(ListOf("Ids", integer))
     index = net.colour(RecordOf("Index", (("again", ids), ("next", integer))))
     net.variables(n=integer, left=integer, id=integer, node=integer, ok=boolean, content=content, recvtime=real)
-    net.variables(msg=msg, found=msg, msgs=msgs, sent=timed, lidxvis=pairs, lidxvis2=pairs, index=index)
+    net.variables(
+        msg=msg, found=msg, msgs=msgs, sent=timed, waiting=waiting, lidxvis=pairs, lidxvis2=pairs, index=index
+    )
     net.values(arrivals=given.arrivals_per_s, mu1=given.sends_per_s, mu2=given.forwards_per_s, q=given.reliability)
     net.values(D_link=given.link_s, timeout=given.timeout_s, nodes=given.nodes, replicas=given.replicas)
     if given.messages is not None:
@@ -206,7 +209,7 @@ def _send_proc(net: Net, given: ReliableQueue) -> None:
     page.place("Msg_ID", colours["INT"], [1], at=(0, 175))
     page.place("Sender", colours["Sender"], port=IN_OUT, at=(0, 350))
     page.place("Produced", colours["MsgTimed"], at=(480, 175))
-    page.place("Addressed", colours["MsgTimed"], at=(960, 175))
+    page.place("Addressed", colours["MsgsTimed"], [[]], at=(960, 175))
     page.place("Thread", colours["Thread"], given.sender_threads * ["thread"], at=(1200, 0))
     page.place("Sending", colours["ThreadxMsgTimed"], at=(1440, 175))
     page.place("On_Link", colours["MsgTimed"], at=(1440, 525))
@@ -230,11 +233,16 @@ def _send_proc(net: Net, given: ReliableQueue) -> None:
         guard="" if given.messages is None else "n <= messages",
         at=(240, 175),
     )
-    page.transition("Locate_Queue", takes={"Produced": "sent"}, puts={"Addressed": "sent"}, at=(720, 175))
+    page.transition(
+        "Locate_Queue",
+        takes={"Produced": "sent", "Addressed": "waiting"},
+        puts={"Addressed": "waiting + [sent]"},
+        at=(720, 175),
+    )
     page.transition(
         "Start_Sending",
-        takes={"Addressed": "sent", "Thread": "thread"},
-        puts={"Sending": f"(thread, sent) @+ {given.sending}"},
+        takes={"Addressed": "[sent, *waiting]", "Thread": "thread"},
+        puts={"Addressed": "waiting", "Sending": f"(thread, sent) @+ {given.sending}"},
         at=(1200, 175),
     )
     page.transition(
@@ -399,11 +407,12 @@ def _visibility_timeout(net: Net, given: ReliableQueue) -> None:
 def invariants(given: ReliableQueue) -> tuple[Invariant, ...]:
     """What the paper promises of every state: no message is lost, none is shared while its timer runs."""
     visible = "Cloud_Queue'Queue_Index" if given.order == IN_ORDER else "Cloud_Queue'Msg_Vis"
-    on_the_way = ("Produced", "Addressed", "Sending", "On_Link", "Arrived")
-    sending = tuple(f"Send_Proc'{name}" for name in on_the_way)
+    sending = tuple(f"Send_Proc'{name}" for name in ("Produced", "Sending", "On_Link", "Arrived"))
     alone = ("Broker'Timer", visible) if given.timer_starts == "processing" else ("Broker'Timer", visible, "Processing")
     return (
-        Invariant("no message is lost", ("Msg_ID", *sending, "Cloud_Queue'Queue", "Received"), _nothing_lost),
+        Invariant(
+            "no message is lost", ("Msg_ID", *sending, "Addressed", "Cloud_Queue'Queue", "Received"), _nothing_lost
+        ),
         Invariant("none is shared while its timer runs", alone, _not_shared),
     )
 
@@ -417,9 +426,10 @@ def histories(given: ReliableQueue) -> tuple[PathProperty, ...]:
 
 def _nothing_lost(next_id: Any, *places: Any) -> bool:
     """Every message that was produced is with the sender, in the queue, or was received."""
-    *_, queue, received = places
-    known = {message[0] for messages in queue for message in messages} | {message[0] for message in received}
-    for tokens in places[:-2]:
+    *tokens_of, addressed, queue, received = places
+    known = {message[0] for lists in (addressed, queue) for messages in lists for message in messages}
+    known |= {message[0] for message in received}
+    for tokens in tokens_of:
         known.update(token[1][0] if token[0] == "thread" else token[0] for token in tokens)
     return all(number in known for number in range(1, next_id[0]))
 
