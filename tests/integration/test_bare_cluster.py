@@ -16,6 +16,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.integration.bare_cluster import BareCluster
+from tests.integration.kafka import connector_jars
 from tests.integration.object_store import ObjectStore
 from tests.integration.workload import filters, rows
 
@@ -39,7 +40,9 @@ pytestmark = pytest.mark.usefixtures("credentials")
 
 @pytest.fixture(scope="module")
 def spark(bare: BareCluster) -> Iterator[SparkSession]:
-    session = spark_session(bare.url, "lavant-bare", spark_executor_cores="1", spark_executor_memory="600m")
+    settings = {"spark_executor_cores": "1", "spark_executor_memory": "600m"}
+    # A Java finds the jars that it was started with; the tests of Kafka use the same one.
+    session = spark_session(bare.url, "lavant-bare", spark_jars=connector_jars(), **settings)
     yield session
     session.stop()
 
