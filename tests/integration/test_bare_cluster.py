@@ -16,7 +16,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.integration.bare_cluster import BareCluster
-from tests.integration.kafka import connector_jars
 from tests.integration.object_store import ObjectStore
 from tests.integration.workload import filters, rows
 
@@ -40,9 +39,7 @@ pytestmark = pytest.mark.usefixtures("credentials")
 
 @pytest.fixture(scope="module")
 def spark(bare: BareCluster) -> Iterator[SparkSession]:
-    settings = {"spark_executor_cores": "1", "spark_executor_memory": "600m"}
-    # A Java finds the jars that it was started with; the tests of Kafka use the same one.
-    session = spark_session(bare.url, "lavant-bare", spark_jars=connector_jars(), **settings)
+    session = spark_session(bare.url, "lavant-bare", spark_executor_cores="1", spark_executor_memory="600m")
     yield session
     session.stop()
 
