@@ -23,6 +23,7 @@ LONGEST_FIRST = (
     "spark",
     "test_spark_engine",
     "test_autoscaling",
+    "test_kafka",
     "test_rabbitmq",
     "integration",
 )
@@ -40,7 +41,7 @@ SHARE_SPARK = (
 )
 """They share one Spark session, which takes long to start."""
 
-SHARE_CLUSTER = ("test_bare_cluster", "test_bare_stream", "test_kafka")
+SHARE_CLUSTER = ("test_bare_cluster", "test_bare_stream")
 """They share one cluster."""
 
 

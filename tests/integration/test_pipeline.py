@@ -149,27 +149,15 @@ def test_a_stream_follows_another_number_of_slices(
 
 
 def test_batches_of_every_size_take_their_way(spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
-    publications = rows(1500)
-    append(tmp_path / "log", publications)
-    for size in (1, 299, 301):  # one publication for two hosts, and both sides of the limit
-        running = start(
-            spark,
-            log=tmp_path / "log",
-            subscriptions=store.directory,
-            output=tmp_path,
-            hosts=2,
-            small_rows_max=300,
-            options={"rowsMax": str(size)},
-        )
-        before = running.position
-        while running.position < before + size and running.is_active:
-            time.sleep(0.02)
-        running.stop()
-    run_to_end(spark, tmp_path, 1500, 300)
+    sizes = (1, 299, 301)  # one publication for two hosts, and both sides of the limit
+    publications = rows(sum(sizes))
+    for number, size in enumerate(sizes):
+        before = sum(sizes[:number])
+        append(tmp_path / "log", publications[before : before + size])
+        run_to_end(spark, tmp_path, before + size, 300)
     assert notified(tmp_path / "notifications") == expected(TEXTS, publications)
-    tasks = [len(each.parts) for each in read_manifests(tmp_path / "notifications") if each.end - each.start > 300]
-    assert tasks
-    assert max(tasks) == 2, "a large batch has an exit task for each host"
+    parts = [len(each.parts) for each in read_manifests(tmp_path / "notifications")]
+    assert parts[1:] == [1, 2], "a small batch has one part, of the driver; a large one has one of each host"
 
 
 @BOTH_WAYS
