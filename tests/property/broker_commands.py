@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from tests.unit.broker.workflows.machines import CHAIN, CHOICE, DIAMOND
 
+from lavant.broker.federation.tables import key_of
 from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol import federation as f
 from lavant.broker.protocol import jobs as w
 from lavant.broker.protocol import queues as q
 from lavant.broker.protocol import subscriptions as s
@@ -147,7 +149,8 @@ class Commands:
     def spread(self, broker: BrokerState) -> q.FanOut:
         bodies = self.few(lambda: self.one(self.body(), b"shared" * 100, b"large" * 100))
         there = [broker.queues.serial(name) for name in self.existing]
-        gone = self.random.randint(1, 2 + max(there, default=0))
+        there += [each.serial for each in broker.federation.neighbours.values()]
+        gone = self.random.randint(1, 2 + len(there))
         serials = sorted({self.one(gone, *there) for _ in range(self.random.randint(0, 4))})
         lists = [sorted(self.random.sample(range(len(bodies)), self.random.randint(0, len(bodies)))) for _ in serials]
         if self.random.random() < 0.05 and lists:
@@ -155,6 +158,39 @@ class Commands:
         ends = np.cumsum([len(each) for each in lists])
         arrays = (serials, ends, [place for each in lists for place in each])
         return q.FanOut(bodies, *(np.array(each, INTEGERS).tobytes() for each in arrays))
+
+    def neighbour(self) -> tuple[str, str]:
+        """Its name, and the link."""
+        name = self.one("B1", "B2", "B3")
+        return name, self.rarely(lambda: "another", lambda: f"link-{name}")
+
+    def route(self) -> f.RouteEntry:
+        member = f.BrokerMember(self.one("i1", "i2"), "B1", self.one(1, 2), 1, ["i1"])
+        advertised = f.AdvertisedRoute(self.one("*", "acme"), self.one("true", "a > 1"))
+        subscribed = f.SubscribedRoute(self.one(*_NAMESPACES), self.filter())
+        routes: list[f.RouteEntry] = [member, advertised, subscribed]
+        return self.one(*routes)
+
+    def routed(self, broker: BrokerState, fan_out: q.FanOut) -> s.RoutedPublications:
+        """Some from a neighbour, the others published here."""
+        count, name = len(fan_out.bodies), self.neighbour()[0]
+        if name not in broker.federation.neighbours or self.random.random() < 0.3:
+            return s.RoutedPublications("acme")
+        floor = broker.federation.neighbours[name].received.floor
+        of = np.array([self.random.randint(0, 1) for _ in range(count)], np.uint8)
+        start = floor + self.rarely(lambda: 0, lambda: 1)
+        numbers = range(start, start + count)
+        return s.RoutedPublications(
+            "acme",
+            [],
+            [name],
+            of.tobytes(),
+            np.array(numbers, "<u8").tobytes(),
+            ["i9"],
+            of.astype("<u2").tobytes(),
+            np.array(numbers, "<u8").tobytes(),
+            of.tobytes(),
+        )
 
     def offsets(self, broker: BrokerState, *, is_accepted: bool) -> dict[str, int]:
         name = self.one("acme/plain", "umbrella/plain")
@@ -171,6 +207,26 @@ class Commands:
         key = f"k{self.random.randint(1, 9)}"
         fingerprint = self.one(b"", b"f" * 16, b"g" * 16)
         return self.one([], [], [s.PublishOutcome(self.one(*_NAMESPACES), key, fingerprint, ["1-1"])])
+
+
+def _deliver(make: Commands, broker: BrokerState) -> s.Deliver:
+    fan_out = make.spread(broker)
+    return s.Deliver(
+        fan_out,
+        make.keys(),
+        make.offsets(broker, is_accepted=True),
+        make.offsets(broker, is_accepted=False),
+        make.answered(),
+        make.one([], [], [], ["acme/plain"], ["acme/plain", "umbrella/plain"]),
+        make.routed(broker, fan_out) if broker.federation.neighbours else None,
+    )
+
+
+def _learn_routes(make: Commands, broker: BrokerState) -> f.LearnRoutes:
+    known = [key_of(entry) for each in broker.federation.neighbours.values() for entry in each.routes]
+    removed = make.few(lambda: make.one(b"x" * 16, *known))
+    buckets = make.rarely(lambda: [256], lambda: make.one([], [], [known[0][0]] if known else [0]))
+    return f.LearnRoutes(*make.neighbour(), make.few(make.route), removed, buckets)
 
 
 def _acknowledge(make: Commands, broker: BrokerState) -> q.Acknowledge:
@@ -225,14 +281,13 @@ GENERATORS: dict[type, Callable[[Commands, BrokerState], Any]] = {
     s.Unsubscribe: lambda make, broker: s.Unsubscribe(make.name(), make.namespace()),
     s.Advertise: lambda make, broker: s.Advertise("a > 1", make.name(), make.namespace()),
     s.Unadvertise: lambda make, broker: s.Unadvertise(make.name(), make.namespace()),
-    s.Deliver: lambda make, broker: s.Deliver(
-        make.spread(broker),
-        make.keys(),
-        make.offsets(broker, is_accepted=True),
-        make.offsets(broker, is_accepted=False),
-        make.answered(),
-        make.one([], [], [], ["acme/plain"], ["acme/plain", "umbrella/plain"]),
+    s.Deliver: _deliver,
+    f.AddNeighbour: lambda make, broker: f.AddNeighbour(
+        (name := make.neighbour()[0]), make.one("i1", "i1", ""), f"link-{name}"
     ),
+    f.RemoveNeighbour: lambda make, broker: f.RemoveNeighbour(make.neighbour()[0]),
+    f.LearnRoutes: _learn_routes,
+    f.AcknowledgeLink: lambda make, broker: f.AcknowledgeLink(*make.neighbour(), make.random.randint(0, 9)),
     w.DefineJobs: lambda make, broker: w.DefineJobs(make.workflows()),
     w.RemoveJobType: lambda make, broker: w.RemoveJobType(make.one("chain", "diamond", "nothing")),
     w.KeepJobs: lambda make, broker: w.KeepJobs(make.one(-1, 2, 5), make.one(300, 5_000), make.one(5_000, 60_000)),
@@ -261,6 +316,9 @@ _WEIGHTS: dict[type, int] = {
     q.Open: 1,
     s.Subscribe: 10,
     s.Deliver: 8,
+    f.AddNeighbour: 4,
+    f.RemoveNeighbour: 1,
+    f.LearnRoutes: 6,
     w.DefineJobs: 3,
     w.RemoveJobType: 1,
     w.SubmitJob: 6,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lavant.broker.federation.link_queue import memory_of_batch
+from lavant.broker.federation.state import Neighbour, memory_of_route
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.queues.accounting.memory import (
     GROUP,
@@ -11,6 +13,7 @@ from lavant.broker.queues.accounting.memory import (
     LOG_OFFSET,
     MESSAGE,
     NAMES_WINDOW,
+    QUEUE,
     SHARED_BODY,
     text_bytes,
 )
@@ -37,9 +40,14 @@ def counted_anew(broker: BrokerState) -> int:
             sum(map(memory_of_advertisement, subscriptions._advertisements.values())),
             sum(memory_of_key(key, each.entries) for _, key, each in recent.all()),
             sum(KEYS_NAMESPACE + text_bytes(namespace) for namespace in recent.counts()),
+            sum(map(_neighbour, broker.federation.neighbours.values())),
             sum(LOG_OFFSET + text_bytes(name) for name, _ in subscriptions.log_offsets.all()),
         )
     )
+
+
+def _neighbour(neighbour: Neighbour) -> int:
+    return QUEUE + sum(map(memory_of_route, neighbour.routes)) + sum(map(memory_of_batch, neighbour.queue.batches()))
 
 
 def _queue(queue: QueueState) -> int:

@@ -166,8 +166,8 @@ def test_every_kind_of_command_is_generated_changes_something_and_is_refused() -
 
 def test_every_request_is_a_command_or_a_query_and_somebody_handles_it() -> None:
     broker = BrokerState()
-    kinds = {*broker.queues._PLANNERS, *broker.subscriptions._PLANNERS}
+    kinds = {*broker.queues._PLANNERS, *broker.subscriptions._PLANNERS, *broker.federation._PLANNERS}
     assert kinds == COMMANDS
-    assert {*broker.queues._ANSWERS, *broker.subscriptions._ANSWERS} == QUERIES
+    assert {*broker.queues._ANSWERS, *broker.subscriptions._ANSWERS, *broker.federation._ANSWERS} == QUERIES
     own = {Publish, RenewSubscription}
     assert {*kinds, *QUERIES, *own} == set(REGISTRY), "a publication becomes a Deliver, a renewal nothing"

@@ -53,7 +53,7 @@ class Deaf(BrokerMachine):
 
     def _renew_subscription(self, request: RenewSubscription, context: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
-        self._reply(context, Subscribed(state, is_new=False), self._position)
+        self._reply(context, Subscribed(state, is_new=False), self.position)
 
 
 class Impatient(BrokerMachine):

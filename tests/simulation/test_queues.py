@@ -85,7 +85,7 @@ class EarlyAcknowledgement(BrokerMachine):
 
 class UnrecordedAcknowledgement(BrokerMachine):
     def _acknowledge(self, request: Acknowledge, asked: RequestContext, now_ms: int) -> None:
-        self._reply(asked, self.queues.handle(request, now_ms), self._position)
+        self._reply(asked, self.queues.handle(request, now_ms), self.position)
 
 
 class HastyDelivery(BrokerMachine):

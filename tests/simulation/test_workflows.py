@@ -74,7 +74,7 @@ class HastyLease(BrokerMachine):
 class UnrecordedReport(BrokerMachine):
     def _change_jobs(self, request: Any, asked: RequestContext, now_ms: int) -> None:
         if isinstance(request, CompleteTask):
-            self._reply(asked, self.broker.handle(request, now_ms), self._position)
+            self._reply(asked, self.broker.handle(request, now_ms), self.position)
         else:
             super()._change_jobs(request, asked, now_ms)
 

@@ -15,6 +15,7 @@ LavantError
 ├── Missing                     nothing has this name or id                                        (KeyError)
 │   ├── UnknownSubscription
 │   ├── UnknownAdvertisement
+│   ├── UnknownNeighbour
 │   ├── UnknownQueue
 │   ├── UnknownMove
 │   ├── UnknownTopic
@@ -179,6 +180,10 @@ class UnknownSubscription(Missing):
 
 class UnknownAdvertisement(Missing):
     """No advertisement has this name."""
+
+
+class UnknownNeighbour(Missing):
+    """There is no neighbouring broker of this name."""
 
 
 class UnknownQueue(Missing):

@@ -17,7 +17,7 @@ from tests.unit.service.auth.test_authorization import INTERNAL, REQUESTS
 from tests.unit.service.front_ends import ARN, FrontEnds, Open, credential, denied, key
 from tests.unit.service.wiring import in_loop, until
 
-from lavant.broker.protocol import jobs, queues, subscriptions
+from lavant.broker.protocol import federation, jobs, queues, subscriptions
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.workflows.definitions.toml_file import convert_workflows
 from lavant.service.aws.sqs.actions import ACTIONS
@@ -80,8 +80,8 @@ NATIVE = [
 """Whether this is whole is checked where the table is."""
 
 
-def is_job(request: Any) -> bool:
-    return type(request).__module__ == jobs.__name__
+def is_of_the_server(request: Any) -> bool:
+    return type(request).__module__ in (federation.__name__, jobs.__name__)
 
 
 @each_kind
@@ -90,7 +90,7 @@ def test_native_requests(tmp_path: Path, kind: Kind) -> None:
         wrong = []
         for request, scope in NATIVE:
             answer = await front.native(kind.name, request)
-            expected = kind in KNOWN and kind.passes(scope, is_of_the_server=is_job(request))
+            expected = kind in KNOWN and kind.passes(scope, is_of_the_server=is_of_the_server(request))
             if denied(answer) is expected:
                 wrong.append((type(request).__name__, expected, answer))
         assert wrong == []
@@ -119,7 +119,7 @@ def test_native_requests_that_name_another_namespace(tmp_path: Path, kind: Kind)
 
 def elsewhere(request: Any, namespace: str) -> list[Any]:
     """The request with each name that it has replaced by one of a namespace."""
-    if is_job(request):
+    if is_of_the_server(request):
         return []
     found = []
     for field in ("queue", "source", "destination"):
@@ -135,7 +135,9 @@ def elsewhere(request: Any, namespace: str) -> list[Any]:
 
 def test_every_request_that_can_name_a_queue_does_so_above() -> None:
     """Prefixes of names, and numbers of moves, are looked up in the own namespace only."""
-    without = {type(request) for request, _ in NATIVE if not is_job(request) and not elsewhere(request, "acme")}
+    without = {
+        type(request) for request, _ in NATIVE if not is_of_the_server(request) and not elsewhere(request, "acme")
+    }
     assert without == {queues.ListQueues, queues.CancelMove}
 
 

@@ -35,6 +35,7 @@ ANSWERS = {
     "AccessDenied": (403, None, "AccessDenied", 2),
     "UnknownSubscription": (404, None, NEVER, 2),
     "UnknownAdvertisement": (404, None, NEVER, 2),
+    "UnknownNeighbour": (NEVER, None, NEVER, 2),
     "UnknownQueue": (404, None, "QueueDoesNotExist", 2),
     "UnknownMove": (NEVER, None, "ResourceNotFoundException", 2),
     "UnknownTopic": (404, None, NEVER, 2),

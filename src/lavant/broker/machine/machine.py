@@ -41,6 +41,7 @@ from lavant.broker.machine.long_polls import WAITING_MAX, LongPoll, LongPolls, R
 from lavant.broker.machine.pending import PendingReplies
 from lavant.broker.machine.redrive_rate import RedriveRates
 from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol import federation as f
 from lavant.broker.protocol import jobs as j
 from lavant.broker.protocol import queues as q
 from lavant.broker.protocol import subscriptions as s
@@ -68,9 +69,12 @@ class BrokerMachine:
         """The disk is full: commands that add something are refused, those that remove something are not."""
         self.is_exhausted = False
         """Even the reserve is used up: every change is refused."""
+        self.on_routed: Callable[[], None] = lambda: None
+        """Called after publications were queued for neighbours; `position` is that of their record."""
         self._observers: dict[type, Observer] = {}
         self._acknowledge_early = acknowledge_early
-        self._position = position
+        self.position = position
+        """Of the last record."""
         self._effects: list[Effect] = []
         self._pending = PendingReplies(position, queues.number)
         self._long_polls = LongPolls(waiting_max)
@@ -93,7 +97,7 @@ class BrokerMachine:
         now_ms = self._begin(now_ms)
         self._apply(q.Open(self.queues.epoch + 1, RULES), None, now_ms)
         # No message leaves before that is durable: after a crash, the next start would begin the same epoch again.
-        self._pending.begin(self.queues.number, self._position)
+        self._pending.begin(self.queues.number, self.position)
         for state in self.queues.moves_running():
             self._redrive_rates.follow(state, now_ms)
         self._leases = SubscriptionLeases(now_ms)
@@ -112,7 +116,7 @@ class BrokerMachine:
         try:
             self._steps.get(type(request), self._refuse)(request, context, now_ms)
         except LavantError as error:
-            self._reply(context, refusal(error), self._position)
+            self._reply(context, refusal(error), self.position)
         return self._effects
 
     def deliver(
@@ -129,13 +133,25 @@ class BrokerMachine:
             self._check_room()
             number = self.queues.number
             self._apply(delivered, None, now_ms)
+            if delivered.routed is not None:
+                self.on_routed()
             if self.queues.number > number:
-                self._pending.sent(self.queues.number, self._position)
+                self._pending.sent(self.queues.number, self.position)
         for context, answer in publishers:
-            self._reply(context, answer, self._position)
+            self._reply(context, answer, self.position)
         if self._long_polls:
             for queue in self.queues.names_of(np.frombuffer(delivered.fan_out.queues, INTEGERS).tolist()):
                 self._serve(queue, now_ms)
+        return self._effects
+
+    def record(self, command: Command, client: Hashable, number: int, now_ms: int) -> list[Effect]:
+        """Apply a command of the server itself; the client is answered when it is durable.
+
+        Raises a `LavantError` if it is refused; then nothing has changed.
+        """
+        now_ms = self._begin(now_ms)
+        self._check_room()
+        self._reply(RequestContext(client, number, None), self._apply(command, None, now_ms), self.position)
         return self._effects
 
     def committed(self, position: int, now_ms: int) -> list[Effect]:
@@ -167,7 +183,7 @@ class BrokerMachine:
     def gone(self, client: Hashable) -> None:
         """A client disconnected: end its long polls, and release its leases whose replies wait for the disk."""
         self._long_polls.forget(client)
-        self._pending.gone(client, self._position)
+        self._pending.gone(client, self.position)
 
     def stop(self, now_ms: int) -> list[Effect]:
         """The server is about to stop: answer all long polls without messages."""
@@ -215,8 +231,8 @@ class BrokerMachine:
     def _send(self, request: q.Send, context: RequestContext, now_ms: int) -> None:
         self._check_room()
         answer = self._apply(request, context.raw, now_ms)
-        self._pending.sent(self.queues.number, self._position)
-        self._reply(context, answer, self._position)
+        self._pending.sent(self.queues.number, self.position)
+        self._reply(context, answer, self.position)
         self._serve(request.queue, now_ms)
 
     def _receive(self, request: q.Receive | j.LeaseTasks, context: RequestContext, now_ms: int) -> None:
@@ -239,13 +255,13 @@ class BrokerMachine:
     def _acknowledge(self, request: q.Acknowledge, context: RequestContext, now_ms: int) -> None:
         answer = self._apply(request, context.raw, now_ms)
         self._leases.used(request.queue, now_ms)
-        after = 0 if self._acknowledge_early else self._position
+        after = 0 if self._acknowledge_early else self.position
         self._reply(context, answer, after, is_patient=request.is_patient)
         self._serve(request.queue, now_ms)
 
     def _change_queue(self, request: Any, context: RequestContext, now_ms: int) -> None:
         answer = self._apply(request, context.raw, now_ms)
-        self._reply(context, answer, self._position)
+        self._reply(context, answer, self.position)
         self._serve(request.queue, now_ms)
 
     def _change_visibility(self, request: q.ChangeVisibility, context: RequestContext, now_ms: int) -> None:
@@ -261,7 +277,7 @@ class BrokerMachine:
         answer = self._apply(request, context.raw, now_ms)
         if isinstance(answer, s.Subscribed) and answer.subscription.is_temporary:
             self._leases.hold(answer.subscription, now_ms)
-        self._reply(context, self._leases.with_ends(answer, now_ms), self._position)
+        self._reply(context, self._leases.with_ends(answer, now_ms), self.position)
 
     def _unsubscribe(self, request: s.Unsubscribe, context: RequestContext, now_ms: int) -> None:
         state = self.broker.subscriptions.find(request.namespace, request.name)
@@ -271,10 +287,10 @@ class BrokerMachine:
     def _advertise(self, request: s.Advertise, context: RequestContext, now_ms: int) -> None:
         self._check_room()
         check_filter(request.filter)  # the engine checks the filters of subscriptions
-        self._reply(context, self._apply(request, context.raw, now_ms), self._position)
+        self._reply(context, self._apply(request, context.raw, now_ms), self.position)
 
     def _unadvertise(self, request: s.Unsubscribe | s.Unadvertise, context: RequestContext, now_ms: int) -> None:
-        self._reply(context, self._apply(request, context.raw, now_ms), self._position)
+        self._reply(context, self._apply(request, context.raw, now_ms), self.position)
         self._serve_orphans(now_ms)
 
     def _renew_subscription(self, request: s.RenewSubscription, context: RequestContext, now_ms: int) -> None:
@@ -282,7 +298,10 @@ class BrokerMachine:
         if not state.is_temporary:
             raise InvalidValue(f"subscription {state.name!r} has no lease: it stays until it is unsubscribed")
         self._leases.hold(state, now_ms)
-        self._reply(context, self._leases.with_ends(s.Subscribed(state, is_new=False), now_ms), self._position)
+        self._reply(context, self._leases.with_ends(s.Subscribed(state, is_new=False), now_ms), self.position)
+
+    def _change_federation(self, request: f.RemoveNeighbour, context: RequestContext, now_ms: int) -> None:
+        self._reply(context, self._apply(request, context.raw, now_ms), self.position)
 
     def _grow_jobs(self, request: j.DefineJobs | j.SubmitJob, context: RequestContext, now_ms: int) -> None:
         self._check_room()
@@ -290,7 +309,7 @@ class BrokerMachine:
 
     def _change_jobs(self, request: Any, context: RequestContext, now_ms: int) -> None:
         """Apply a command for jobs, which may put new tasks into queues."""
-        self._reply(context, self._apply(request, context.raw, now_ms), self._position)
+        self._reply(context, self._apply(request, context.raw, now_ms), self.position)
         for queue in self.queues.touched():
             self._serve(queue, now_ms)
 
@@ -301,13 +320,13 @@ class BrokerMachine:
         for state in self.queues.moves_running():
             if state.task == answer.task:
                 self._redrive_rates.follow(state, now_ms)
-        self._reply(context, answer, self._position)
+        self._reply(context, answer, self.position)
 
     def _cancel_move(self, request: q.CancelMove, context: RequestContext, now_ms: int) -> None:
         answer = self._apply(request, context.raw, now_ms)
         assert isinstance(answer, q.Moved)
         self._redrive_rates.follow(answer.state, now_ms)
-        self._reply(context, answer, self._position)
+        self._reply(context, answer, self.position)
 
     def _query(self, request: Query, context: RequestContext, now_ms: int) -> None:
         """Timers are advanced before the query: they may change something, so their errors are not caught here."""
@@ -321,7 +340,7 @@ class BrokerMachine:
             kind = type(request).__name__
             mistake = InternalError(f"the server failed at this {kind}; nothing was changed, and its log says why")
             answer = refusal(mistake)
-        self._reply(context, answer, self._position)
+        self._reply(context, answer, self.position)
 
     def _refuse(self, request: Request, context: RequestContext, now_ms: int) -> None:
         raise InvalidValue(f"{type(request).__name__} is for the server itself, not for its clients")
@@ -342,9 +361,9 @@ class BrokerMachine:
             name = queues.pop()
             is_served = True
             while is_served and (poll := self._long_polls.first(name)) is not None:
-                position = self._position
+                position = self.position
                 is_served = self._serve_one(poll, now_ms)
-                if self._position > position:  # also if all that was there went to the dead letters
+                if self.position > position:  # also if all that was there went to the dead letters
                     queues += self._dead_letters(name)
 
     def _serve_orphans(self, now_ms: int) -> None:
@@ -361,7 +380,7 @@ class BrokerMachine:
             answer = self._take(poll.request, poll.context, now_ms)
         except LavantError as error:  # the queue was deleted, say
             self._long_polls.remove(poll)
-            self._reply(poll.context, refusal(error), self._position)
+            self._reply(poll.context, refusal(error), self.position)
             return True
         if answer is None:
             return False
@@ -395,9 +414,9 @@ class BrokerMachine:
         if observer is not None:
             observer(command, answer)
         if self.broker.changed:
-            self._position += 1
+            self.position += 1
             data = now_ms.to_bytes(TIME_BYTES, "big") + (_encode(command) if raw is None else raw)
-            self._effects.append(Record(self._position, data))
+            self._effects.append(Record(self.position, data))
         return answer
 
     def _take(
@@ -417,10 +436,10 @@ class BrokerMachine:
     def _deliver(self, context: RequestContext, answer: q.Received | j.TasksLeased, queue: str) -> None:
         reply = Reply(context.client, context.number, answer, queue)
         if isinstance(answer, j.TasksLeased):
-            self._pending.hold_lease(reply, self._position)
+            self._pending.hold_lease(reply, self.position)
             return
         newest = max([delivery.receipt.number for delivery in answer.deliveries])
-        if not self._pending.holds_receive(reply, newest, self._position):
+        if not self._pending.holds_receive(reply, newest, self.position):
             self._effects.append(reply)
 
     def _release(self, reply: Reply, now_ms: int) -> None:

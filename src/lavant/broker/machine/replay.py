@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from lavant.broker.federation.state import UNLIMITED_LINKS, LinkLimits
 from lavant.broker.machine.effects import TIME_BYTES
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol.frames import decode_request
@@ -25,6 +26,7 @@ def replay(
     broker.queues.is_replay = True
     broker.queues.job_limits = UNLIMITED_JOBS
     broker.subscriptions.limits = subscriptions.UNLIMITED
+    broker.federation.limits = UNLIMITED_LINKS
     for position, record in enumerate(records, after + 1):
         try:
             apply_again(broker, record)
@@ -34,6 +36,7 @@ def replay(
                 f"record {position} cannot be applied again ({reason}); restore the journal from a copy"
             ) from error
     broker.queues.is_replay = False
+    broker.federation.limits = LinkLimits()
     return broker
 
 

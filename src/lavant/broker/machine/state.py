@@ -1,4 +1,4 @@
-"""All durable state of a broker as one deterministic machine: queues, jobs over them, and subscriptions.
+"""All durable state of a broker as one deterministic machine: queues, jobs, subscriptions, and neighbouring brokers.
 
     request, now_ms ──► BrokerState.handle ──► answer
 
@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from lavant.broker.federation import snapshot as federation_snapshot
+from lavant.broker.federation.state import FederationState
 from lavant.broker.protocol.commands import A_co, Answer, RequestFor
 from lavant.broker.protocol.queues import DeleteQueue
-from lavant.broker.protocol.registry import COMMANDS, QUERIES, REGISTRY, SUBSCRIPTIONS
+from lavant.broker.protocol.registry import COMMANDS, FEDERATION, QUERIES, REGISTRY, SUBSCRIPTIONS
+from lavant.broker.protocol.subscriptions import Deliver
 from lavant.broker.queues.accounting.quotas import DEFAULT_LIMITS, QueueLimits
 from lavant.broker.queues.plan import Plan, half_applied
 from lavant.broker.subscriptions import snapshot
@@ -21,19 +24,21 @@ from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.broker.workflows.machine import Jobs
 from lavant.core.errors import CorruptSnapshot, InvalidValue, LavantError
 
-_QUEUES, _SUBSCRIPTIONS = b"q", b"s"
+_QUEUES, _SUBSCRIPTIONS, _FEDERATION = b"q", b"s", b"f"
 
 
 class BrokerState:
-    """Queues, jobs and subscriptions."""
+    """Queues, jobs, subscriptions, and the federation."""
 
     def __init__(self, queues: Jobs | None = None) -> None:
         self.queues = Jobs() if queues is None else queues
         self.subscriptions = Subscriptions(self.queues)
+        self.federation = FederationState(self.queues, self.subscriptions)
         self.changed = False
         """Whether a replay must repeat the last `handle`."""
         self._planners: dict[type, Callable[[Any], Plan]] = {each: self._machine_of(each).plan for each in COMMANDS}
         self._planners[DeleteQueue] = self._plan_delete
+        self._planners[Deliver] = self._plan_deliver
         self._answers: dict[type, Callable[[Any], Any]] = {each: self._machine_of(each).answer for each in QUERIES}
 
     def handle(self, request: RequestFor[A_co], now_ms: int) -> A_co:
@@ -61,8 +66,11 @@ class BrokerState:
         answer: A_co = answer_of(request)
         return answer
 
-    def _machine_of(self, request: type) -> Jobs | Subscriptions:
-        return self.subscriptions if REGISTRY[request].machine == SUBSCRIPTIONS else self.queues
+    def _machine_of(self, request: type) -> Jobs | Subscriptions | FederationState:
+        machine = REGISTRY[request].machine
+        if machine == FEDERATION:
+            return self.federation
+        return self.subscriptions if machine == SUBSCRIPTIONS else self.queues
 
     def _plan_delete(self, request: DeleteQueue) -> Plan:
         """Subscriptions that deliver to the queue end with it."""
@@ -75,12 +83,28 @@ class BrokerState:
 
         return apply
 
+    def _plan_deliver(self, request: Deliver) -> Plan:
+        """Publications enter local queues and those of neighbours together."""
+        deliver = self.subscriptions.plan(request)
+        forward = self.federation.plan_routed(request)
+        if forward is None:
+            return deliver
+
+        def apply() -> Answer:
+            answer: Answer = deliver()
+            forward()
+            return answer
+
+        return apply
+
     def snapshot(self) -> Iterator[bytes]:
         """All that `restore` needs, in chunks of about a megabyte. Nothing may be changed until the last is taken."""
         for chunk in self.queues.snapshot():
             yield _QUEUES + chunk
         for chunk in snapshot.encode(self.subscriptions):
             yield _SUBSCRIPTIONS + chunk
+        for chunk in federation_snapshot.encode(self.federation):
+            yield _FEDERATION + chunk
 
     @classmethod
     def restore(cls, chunks: Iterable[bytes], limits: QueueLimits = DEFAULT_LIMITS) -> BrokerState:
@@ -88,6 +112,7 @@ class BrokerState:
         sections = _Sections(chunks)
         broker = cls(Jobs.restore(sections.of(_QUEUES), limits))
         snapshot.decode(sections.of(_SUBSCRIPTIONS), broker.subscriptions)
+        federation_snapshot.decode(sections.of(_FEDERATION), broker.federation)
         sections.check_end()
         return broker
 

@@ -113,10 +113,10 @@ def publish_rule(key: KeyNamespace, request: subscriptions.Publish) -> subscript
 
 
 def server_wide_rule(key: KeyNamespace, request: Any) -> Any:
-    """For requests about jobs, which belong to no namespace."""
+    """For requests about jobs and neighbours, which belong to no namespace."""
     if key.namespace:
         raise AccessDenied(
-            f"{type(request).__name__} concerns the server as a whole, jobs are in the default namespace only; key "
+            f"{type(request).__name__} concerns the server as a whole, not one of its namespaces; key "
             f"{key.name!r} is bound to the namespace {key.namespace!r}, use one without"
         )
     return request

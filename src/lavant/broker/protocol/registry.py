@@ -21,6 +21,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from lavant.broker.protocol import federation as f
 from lavant.broker.protocol import jobs as j
 from lavant.broker.protocol import namespaces as n
 from lavant.broker.protocol import queues as q
@@ -31,8 +32,10 @@ from lavant.broker.protocol.namespaces import Rule, Strip
 SCOPES = PUBLISH, SUBSCRIBE, ADMIN = "publish", "subscribe", "admin"
 ANY, SERVER = "", "server"
 """A key with any scope; no key, since only the server itself issues such commands."""
-MACHINES = QUEUES, JOBS, SUBSCRIPTIONS, BROKER, INGEST = "queues", "jobs", "subscriptions", "broker", "ingest"
-"""The first three hold durable state, and the journal records their commands. `BrokerMachine` itself renews
+DURABLE = QUEUES, JOBS, SUBSCRIPTIONS, FEDERATION = "queues", "jobs", "subscriptions", "federation"
+BROKER, INGEST = "broker", "ingest"
+MACHINES = (*DURABLE, BROKER, INGEST)
+"""The durable ones hold state, and the journal records their commands. `BrokerMachine` itself renews
 leases; the server's ingest queue matches publications, and records the matches as `Deliver`."""
 DATA, ADMINISTRATION = True, False
 
@@ -54,9 +57,10 @@ ANSWERS: dict[type[Answer], Strip] = {
     s.AdvertisementsListed: n.strip_advertisements,
     **dict.fromkeys((q.Done, q.QueueCreated, q.MoveStarted), n.no_names),
     **dict.fromkeys((j.JobSubmitted, j.TasksLeased, j.Reported, j.Cancelled), n.no_names),
+    **dict.fromkeys((f.NeighbourRemoved, f.FederationDescribed), n.no_names),
     **dict.fromkeys((j.JobView, j.JobsListed, j.JobTypeView, j.JobTypesListed), n.no_names),
 }
-"""Jobs belong to no namespace, so answers about them have no names to strip."""
+"""Jobs and neighbours belong to no namespace, so answers about them have no names to strip."""
 
 
 class Declaration(msgspec.Struct, frozen=True):
@@ -95,7 +99,7 @@ class Declaration(msgspec.Struct, frozen=True):
     @property
     def is_recorded(self) -> bool:
         """Whether the journal records it: a command of a machine with durable state."""
-        return not self.is_query and self.machine in (QUEUES, JOBS, SUBSCRIPTIONS)
+        return not self.is_query and self.machine in DURABLE
 
     @property
     def answer(self) -> type[Answer]:
@@ -183,6 +187,12 @@ DECLARATIONS = (
     _query(s.DescribeSubscription, ANY, n.namespace_rule, SUBSCRIPTIONS),
     _query(s.ListSubscriptions, ANY, n.namespace_rule, SUBSCRIPTIONS),
     _query(s.ListAdvertisements, ANY, n.namespace_rule, SUBSCRIPTIONS),
+    # federation
+    _own(f.AddNeighbour, FEDERATION),
+    Declaration(f.RemoveNeighbour, ADMIN, n.server_wide_rule, FEDERATION, "change_federation", ADMINISTRATION),
+    _own(f.LearnRoutes, FEDERATION),
+    _own(f.AcknowledgeLink, FEDERATION),
+    _query(f.DescribeFederation, ANY, n.server_wide_rule, FEDERATION),
     # jobs
     Declaration(j.DefineJobs, ADMIN, n.server_wide_rule, JOBS, "grow_jobs", ADMINISTRATION),
     Declaration(j.RemoveJobType, ADMIN, n.server_wide_rule, JOBS, "change_jobs", ADMINISTRATION),

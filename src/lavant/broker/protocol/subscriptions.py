@@ -155,6 +155,31 @@ class PublishOutcome(Value, frozen=True):
     entries: list[str | Refused]
 
 
+class RoutedPublications(Value, frozen=True):
+    """How the bodies of a fan-out came here and go on to neighbouring brokers; numbers are little endian, one a body.
+
+    A broker without neighbours records none of this. The columns of publications that were published here are empty.
+    """
+
+    namespace: str
+    points: list[bytes] = []
+    """Vectors of encrypted publications, in doubles."""
+    sources: list[str] = []
+    """The neighbours that sent some of them."""
+    source_of: bytes = b""
+    """8 bits: 0 if it was published here, otherwise 1 + the index in `sources`."""
+    numbers: bytes = b""
+    """64 bits: its number on the link it came from."""
+    origins: list[str] = []
+    """Identities of the brokers where they were published."""
+    origin_of: bytes = b""
+    """16 bits: 0 if it was published here, otherwise 1 + the index in `origins`."""
+    origin_numbers: bytes = b""
+    """64 bits: its number at its origin."""
+    hops: bytes = b""
+    """8 bits: the number of links it has crossed."""
+
+
 class Deliver(CommandFor[Done], tag="deliver", frozen=True):
     """Put matched publications into the queues of their subscriptions."""
 
@@ -169,6 +194,8 @@ class Deliver(CommandFor[Done], tag="deliver", frozen=True):
     """The requests that had an idempotency key."""
     forgotten: list[str] = []
     """Logs without subscriptions and without lag."""
+    routed: RoutedPublications | None = None
+    """If the broker has neighbours: how these publications came and go on."""
 
 
 class DescribeSubscription(QueryFor[Subscribed], tag="describe-subscription", frozen=True):

@@ -64,7 +64,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Added(msgspec.Struct, frozen=True, gc=False):
-    """For matchers: a subscription, and the number of its queue."""
+    """For matchers: a subscription, and the number of its queue or link."""
 
     subscription: SubscriptionState
     serial: int
@@ -84,6 +84,8 @@ class Subscriptions:
         self.limits = limits
         self.changes: list[Change] = []
         """Changes not yet passed to matchers; the reader empties it."""
+        self.on_changed: Callable[[SubscriptionState | AdvertisementState, bool], None] = lambda state, is_added: None
+        """Called with each subscription and advertisement of clients that is added or removed."""
         self._queues = queues
         self._counters = queues.counters
         self._number = 0
@@ -137,6 +139,25 @@ class Subscriptions:
         """End the subscriptions of a deleted queue; a new queue of that name is not theirs."""
         for key in list(self._by_queue.get(queue, ())):
             self._forget(key)
+
+    # ── subscriptions of neighbouring brokers ─────────────────────────────────────────────────────────────────────────
+
+    def numbers(self, count: int) -> list[int]:
+        """The next numbers for matchers; raises if there are not so many."""
+        if self._number + count > SUBSCRIPTION_ID_MAX:
+            raise QuotaExceeded(f"{self._number} numbers of subscriptions are used up, and {count} more are needed")
+        return list(range(self._number + 1, self._number + count + 1))
+
+    def take_numbers(self, numbers: list[int]) -> None:
+        """Numbers that are used from now on."""
+        self._number += len(numbers)
+
+    def route_added(self, state: SubscriptionState, serial: int) -> None:
+        """A neighbour subscribes; its link has this serial."""
+        self.changes.append(Added(state, serial))
+
+    def route_removed(self, state: SubscriptionState) -> None:
+        self.changes.append(Removed(state))
 
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -240,6 +261,7 @@ class Subscriptions:
         insort(self._sorted, key)
         self._by_queue.setdefault(state.queue, {})[key] = None
         self.changes.append(Added(state, self._queues.serial(state.queue)))
+        self.on_changed(state, True)
 
     def _forget(self, key: Key) -> None:
         state = self._subscriptions.pop(key)
@@ -250,6 +272,7 @@ class Subscriptions:
         if not users:
             del self._by_queue[state.queue]
         self.changes.append(Removed(state))
+        self.on_changed(state, False)
 
     # ── advertisements ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -273,6 +296,9 @@ class Subscriptions:
             self._number += 1
             self._advertisements[key] = state
             self._counters.memory += grown
+            self.on_changed(state, True)
+            if existing is not None:
+                self.on_changed(existing, False)
             self._queues.changed = True
             return Advertised(state, is_new=existing is None)
 
@@ -287,7 +313,9 @@ class Subscriptions:
             )
 
         def apply() -> Answer:
-            self._counters.memory -= memory_of_advertisement(self._advertisements.pop(key))
+            state = self._advertisements.pop(key)
+            self._counters.memory -= memory_of_advertisement(state)
+            self.on_changed(state, False)
             self._queues.changed = True
             return Done()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.machine.servers import Bench, bench_with_queue
 
+from lavant.broker.federation.state import FederationState
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue, DescribeQueue, Refused, Send, SendEntry, Sent
@@ -31,7 +32,7 @@ def fail(*arguments: Any) -> Any:
 
 @pytest.mark.parametrize("kind", sorted(QUERIES, key=str))
 def test_a_mistake_in_a_query_is_answered_told_and_survived(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    for machine in (Jobs, Subscriptions):
+    for machine in (Jobs, Subscriptions, FederationState):
         if kind in machine._ANSWERS:
             monkeypatch.setitem(machine._ANSWERS, kind, fail)
     bench = bench_with_queue()

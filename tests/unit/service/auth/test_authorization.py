@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from lavant.broker.protocol import jobs, queues, subscriptions
+from lavant.broker.protocol import federation, jobs, queues, subscriptions
 from lavant.broker.protocol.queue_config import QueueConfig
-from lavant.broker.protocol.registry import BROKER, INGEST, JOBS, REGISTRY, SCOPES, SERVER, SUBSCRIPTIONS
+from lavant.broker.protocol.registry import BROKER, FEDERATION, INGEST, JOBS, REGISTRY, SCOPES, SERVER, SUBSCRIPTIONS
 from lavant.core.errors import AccessDenied, Overloaded
 from lavant.service.auth.authorization import authorize, check_rate, in_namespace, strip
 from lavant.service.auth.keys import Principal
@@ -27,6 +27,9 @@ INTERNAL: list[Any] = [
     queues.MoveSome(1, 1),
     subscriptions.Deliver(SPREAD),
     jobs.ReleaseTasks([]),
+    federation.AddNeighbour("b", "i", "l"),
+    federation.LearnRoutes("b", "l", []),
+    federation.AcknowledgeLink("b", "l", 1),
 ]
 DEAD = QueueConfig(dead_letters="dead", receives_max=2)
 
@@ -59,6 +62,7 @@ REQUESTS: list[tuple[Any, str]] = [
     (jobs.DefineJobs(None), "admin"),  # type: ignore[arg-type]
     (jobs.RemoveJobType("j"), "admin"),
     (jobs.KeepJobs(), "admin"),
+    (federation.RemoveNeighbour("b"), "admin"),
     (subscriptions.DescribeSubscription("s"), ""),
     (subscriptions.ListSubscriptions(), ""),
     (subscriptions.ListAdvertisements(), ""),
@@ -70,9 +74,10 @@ REQUESTS: list[tuple[Any, str]] = [
     (jobs.ListJobs(), ""),
     (jobs.DescribeJobType("j"), ""),
     (jobs.ListJobTypes(), ""),
+    (federation.DescribeFederation(), ""),
 ]
 KINDS = {type(request): request for request, _ in REQUESTS}
-OF_THE_SERVER = tuple(kind for kind in KINDS if REGISTRY[kind].machine == JOBS)
+OF_THE_SERVER = tuple(kind for kind in KINDS if REGISTRY[kind].machine in (JOBS, FEDERATION))
 
 
 def test_every_request_of_clients_is_decided_about() -> None:

@@ -13,7 +13,17 @@ import msgspec
 import pytest
 from tests.unit.service.auth.test_authorization import INTERNAL
 from tests.unit.service.front_ends import FrontEnds, credential
-from tests.unit.service.test_access_matrix import HTTP, KNOWN, NATIVE, SCOPES, SQS, TABLES, Kind, handles, is_job
+from tests.unit.service.test_access_matrix import (
+    HTTP,
+    KNOWN,
+    NATIVE,
+    SCOPES,
+    SQS,
+    TABLES,
+    Kind,
+    handles,
+    is_of_the_server,
+)
 from tests.unit.service.test_access_matrix import status_of as status_of_route
 from tests.unit.service.wiring import in_loop
 
@@ -32,6 +42,7 @@ MARK = "MARK-s3cr3t"
 ADMINISTRATION = {
     "CreateQueue", "ConfigureQueue", "TagQueue", "DeleteQueue", "PurgeQueue", "StartMove", "CancelMove", "Subscribe",
     "Unsubscribe", "Advertise", "Unadvertise", "DefineJobs", "RemoveJobType", "KeepJobs", "CancelJob",
+    "RemoveNeighbour",
 }  # fmt: skip
 OF_DATA = {
     "Publish", "Send", "Receive", "Acknowledge", "ChangeVisibility", "Release", "RenewSubscription", "SubmitJob",
@@ -40,6 +51,7 @@ OF_DATA = {
 QUERIES = {
     "Peek", "DescribeQueue", "ListQueues", "ListSources", "ListMoves", "DescribeSubscription", "ListSubscriptions",
     "ListAdvertisements", "DescribeJob", "ListJobs", "DescribeJobType", "ListJobTypes",
+    "DescribeFederation",
 }  # fmt: skip
 
 ROUTES: dict[tuple[str, str], list[str]] = {
@@ -185,7 +197,7 @@ def test_native_requests(tmp_path: Path, kind: Kind, is_data: bool) -> None:
             name = type(request).__name__
             answer = await one.front.native(kind.name + KEY, request)
             lines = await one.lines()
-            if not kind.passes(scope, is_of_the_server=is_job(request)):
+            if not kind.passes(scope, is_of_the_server=is_of_the_server(request)):
                 assert told(lines) == [(name, "denied")]
             elif name in wanted:
                 outcome = "refused" if isinstance(answer, queues.Refused) else "ok"

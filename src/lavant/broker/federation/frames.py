@@ -1,0 +1,155 @@
+"""The frames that cross a link between two brokers, in both directions.
+
+dialler                                          acceptor
+  │  LinkHello                                      │
+  │ ──────────────────────────────────────────────► │      or LinkRefused, and the connection is closed
+  │                                      LinkHello  │
+  │ ◄────────────────────────────────────────────── │
+  │  RoutesUpdate …  ◄──►  RoutesApplied            │      control frames overtake publications
+  │  LinkPublications …  ◄──►  LinkAcknowledged     │
+  │  LinkProbe  ◄──►  LinkProbeAnswer               │
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from lavant.broker.protocol.commands import Value
+from lavant.broker.protocol.federation import BrokerMember, RouteEntry
+
+LINK_PROTOCOL = 1
+
+
+class LinkHello(Value, tag="hello", frozen=True):
+    """Who is here, and what it holds of the other side."""
+
+    protocol: int
+    name: str
+    identity: str
+    epoch: int
+    changes: int
+    link: str
+    """The link that this continues; the dialler names a new one, and `is_new` says so."""
+    is_new: bool
+    members: list[BrokerMember]
+    """The brokers on this side of the link, this one included."""
+    received: int
+    """All publications of the other side up to this number are durable here."""
+    digests: bytes
+    """Of the routes that the other side has told, by bucket."""
+    now_ms: int
+    role: str = ""
+    token: bytes = b""
+    """A key with the scope `broker`."""
+
+
+class LinkRefused(Value, tag="refused", frozen=True):
+    """Why the connection is closed."""
+
+    code: str
+    """`protocol`, `name`, `self`, `cycle`, `removed`, `invalid` or `key`."""
+    reason: str
+
+
+class RoutesUpdate(Value, tag="routes", frozen=True):
+    """A change of the routes that the receiver holds of the sender. It is applied as one step."""
+
+    number: int
+    """Counts up on this connection."""
+    added: list[RouteEntry]
+    removed: list[bytes]
+    """Keys."""
+    buckets: list[int]
+    """The routes of these buckets are exactly those in `added`."""
+
+
+class RoutesApplied(Value, tag="routes-applied", frozen=True):
+    """Everything up to this update is durable."""
+
+    number: int
+
+
+class LinkPublications(Value, tag="publications", frozen=True):
+    """Publications of one namespace and scheme, in order. Columns of numbers are little endian."""
+
+    first: int
+    """The number of the first one on this link; the others follow."""
+    namespace: str
+    bodies: list[bytes]
+    points: list[bytes]
+    """Vectors of encrypted publications; empty for plain ones."""
+    origins: list[str]
+    """Identities; in a broker's own queue, an empty one stands for itself."""
+    origin_of: bytes
+    """16 bits each, an index in `origins`."""
+    origin_numbers: bytes
+    """64 bits each."""
+    hops: bytes
+    """8 bits each: the links it had crossed before this one."""
+    entered_ms: int
+    """When it entered the queue of the link, by the sender's clock."""
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.bodies) - 1
+
+
+class LinkAcknowledged(Value, tag="acknowledged", frozen=True):
+    """All publications up to this number are durable here."""
+
+    number: int
+
+
+class LinkProbe(Value, tag="probe", frozen=True):
+    """Asks for an answer, on the path of publications."""
+
+    number: int
+
+
+class LinkProbeAnswer(Value, tag="probe-answer", frozen=True):
+    """Everything that was sent before the probe has been processed."""
+
+    number: int
+    blocked: str = ""
+    """Why some publications are held back, if so."""
+
+
+class LinkLeave(Value, tag="leave", frozen=True):
+    """The sender has removed this neighbour."""
+
+
+class TraceRequest(Value, tag="trace", frozen=True):
+    """Asks where a publication would go from the receiver on."""
+
+    id: str
+    namespace: str
+    publication: bytes
+    path: list[str]
+    """The names of the brokers it has passed."""
+
+
+class TraceAnswer(Value, tag="trace-answer", frozen=True):
+    """What the receiver and the brokers behind it would do with a publication."""
+
+    id: str
+    hops: list[bytes]
+    """One object in JSON for each broker."""
+
+
+LinkFrame: TypeAlias = (
+    LinkHello
+    | LinkRefused
+    | RoutesUpdate
+    | RoutesApplied
+    | LinkPublications
+    | LinkAcknowledged
+    | LinkProbe
+    | LinkProbeAnswer
+    | LinkLeave
+    | TraceRequest
+    | TraceAnswer
+)
+
+decode_link_frame = msgspec.msgpack.Decoder(LinkFrame).decode
