@@ -285,7 +285,7 @@ GENERATORS: dict[type, Callable[[Commands, BrokerState], Any]] = {
     f.AddNeighbour: lambda make, broker: f.AddNeighbour(
         (name := make.neighbour()[0]), make.one("i1", "i1", ""), f"link-{name}"
     ),
-    f.RemoveNeighbour: lambda make, broker: f.RemoveNeighbour(make.neighbour()[0]),
+    f.RemoveNeighbour: lambda make, broker: f.RemoveNeighbour(make.neighbour()[0], make.one(True, False)),
     f.LearnRoutes: _learn_routes,
     f.AcknowledgeLink: lambda make, broker: f.AcknowledgeLink(*make.neighbour(), make.random.randint(0, 9)),
     w.DefineJobs: lambda make, broker: w.DefineJobs(make.workflows()),

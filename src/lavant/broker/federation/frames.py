@@ -1,13 +1,19 @@
 """The frames that cross a link between two brokers, in both directions.
 
-dialler                                          acceptor
-  │  LinkHello                                      │
-  │ ──────────────────────────────────────────────► │      or LinkRefused, and the connection is closed
-  │                                      LinkHello  │
-  │ ◄────────────────────────────────────────────── │
-  │  RoutesUpdate …  ◄──►  RoutesApplied            │      control frames overtake publications
-  │  LinkPublications …  ◄──►  LinkAcknowledged     │
-  │  LinkProbe  ◄──►  LinkProbeAnswer               │
+    dialler                                          acceptor
+      │  LinkHello                                      │      who is here; LinkRefused and the end, if it may not join
+      │ ──────────────────────────────────────────────► │
+      │                                      LinkHello  │      with the link that the acceptor knows, if any
+      │ ◄────────────────────────────────────────────── │
+      │  LinkOpen                                       │      continues that link, or begins a new one
+      │ ──────────────────────────────────────────────► │
+      │                                     LinkOpened  │
+      │ ◄────────────────────────────────────────────── │
+      │  RoutesUpdate …  ◄──►  RoutesApplied            │
+      │  LinkPublications …  ◄──►  LinkAcknowledged     │
+      │  LinkProbe  ◄──►  LinkProbeAnswer               │
+
+Control frames overtake publications, which wait for their turn in the queue of the link.
 """
 
 from __future__ import annotations
@@ -28,13 +34,15 @@ class LinkHello(Value, tag="hello", frozen=True):
     protocol: int
     name: str
     identity: str
+    """Of the data directory."""
     epoch: int
+    """The number of starts."""
     changes: int
+    """How often its neighbours changed."""
     link: str
-    """The link that this continues; the dialler names a new one, and `is_new` says so."""
-    is_new: bool
+    """The link that it knows with the other side; empty if there is none, and in the dialler's hello."""
     members: list[BrokerMember]
-    """The brokers on this side of the link, this one included."""
+    """The brokers on this side of the link, this one included; only in the acceptor's hello."""
     received: int
     """All publications of the other side up to this number are durable here."""
     digests: bytes
@@ -45,11 +53,25 @@ class LinkHello(Value, tag="hello", frozen=True):
     """A key with the scope `broker`."""
 
 
+class LinkOpen(Value, tag="open", frozen=True):
+    """The dialler continues a link, or begins a new one; fields as in the hello."""
+
+    link: str
+    is_new: bool
+    members: list[BrokerMember]
+    received: int
+    digests: bytes
+
+
+class LinkOpened(Value, tag="opened", frozen=True):
+    """The link is open on both sides."""
+
+
 class LinkRefused(Value, tag="refused", frozen=True):
     """Why the connection is closed."""
 
     code: str
-    """`protocol`, `name`, `self`, `cycle`, `removed`, `invalid` or `key`."""
+    """`protocol`, `name`, `self`, `cycle`, `removed`, `linked`, `invalid`, `full` or `key`."""
     reason: str
 
 
@@ -140,6 +162,8 @@ class TraceAnswer(Value, tag="trace-answer", frozen=True):
 
 LinkFrame: TypeAlias = (
     LinkHello
+    | LinkOpen
+    | LinkOpened
     | LinkRefused
     | RoutesUpdate
     | RoutesApplied

@@ -33,6 +33,7 @@ class FederationHead(_Part, tag="head", frozen=True):
     serial: int
     changes: int
     published: int
+    removed: list[str]
 
 
 class NeighbourPart(_Part, tag="neighbour", frozen=True):
@@ -75,7 +76,7 @@ def encode(state: FederationState) -> Iterator[bytes]:
     """Nothing for a broker that never had a neighbour."""
     if state.is_empty:
         return
-    yield _encode(FederationHead(FORMAT, state.serial, state.changes, state.published))
+    yield _encode(FederationHead(FORMAT, state.serial, state.changes, state.published, list(state.removed)))
     for each in state.neighbours.values():
         received = each.received
         yield _encode(
@@ -133,6 +134,7 @@ def decode(chunks: Iterable[bytes], state: FederationState) -> None:
             for neighbour, waiting, number in zip(neighbours, batches, ends, strict=True):
                 neighbour.queue = LinkQueue(waiting, number)
             state.restore(head.serial, head.changes, head.published, neighbours)
+            state.removed = dict.fromkeys(head.removed)
             state.origins.restore(origins)
             return
         else:

@@ -50,6 +50,8 @@ from lavant.core.errors import UNDECODABLE, InvalidValue, QueueFull, QuotaExceed
 LINK_SERIAL_MIN = 1 << 31
 """Serials of links begin here; those of queues are below."""
 IDS_LISTED = 10
+REMOVED_MAX = 1000
+"""Removed brokers that are remembered."""
 _DONE = Done()
 
 
@@ -113,6 +115,8 @@ class FederationState:
         """How often neighbours were added or removed."""
         self.published = 0
         """The last number of a publication that was published here."""
+        self.removed: dict[str, None] = {}
+        """Identities of brokers that were removed and may not join by themselves, the oldest first."""
         self.origins = OriginWindows()
         self.on_learned: Callable[[Neighbour, list[RouteEntry], list[RouteEntry]], None] = lambda *_: None
         """Called with the neighbour, and the routes that were added and removed."""
@@ -162,6 +166,7 @@ class FederationState:
         def apply() -> Answer:
             self._serial += 1
             self._enter(Neighbour(request.name, request.identity, request.link, LINK_SERIAL_MIN + self._serial))
+            self.removed.pop(request.identity, None)
             self.changes += 1
             self._queues.changed = True
             self.on_neighbours()
@@ -179,6 +184,10 @@ class FederationState:
             self._forget_routes(neighbour, [key_of(entry) for entry in routes])
             self._queues.counters.memory -= neighbour.memory + queue.memory
             del self.neighbours[neighbour.name], self._by_serial[neighbour.serial]
+            if request.is_final:
+                self.removed[neighbour.identity] = None
+                while len(self.removed) > REMOVED_MAX:
+                    del self.removed[next(iter(self.removed))]
             self.changes += 1
             self._queues.changed = True
             self.on_learned(neighbour, [], routes)

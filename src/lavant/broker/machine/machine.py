@@ -144,13 +144,13 @@ class BrokerMachine:
                 self._serve(queue, now_ms)
         return self._effects
 
-    def record(self, command: Command, client: Hashable, number: int, now_ms: int) -> list[Effect]:
-        """Apply a command of the server itself; the client is answered when it is durable.
-
-        Raises a `LavantError` if it is refused; then nothing has changed.
-        """
+    def record(
+        self, command: Command, client: Hashable, number: int, now_ms: int, *, grows: bool = True
+    ) -> list[Effect]:
+        """Apply a command of the server itself; the client is answered when it is durable. Raises if it is refused."""
         now_ms = self._begin(now_ms)
-        self._check_room()
+        if grows:
+            self._check_room()
         self._reply(RequestContext(client, number, None), self._apply(command, None, now_ms), self.position)
         return self._effects
 
@@ -212,6 +212,11 @@ class BrokerMachine:
             return False
         own_ms = earliest(self._long_polls.wakeup_ms(), self._redrive_rates.wakeup_ms(), self._leases.wakeup_ms())
         return own_ms is not None and own_ms < time_ms
+
+    @property
+    def durable(self) -> int:
+        """The position of the last durable record."""
+        return self._pending.durable
 
     @property
     def is_commit_awaited(self) -> bool:

@@ -26,7 +26,7 @@ class BrokerMember(Value, tag="member", frozen=True):
     epoch: int
     """Its number of starts."""
     changes: int
-    """How often its neighbours changed. What was said at a larger (`changes`, `epoch`) is newer."""
+    """How often its neighbours changed. What was said at a larger number is newer."""
     path: list[str]
     """Identities from this broker to the one that tells of it, both included."""
 
@@ -102,6 +102,8 @@ class RemoveNeighbour(CommandFor[NeighbourRemoved], tag="remove-neighbour", froz
     """Remove a neighbouring broker, its routes, and the publications that wait for it."""
 
     name: str
+    is_final: bool = True
+    """It may not join again by itself; this broker has to dial it."""
 
 
 class LearnRoutes(CommandFor[Done], tag="learn-routes", frozen=True):

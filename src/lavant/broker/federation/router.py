@@ -1,0 +1,384 @@
+"""Which routes each neighbour should hold of this broker: derived from local clients and from what neighbours told.
+
+    source: local clients, or a neighbour
+        members, advertisements ──► every other neighbour
+        subscriptions           ──► every other neighbour whose advertisements intersect them
+
+A route that another one covers is not told, and equal routes are told once. If one that covers others ends, those that
+it uncovers are told in the same update, so that no publication falls in between. Encrypted filters cannot be compared:
+they go to every other neighbour, equal ones once.
+
+After A. K. Y. Cheung, Dynamic Load Balancing in Distributed Content-based Publish/Subscribe, section 2.1.2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+import msgspec
+
+from lavant.broker.federation.tables import RouteTable, key_of
+from lavant.broker.filters import CoveringChange, CoveringSet, Filter, intersects
+from lavant.broker.filters.limits import NO_LIMITS
+from lavant.broker.protocol.federation import (
+    ANY_NAMESPACE,
+    AdvertisedRoute,
+    BrokerMember,
+    RouteEntry,
+    SubscribedRoute,
+)
+from lavant.broker.protocol.subscriptions import EncryptedFilter
+from lavant.core.ids import SubscriptionId
+
+LOCAL = ""
+"""The source of local clients; neighbours have names."""
+ANYTHING = AdvertisedRoute(ANY_NAMESPACE, "true")
+
+
+class RoutesChange(msgspec.Struct, frozen=True):
+    """For a neighbour: what to add to its table, and the keys to remove."""
+
+    added: list[RouteEntry]
+    removed: list[bytes]
+
+
+class _Known(msgspec.Struct):
+    """A filter of one source; `users` subscriptions or advertisements have it."""
+
+    id: SubscriptionId
+    source: str
+    text: str
+    filter: Filter
+    users: int
+
+
+class _Filters:
+    """The plain filters of one namespace, by source and text."""
+
+    def __init__(self, ids: Iterator[int]) -> None:
+        self._ids = ids
+        self._known: dict[tuple[str, str], _Known] = {}
+
+    def __iter__(self) -> Iterator[_Known]:
+        return iter(self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, source: str, text: str, filter: Filter) -> _Known | None:
+        """None if this source has it already."""
+        known = self._known.get((source, text))
+        if known is not None:
+            known.users += 1
+            return None
+        known = self._known[source, text] = _Known(SubscriptionId(next(self._ids)), source, text, filter, 1)
+        return known
+
+    def remove(self, source: str, text: str) -> _Known | None:
+        """None if this source still has it."""
+        known = self._known[source, text]
+        known.users -= 1
+        return self._known.pop((source, text)) if not known.users else None
+
+
+class Outgoing:
+    """The routes that one neighbour should hold, and how they changed since they were last taken."""
+
+    def __init__(self) -> None:
+        self.table = RouteTable()
+        self._pending: dict[bytes, RouteEntry | None] = {}
+        self._subscriptions: dict[str, CoveringSet] = {}
+        self._advertisements: dict[str, CoveringSet] = {}
+        self._encrypted: Counter[SubscribedRoute] = Counter()
+        self._texts: dict[SubscriptionId, str] = {}
+        self._anything = 0
+        """Sources behind which anything may be published."""
+        self._heard: dict[str, dict[str, Filter]] = {}
+        """Advertisements of the neighbour, by namespace and text."""
+        self._hears_anything = False
+
+    # ── what changed ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def take(self) -> RoutesChange | None:
+        """The changes since the last call; None without any."""
+        if not self._pending:
+            return None
+        pending, self._pending = self._pending, {}
+        added = [entry for entry in pending.values() if entry is not None]
+        return RoutesChange(added, [key for key, entry in pending.items() if entry is None])
+
+    def tell(self, entry: RouteEntry) -> None:
+        key = self.table.add(entry)
+        if key is not None and self._pending.pop(key, entry) is not None:
+            self._pending[key] = entry
+
+    def retract(self, entry: RouteEntry) -> None:
+        key = key_of(entry)
+        if self.table.remove(key) is not None and self._pending.pop(key, None) is None:
+            self._pending[key] = None
+
+    @property
+    def covered(self) -> int:
+        """Subscriptions and advertisements that need not be told, because others cover them."""
+        sets = [*self._subscriptions.values(), *self._advertisements.values()]
+        return sum(len(each) - len(each.roots()) for each in sets)
+
+    # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def subscribe(self, namespace: str, known: _Known) -> None:
+        if self._intersects(namespace, known.filter):
+            self._offer(self._subscriptions, namespace, known, SubscribedRoute)
+
+    def unsubscribe(self, namespace: str, known: _Known) -> None:
+        self._withdraw(self._subscriptions, namespace, known, SubscribedRoute)
+
+    def subscribe_encrypted(self, entry: SubscribedRoute) -> None:
+        self._encrypted[entry] += 1
+        self.tell(entry)
+
+    def unsubscribe_encrypted(self, entry: SubscribedRoute) -> None:
+        self._encrypted[entry] -= 1
+        if not self._encrypted[entry]:
+            del self._encrypted[entry]
+            self.retract(entry)
+
+    # ── advertisements of others ──────────────────────────────────────────────────────────────────────────────────────
+
+    def advertise(self, namespace: str, known: _Known) -> None:
+        self._offer(self._advertisements, namespace, known, AdvertisedRoute)
+
+    def unadvertise(self, namespace: str, known: _Known) -> None:
+        self._withdraw(self._advertisements, namespace, known, AdvertisedRoute)
+
+    def advertise_anything(self, sources: int) -> None:
+        """So many more sources (or fewer) may publish anything, which covers every other advertisement."""
+        before, self._anything = self._anything, self._anything + sources
+        if bool(before) == bool(self._anything):
+            return
+        roots = [
+            AdvertisedRoute(namespace, self._texts[id])
+            for namespace, advertised in self._advertisements.items()
+            for id in advertised.roots()
+        ]
+        if self._anything:
+            self.tell(ANYTHING)
+            for entry in roots:
+                self.retract(entry)
+        else:
+            for entry in roots:
+                self.tell(entry)
+            self.retract(ANYTHING)
+
+    # ── advertisements of the neighbour ───────────────────────────────────────────────────────────────────────────────
+
+    def hear(self, namespace: str, text: str, filter: Filter, known: Iterable[_Known]) -> None:
+        """The neighbour advertises; `known` are all subscriptions of the namespace from elsewhere."""
+        self._heard.setdefault(namespace, {})[text] = filter
+        for each in known:
+            if each.id not in self._texts and intersects(filter, each.filter):
+                self._offer(self._subscriptions, namespace, each, SubscribedRoute)
+
+    def unhear(self, namespace: str, text: str, known: Iterable[_Known]) -> None:
+        filter = self._heard[namespace].pop(text)
+        if not self._heard[namespace]:
+            del self._heard[namespace]
+        for each in known:
+            if intersects(filter, each.filter) and not self._intersects(namespace, each.filter):
+                self._withdraw(self._subscriptions, namespace, each, SubscribedRoute)
+
+    def hear_anything(self, namespaces: Iterable[tuple[str, Iterable[_Known]]], *, is_heard: bool) -> None:
+        """The neighbour begins, or ceases, to advertise anything."""
+        self._hears_anything = is_heard
+        for namespace, known in namespaces:
+            for each in known:
+                if is_heard and each.id not in self._texts:
+                    self._offer(self._subscriptions, namespace, each, SubscribedRoute)
+                elif not is_heard and not self._intersects(namespace, each.filter):
+                    self._withdraw(self._subscriptions, namespace, each, SubscribedRoute)
+
+    # ── covering ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _intersects(self, namespace: str, filter: Filter) -> bool:
+        if self._hears_anything:
+            return True
+        return any(intersects(each, filter) for each in self._heard.get(namespace, {}).values())
+
+    def _offer(
+        self,
+        sets: dict[str, CoveringSet],
+        namespace: str,
+        known: _Known,
+        kind: type[SubscribedRoute] | type[AdvertisedRoute],
+    ) -> None:
+        if known.id in self._texts:
+            return
+        self._texts[known.id] = known.text
+        change = sets.setdefault(namespace, CoveringSet()).add(known.id, known.filter)
+        self._apply(change, namespace, kind)
+
+    def _withdraw(
+        self,
+        sets: dict[str, CoveringSet],
+        namespace: str,
+        known: _Known,
+        kind: type[SubscribedRoute] | type[AdvertisedRoute],
+    ) -> None:
+        if known.id not in self._texts:
+            return
+        covering = sets[namespace]
+        was_told = covering.is_root(known.id)
+        change = covering.remove(known.id)
+        self._apply(change, namespace, kind)
+        del self._texts[known.id]
+        if not len(covering):
+            del sets[namespace]
+        stands_for_it = any(self._texts[id] == known.text for id in change.uncovered)
+        if was_told and not stands_for_it:
+            self.retract(kind(namespace, known.text))
+
+    def _apply(
+        self, change: CoveringChange, namespace: str, kind: type[SubscribedRoute] | type[AdvertisedRoute]
+    ) -> None:
+        if kind is AdvertisedRoute and self._anything:
+            return
+        for id in change.uncovered:
+            self.tell(kind(namespace, self._texts[id]))
+        for id in change.covered:
+            self.retract(kind(namespace, self._texts[id]))
+
+
+class Router:
+    """Keeps the outgoing routes of all neighbours."""
+
+    def __init__(self) -> None:
+        self.outgoing: dict[str, Outgoing] = {}
+        self._ids = count(1)
+        self._subscriptions: dict[str, _Filters] = {}
+        self._advertisements: dict[str, _Filters] = {}
+        self._encrypted: Counter[tuple[str, SubscribedRoute]] = Counter()
+        self._anything: Counter[str] = Counter()
+        """By source: how often it advertises anything."""
+        self._members: dict[str, dict[bytes, BrokerMember]] = {}
+        """By source, as they are told to others."""
+
+    def add_neighbour(self, name: str) -> None:
+        """A new neighbour, of which nothing is known yet."""
+        outgoing = self.outgoing[name] = Outgoing()
+        for members in self._members.values():
+            for member in members.values():
+                outgoing.tell(member)
+        outgoing.advertise_anything(len(self._anything))
+        for namespace, advertised in self._advertisements.items():
+            for known in advertised:
+                outgoing.advertise(namespace, known)
+        for _, entry in self._encrypted:
+            outgoing.subscribe_encrypted(entry)
+
+    def remove_neighbour(self, name: str) -> None:
+        """Call it when all its routes were removed."""
+        del self.outgoing[name]
+
+    def add(self, source: str, entry: RouteEntry) -> None:
+        match entry:
+            case BrokerMember():
+                self._members.setdefault(source, {})[key_of(entry)] = entry
+                for outgoing in self._others(source):
+                    outgoing.tell(entry)
+            case AdvertisedRoute():
+                self._advertise(source, entry)
+            case SubscribedRoute(namespace, EncryptedFilter()):
+                self._encrypted[source, entry] += 1
+                if self._encrypted[source, entry] == 1:
+                    for outgoing in self._others(source):
+                        outgoing.subscribe_encrypted(entry)
+            case SubscribedRoute(namespace, str(text)):
+                filter, text = _canonical(text)
+                filters = self._subscriptions.setdefault(namespace, _Filters(self._ids))
+                known = filters.add(source, text, filter)
+                if known is not None:
+                    for outgoing in self._others(source):
+                        outgoing.subscribe(namespace, known)
+
+    def remove(self, source: str, entry: RouteEntry) -> None:
+        match entry:
+            case BrokerMember():
+                del self._members[source][key_of(entry)]
+                for outgoing in self._others(source):
+                    outgoing.retract(entry)
+            case AdvertisedRoute():
+                self._unadvertise(source, entry)
+            case SubscribedRoute(namespace, EncryptedFilter()):
+                self._encrypted[source, entry] -= 1
+                if not self._encrypted[source, entry]:
+                    del self._encrypted[source, entry]
+                    for outgoing in self._others(source):
+                        outgoing.unsubscribe_encrypted(entry)
+            case SubscribedRoute(namespace, str(text)):
+                filters = self._subscriptions[namespace]
+                known = filters.remove(source, _canonical(text)[1])
+                if not len(filters):
+                    del self._subscriptions[namespace]
+                if known is not None:
+                    for outgoing in self._others(source):
+                        outgoing.unsubscribe(namespace, known)
+
+    def _advertise(self, source: str, entry: AdvertisedRoute) -> None:
+        if entry.namespace == ANY_NAMESPACE:
+            self._anything[source] += 1
+            if self._anything[source] > 1:
+                return
+            for outgoing in self._others(source):
+                outgoing.advertise_anything(1)
+            if source in self.outgoing:
+                self.outgoing[source].hear_anything(self._from_elsewhere(source), is_heard=True)
+            return
+        filter, text = _canonical(entry.filter)
+        filters = self._advertisements.setdefault(entry.namespace, _Filters(self._ids))
+        known = filters.add(source, text, filter)
+        if known is None:
+            return
+        for outgoing in self._others(source):
+            outgoing.advertise(entry.namespace, known)
+        if source in self.outgoing:
+            self.outgoing[source].hear(entry.namespace, text, filter, self._elsewhere(source, entry.namespace))
+
+    def _unadvertise(self, source: str, entry: AdvertisedRoute) -> None:
+        if entry.namespace == ANY_NAMESPACE:
+            self._anything[source] -= 1
+            if self._anything[source]:
+                return
+            del self._anything[source]
+            for outgoing in self._others(source):
+                outgoing.advertise_anything(-1)
+            if source in self.outgoing:
+                self.outgoing[source].hear_anything(self._from_elsewhere(source), is_heard=False)
+            return
+        filters = self._advertisements[entry.namespace]
+        known = filters.remove(source, _canonical(entry.filter)[1])
+        if not len(filters):
+            del self._advertisements[entry.namespace]
+        if known is None:
+            return
+        for outgoing in self._others(source):
+            outgoing.unadvertise(entry.namespace, known)
+        if source in self.outgoing:
+            elsewhere = self._elsewhere(source, entry.namespace)
+            self.outgoing[source].unhear(entry.namespace, known.text, elsewhere)
+
+    def _others(self, source: str) -> Iterator[Outgoing]:
+        return (outgoing for name, outgoing in self.outgoing.items() if name != source)
+
+    def _elsewhere(self, source: str, namespace: str) -> list[_Known]:
+        """Subscriptions of a namespace that come from other sources."""
+        return [known for known in self._subscriptions.get(namespace, ()) if known.source != source]
+
+    def _from_elsewhere(self, source: str) -> Iterator[tuple[str, list[_Known]]]:
+        return ((namespace, self._elsewhere(source, namespace)) for namespace in self._subscriptions)
+
+
+def _canonical(text: str) -> tuple[Filter, str]:
+    """A filter that was accepted somewhere, and its canonical text."""
+    filter = Filter.parse(text, NO_LIMITS)
+    return filter, str(filter)
