@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from tests.unit.broker.workflows.machines import CHAIN, CHOICE, DIAMOND
 
-from lavant.broker.federation.tables import key_of
+from lavant.broker.federation.routes.tables import key_of
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol import federation as f
 from lavant.broker.protocol import jobs as w
@@ -183,7 +183,7 @@ class Commands:
         return s.RoutedPublications(
             "acme",
             [],
-            [name],
+            [f"link-{name}"],
             of.tobytes(),
             np.array(numbers, "<u8").tobytes(),
             ["i9"],

@@ -33,6 +33,7 @@ class RelayPublications(msgspec.Struct, frozen=True, gc=False):
     number: int
     """Of this relay, for the answer."""
     neighbour: str
+    link: str
     batch: LinkPublications
     """With the number of hops up to here."""
     indexes: list[int]

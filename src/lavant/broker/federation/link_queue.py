@@ -21,6 +21,19 @@ def size_of(batch: LinkPublications) -> int:
     return sum(map(len, batch.bodies)) + sum(map(len, batch.points)) + HEADER_BYTES * len(batch.bodies)
 
 
+def check_columns(batch: LinkPublications) -> None:
+    """Raise if the columns of a batch that came over a link do not fit together."""
+    count = len(batch.bodies)
+    is_whole = (
+        count > 0
+        and batch.first > 0
+        and len(batch.points) in (0, count)
+        and (len(batch.origin_of), len(batch.origin_numbers), len(batch.hops)) == (2 * count, 8 * count, count)
+    )
+    if not is_whole or int(np.frombuffer(batch.origin_of, "<u2").max()) >= len(batch.origins):
+        raise InvalidValue(f"a batch of {count} publications from number {batch.first} on is malformed")
+
+
 def memory_of_batch(batch: LinkPublications) -> int:
     """Approximate memory of a batch."""
     return MESSAGE + size_of(batch) + 56 * len(batch.bodies)

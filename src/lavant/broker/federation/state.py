@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lavant.broker.federation.frames import LinkPublications
 from lavant.broker.federation.link_queue import LinkQueue, memory_of_batch, size_of
 from lavant.broker.federation.numbers import OriginWindows, ReceivedNumbers
-from lavant.broker.federation.tables import BUCKETS, KEY_BYTES, RouteTable, key_of
+from lavant.broker.federation.routes.tables import BUCKETS, KEY_BYTES, RouteTable, key_of
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.federation import (
     AcknowledgeLink,
@@ -124,6 +124,7 @@ class FederationState:
         """Called when a neighbour was added or removed."""
         self._serial = 0
         self._by_serial: dict[int, Neighbour] = {}
+        self._by_link: dict[str, Neighbour] = {}
         self._queues = queues
         self._subscriptions = subscriptions
 
@@ -156,6 +157,8 @@ class FederationState:
             if (known.identity, known.link) == (request.identity, request.link):
                 return unchanged(_DONE)
             raise InvalidValue(f"there is a neighbour {request.name!r} already; remove it first")
+        if request.link in self._by_link:
+            raise InvalidValue(f"there is a link {request.link!r} already; begin a new one")
         if not self._queues.is_replay:
             if not request.name or not request.identity or not request.link:
                 raise InvalidValue("a neighbour needs a name, an identity and a link")
@@ -183,7 +186,7 @@ class FederationState:
             routes = list(neighbour.routes)
             self._forget_routes(neighbour, [key_of(entry) for entry in routes])
             self._queues.counters.memory -= neighbour.memory + queue.memory
-            del self.neighbours[neighbour.name], self._by_serial[neighbour.serial]
+            del self.neighbours[neighbour.name], self._by_serial[neighbour.serial], self._by_link[neighbour.link]
             if request.is_final:
                 self.removed[neighbour.identity] = None
                 while len(self.removed) > REMOVED_MAX:
@@ -284,12 +287,14 @@ class FederationState:
     def _check_received(self, routed: RoutedPublications, columns: _Columns) -> list[tuple[Neighbour, list[int]]]:
         """By neighbour, the numbers that are received with this record. Raises if one was received before."""
         received: list[tuple[Neighbour, list[int]]] = []
-        for index, name in enumerate(routed.sources, 1):
-            neighbour = self.find(name)
+        for index, link in enumerate(routed.sources, 1):
+            neighbour = self._by_link.get(link)
+            if neighbour is None:
+                raise UnknownNeighbour(f"the link {link!r}, over which a publication came, was removed")
             numbers = columns.numbers[columns.source_of == index].tolist()
             twice = [number for number in numbers if number in neighbour.received]
             if twice or len(set(numbers)) < len(numbers):
-                raise InvalidValue(f"publication {twice[:1]} of neighbour {name!r} was received before")
+                raise InvalidValue(f"publication {twice[:1]} of neighbour {neighbour.name!r} was received before")
             received.append((neighbour, numbers))
         if len(routed.sources) > 1 and not self._queues.is_replay:  # copies can come over several links only
             for index in range(1, len(routed.origins) + 1):
@@ -312,8 +317,8 @@ class FederationState:
             rows = np.frombuffer(fan_out.indexes, INTEGERS)[start : int(ends[place])]
             if len(rows) and rows.max() >= len(fan_out.bodies):
                 raise InvalidValue(f"neighbour {neighbour.name!r} is to get body {rows.max()}, but there are fewer")
-            if neighbour.name in routed.sources:  # it does not go back where it came from
-                rows = rows[columns.source_of[rows] != routed.sources.index(neighbour.name) + 1]
+            if neighbour.link in routed.sources:  # it does not go back where it came from
+                rows = rows[columns.source_of[rows] != routed.sources.index(neighbour.link) + 1]
             if len(rows):
                 batches.append((neighbour, self._batch(neighbour, request, routed, columns, rows)))
         return batches
@@ -393,6 +398,7 @@ class FederationState:
     def _enter(self, neighbour: Neighbour) -> None:
         self.neighbours[neighbour.name] = neighbour
         self._by_serial[neighbour.serial] = neighbour
+        self._by_link[neighbour.link] = neighbour
         self._queues.counters.memory += QUEUE
 
 

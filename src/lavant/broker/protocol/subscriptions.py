@@ -165,7 +165,7 @@ class RoutedPublications(Value, frozen=True):
     points: list[bytes] = []
     """Vectors of encrypted publications, in doubles."""
     sources: list[str] = []
-    """The neighbours that sent some of them."""
+    """The links over which some of them came."""
     source_of: bytes = b""
     """8 bits: 0 if it was published here, otherwise 1 + the index in `sources`."""
     numbers: bytes = b""

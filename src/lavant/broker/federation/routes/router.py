@@ -19,7 +19,7 @@ from itertools import count
 
 import msgspec
 
-from lavant.broker.federation.tables import RouteTable, key_of
+from lavant.broker.federation.routes.tables import RouteTable, differing, key_of
 from lavant.broker.filters import CoveringChange, CoveringSet, Filter, intersects
 from lavant.broker.filters.limits import NO_LIMITS
 from lavant.broker.protocol.federation import (
@@ -37,11 +37,26 @@ LOCAL = ""
 ANYTHING = AdvertisedRoute(ANY_NAMESPACE, "true")
 
 
+ENTRIES_A_FRAME = 1000
+"""Routes in one update."""
+
+
 class RoutesChange(msgspec.Struct, frozen=True):
-    """For a neighbour: what to add to its table, and the keys to remove."""
+    """For a neighbour: what to add to its table, the keys to remove, and the buckets to replace as a whole."""
 
     added: list[RouteEntry]
     removed: list[bytes]
+    buckets: list[int]
+
+    def parts(self) -> Iterator[RoutesChange]:
+        """Updates of a bounded size: additions first, so that nothing is uncovered in between."""
+        if self.buckets or len(self.added) + len(self.removed) <= ENTRIES_A_FRAME:
+            yield self
+            return
+        for start in range(0, len(self.added), ENTRIES_A_FRAME):
+            yield RoutesChange(self.added[start : start + ENTRIES_A_FRAME], [], [])
+        for start in range(0, len(self.removed), ENTRIES_A_FRAME):
+            yield RoutesChange([], self.removed[start : start + ENTRIES_A_FRAME], [])
 
 
 class _Known(msgspec.Struct):
@@ -107,7 +122,22 @@ class Outgoing:
             return None
         pending, self._pending = self._pending, {}
         added = [entry for entry in pending.values() if entry is not None]
-        return RoutesChange(added, [key for key, entry in pending.items() if entry is None])
+        return RoutesChange(added, [key for key, entry in pending.items() if entry is None], [])
+
+    def mend(self, digests: bytes) -> Iterator[RoutesChange]:
+        """The buckets in which the neighbour's table, of which these are the digests, differs. Other changes since the
+        last `take` are in them."""
+        self._pending = {}
+        buckets: list[int] = []
+        entries: list[RouteEntry] = []
+        for bucket in differing(digests, self.table.digests()):
+            buckets.append(bucket)
+            entries += self.table.entries_in([bucket])
+            if len(entries) >= ENTRIES_A_FRAME:
+                yield RoutesChange(entries, [], buckets)
+                buckets, entries = [], []
+        if buckets:
+            yield RoutesChange(entries, [], buckets)
 
     def tell(self, entry: RouteEntry) -> None:
         key = self.table.add(entry)

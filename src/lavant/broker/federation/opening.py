@@ -1,0 +1,242 @@
+"""The opening of a link: who may join, what both sides know of the link, and whether it would close a cycle.
+
+    dialler    HELLO ──hello──► (DISK: the neighbour is added) ──► OPENED ──opened──► UP
+    acceptor   HELLO ──hello──► OPEN ──open──► (DISK: the neighbour is added) ──► UP
+
+Both sides remember a link by its id. If they do not agree, one of them has removed the other, or has lost its data: the
+side that knows an older link drops it, with what waited, and a new one begins.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lavant.broker.federation.frames import (
+    LINK_PROTOCOL,
+    LinkHello,
+    LinkOpen,
+    LinkOpened,
+    LinkRefused,
+)
+from lavant.broker.federation.routes.members import cycle_of, side_of
+from lavant.broker.federation.routes.tables import DIGESTS_BYTES, NO_ROUTES
+from lavant.broker.federation.session import LinkSession, LinkStage
+from lavant.broker.federation.state import Neighbour
+from lavant.broker.protocol.federation import AddNeighbour, BrokerMember
+
+if TYPE_CHECKING:
+    from lavant.broker.federation.machine import FederationMachine
+
+CLOCKS_APART_MS_MAX = 60_000
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+"""The name of a broker."""
+
+
+class RefusedLink(Exception):
+    """The link is refused; `reason` is for both sides."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class LinkOpening:
+    """Opens the links of a machine."""
+
+    def __init__(self, machine: FederationMachine) -> None:
+        self._machine = machine
+
+    def greet(self, session: LinkSession) -> None:
+        """The dialler speaks first."""
+        self._machine.send(session, self._hello("", [], 0, NO_ROUTES))
+
+    def handle(self, session: LinkSession, frame: LinkHello | LinkOpen | LinkOpened | LinkRefused) -> None:
+        match frame, session.stage:
+            case LinkHello(), LinkStage.HELLO:
+                self._greeted(session, frame)
+            case LinkOpen(), LinkStage.OPEN:
+                self._open(session, frame)
+            case LinkOpened(), LinkStage.OPENED:
+                self._machine.opened(session)
+            case LinkRefused(), _:
+                self._refused(session, frame)
+            case _:
+                raise RefusedLink("invalid", f"a {type(frame).__name__} came when the link waited for {session.stage}")
+
+    # ── hello ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _greeted(self, session: LinkSession, hello: LinkHello) -> None:
+        machine = self._machine
+        known = self._check(hello)
+        self._check_twins(session, hello)
+        session.peer = hello
+        if abs(hello.now_ms - machine.now_ms) > CLOCKS_APART_MS_MAX:
+            machine.notice(
+                f"the clock of {hello.name!r} is {(hello.now_ms - machine.now_ms) / 1000:+.0f} s apart; no publication "
+                "depends on it, but times in logs differ: set one of them",
+                is_warning=True,
+            )
+        if session.is_dialled:
+            self._answer(session, hello, known)
+            return
+        if hello.identity in machine.state.removed:
+            raise RefusedLink(
+                "removed",
+                f"{machine.own.name!r} has removed {hello.name!r}; to let it join again, start {machine.own.name!r} "
+                f"with --join to {hello.name!r}",
+            )
+        link, name = ("", "") if known is None else (known.link, known.name)
+        received, digests = self._held(known)
+        session.stage = LinkStage.OPEN
+        machine.send(session, self._hello(link, self._side(name), received, digests))
+
+    def _answer(self, session: LinkSession, hello: LinkHello, known: Neighbour | None) -> None:
+        """The dialler continues the link that both know, or begins a new one."""
+        machine = self._machine
+        session.neighbour = hello.name
+        if known is not None and known.link == hello.link:
+            received, digests = self._held(known)
+            session.link = known.link
+            session.theirs = (hello.received, hello.digests)
+            session.stage = LinkStage.OPENED
+            machine.send(session, LinkOpen(known.link, False, [], received, digests))
+            return
+        if known is not None:
+            machine.remove_neighbour(known.name, "it does not know this link")
+        self._check_cycle(hello.members)
+        session.is_new = True
+        session.link = f"{machine.own.identity}-{machine.own.epoch}-{machine.state.changes}"
+        session.stage = LinkStage.DISK
+
+        def added(answer: object) -> None:
+            if session.stage is LinkStage.DISK:
+                session.stage = LinkStage.OPENED
+                machine.send(session, LinkOpen(session.link, True, self._side(hello.name), 0, NO_ROUTES))
+
+        machine.record(AddNeighbour(hello.name, hello.identity, session.link), added)
+
+    # ── open ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, session: LinkSession, opening: LinkOpen) -> None:
+        machine, hello = self._machine, session.peer
+        assert hello is not None
+        known = self._check(hello)
+        if len(opening.digests) != DIGESTS_BYTES:
+            raise RefusedLink("invalid", f"digests have {DIGESTS_BYTES} bytes, got {len(opening.digests)}")
+        session.neighbour, session.link = hello.name, opening.link
+        session.theirs = (opening.received, opening.digests)
+        if not opening.is_new:
+            if known is None or known.link != opening.link:
+                raise RefusedLink("removed", f"{machine.own.name!r} does not know this link; it begins anew")
+            machine.send(session, LinkOpened())
+            machine.opened(session)
+            return
+        if known is not None:
+            machine.remove_neighbour(known.name, "it begins a new link")
+        self._check_cycle(opening.members)
+        session.stage = LinkStage.DISK
+
+        def added(answer: object) -> None:
+            if session.stage is LinkStage.DISK:
+                machine.send(session, LinkOpened())
+                machine.opened(session)
+
+        machine.record(AddNeighbour(hello.name, hello.identity, opening.link), added)
+
+    def _refused(self, session: LinkSession, refused: LinkRefused) -> None:
+        machine = self._machine
+        known = machine.state.neighbours.get(session.neighbour)
+        if session.is_new and not session.is_up and known is not None and known.link == session.link:
+            machine.remove_neighbour(known.name, f"it refuses this broker: {refused.reason}")
+        machine.close(session, refused.reason)
+
+    # ── checks ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check(self, hello: LinkHello) -> Neighbour | None:
+        """The neighbour that says hello, if it is one already. Raises if it may not be."""
+        own, state = self._machine.own, self._machine.state
+        if hello.protocol != LINK_PROTOCOL:
+            raise RefusedLink(
+                "protocol",
+                f"{own.name!r} speaks version {LINK_PROTOCOL} of the protocol between brokers, {hello.name[:80]!r} "
+                f"version {hello.protocol}; start both with the same version of Lavant",
+            )
+        if NAME.fullmatch(hello.name) is None or not hello.identity or len(hello.digests) != DIGESTS_BYTES:
+            raise RefusedLink("invalid", f"the hello of {hello.name[:80]!r} is malformed; is this a broker of Lavant?")
+        if hello.identity == own.identity:
+            raise RefusedLink(
+                "self", f"{hello.name!r} has the data directory of {own.name!r}: a broker cannot join itself"
+            )
+        by_name = state.neighbours.get(hello.name)
+        by_identity = next((each for each in state.neighbours.values() if each.identity == hello.identity), None)
+        behind = [each for known in self._machine.members_behind.values() for each in known.values()]
+        others = {each.identity for each in (own, *behind) if each.name == hello.name} - {hello.identity}
+        if (by_name is not None and by_name is not by_identity) or others:
+            raise RefusedLink(
+                "name",
+                f"there is another broker named {hello.name!r} in the federation, with another data directory; start "
+                "one of them with another --name, or remove the one that is gone",
+            )
+        if by_identity is not None and by_identity.name != hello.name:
+            raise RefusedLink(
+                "name",
+                f"{own.name!r} knows {hello.name!r} as {by_identity.name!r}; start it with --name {by_identity.name}, "
+                "or remove the neighbour",
+            )
+        return by_identity
+
+    def _check_twins(self, session: LinkSession, hello: LinkHello) -> None:
+        """Two connections to one broker: the newer one stays if the same side made both, otherwise the one that the
+        broker with the smaller identity made."""
+        machine = self._machine
+        for other in list(machine.sessions.values()):
+            if other is session or other.peer is None or other.peer.identity != hello.identity:
+                continue
+            if other.stage is LinkStage.CLOSED:
+                continue
+            is_mine_smaller = machine.own.identity < hello.identity
+            if session.is_dialled not in (other.is_dialled, is_mine_smaller):
+                raise RefusedLink("linked", f"{machine.own.name!r} and {hello.name!r} have a connection already")
+            machine.refuse(
+                other, "linked", f"a newer connection between {machine.own.name!r} and {hello.name!r} is used"
+            )
+
+    def _check_cycle(self, theirs: list[BrokerMember]) -> None:
+        cycle = cycle_of(self._side(""), theirs)
+        if cycle is not None:
+            raise RefusedLink(
+                "cycle",
+                f"this link would close the cycle {' - '.join(cycle)}; the brokers of a federation form a tree: remove "
+                "one of these links first",
+            )
+
+    # ── shared ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _hello(self, link: str, members: list[BrokerMember], received: int, digests: bytes) -> LinkHello:
+        own = self._machine.own
+        return LinkHello(
+            LINK_PROTOCOL,
+            own.name,
+            own.identity,
+            own.epoch,
+            own.changes,
+            link,
+            members,
+            received,
+            digests,
+            self._machine.now_ms,
+            self._machine.config.role,
+        )
+
+    def _side(self, but: str) -> list[BrokerMember]:
+        """The brokers on this side of the link to a neighbour."""
+        behind = {name: members.values() for name, members in self._machine.members_behind.items()}
+        return side_of(self._machine.own, behind, but)
+
+    def _held(self, known: Neighbour | None) -> tuple[int, bytes]:
+        """What this side holds of the other one."""
+        if known is None:
+            return 0, NO_ROUTES
+        return self._machine.durably_received(known.link), known.routes.digests()

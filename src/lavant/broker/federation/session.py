@@ -1,0 +1,109 @@
+"""One connection to a neighbouring broker, and the settings of all of them."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Hashable
+
+import msgspec
+
+from lavant.broker.federation.frames import LinkHello, LinkPublications
+from lavant.broker.federation.routes.router import RoutesChange
+from lavant.broker.federation.routes.tables import NO_ROUTES
+from lavant.broker.federation.state import LinkLimits
+
+
+class FederationConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a broker in its federation."""
+
+    name: str
+    identity: str
+    role: str = "any"
+    requires_advertisements: bool = False
+    """Publishers must advertise what they publish; otherwise one that advertises nothing may publish anything."""
+    limits: LinkLimits = LinkLimits()
+    window_publications: int = 4096
+    """Publications that may be sent to a neighbour before it confirms the first of them."""
+    window_bytes: int = 4 << 20
+    batch_bytes: int = 256 << 10
+    """Publications in one frame; a control frame waits at most for one of them."""
+    probe_ms: int = 5_000
+    probe_timeout_ms: int = 15_000
+    opening_timeout_ms: int = 10_000
+    retry_ms: int = 200
+    """Until a publication that could not be delivered here is tried again."""
+
+
+class LinkStage(enum.Enum):
+    """The stages of a connection; each names what it waits for."""
+
+    HELLO = "hello"
+    OPEN = "open"
+    DISK = "disk"
+    OPENED = "opened"
+    UP = "up"
+    CLOSED = "closed"
+
+
+class HeldPublication(msgspec.Struct):
+    """A publication that could not be delivered yet."""
+
+    batch: LinkPublications
+    index: int
+    retry_ms: int
+
+
+class LinkSession:
+    """The state of one connection."""
+
+    def __init__(self, connection: Hashable, now_ms: int, *, is_dialled: bool) -> None:
+        self.connection = connection
+        self.is_dialled = is_dialled
+        self.stage = LinkStage.HELLO
+        self.since_ms = now_ms
+        """When the connection was made; from `UP` on, when the link was opened."""
+        self.neighbour = ""
+        """Its name, once it is a neighbour."""
+        self.link = ""
+        self.is_new = False
+        self.peer: LinkHello | None = None
+        self.theirs = (0, NO_ROUTES)
+        """What the other side holds: the number of publications, and the digests of routes."""
+        self.is_paused = False
+        # routes
+        self.changes: deque[tuple[int, RoutesChange]] = deque()
+        """To be told when the record with this position is durable."""
+        self.updates_sent = 0
+        self.updates_applied = 0
+        """By the other side."""
+        self.updates_received = 0
+        # publications
+        self.sent = 0
+        self.acknowledged = 0
+        """By the other side."""
+        self.acknowledges = 0
+        """The last acknowledgement that was sent."""
+        self.in_flight: deque[tuple[int, int]] = deque()
+        """Sent and not acknowledged: the last number, and the size."""
+        self.in_flight_bytes = 0
+        self.held: dict[int, HeldPublication] = {}
+        self.blocked = ""
+        # probes
+        self.probe_number = 0
+        self.probe_due_ms = now_ms
+        self.probe_sent_ms: int | None = None
+        """Of the probe that is not answered yet."""
+        self.rtt_ms: int | None = None
+        self.their_blocked = ""
+        self.probes: deque[tuple[int, int]] = deque()
+        """Probes of the other side, and the relay after which each is answered."""
+
+    @property
+    def is_up(self) -> bool:
+        return self.stage is LinkStage.UP
+
+    def in_flight_until(self, number: int) -> None:
+        """Publications up to this number were acknowledged."""
+        while self.in_flight and self.in_flight[0][0] <= number:
+            self.in_flight_bytes -= self.in_flight.popleft()[1]
