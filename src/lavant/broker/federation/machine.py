@@ -97,8 +97,8 @@ class FederationMachine:
         self.now_ms = 0
         self.effects: list[LinkEffect] = []
         self.sessions: dict[Hashable, LinkSession] = {}
+        self.relays = LinkRelays(self)
         self._opening = LinkOpening(self)
-        self._relays = LinkRelays(self)
         self._is_loaded = False
         self._number = 0
         self._then: dict[int, Callable[[Any], None]] = {}
@@ -152,7 +152,7 @@ class FederationMachine:
         self._begin(now_ms)
         session = self.sessions.pop(connection, None)
         if session is not None:
-            self._relays.release(session)
+            self.relays.release(session)
         return self.effects
 
     def committed(self, now_ms: int) -> list[LinkEffect]:
@@ -168,7 +168,7 @@ class FederationMachine:
     def relayed(self, connection: Hashable, number: int, entries: list[str | Refused], now_ms: int) -> list[LinkEffect]:
         """The answer to `RelayPublications`: what was accepted is durable."""
         self._begin(now_ms)
-        self._relays.answered(connection, number, entries)
+        self.relays.answered(connection, number, entries)
         self._flush()
         return self.effects
 
@@ -190,7 +190,7 @@ class FederationMachine:
         for session in list(self.sessions.values()):
             if session.is_up:
                 self._probe(session)
-                self._relays.retry(session)
+                self.relays.retry(session)
             elif session.stage is not LinkStage.CLOSED and now_ms - session.since_ms >= self.config.opening_timeout_ms:
                 self.close(session, f"the link was not opened within {self.config.opening_timeout_ms} ms")
         self._flush()
@@ -218,7 +218,7 @@ class FederationMachine:
 
     def close(self, session: LinkSession, reason: str) -> None:
         session.stage = LinkStage.CLOSED
-        self._relays.release(session)
+        self.relays.release(session)
         self.effects.append(CloseLink(session.connection, reason))
 
     def notice(self, text: str, *, is_warning: bool = False) -> None:
@@ -249,10 +249,6 @@ class FederationMachine:
 
         self.record(RemoveNeighbour(name, is_final=False), say, grows=False)
 
-    def durably_received(self, link: str) -> int:
-        """All publications of a link up to this number are durable."""
-        return self._relays.durable(link)
-
     def session_of(self, link: str) -> LinkSession | None:
         """The session in which a link is up."""
         return next((each for each in self.sessions.values() if each.is_up and each.link == link), None)
@@ -271,7 +267,7 @@ class FederationMachine:
         session.since_ms = self.now_ms
         session.probe_due_ms = self.now_ms + self.config.probe_ms
         session.sent = session.acknowledged = received
-        session.acknowledges = self.durably_received(session.link)
+        session.acknowledges = self.relays.durable(session.link)
         self.record(AcknowledgeLink(neighbour.name, neighbour.link, received), grows=False)
         outgoing = self.router.outgoing[neighbour.name]
         # What is not durable yet must not be told. It may be in the table, so all of it waits for the last record.
@@ -290,11 +286,11 @@ class FederationMachine:
             case RoutesApplied():
                 session.updates_applied = frame.number
             case LinkPublications():
-                self._relays.take(session, frame)
+                self.relays.take(session, frame)
             case LinkAcknowledged():
                 self._acknowledged(session, frame.number)
             case LinkProbe():
-                session.probes.append((frame.number, self._relays.last))
+                session.probes.append((frame.number, self.relays.last))
             case LinkProbeAnswer():
                 if frame.number == session.probe_number and session.probe_sent_ms is not None:
                     session.rtt_ms = self.now_ms - session.probe_sent_ms
@@ -376,7 +372,7 @@ class FederationMachine:
         for name in [name for name in self.router.outgoing if name not in neighbours]:
             self.router.remove_neighbour(name)
             del self._durable[name], self.members_behind[name]
-        self._relays.follow(neighbours.values())
+        self.relays.follow(neighbours.values())
         for neighbour in neighbours.values():
             if neighbour.name not in self.router.outgoing:
                 self._follow(neighbour)
@@ -464,11 +460,11 @@ class FederationMachine:
                 self.close(session, "the neighbour was removed")
                 continue
             self._tell(session, durable)
-            floor = self._relays.durable(session.link)
+            floor = self.relays.durable(session.link)
             if floor > session.acknowledges:
                 session.acknowledges = floor
                 self.send(session, LinkAcknowledged(floor))
-            while session.probes and self._relays.is_done(session.probes[0][1]):
+            while session.probes and self.relays.is_done(session.probes[0][1]):
                 self.send(session, LinkProbeAnswer(session.probes.popleft()[0], session.blocked))
             self._pump(session)
 

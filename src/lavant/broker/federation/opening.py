@@ -239,4 +239,4 @@ class LinkOpening:
         """What this side holds of the other one."""
         if known is None:
             return 0, NO_ROUTES
-        return self._machine.durably_received(known.link), known.routes.digests()
+        return self._machine.relays.durable(known.link), known.routes.digests()

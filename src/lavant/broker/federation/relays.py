@@ -4,8 +4,8 @@
                               ▲                                            │
                               └── a while later ── held ◄── refused ───────┘
 
-A publication that cannot be delivered now, because a queue is full, is held and tried again. It is not confirmed, so in
-the end the window of the link is used up, and its publishers are refused.
+A publication that cannot be delivered now, because a queue is full, say, is held and tried again. It is not confirmed,
+so in the end the window of the link is used up, and its publishers are refused.
 """
 
 from __future__ import annotations
@@ -17,20 +17,25 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.broker.federation.effects import RelayPublications
+from lavant.broker.federation.columns import relayed_from, routed_columns
+from lavant.broker.federation.effects import LinkNotice, RelayPublications
 from lavant.broker.federation.frames import LinkPublications
 from lavant.broker.federation.link_queue import check_columns
 from lavant.broker.federation.numbers import ReceivedNumbers
 from lavant.broker.federation.session import HeldPublication, LinkSession
 from lavant.broker.federation.state import Neighbour
 from lavant.broker.protocol.queues import FanOut, Refused
-from lavant.broker.protocol.subscriptions import Deliver, RoutedPublications
+from lavant.broker.protocol.subscriptions import Deliver
 
 if TYPE_CHECKING:
     from lavant.broker.federation.machine import FederationMachine
 
 HOPS_MAX = 64
 """A publication that has crossed so many links goes in circles."""
+
+
+HOPELESS = ("InvalidValue", "LimitExceeded")
+"""Refusals that would come again and again."""
 
 
 class _Relay(msgspec.Struct):
@@ -106,7 +111,11 @@ class LinkRelays:
             self._in_progress[relay.link].difference_update(numbers)
             return
         for index, entry in zip(relay.indexes, entries, strict=True):
-            if isinstance(entry, Refused):
+            if isinstance(entry, Refused) and entry.code in HOPELESS:
+                text = f"a publication from {session.neighbour!r} was dropped: {entry.reason}"
+                self._machine.effects.append(LinkNotice(text, True))
+                self._drop(session, relay.batch, [index])
+            elif isinstance(entry, Refused):
                 retry_ms = self._machine.now_ms + self._machine.config.retry_ms
                 session.held[relay.batch.first + index] = HeldPublication(relay.batch, index, retry_ms)
                 session.blocked = entry.reason
@@ -154,7 +163,7 @@ class LinkRelays:
     def _drop(self, session: LinkSession, batch: LinkPublications, indexes: list[int]) -> None:
         """Record that these were received, without delivering them."""
         numbers, link = [batch.first + index for index in indexes], session.link
-        routed = routed_publications(batch, indexes, link)
+        routed = routed_columns(batch.namespace, relayed_from(batch, indexes, link))
         deliver = Deliver(FanOut([b""] * len(indexes), b"", b"", b""), routed=routed)
         self._machine.record(deliver, lambda answer: self._finish(link, numbers), grows=False)
 
@@ -162,18 +171,3 @@ class LinkRelays:
         self._in_progress[link].difference_update(numbers)
         if link in self._received:
             self._received[link].add(numbers)
-
-
-def routed_publications(batch: LinkPublications, indexes: list[int], link: str) -> RoutedPublications:
-    """Some publications of a batch that came over a link, for the record that delivers them."""
-    return RoutedPublications(
-        batch.namespace,
-        points=[batch.points[index] for index in indexes] if batch.points else [],
-        sources=[link],
-        source_of=b"\1" * len(indexes),
-        numbers=(np.array(indexes, "<u8") + np.uint64(batch.first)).astype("<u8").tobytes(),
-        origins=batch.origins,
-        origin_of=(np.frombuffer(batch.origin_of, "<u2")[indexes] + np.uint16(1)).astype("<u2").tobytes(),
-        origin_numbers=np.frombuffer(batch.origin_numbers, "<u8")[indexes].tobytes(),
-        hops=np.frombuffer(batch.hops, np.uint8)[indexes].tobytes(),
-    )

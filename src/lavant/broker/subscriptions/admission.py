@@ -13,13 +13,15 @@ from itertools import count
 
 import msgspec
 
+from lavant.broker.federation.columns import RelayedFrom, relayed_from
+from lavant.broker.federation.frames import LinkPublications
 from lavant.broker.machine.long_polls import RequestContext
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import Publish, Published
 from lavant.broker.queues.accounting.memory import MESSAGE
 from lavant.broker.queues.machine import Queues
 from lavant.broker.subscriptions.idempotency import REMEMBERED_MS, fingerprint_of
-from lavant.broker.subscriptions.parsing import ParsedPublication, accept
+from lavant.broker.subscriptions.parsing import ParsedPublication, accept, accept_relayed
 from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.broker.subscriptions.validation import check_namespace, check_publish
 from lavant.core.errors import IdempotencyConflict, Overloaded
@@ -40,6 +42,8 @@ class AdmittedPublish(msgspec.Struct):
     size_bytes: int
     repetitions: list[RequestContext] = []
     """Requests with the same key that arrived while this one was in progress."""
+    relayed: dict[int, RelayedFrom] = {}
+    """By position: how a publication of a neighbouring broker came here."""
 
 
 class Admission:
@@ -112,6 +116,25 @@ class Admission:
             self._bytes += size_bytes
             if request.key:
                 self._in_progress[request.namespace, request.key] = admitted
+        return admitted
+
+    def relay(self, context: RequestContext, batch: LinkPublications, indexes: list[int], link: str) -> AdmittedPublish:
+        """Publications of a neighbouring broker, which has accepted them. The window of its link bounds them."""
+        points = batch.points
+        results = [accept_relayed(batch.bodies[index], points[index] if points else None) for index in indexes]
+        relayed = dict(enumerate(relayed_from(batch, indexes, link)))
+        admitted = AdmittedPublish(
+            context,
+            "",
+            b"",
+            batch.namespace,
+            entries=[result.id if isinstance(result, ParsedPublication) else result for result in results],
+            accepted={at: each for at, each in enumerate(results) if isinstance(each, ParsedPublication)},
+            size_bytes=sum(len(batch.bodies[index]) for index in indexes),
+            relayed=relayed,
+        )
+        self.publications += len(admitted.accepted)
+        self._bytes += admitted.size_bytes
         return admitted
 
     def matched(self, batch: Iterable[AdmittedPublish]) -> None:

@@ -45,6 +45,22 @@ def accept(publications: Iterable[bytes], ids: Iterable[str], time_ms: int) -> l
     return [_accept(data, id, time_ms) for data, id in zip(publications, ids, strict=False)]
 
 
+def accept_relayed(body: bytes, point: bytes | None) -> ParsedPublication | Refused:
+    """Parse a publication as another broker has accepted it; `point` is the vector of an encrypted one, in doubles."""
+    try:
+        row = _object(body)
+        id = str(row.get(ID))
+        if point is not None:
+            vector = np.frombuffer(point, "<f8")
+            EncryptedBatch(vector[np.newaxis])  # raises if its length is out of bounds
+            return ParsedPublication(id, ENCRYPTED, vector.tolist(), body)
+        attributes = {name: value for name, value in row.items() if name not in ENVELOPE}
+        check_attributes(attributes)
+        return ParsedPublication(id, PLAIN, attributes, body)
+    except (InvalidValue, ValueError) as error:
+        return Refused("InvalidValue", str(error))
+
+
 def _accept(data: bytes, id: str, time_ms: int) -> ParsedPublication | Refused:
     try:
         row = _object(data)

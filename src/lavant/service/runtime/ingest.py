@@ -4,6 +4,8 @@
     Subscribe, … ────┼──► ingest queue ───┼──► Subscribe, … ──► engine.change ┼──► journal ──► replies
     MatchResults ────┘                    └──► Deliver ───────────────────────┘
 
+Publications of neighbouring brokers are relayed like those of clients; the same record queues them for further brokers.
+
 Each namespace is processed in order, so a change of subscriptions applies to every later publication; between
 namespaces the queue is fair. While the engine is busy, publications gather and are matched together when it is free:
 no timer is needed, and batches grow with the load. A batch shall not keep the engine longer than `BATCH_S`, because
@@ -27,20 +29,32 @@ from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
+from lavant.broker.federation.columns import RelayedFrom, routed_columns
+from lavant.broker.federation.effects import RelayPublications
+from lavant.broker.federation.state import LINK_SERIAL_MIN
 from lavant.broker.machine.effects import Effect, Reply
 from lavant.broker.machine.long_polls import RequestContext
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.protocol.commands import Answer
 from lavant.broker.protocol.match_protocol import MatchResults
 from lavant.broker.protocol.queues import FanOut, Refused
-from lavant.broker.protocol.subscriptions import Deliver, Publish, Published, PublishOutcome, Subscribe, Unsubscribe
+from lavant.broker.protocol.subscriptions import (
+    Deliver,
+    Publish,
+    Published,
+    PublishOutcome,
+    RoutedPublications,
+    Subscribe,
+    Unsubscribe,
+)
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.validation import refusal
 from lavant.broker.subscriptions.admission import Admission, AdmittedPublish
 from lavant.broker.subscriptions.filter_quota import Filters
 from lavant.broker.subscriptions.idempotency import IdempotencyKeys
-from lavant.broker.subscriptions.parsing import ParsedPublication
+from lavant.broker.subscriptions.parsing import ENCRYPTED, ParsedPublication
 from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.errors import InvalidValue, LavantError
@@ -69,6 +83,12 @@ class _Publication(msgspec.Struct):
     publish: AdmittedPublish
     place: int
     accepted: ParsedPublication
+
+    @property
+    def way(self) -> RelayedFrom | None:
+        """How it came from a neighbouring broker; None if it was published here, or cannot be matched."""
+        is_refused = isinstance(self.publish.entries[self.place], Refused)
+        return None if is_refused else self.publish.relayed.get(self.place)
 
 
 _Matched: TypeAlias = list[tuple[list[_Publication], list[FanOutBatch] | Logged]]
@@ -102,6 +122,7 @@ class Ingest:
         """Called with the time that the event loop spent on a namespace."""
         self._server = server
         self._subscriptions = server.broker.subscriptions
+        self._federation = server.broker.federation
         self._engine = engine
         self._clock = clock
         self._limits = limits
@@ -124,8 +145,9 @@ class Ingest:
         """Load all subscriptions into the engine, before the first request."""
         self._subscriptions.changes.clear()
         serial = self._server.queues.serial
+        own = [Added(each, serial(each.queue)) for each in self._subscriptions]
         await self._in_thread(
-            self._filters.apply, [Added(each, serial(each.queue)) for each in self._subscriptions], {}
+            self._filters.apply, [*own, *(Added(each, link) for each, link in self._federation.entries())], {}
         )
         await self._retire()
 
@@ -143,6 +165,16 @@ class Ingest:
         if step is not None:
             self._queue.add(request.namespace, step)
             self.go_on()
+
+    def relay(self, relay: RelayPublications) -> None:
+        """Take publications of a neighbouring broker; its connection is answered by `Published`."""
+        context = RequestContext(relay.connection, relay.number, None)
+        admitted = self._admission.relay(context, relay.batch, relay.indexes, relay.link)
+        if admitted.accepted:
+            self._queue.add(admitted.namespace, admitted)
+            self.go_on()
+        else:
+            self._perform([Reply(context.client, context.number, Published(admitted.entries))])
 
     def deliver_matches(self, client: Hashable, number: int, results: MatchResults, deliveries: MatchDelivery) -> None:
         """Take match results of an engine that matches later. They are answered when they are durable in queues."""
@@ -339,7 +371,7 @@ class Ingest:
             return
         fanout = FanOut(bodies, part.queues, part.ends, part.places)
         try:
-            self._record(fanout, publishes)
+            self._record(fanout, publishes, routed=self._routed(own, part))
         except LavantError as error:
             if len(own) == 1:
                 self.refused += 1
@@ -347,6 +379,18 @@ class Ingest:
                 self._answer_all(publishes)
             else:  # a part of them may fit
                 self._deliver_each(own, part, publishes)
+
+    def _routed(self, own: list[_Publication], part: FanOutBatch) -> RoutedPublications | None:
+        """How publications came here, if some were relayed or go to neighbouring brokers."""
+        if not self._federation.neighbours:
+            return None
+        ways = [each.way for each in own]
+        is_forwarded = bool((np.frombuffer(part.queues, INTEGERS) >= LINK_SERIAL_MIN).any())
+        if not is_forwarded and not any(ways):
+            return None
+        is_encrypted = own[0].accepted.scheme == ENCRYPTED
+        points = [np.array(each.accepted.content, "<f8").tobytes() for each in own] if is_encrypted else []
+        return routed_columns(own[0].publish.namespace, ways, points)
 
     def _deliver_each(self, own: list[_Publication], part: FanOutBatch, publishes: list[AdmittedPublish]) -> None:
         for number, is_last in _with_last(range(len(own))):
@@ -362,7 +406,13 @@ class Ingest:
                 each.key = ""
             self._record(NOTHING, publishes)
 
-    def _record(self, fanout: FanOut, publishes: list[AdmittedPublish], accepted: dict[str, int] | None = None) -> None:
+    def _record(
+        self,
+        fanout: FanOut,
+        publishes: list[AdmittedPublish],
+        accepted: dict[str, int] | None = None,
+        routed: RoutedPublications | None = None,
+    ) -> None:
         keyed = [each for each in publishes if each.key]
         answers: list[tuple[RequestContext, Answer]] = [
             (context, Published(each.entries)) for each in publishes for context in (each.context, *each.repetitions)
@@ -371,6 +421,7 @@ class Ingest:
             fanout,
             accepted={} if accepted is None else accepted,
             answered=[PublishOutcome(each.namespace, each.key, each.fingerprint, each.entries) for each in keyed],
+            routed=routed,
         )
         self._perform(self._server.deliver(deliver, answers, self._clock.now_ms()))
         self._admission.answered(keyed)

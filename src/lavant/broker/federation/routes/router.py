@@ -19,7 +19,7 @@ from itertools import count
 
 import msgspec
 
-from lavant.broker.federation.routes.tables import RouteTable, differing, key_of
+from lavant.broker.federation.routes.tables import RouteTable, differing, is_empty, key_of
 from lavant.broker.filters import CoveringChange, CoveringSet, Filter, intersects
 from lavant.broker.filters.limits import NO_LIMITS
 from lavant.broker.protocol.federation import (
@@ -50,7 +50,7 @@ class RoutesChange(msgspec.Struct, frozen=True):
 
     def parts(self) -> Iterator[RoutesChange]:
         """Updates of a bounded size: additions first, so that nothing is uncovered in between."""
-        if self.buckets or len(self.added) + len(self.removed) <= ENTRIES_A_FRAME:
+        if self.buckets or 0 < len(self.added) + len(self.removed) <= ENTRIES_A_FRAME:
             yield self
             return
         for start in range(0, len(self.added), ENTRIES_A_FRAME):
@@ -125,19 +125,16 @@ class Outgoing:
         return RoutesChange(added, [key for key, entry in pending.items() if entry is None], [])
 
     def mend(self, digests: bytes) -> Iterator[RoutesChange]:
-        """The buckets in which the neighbour's table, of which these are the digests, differs. Other changes since the
-        last `take` are in them."""
+        """How to mend the neighbour's table, of which these are the digests. Changes since the last `take` are in it.
+
+        All that is missing is added before anything is removed, so that nothing is uncovered in between.
+        """
         self._pending = {}
-        buckets: list[int] = []
-        entries: list[RouteEntry] = []
-        for bucket in differing(digests, self.table.digests()):
-            buckets.append(bucket)
-            entries += self.table.entries_in([bucket])
-            if len(entries) >= ENTRIES_A_FRAME:
-                yield RoutesChange(entries, [], buckets)
-                buckets, entries = [], []
-        if buckets:
-            yield RoutesChange(entries, [], buckets)
+        buckets = differing(digests, self.table.digests())
+        yield from RoutesChange(self.table.entries_in(buckets), [], []).parts()
+        for bucket in buckets:
+            if not is_empty(digests, bucket):
+                yield RoutesChange(self.table.entries_in([bucket]), [], [bucket])
 
     def tell(self, entry: RouteEntry) -> None:
         key = self.table.add(entry)

@@ -43,6 +43,11 @@ def differing(one: bytes, other: bytes) -> list[int]:
     return [int(bucket) for bucket in np.flatnonzero((left != right).any(axis=1))]
 
 
+def is_empty(digests: bytes, bucket: int) -> bool:
+    """Whether the digest of a bucket is that of no routes."""
+    return not any(digests[bucket * KEY_BYTES : (bucket + 1) * KEY_BYTES])
+
+
 class RouteTable:
     """Routes by key, in the order in which they came."""
 

@@ -1,0 +1,146 @@
+"""What operators see of a broker's links: their state, the brokers behind them, and where a publication goes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lavant.broker.federation.machine import FederationMachine
+from lavant.broker.federation.session import LinkSession
+from lavant.broker.federation.state import Neighbour
+from lavant.broker.filters import Filter
+from lavant.broker.filters.limits import NO_LIMITS
+from lavant.broker.protocol.federation import AdvertisedRoute, BrokerMember, SubscribedRoute
+from lavant.broker.protocol.subscriptions import SubscriptionState
+from lavant.broker.subscriptions.parsing import PLAIN, ParsedPublication, accept
+from lavant.core.errors import InvalidValue
+from lavant.core.publications.attributes import AttributeValue
+
+UP, DOWN, STALLED, OPENING = "up", "down", "stalled", "opening"
+
+
+class LinkView(msgspec.Struct, frozen=True, kw_only=True):
+    """A link as operators see it."""
+
+    name: str
+    identity: str
+    epoch: int
+    role: str
+    state: str
+    """`up`, `down`, `opening`, or `stalled` if the last probe is overdue."""
+    is_dialled: bool
+    since_ms: int | None
+    rtt_ms: int | None
+    """Of the last probe."""
+    blocked: str
+    """Why publications are held back, here or at the neighbour."""
+    waiting: int
+    waiting_bytes: int
+    oldest_ms: int | None
+    forwarded: int
+    received: int
+    hops_max: int
+    """The most links that a publication from there has crossed."""
+    advertisements: int
+    """Held of the neighbour, like the next one."""
+    subscriptions: int
+    told: int
+    """Routes that the neighbour should hold."""
+    covered: int
+    """Routes that it need not hold, because others cover them."""
+
+
+class TraceStep(msgspec.Struct, frozen=True):
+    """Whether a publication goes to a neighbour, and why."""
+
+    neighbour: str
+    is_forwarded: bool
+    reason: str
+
+
+class TraceVerdict(msgspec.Struct, frozen=True):
+    """What a broker would do with a publication."""
+
+    subscriptions: list[str]
+    """Names of local subscriptions that match."""
+    links: list[TraceStep]
+
+
+def links_of(machine: FederationMachine) -> list[LinkView]:
+    return [_view(machine, neighbour) for neighbour in machine.state.neighbours.values()]
+
+
+def members_of(machine: FederationMachine) -> list[BrokerMember]:
+    """All other brokers, with the paths from them to the neighbour that tells of them."""
+    return [member for behind in machine.members_behind.values() for member in behind.values()]
+
+
+def trace(machine: FederationMachine, namespace: str, publication: bytes, source: str = "") -> TraceVerdict:
+    """Where a plain publication would go that was published here, or came from the neighbour `source`."""
+    [parsed] = accept([publication], ["trace"], machine.now_ms)
+    if not isinstance(parsed, ParsedPublication):
+        raise InvalidValue(parsed.reason)
+    if parsed.scheme != PLAIN:
+        raise InvalidValue("an encrypted publication cannot be traced: brokers see ciphertext only; trace a plain one")
+    subscriptions = [
+        each.name
+        for each in machine.server.broker.subscriptions
+        if each.namespace == namespace and _matches(each, parsed.content)
+    ]
+    neighbours = machine.state.neighbours.values()
+    steps = [_step(each, namespace, parsed.content) for each in neighbours if each.name != source]
+    return TraceVerdict(subscriptions, steps)
+
+
+def _matches(state: SubscriptionState, attributes: dict[str, AttributeValue]) -> bool:
+    return isinstance(state.filter, str) and Filter.parse(state.filter, NO_LIMITS).matches(attributes)
+
+
+def _step(neighbour: Neighbour, namespace: str, attributes: dict[str, AttributeValue]) -> TraceStep:
+    known = [each for each in neighbour.subscriptions.values() if each.namespace == namespace]
+    for state in known:
+        if _matches(state, attributes):
+            return TraceStep(neighbour.name, True, f"subscription behind it: {state.filter}")
+    if not known:
+        return TraceStep(neighbour.name, False, "there is no subscription behind it in this namespace")
+    return TraceStep(neighbour.name, False, f"none of the {len(known)} subscriptions behind it matches")
+
+
+def _view(machine: FederationMachine, neighbour: Neighbour) -> LinkView:
+    session = next((each for each in machine.sessions.values() if each.link == neighbour.link), None)
+    queue, outgoing = neighbour.queue, machine.router.outgoing[neighbour.name]
+    member = next(
+        (each for each in machine.members_behind[neighbour.name].values() if each.identity == neighbour.identity), None
+    )
+    peer = None if session is None else session.peer
+    kinds = [type(entry) for entry in neighbour.routes]
+    return LinkView(
+        name=neighbour.name,
+        identity=neighbour.identity,
+        epoch=0 if member is None else member.epoch,
+        role="" if peer is None else peer.role,
+        state=_state(machine, session),
+        is_dialled=session is not None and session.is_dialled,
+        since_ms=None if session is None else session.since_ms,
+        rtt_ms=None if session is None else session.rtt_ms,
+        blocked="" if session is None else session.blocked or session.their_blocked,
+        waiting=len(queue),
+        waiting_bytes=queue.bytes,
+        oldest_ms=queue.oldest_ms,
+        forwarded=queue.number,
+        received=len(neighbour.received),
+        hops_max=machine.relays.hops_max.get(neighbour.name, 0),
+        advertisements=kinds.count(AdvertisedRoute),
+        subscriptions=kinds.count(SubscribedRoute),
+        told=len(outgoing.table),
+        covered=outgoing.covered,
+    )
+
+
+def _state(machine: FederationMachine, session: LinkSession | None) -> str:
+    if session is None:
+        return DOWN
+    if not session.is_up:
+        return OPENING
+    sent_ms = session.probe_sent_ms
+    is_late = sent_ms is not None and machine.now_ms - sent_ms >= machine.config.probe_ms
+    return STALLED if is_late else UP

@@ -1,0 +1,178 @@
+"""A broker of a federation without a disk and a network: `BrokerMachine`, `FederationMachine` and a matcher, combined
+as in the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from lavant.broker.federation.columns import RelayedFrom, routed_columns
+from lavant.broker.federation.effects import (
+    CloseLink,
+    FrameReceived,
+    LinkEffect,
+    LinkNotice,
+    RelayPublications,
+    SendFrame,
+)
+from lavant.broker.federation.frames import LinkFrame
+from lavant.broker.federation.machine import FederationMachine
+from lavant.broker.federation.session import FederationConfig
+from lavant.broker.filters import Filter
+from lavant.broker.machine.effects import Effect, Mistake, Record, Reply
+from lavant.broker.machine.long_polls import RequestContext
+from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.matching.interface import Matches
+from lavant.broker.protocol.commands import Request
+from lavant.broker.protocol.queues import FanOut
+from lavant.broker.protocol.subscriptions import Deliver, Publish, Published
+from lavant.broker.queues.timers import earliest
+from lavant.broker.queues.validation import refusal
+from lavant.broker.subscriptions.admission import Admission, AdmittedPublish
+from lavant.broker.subscriptions.registry import Added
+from lavant.broker.subscriptions.routing import FanOutBatch, QueueRoutes
+from lavant.core.errors import LavantError
+
+NodeEffect: TypeAlias = Record | Reply | SendFrame | CloseLink | LinkNotice | FrameReceived
+
+
+class NodeMatcher:
+    """Tries every filter: slow, and certain."""
+
+    def __init__(self) -> None:
+        self._filters: dict[str, dict[int, Filter]] = {}
+        self._routes: dict[str, QueueRoutes] = {}
+
+    def change(self, changes: Sequence[Any]) -> None:
+        for change in changes:
+            state = change.subscription
+            filters = self._filters.setdefault(state.namespace, {})
+            routes = self._routes.setdefault(state.namespace, QueueRoutes())
+            if isinstance(change, Added):
+                filters[state.number] = Filter.parse(state.filter)
+                routes.add(state.number, change.serial)
+            else:
+                del filters[state.number]
+                routes.remove(state.number)
+
+    def match(self, namespace: str, contents: Sequence[Any]) -> FanOutBatch:
+        if not self._filters.get(namespace):
+            return FanOutBatch.nothing(len(contents))
+        found = [[n for n, each in self._filters[namespace].items() if each.matches(content)] for content in contents]
+        offsets = np.cumsum([0, *map(len, found)])
+        ids = np.array([number for each in found for number in each], np.uint32)
+        [batch] = self._routes[namespace].fan_out(Matches(offsets, ids), 1 << 30)
+        return batch
+
+
+class _Relaying(msgspec.Struct, frozen=True):
+    """The client of publications that are relayed."""
+
+    connection: Hashable
+
+
+MakeMachine: TypeAlias = Callable[[BrokerMachine, FederationConfig], FederationMachine]
+
+
+class BrokerNode:
+    """Methods return effects for the world: records for the journal, replies to clients, frames for connections."""
+
+    def __init__(
+        self, server: BrokerMachine, config: FederationConfig, make_machine: MakeMachine = FederationMachine
+    ) -> None:
+        self.server = server
+        self.machine = make_machine(server, config)
+        self._admission = Admission(
+            server.queues, server.broker.subscriptions, publications_max=1 << 30, bytes_max=1 << 40
+        )
+        self._matcher = NodeMatcher()
+        self._out: list[NodeEffect] = []
+
+    def open(self, now_ms: int) -> list[NodeEffect]:
+        subscriptions, federation = self.server.broker.subscriptions, self.server.broker.federation
+        subscriptions.changes.clear()
+        serial = self.server.queues.serial
+        self._matcher.change([Added(each, serial(each.queue)) for each in subscriptions])
+        self._matcher.change([Added(each, link) for each, link in federation.entries()])
+        opened = self.server.open(now_ms)
+        return self._run([*opened, *self.machine.open(now_ms)], now_ms)
+
+    def request(self, client: Hashable, number: int, request: Request, now_ms: int) -> list[NodeEffect]:
+        if not isinstance(request, Publish):
+            return self._run(self.server.request(client, number, request, None, now_ms), now_ms)
+        context = RequestContext(client, number, None)
+        try:
+            self._admission.check(request)
+            admitted = self._admission.admit(context, request, b"", now_ms, is_delivered_later=False)
+        except LavantError as error:
+            return self._run([Reply(client, number, refusal(error))], now_ms)
+        return self._run(self._deliver(admitted, now_ms), now_ms)
+
+    def dialled(self, connection: Hashable, now_ms: int) -> list[NodeEffect]:
+        return self._run(self.machine.dialled(connection, now_ms), now_ms)
+
+    def accepted(self, connection: Hashable, now_ms: int) -> list[NodeEffect]:
+        return self._run(self.machine.accepted(connection, now_ms), now_ms)
+
+    def frame(self, connection: Hashable, frame: LinkFrame, now_ms: int) -> list[NodeEffect]:
+        return self._run(self.machine.frame(connection, frame, now_ms), now_ms)
+
+    def closed(self, connection: Hashable, now_ms: int) -> list[NodeEffect]:
+        return self._run(self.machine.closed(connection, now_ms), now_ms)
+
+    def committed(self, position: int, now_ms: int) -> list[NodeEffect]:
+        effects = self.server.committed(position, now_ms)
+        return [*self._run(effects, now_ms), *self._run(self.machine.committed(now_ms), now_ms)]
+
+    def tick(self, now_ms: int) -> list[NodeEffect]:
+        effects = self.server.tick(now_ms)
+        return [*self._run(effects, now_ms), *self._run(self.machine.tick(now_ms), now_ms)]
+
+    def wakeup_ms(self) -> int | None:
+        return earliest(self.server.wakeup_ms(), self.machine.wakeup_ms())
+
+    def _run(self, effects: Sequence[LinkEffect | Effect], now_ms: int) -> list[NodeEffect]:
+        """Perform what concerns the node itself, until only the world's effects are left."""
+        out: list[NodeEffect] = []
+        waiting = list(effects)
+        while waiting:
+            effect = waiting.pop(0)
+            if isinstance(effect, RelayPublications):
+                context = RequestContext(_Relaying(effect.connection), effect.number, None)
+                admitted = self._admission.relay(context, effect.batch, effect.indexes, effect.link)
+                waiting[:0] = self._deliver(admitted, now_ms)
+            elif isinstance(effect, Reply) and effect.client is self.machine.client:
+                self.machine.client.reply(effect)
+            elif isinstance(effect, Reply) and isinstance(effect.client, _Relaying):
+                assert isinstance(effect.answer, Published)
+                connection = effect.client.connection
+                waiting += self.machine.relayed(connection, effect.number, effect.answer.entries, now_ms)
+            elif isinstance(effect, Mistake):
+                raise effect.error
+            else:
+                out.append(effect)
+        changes = self.server.broker.subscriptions.changes
+        if changes:
+            self._matcher.change(changes)
+            changes.clear()
+        return out
+
+    def _deliver(self, admitted: AdmittedPublish, now_ms: int) -> list[Effect]:
+        """Match and record publications one by one, so that each is accepted or refused alone."""
+        effects: list[Effect] = []
+        for place, parsed in admitted.accepted.items():
+            part = self._matcher.match(admitted.namespace, [parsed.content])
+            way: RelayedFrom | None = admitted.relayed.get(place)
+            routed = routed_columns(admitted.namespace, [way]) if self.server.broker.federation.neighbours else None
+            fan_out = FanOut([parsed.body], part.queues, part.ends, part.places)
+            try:
+                effects += self.server.deliver(Deliver(fan_out, routed=routed), [], now_ms)
+            except LavantError as error:
+                admitted.entries[place] = refusal(error)
+        self._admission.matched([admitted])
+        nothing = Deliver(FanOut([], b"", b"", b""))
+        effects += self.server.deliver(nothing, [(admitted.context, Published(admitted.entries))], now_ms)
+        return effects

@@ -1,0 +1,229 @@
+"""Links between brokers: they open, mend, hold back and are refused as they should."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from tests.property.federation_network import Network
+
+from lavant.broker.federation.state import LinkLimits
+from lavant.broker.protocol.federation import NeighbourRemoved, RemoveNeighbour, SubscribedRoute
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import PurgeQueue, Refused
+from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, Unsubscribe
+
+
+def publication(**attributes: Any) -> bytes:
+    return msgspec.json.encode(attributes)
+
+
+def chain(*names: str, **options: Any) -> Network:
+    network = Network()
+    for name in names:
+        network.add(name, **options)
+    for one, other in pairwise(names):
+        network.join(one, other)
+        network.settle()
+    return network
+
+
+def numbers(network: Network, broker: str, queue: str) -> list[int]:
+    return [each["x"] for each in network.received(broker, queue)]
+
+
+def test_a_publication_reaches_a_subscription_over_several_brokers_once() -> None:
+    network = chain("A", "B", "C", "D")
+    network.request("D", Subscribe("x > 1", "s"))
+    network.request("A", Publish([publication(x=1), publication(x=2), publication(x=3)]))
+    assert numbers(network, "D", "s") == [2, 3]
+    assert network.brokers["C"].node.machine.state.neighbours["B"].received.floor == 2
+
+
+def test_what_was_published_during_a_partition_arrives_after_it() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    network.cut("A", "B")
+    network.settle()
+    for x in range(5):
+        network.request("A", Publish([publication(x=x)]))
+    assert numbers(network, "B", "s") == []
+    network.restart("A")
+    network.join("B", "A")
+    network.settle()
+    assert numbers(network, "B", "s") == [0, 1, 2, 3, 4]
+    assert len(network.brokers["A"].node.machine.state.neighbours["B"].queue) == 0
+
+
+def test_routes_that_changed_while_a_link_was_down_are_mended_both_ways() -> None:
+    network = chain("A", "B")
+    network.request("A", Subscribe("a = 1", "old"))
+    network.request("B", Subscribe("b = 1", "old"))
+    network.cut("A", "B")
+    network.settle()
+    for name in ("A", "B"):
+        network.request(name, Unsubscribe("old"))
+        network.request(name, Subscribe(f"new = '{name}'", "new"))
+    network.join("A", "B")
+    network.settle()
+    for one, other in (("A", "B"), ("B", "A")):
+        routes = network.brokers[one].node.machine.state.neighbours[other].routes
+        assert [each.filter for each in routes if isinstance(each, SubscribedRoute)] == [f"new = '{other}'"]
+        assert routes.digests() == network.brokers[other].node.machine.router.outgoing[one].table.digests()
+
+
+def test_a_join_that_would_close_a_cycle_is_refused_with_the_path() -> None:
+    network = chain("A", "B", "C")
+    network.join("A", "C")
+    network.settle()
+    [refusal] = network.refusals
+    assert refusal.code == "cycle"
+    assert any(path in refusal.reason for path in ("A - B - C", "C - B - A", "A - C - B", "B - A - C", "B - C - A"))
+    assert set(network.brokers["A"].node.machine.state.neighbours) == {"B"}
+
+
+def test_a_broker_that_leaves_and_joins_elsewhere_is_no_cycle() -> None:
+    """C still believes that A is behind B, since B is down when A leaves."""
+    network = chain("A", "B", "C")
+    network.cut("A", "B")
+    network.cut("B", "C")
+    network.settle()
+    network.request("A", RemoveNeighbour("B"))
+    network.join("A", "C")
+    network.settle()
+    assert network.refusals == []
+    network.join("B", "C")
+    network.settle()
+    assert network.refusals == []
+    network.request("B", Subscribe("true", "s"))
+    network.request("A", Publish([publication(x=1)]))
+    assert numbers(network, "B", "s") == [1]
+
+
+def test_joins_at_the_same_time_that_close_a_cycle_multiply_nothing_and_one_is_undone() -> None:
+    network = Network()
+    for name in "ABC":
+        network.add(name)
+    network.join("A", "B")
+    network.join("B", "C")
+    network.join("C", "A")
+    network.settle()
+    links = [len(broker.node.machine.state.neighbours) for broker in network.brokers.values()]
+    assert sum(links) == 4, network.notices
+    network.request("A", Subscribe("true", "s"))
+    for name in "ABC":
+        network.request(name, Publish([publication(x=ord(name))]))
+    assert sorted(numbers(network, "A", "s")) == [65, 66, 67]
+
+
+def test_a_full_queue_of_a_link_refuses_what_must_cross_and_nothing_else() -> None:
+    network = chain("A", "B", limits=LinkLimits(bytes_max=300))
+    network.request("B", Subscribe("x = 1", "s"))
+    network.cut("A", "B")
+    network.settle()
+    answers = [network.request("A", Publish([publication(x=1)])) for _ in range(20)]
+    entries = [entry for answer in answers for entry in answer.entries]
+    refused = [entry for entry in entries if isinstance(entry, Refused)]
+    assert 0 < len(refused) < 20
+    assert "queue for neighbour 'B' is full" in refused[0].reason
+    other = network.request("A", Publish([publication(x=2)]))
+    assert isinstance(other, Published)
+    assert isinstance(other.entries[0], str)
+    network.join("A", "B")
+    network.settle()
+    assert len(numbers(network, "B", "s")) == 20 - len(refused)
+
+
+def test_an_old_queue_of_a_link_refuses_too() -> None:
+    network = chain("A", "B", limits=LinkLimits(age_ms_max=1_000))
+    network.request("B", Subscribe("x = 1", "s"))
+    network.cut("A", "B")
+    network.settle()
+    first = network.request("A", Publish([publication(x=1)]))
+    assert isinstance(first.entries[0], str)
+    network.pass_time(2_000)
+    second = network.request("A", Publish([publication(x=1)]))
+    assert isinstance(second.entries[0], Refused)
+
+
+def test_a_removed_neighbour_is_listed_with_what_waited_and_may_not_come_back_by_itself() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    network.cut("A", "B")
+    network.settle()
+    network.request("A", Publish([msgspec.json.encode({"x": 1, "@id": "one"})]))
+    removed = network.request("A", RemoveNeighbour("B"))
+    assert isinstance(removed, NeighbourRemoved)
+    assert (removed.publications, removed.ids) == (1, ["one"])
+    network.join("B", "A")
+    network.settle()
+    assert [each.code for each in network.refusals] == ["removed"]
+    network.join("A", "B")
+    network.settle()
+    network.request("A", Publish([publication(x=2)]))
+    assert numbers(network, "B", "s") == [2]
+
+
+def test_a_neighbour_that_is_removed_while_it_is_connected_leaves() -> None:
+    network = chain("A", "B", "C")
+    network.request("B", RemoveNeighbour("C"))
+    assert network.brokers["C"].node.machine.state.neighbours == {}
+    assert [each.name for each in network.brokers["A"].node.machine.members_behind["B"].values()] == ["B"]
+
+
+def test_another_data_directory_under_the_same_name_is_refused() -> None:
+    network = chain("A", "B", "C")
+    network.add("twin", identity="id-twin")
+    network.brokers["twin"].node.machine.own = msgspec.structs.replace(
+        network.brokers["twin"].node.machine.own, name="C"
+    )
+    network.join("twin", "A")
+    network.settle()
+    assert [each.code for each in network.refusals] == ["name"]
+
+
+def test_a_publication_that_does_not_fit_is_held_until_it_does() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s", config=QueueConfig(depth_max=2)))
+    for x in range(4):
+        network.request("A", Publish([publication(x=x)]))
+    assert "full" in next(iter(network.brokers["B"].node.machine.sessions.values())).blocked
+    taken = network.received("B", "s")
+    assert [each["x"] for each in taken] == [0, 1]
+    network.request("B", PurgeQueue("s"))
+    network.pass_time(1_000)
+    network.settle()
+    assert numbers(network, "B", "s") == [2, 3]
+    assert len(network.brokers["A"].node.machine.state.neighbours["B"].queue) == 0
+
+
+def test_two_connections_between_two_brokers_become_one() -> None:
+    network = Network()
+    network.add("A")
+    network.add("B")
+    network.join("A", "B")
+    network.join("B", "A")
+    network.settle()
+    network.join("A", "B")
+    network.settle()
+    sessions = [session for each in network.brokers.values() for session in each.node.machine.sessions.values()]
+    assert [session.is_up for session in sessions] == [True, True]
+    network.request("B", Subscribe("true", "s"))
+    network.request("A", Publish([publication(x=1)]))
+    assert numbers(network, "B", "s") == [1]
+
+
+def test_a_link_that_forwards_nothing_is_found_by_its_probe() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    network.brokers["B"].is_disk_stopped = True
+    network.request("A", Publish([publication(x=1)]))
+    for _ in range(5):
+        network.pass_time(5_000)
+        network.settle()
+    assert any("forwards nothing" in notice for notice in network.notices)
+    network.resume_disk("B")
+    network.join("A", "B")
+    network.settle()
+    assert numbers(network, "B", "s") == [1]
