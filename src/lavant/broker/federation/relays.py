@@ -22,7 +22,7 @@ from lavant.broker.federation.effects import LinkNotice, RelayPublications
 from lavant.broker.federation.frames import LinkPublications
 from lavant.broker.federation.link_queue import check_columns
 from lavant.broker.federation.numbers import ReceivedNumbers
-from lavant.broker.federation.session import HeldPublication, LinkSession
+from lavant.broker.federation.session import HeldRelay, LinkSession
 from lavant.broker.federation.state import Neighbour
 from lavant.broker.protocol.queues import FanOut, Refused
 from lavant.broker.protocol.subscriptions import Deliver
@@ -117,7 +117,7 @@ class LinkRelays:
                 self._drop(session, relay.batch, [index])
             elif isinstance(entry, Refused):
                 retry_ms = self._machine.now_ms + self._machine.config.retry_ms
-                session.held[relay.batch.first + index] = HeldPublication(relay.batch, index, retry_ms)
+                session.held[relay.batch.first + index] = HeldRelay(relay.batch, index, retry_ms)
                 session.blocked = entry.reason
 
     def retry(self, session: LinkSession) -> None:

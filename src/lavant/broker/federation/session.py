@@ -46,7 +46,7 @@ class LinkStage(enum.Enum):
     CLOSED = "closed"
 
 
-class HeldPublication(msgspec.Struct):
+class HeldRelay(msgspec.Struct):
     """A publication that could not be delivered yet."""
 
     batch: LinkPublications
@@ -87,7 +87,7 @@ class LinkSession:
         self.in_flight: deque[tuple[int, int]] = deque()
         """Sent and not acknowledged: the last number, and the size."""
         self.in_flight_bytes = 0
-        self.held: dict[int, HeldPublication] = {}
+        self.held: dict[int, HeldRelay] = {}
         self.blocked = ""
         # probes
         self.probe_number = 0
