@@ -61,8 +61,8 @@ def client(
 
 def _wait_until_listening(url: str) -> None:
     """Retry while the connection is refused; the client reports any other error better."""
-    from lavant.client.connection.address import Address  # noqa: PLC0415
     from lavant.client.connection.retries import Retries  # noqa: PLC0415
+    from lavant.core.addresses import Address  # noqa: PLC0415
 
     address = Address.parse(url)
     for attempt, pause_s in enumerate(Retries(within_s=LISTENS_WITHIN_S).pauses_s()):

@@ -22,7 +22,9 @@ ForSqs = Annotated[bool, typer.Option("--sqs", help="SQS credentials, which sign
 def new(
     name: Annotated[str, typer.Argument(help="name of the key, shown in lists and errors")],
     file: KeysFile,
-    scope: Annotated[list[str], typer.Option(help="publish, subscribe or admin; repeatable")],
+    scope: Annotated[
+        list[str], typer.Option(help="publish, subscribe or admin, repeatable; or broker, for links between brokers")
+    ],
     namespace: Annotated[str, typer.Option(help="namespace that the key may use")] = "",
     publications_per_s: Annotated[float | None, typer.Option(help="rate limit; none by default")] = None,
     sqs: ForSqs = False,

@@ -6,8 +6,8 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from lavant.client.connection.address import Address
 from lavant.client.connection.retries import Retries
+from lavant.core.addresses import Address
 from lavant.core.errors import InvalidValue, ServerUnreachable
 
 

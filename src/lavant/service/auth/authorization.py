@@ -78,6 +78,10 @@ def authorize(principal: Principal, request: Request, now_s: float) -> Request:
 def in_namespace(principal: Principal, request: Request) -> Request:
     """The request in the principal's namespace; the same object if nothing changes. Raises `AccessDenied`."""
     declaration = REGISTRY[type(request)]
+    if principal.is_broker:
+        raise AccessDenied(
+            f"key {principal.name!r} is for links between brokers; {declaration.name} needs one for clients"
+        )
     scope = declaration.scope
     if scope and scope not in principal.scopes:
         if scope == SERVER:

@@ -3,7 +3,7 @@
     [[keys]]
     name = "till-7"                               for logs and lists, not secret
     sha256 = "9f86d081884c7d65…"                  of the secret, which is stored nowhere
-    scopes = ["publish"]                          publish, subscribe, admin
+    scopes = ["publish"]                          publish, subscribe, admin; or broker alone, for links
     namespace = "shop"                            of its subscriptions and queues
     publications_per_s = 500                      rate limit; optional
 
@@ -46,6 +46,9 @@ from lavant.service.auth.tenants import Tenant, Tenants
 SECRET_PREFIX = "lavant_"
 """Identifies a secret to people and to secret scanners."""
 SECRET_BYTES = 32
+BROKER_SCOPE = "broker"
+"""Opens links between brokers of a federation, and allows nothing else."""
+KEY_SCOPES = (*SCOPES, BROKER_SCOPE)
 KEYS_MAX = 10_000
 FILE_BYTES_MAX = 8 << 20
 
@@ -70,10 +73,15 @@ class KeyEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if _SHA256.fullmatch(self.sha256) is None:
             raise InvalidValue(f"sha256 of key {self.name!r} must be 64 hexadecimal digits in lower case")
         for scope in self.scopes:
-            if scope not in SCOPES:
-                raise InvalidValue(f"key {self.name!r} has scope {scope!r}; there are {', '.join(SCOPES)}")
+            if scope not in KEY_SCOPES:
+                raise InvalidValue(f"key {self.name!r} has scope {scope!r}; there are {', '.join(KEY_SCOPES)}")
         if not self.scopes:
-            raise InvalidValue(f"key {self.name!r} has no scope; give it some of {', '.join(SCOPES)}")
+            raise InvalidValue(f"key {self.name!r} has no scope; give it some of {', '.join(KEY_SCOPES)}")
+        if BROKER_SCOPE in self.scopes and (len(self.scopes) > 1 or self.namespace or self.publications_per_s):
+            raise InvalidValue(
+                f"key {self.name!r} has the scope {BROKER_SCOPE}: such a key has no other scope, no namespace and no "
+                "rate, since a broker speaks for clients of all namespaces; make another key for clients"
+            )
         check_namespace(self.namespace)
         if self.publications_per_s is not None and not 0 < self.publications_per_s < float("inf"):
             raise InvalidValue(f"publications_per_s of key {self.name!r} must be positive")
@@ -140,12 +148,17 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return not self.namespace and not self.is_confined and "admin" in self.scopes
 
     @property
+    def is_broker(self) -> bool:
+        """Whether it may open links, and do nothing else."""
+        return self.scopes == {BROKER_SCOPE}
+
+    @property
     def is_revoked(self) -> bool:
         return self.revocation.is_revoked
 
 
-ANYBODY = Principal(name="anybody", scopes=frozenset(SCOPES))
-"""For servers without keys: every client may do everything."""
+ANYBODY = Principal(name="anybody", scopes=frozenset(KEY_SCOPES))
+"""For servers without keys: every client may do everything, and every broker may open links."""
 
 
 class KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

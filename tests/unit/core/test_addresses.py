@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lavant.client.connection.address import Address
+from lavant.core.addresses import Address
 from lavant.core.errors import InvalidValue
 
 

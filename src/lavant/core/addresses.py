@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Self
-from urllib.parse import urlsplit
 
 from lavant.core.errors import InvalidValue
 from lavant.core.ports import QUEUES_PORT, QUEUES_URL
 
 PLAIN, SECURE = "lavant", "lavants"
+PORT_MAX = 65535
+
+_URL = re.compile(rf"({PLAIN}|{SECURE})://(?:\[([0-9A-Fa-f:.]+)\]|([^\s/?#@:\[\]]+))(?::([0-9]{{1,5}}))?/?")
 
 
 class Address(NamedTuple):
@@ -26,15 +29,14 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise InvalidValue(f"the server's address {url!r} cannot be read: {error}; write {QUEUES_URL}") from None
-        is_bare = parts.path in {"", "/"} and not parts.query and not parts.username
-        if parts.scheme not in {PLAIN, SECURE} or host is None or not is_bare:
+        found = _URL.fullmatch(url)
+        if found is None:
             raise InvalidValue(f"the server's address must look like {QUEUES_URL} (or {SECURE}://…), got {url!r}")
-        return cls(host, QUEUES_PORT if port is None else port, parts.scheme == SECURE)
+        scheme, six, name, digits = found.groups()
+        port = QUEUES_PORT if digits is None else int(digits)
+        if port > PORT_MAX:
+            raise InvalidValue(f"the port of {url!r} is at most {PORT_MAX}; write {QUEUES_URL}")
+        return cls((name if six is None else six).lower(), port, scheme == SECURE)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
