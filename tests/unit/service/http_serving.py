@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tests.unit.service.front_ends import HOST, FrontEnds, credential, key
 from tests.unit.service.wiring import ready
 
+from lavant.broker.protocol.frames import PREFACE
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import CreateQueue
 from lavant.service.auth.browser_guard import BrowserGuard, HostList
@@ -91,7 +92,7 @@ def serving(
         def compact(ticket: Ticket) -> asyncio.Protocol:
             return NativeProtocol(front.service, front.keys, ready(), ticket)
 
-        listener = Listener(partial(DetectingProtocol, compact, http, bounds.greeting_s_max), admission)
+        listener = Listener(partial(DetectingProtocol, {PREFACE: compact}, http, bounds.greeting_s_max), admission)
         _, port = await listener.open("127.0.0.1", 0)
         served = Served(front, port, admission)
         try:

@@ -28,6 +28,8 @@ from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.registry import ANSWERS, REGISTRY
 
 PREFACE = b"LAVANT1\n"
+LINK_PREFACE = b"LAVANTLINK\n"
+"""Of a link between brokers of a federation, on the same port; its first frame says which version it speaks."""
 GREETING_NUMBER = 0
 FAULT_NUMBER = 0xFFFF_FFFF
 NUMBER_MAX = FAULT_NUMBER - 1

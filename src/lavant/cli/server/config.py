@@ -13,7 +13,7 @@ from lavant.core.errors import InvalidValue
 
 config = typer.Typer(help="Show and check the configuration of `lavant serve`.", no_args_is_help=True)
 
-_SECRET = ("metrics_key",)
+_SECRET = ("metrics_key", "join_key")
 _SOURCES = {"DEFAULT": "default", "DEFAULT_MAP": "file", "ENVIRONMENT": "environment", "COMMANDLINE": "command line"}
 
 

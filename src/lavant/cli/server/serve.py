@@ -19,6 +19,7 @@ from lavant.core.ports import QUEUES_PORT
 
 if TYPE_CHECKING:
     from lavant.service.engines.spark.settings import SparkSettings
+    from lavant.service.federation.settings import FederationSettings
     from lavant.service.runtime.limits import ServiceLimits
     from lavant.service.runtime.process import Started
     from lavant.service.runtime.settings import ServeSettings
@@ -174,6 +175,26 @@ def serve(
             help="pass tasks to workers through RabbitMQ: amqp://USER:PASSWORD@HOST/",
         ),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="name of this broker in a federation; with it, other brokers may join this one"),
+    ] = None,
+    join: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="join a federation by a link to this broker: lavant://HOST:PORT, or lavants:// with TLS; repeatable",
+        ),
+    ] = None,
+    join_key: Annotated[
+        str,
+        typer.Option(
+            envvar="LAVANT_JOIN_KEY",
+            metavar="KEY",
+            help="key of the scope broker for --join; other users can see options, so prefer the variable",
+        ),
+    ] = "",
+    join_ca_file: Annotated[Path | None, typer.Option(help="CA certificates to trust, for --join lavants://")] = None,
     resources: Annotated[
         Path | None,
         typer.Option(help="TOML file of topics, workers and a goal, by which the server starts and stops workers"),
@@ -267,6 +288,7 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
         tls=None if certificate is None else TlsFiles(certificate, key),
         spark=_spark(options),
         telemetry_keep=KEEP if keep is None else keep,
+        federation=_federation(options),
         rabbitmq=None if options["rabbitmq"] is None else RabbitMQSettings(url=options["rabbitmq"]),
         metrics=MetricsSettings(**{name: value for name, value in metrics.items() if value is not None}),
         sqs=SqsSettings(**{name: value for name, value in sqs.items() if value is not None}),
@@ -277,6 +299,25 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
 
 def _all_of(given: list[str] | None) -> tuple[str, ...]:
     return () if given is None else tuple(given)
+
+
+def _federation(options: Mapping[str, Any]) -> FederationSettings | None:
+    from lavant.core.addresses import Address  # noqa: PLC0415
+    from lavant.service.federation.settings import FederationSettings  # noqa: PLC0415
+
+    if options["name"] is None:
+        for option in ("join", "join_key", "join_ca_file"):
+            if options[option]:
+                raise InvalidValue(f"--{option.replace('_', '-')} needs --name, the name of this broker")
+        return None
+    settings = FederationSettings(
+        name=options["name"],
+        joins=tuple(map(Address.parse, _all_of(options["join"]))),
+        key=options["join_key"],
+        ca_file=options["join_ca_file"],
+    )
+    settings.tls()
+    return settings
 
 
 def _spark(options: Mapping[str, Any]) -> SparkSettings | None:

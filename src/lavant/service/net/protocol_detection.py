@@ -1,23 +1,22 @@
-"""Protocol detection: the first bytes of a connection tell the native protocol from HTTP."""
+"""Protocol detection: the first bytes of a connection tell the native protocol, links of brokers, and HTTP apart."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
-from lavant.broker.protocol.frames import PREFACE
 from lavant.service.net.admission import Ticket
 
 Factory: TypeAlias = Callable[[Ticket], asyncio.Protocol]
 
 
 class DetectingProtocol(asyncio.Protocol):
-    """Reads the first bytes and switches protocols: to the native one after its preface, otherwise to HTTP."""
+    """Reads the first bytes and switches protocols: to that of the preface, or to HTTP without one."""
 
-    def __init__(self, native: Factory, http: Factory, seconds_max: float, ticket: Ticket) -> None:
+    def __init__(self, prefaces: Mapping[bytes, Factory], http: Factory, seconds_max: float, ticket: Ticket) -> None:
         self._ticket = ticket
-        self._native = native
+        self._prefaces = prefaces
         self._http = http
         self._seconds_max = seconds_max
         self._data = b""
@@ -35,9 +34,11 @@ class DetectingProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._data += data
-        if self._data.startswith(PREFACE):
-            self._switch(self._native(self._ticket), self._data[len(PREFACE) :])
-        elif not PREFACE.startswith(self._data):
+        for preface, factory in self._prefaces.items():
+            if self._data.startswith(preface):
+                self._switch(factory(self._ticket), self._data[len(preface) :])
+                return
+        if not any(preface.startswith(self._data) for preface in self._prefaces):
             self._switch(self._http(self._ticket), self._data)
 
     def _switch(self, protocol: asyncio.Protocol, data: bytes) -> None:

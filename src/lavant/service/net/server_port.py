@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from lavant.broker.machine.state import BrokerState
+from lavant.core.addresses import is_loopback
 from lavant.core.errors import AccessDenied, LavantError, MissingComponent
 from lavant.service.auth.browser_guard import BrowserGuard, HostList
 from lavant.service.auth.keys import KeyRing
@@ -41,7 +42,7 @@ from lavant.service.observability.metrics import FamiliesOf, Metrics
 from lavant.service.observability.openmetrics import MetricFamily
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.readiness import Readiness
-from lavant.service.runtime.settings import ServeSettings, is_loopback
+from lavant.service.runtime.settings import ServeSettings
 from lavant.service.storage.stores import RecordStore
 
 if TYPE_CHECKING:

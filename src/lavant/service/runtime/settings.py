@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,11 +9,13 @@ import msgspec
 
 from lavant.broker.queues.accounting.quotas import Quota
 from lavant.broker.storage.journal import JournalConfig
+from lavant.core.addresses import is_loopback
 from lavant.core.errors import InvalidValue
 from lavant.service.auth.browser_guard import BrowserGuard, HostList, is_address
 from lavant.service.auth.tenants import DEFAULT_QUOTA
 from lavant.service.aws.sqs.settings import SqsSettings
 from lavant.service.engines.spark.settings import SparkSettings
+from lavant.service.federation.settings import FederationSettings
 from lavant.service.net.tls import TlsFiles
 from lavant.service.observability.telemetry.files import KEEP
 from lavant.service.rabbitmq.settings import RabbitMQSettings
@@ -80,6 +81,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The number of files to keep."""
     rabbitmq: RabbitMQSettings | None = None
     """If set, workers get tasks of jobs through RabbitMQ, otherwise from this server."""
+    federation: FederationSettings | None = None
+    """If set, the server is a broker of a federation."""
     resources: Path | None = None
     """The file of the resource manager; without it, you start the workers."""
     metrics: MetricsSettings = MetricsSettings()
@@ -113,14 +116,3 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     def is_open(self) -> bool:
         """Whether there is no authentication."""
         return self.keys_file is None and self.credentials_file is None
-
-
-def is_loopback(host: str) -> bool:
-    """
-    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "queues.example")]
-    [True, True, True, False, False]
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

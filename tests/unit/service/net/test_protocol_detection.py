@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.unit.service.wiring import FakeTransport, ticket, until
 
-from lavant.broker.protocol.frames import PREFACE
+from lavant.broker.protocol.frames import LINK_PREFACE, PREFACE
 from lavant.service.net.admission import Ticket
 from lavant.service.net.protocol_detection import DetectingProtocol
 
@@ -33,21 +33,23 @@ def sniff(*pieces: bytes) -> tuple[str, bytes]:
     """Who got the connection, and what it was told."""
 
     async def run() -> tuple[str, bytes]:
-        transport, compact, http = FakeTransport(), Noting(), Noting()
-        sniffing = DetectingProtocol(lambda _: compact, lambda _: http, 60, ticket())
+        transport, compact, link, http = FakeTransport(), Noting(), Noting(), Noting()
+        prefaces = {PREFACE: lambda _: compact, LINK_PREFACE: lambda _: link}
+        sniffing = DetectingProtocol(prefaces, lambda _: http, 60, ticket())
         sniffing.connection_made(transport)
         for piece in pieces:
             (transport.protocol if isinstance(transport.protocol, Noting) else sniffing).data_received(piece)
-        names: dict[object, str] = {compact: "compact", http: "http", None: "nobody"}
-        return names[transport.protocol], compact.data + http.data
+        names: dict[object, str] = {compact: "compact", link: "link", http: "http", None: "nobody"}
+        return names[transport.protocol], compact.data + link.data + http.data
 
     return asyncio.run(run())
 
 
 @pytest.mark.parametrize("cut", range(1, len(PREFACE) + 3))
-def test_the_preface_is_known_in_pieces(cut: int) -> None:
-    stream = PREFACE + b"hello"
-    assert sniff(stream[:cut], stream[cut:]) == ("compact", b"hello")
+@pytest.mark.parametrize(("preface", "name"), [(PREFACE, "compact"), (LINK_PREFACE, "link")])
+def test_the_preface_is_known_in_pieces(preface: bytes, name: str, cut: int) -> None:
+    stream = preface + b"hello"
+    assert sniff(stream[:cut], stream[cut:]) == (name, b"hello")
 
 
 @pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n", b"L", b"LAVANT2\n", b"\x16\x03\x01", b"LAVANT1\r\n"])
@@ -63,7 +65,7 @@ def test_what_came_before_the_decision_is_handed_on() -> None:
 def test_who_says_nothing_is_disconnected() -> None:
     async def run() -> None:
         transport = FakeTransport()
-        sniffing = DetectingProtocol(noting, noting, 0.01, ticket())
+        sniffing = DetectingProtocol({PREFACE: noting}, noting, 0.01, ticket())
         sniffing.connection_made(transport)
         sniffing.data_received(b"LAV")
         await until(lambda: transport.is_aborted)
@@ -75,7 +77,7 @@ def test_who_hung_up_or_was_handed_on_is_left_alone() -> None:
     async def run() -> None:
         gone, handed_on = FakeTransport(), FakeTransport()
         for transport in (gone, handed_on):
-            sniffing = DetectingProtocol(noting, noting, 0.01, ticket())
+            sniffing = DetectingProtocol({PREFACE: noting}, noting, 0.01, ticket())
             sniffing.connection_made(transport)
             if transport is gone:
                 sniffing.connection_lost(None)
