@@ -11,6 +11,7 @@ from lavant.cli.common import take_local_paths
 from lavant.cli.demo import demo
 from lavant.cli.encrypt import encrypt, keygen
 from lavant.cli.explain import explain
+from lavant.cli.federation import federation
 from lavant.cli.jobs.job import job
 from lavant.cli.jobs.resources import resources
 from lavant.cli.jobs.worker import worker
@@ -75,6 +76,7 @@ commands.add_typer(config, name="config")
 commands.add_typer(bench, name="bench")
 commands.add_typer(explain, name="explain")
 commands.add_typer(keys, name="keys")
+commands.add_typer(federation, name="federation")
 commands.add_typer(sim, name="sim")
 commands.add_typer(reproduce, name="reproduce")
 commands.add_typer(model, name="model")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.core.files import local_path
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 """The command ran, but the result is negative or partial."""
 
+HTTP_S_MAX = 5.0
 LISTENS_WITHIN_S = 30.0
 """A server that was just started loads its modules and replays its journal before it listens."""
 
@@ -77,6 +79,41 @@ def _wait_until_listening(url: str) -> None:
             return
         else:
             return
+
+
+def ask_http(
+    url: str,
+    path: str,
+    key: str,
+    ca_file: Path | None,
+    *,
+    method: str = "GET",
+    body: object = None,
+    timeout_s: float = HTTP_S_MAX,
+) -> dict[str, Any]:
+    """Ask the HTTP interface, which shares the port; returns the JSON of the answer, and raises a refusal."""
+    import ssl  # noqa: PLC0415
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
+    from lavant.cli.reports.doctor import http_address  # noqa: PLC0415
+
+    address = http_address(url)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    data = None if body is None else json.dumps(body).encode()
+    if data is not None:
+        headers["content-type"] = "application/json"
+    context = ssl.create_default_context(cafile=ca_file) if address.startswith("https") else None
+    try:
+        request = urllib.request.Request(f"{address}{path}", data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=timeout_s, context=context) as response:
+            answer: dict[str, Any] = json.load(response)
+            return answer
+    except urllib.error.HTTPError as error:
+        raise InvalidValue(json.loads(error.read())["error"]["reason"]) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise MissingComponent(f"no server answers at {address}: {reason}; start one with `lavant serve`") from None
 
 
 def print_json(value: Any) -> None:

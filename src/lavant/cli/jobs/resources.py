@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lavant.cli.common import AsJson, CaFile, Key, Url, print_json, print_table, time_of
+from lavant.cli.common import AsJson, CaFile, Key, Url, ask_http, print_json, print_table, time_of
 from lavant.core.ports import QUEUES_URL
 
 SHOWN = 10
@@ -12,11 +12,7 @@ SHOWN = 10
 
 def resources(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
     """Show the consumers of each topic, the measured rates, and the latest decisions with reasons."""
-    import json  # noqa: PLC0415
-
-    from lavant.cli.reports.fetch import fetch  # noqa: PLC0415
-
-    view: dict[str, Any] = json.loads(fetch(url, "/resources", key, ca_file))
+    view = ask_http(url, "/resources", key, ca_file)
     if as_json:
         print_json(view)
         return

@@ -1,0 +1,192 @@
+"""`lavant federation ls | tree | links | trace | rm | demo`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, ask_http, counted, print_json, print_table
+from lavant.core.errors import InvalidValue
+from lavant.core.ports import QUEUES_URL
+
+federation = typer.Typer(help="Show and change a federation of brokers.", no_args_is_help=True)
+
+TRACE_S_MAX = 15.0
+IDS_SHOWN = 10
+
+
+@federation.command("ls")
+def ls(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """List the brokers that this one knows, with the path to each."""
+    view = _view(url, key, ca_file)
+    if as_json:
+        print_json(view["members"])
+        return
+    rows = [
+        (each["name"], str(len(each["path"]) - 1), " → ".join(each["path"]), str(each["epoch"]), each["identity"])
+        for each in view["members"]
+    ]
+    print_table(("broker", "hops", "path", "starts", "identity"), rows, numbers=("hops", "starts"))
+
+
+@federation.command()
+def tree(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """Draw the federation as a tree, with this broker as its root."""
+    view = _view(url, key, ca_file)
+    states = {link["neighbour"]: link["state"] for link in view["links"]}
+    root = _branches(view["members"])
+    if as_json:
+        print_json(root)
+    else:
+        print(root["name"])
+        _draw(root["behind"], "", states)
+
+
+@federation.command()
+def links(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """Show the links of this broker. Exit code 1 if one of them is not up."""
+    view = _view(url, key, ca_file)
+    missing = [each for each in view["joins"] if each["fault"] is not None and not each["neighbour"]]
+    if as_json:
+        print_json({"links": view["links"], "joins": view["joins"]})
+    else:
+        _print_links(view["links"])
+        for each in view["links"]:
+            if each["fault"] is not None:
+                print(f"{each['neighbour']}: {each['fault']}")
+        for each in missing:
+            print(f"{each['address']}: {each['fault']}")
+    is_whole = not missing and all(each["state"] == "up" for each in view["links"])
+    raise typer.Exit(0 if is_whole else EXIT_FAILED)
+
+
+@federation.command()
+def trace(
+    publication: Annotated[str, typer.Argument(help='attributes as JSON: {"symbol": "IBM", "price": 121.5}')],
+    namespace: Annotated[str, typer.Option(help="namespace of the publication")] = "",
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show broker by broker where a publication would go, and why, without publishing it.
+
+    Exit code 1 if no subscription would get it, or a broker on the way did not answer.
+    """
+    body = {"publication": _attributes(publication), "namespace": namespace}
+    answer = ask_http(url, "/federation/trace", key, ca_file, method="POST", body=body, timeout_s=TRACE_S_MAX)
+    hops = answer["hops"]
+    if as_json:
+        print_json(answer)
+    else:
+        for hop in hops:
+            _print_hop(hop)
+    is_delivered = any(hop["subscriptions"] for hop in hops) and all(hop["fault"] is None for hop in hops)
+    raise typer.Exit(0 if is_delivered else EXIT_FAILED)
+
+
+@federation.command("rm")
+def rm(
+    neighbour: Annotated[str, typer.Argument(help="name of the neighbour")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a neighbour for good, with its routes and the publications that wait for it.
+
+    A broker that still has --join to this one joins again, as a new neighbour: stop or change it first.
+    """
+    if not yes:
+        typer.confirm(f"Remove {neighbour} and the publications that wait for it?", abort=True)
+    removed = ask_http(url, f"/federation/neighbours/{neighbour}", key, ca_file, method="DELETE")
+    if as_json:
+        print_json(removed)
+        return
+    waited = counted(removed["publications"], "publication")
+    print(f"{neighbour} is removed; {waited} ({removed['bytes']:,} bytes) waited for it and are deleted")
+    for id in removed["ids"][:IDS_SHOWN]:
+        print(f"  {id}")
+    if removed["publications"] > IDS_SHOWN:
+        print(f"  and {removed['publications'] - IDS_SHOWN:,} more")
+
+
+@federation.command()
+def demo(
+    brokers: Annotated[int, typer.Option(min=3, max=5, help="brokers, in a chain")] = 3,
+    publications: Annotated[int, typer.Option(min=10, help="publications at each end of the chain")] = 2000,
+) -> None:
+    """Run a chain of brokers as processes, kill one while publications pass, and check every delivery."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from lavant.cli.reports.demonstration.federation import run_federation  # noqa: PLC0415
+
+    run_federation(Console(), brokers=brokers, publications=publications)
+
+
+def _view(url: str, key: str, ca_file: Any) -> dict[str, Any]:
+    return ask_http(url, "/federation", key, ca_file)
+
+
+def _attributes(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidValue(f"a publication is a JSON object, got {text[:60]!r}: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidValue(f"a publication is a JSON object, got {text[:60]!r}")
+    return value
+
+
+def _branches(members: list[dict[str, Any]]) -> dict[str, Any]:
+    """The brokers as a tree: each is behind the last but one of its path."""
+    nodes = {tuple(each["path"]): {"name": each["name"], "identity": each["identity"], "behind": []} for each in members}
+    for path, node in nodes.items():
+        parent = nodes.get(path[:-1])
+        if parent is not None:
+            parent["behind"].append(node)
+    return next(iter(nodes.values()))
+
+
+def _draw(behind: list[dict[str, Any]], margin: str, states: dict[str, str]) -> None:
+    for node in behind:
+        is_last = node is behind[-1]
+        state = states.get(node["name"], "up") if not margin else "up"
+        print(f"{margin}{'└── ' if is_last else '├── '}{node['name']}{'' if state == 'up' else f' ({state})'}")
+        _draw(node["behind"], margin + ("    " if is_last else "│   "), states)
+
+
+def _print_links(links: list[dict[str, Any]]) -> None:
+    columns = ("neighbour", "state", "waiting", "oldest", "forwarded", "received", "held", "told", "covered", "rtt")
+    rows = [
+        (
+            each["neighbour"],
+            each["state"],
+            f"{each['waiting']:,}",
+            f"{each['oldest_s']:.1f} s" if each["waiting"] else "",
+            f"{each['forwarded']:,}",
+            f"{each['received']:,}",
+            f"{each['subscriptions']:,}",
+            f"{each['told']:,}",
+            f"{each['covered']:,}",
+            "" if each["rtt_ms"] is None else f"{each['rtt_ms']} ms",
+        )
+        for each in links
+    ]
+    print_table(columns, rows, numbers=columns[2:])
+
+
+def _print_hop(hop: dict[str, Any]) -> None:
+    margin = "  " * len(hop["path"])
+    print(f"{margin}{hop['broker']}")
+    if hop["fault"] is not None:
+        print(f"{margin}  {hop['fault']}")
+        return
+    names = ", ".join(hop["subscriptions"])
+    print(f"{margin}  {f'delivered to {names}' if names else 'no subscription here matches'}")
+    for link in hop["links"]:
+        arrow = "→" if link["is_forwarded"] else "✗"
+        print(f"{margin}  {arrow} {link['neighbour']}: {link['reason']}")

@@ -1,0 +1,233 @@
+"""One connection of a link: frames both ways, the key of the other side, and back-pressure.
+
+    dialler ──LAVANTLINK\\n, LinkHello──► acceptor       both sides run this class from then on
+            ◄──LinkHello or LinkRefused──
+
+The federation machine decides what is sent; this class writes it. Publications stop while the other side does not read,
+control frames do not, so few bytes are ever ahead of a control frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
+
+from lavant.broker.federation.frames import LinkFrame, LinkHello, LinkRefused, decode_link_frame
+from lavant.broker.machine.effects import Reply
+from lavant.broker.protocol.frames import LINK_PREFACE
+from lavant.broker.protocol.subscriptions import Published
+from lavant.core.addresses import Address, is_loopback
+from lavant.core.errors import UNDECODABLE, AccessDenied, LavantError, NotReady
+from lavant.core.frames import Frames, frame
+from lavant.service.auth.authorization import revoked
+from lavant.service.auth.keys import BROKER_SCOPE, Principal
+from lavant.service.net.admission import Ticket
+
+if TYPE_CHECKING:
+    from lavant.service.federation.links import FederationLinks
+
+WRITE_BYTES_HIGH = 256 << 10
+"""Bytes in the send buffer; then no publications are added until there are fewer."""
+HELLO_BYTES_MAX = 4 << 20
+"""Of the first frame, which lists the brokers behind the link."""
+FRAME_NUMBER = 0
+"""Of every frame: links number publications themselves."""
+STARTING, LINKED = "starting", "linked"
+"""Codes of refusals that pass: by a broker that does not serve yet, or that has a link to this one already."""
+
+
+class LinkConnection(asyncio.Protocol):
+    """`address` is where this side dialled; None if the other side did."""
+
+    def __init__(self, links: FederationLinks, ticket: Ticket | None, address: Address | None = None) -> None:
+        self.address = address
+        self.neighbour = ""
+        """The name that the other side gave in its hello."""
+        self.is_welcome = False
+        """Whether hellos were exchanged."""
+        self.reason = ""
+        """Why it ended."""
+        self.refusal: LinkRefused | None = None
+        """Sent by the other side."""
+        self.on_welcome: Callable[[LinkConnection], None] = lambda connection: None
+        self.ended = asyncio.Event()
+        self._links = links
+        self._ticket = ticket
+        self._frames = Frames(HELLO_BYTES_MAX)
+        self._principal: Principal | None = None
+        self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+
+    # ── called by the event loop ──────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH)
+        self._abort_after(self._links.limits.greeting_s_max)
+        self._links.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for _, content in self._frames.feed(data):
+                if self._is_closed:
+                    return
+                self._take(decode_link_frame(content))
+        except (LavantError, *UNDECODABLE) as error:
+            self.refuse("invalid", f"{self.peer} sent a frame that is not of a link: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._abort_after(None)
+        if self._ticket is not None:
+            self._ticket.leave()
+        if self._principal is not None:
+            self._principal.revocation.unwatch(self._revoke)
+        self._leave("the connection broke" if exc is None else f"the connection broke: {exc}")
+        self.ended.set()
+
+    def pause_writing(self) -> None:
+        if not self._is_closed:
+            self._links.paused(self)
+
+    def resume_writing(self) -> None:
+        if not self._is_closed:
+            self._links.resumed(self)
+
+    # ── called by the service ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def send(self, value: LinkFrame) -> None:
+        if self._is_closed:
+            return
+        if isinstance(value, LinkHello):
+            if self.address is not None:
+                value = replace(value, token=self._links.settings.key.encode())
+                self._transport.write(LINK_PREFACE)
+            else:
+                self._welcome()
+        elif isinstance(value, LinkRefused):
+            self._links.refused(self, value.code, value.reason)
+        self._transport.write(frame(FRAME_NUMBER, value))
+
+    def reply(self, reply: Reply) -> None:
+        """Publications of this link are durable here, or refused."""
+        assert isinstance(reply.answer, Published)
+        self._links.relayed(self, reply.number, reply.answer)
+
+    def refuse(self, code: str, reason: str) -> None:
+        """Tell the other side why, and close."""
+        if not self._is_closed:
+            self.send(LinkRefused(code, reason))
+            self.close(reason)
+
+    def close(self, reason: str = "this broker stops") -> None:
+        """Close when everything written has been sent."""
+        if not self._is_closed:
+            self._leave(reason)
+            self._transport.close()
+            self._abort_after(self._links.limits.stop_s_max)
+
+    @property
+    def peer(self) -> str:
+        """The other side, for people."""
+        if self.neighbour:
+            return f"broker {self.neighbour}"
+        if self.address is not None:
+            return str(self.address)
+        return self.host
+
+    @property
+    def host(self) -> str:
+        """The machine of the other side."""
+        at = self._transport.get_extra_info("peername")
+        return str(at[0]) if at else "a broker that is gone"
+
+    # ── ServerConnection: a link counts among the connections of the server ───────────────────────────────────────────
+
+    def flush(self) -> None:
+        """Frames are written at once."""
+
+    def pause_for_disk(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_for_disk(self) -> None:
+        self._transport.resume_reading()
+
+    def keys_changed(self) -> None:
+        """The principal's revocation closes it."""
+
+    # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, value: LinkFrame) -> None:
+        if isinstance(value, LinkRefused):
+            self.refusal = value
+            self._links.was_refused(self, value)
+            self.close(value.reason)
+            return
+        if not self.is_welcome:
+            if not isinstance(value, LinkHello):
+                self.refuse("invalid", f"the first frame of {self.peer} is {type(value).__name__}, not LinkHello")
+                return
+            if self.address is None and not self._is_admitted(value):
+                return
+            self.neighbour = value.name
+            self._links.received(self, replace(value, token=b""))
+            if self.address is not None and not self._is_closed:
+                self._welcome()
+            return
+        self._links.received(self, value)
+
+    def _welcome(self) -> None:
+        """Hellos are exchanged, as far as this side is concerned."""
+        self.is_welcome = True
+        self._frames.bytes_max = self._links.limits.frame_bytes_max
+        self._abort_after(None)
+        self.on_welcome(self)
+
+    def _is_admitted(self, hello: LinkHello) -> bool:
+        """Whether this is a broker that may open links; tells it why if not."""
+        try:
+            self._links.readiness.check()
+            principal = self._links.keys.principal(hello.token)
+            if BROKER_SCOPE not in principal.scopes:
+                raise AccessDenied(
+                    f"a link needs a key with the scope {BROKER_SCOPE}; key {principal.name!r} does not have it"
+                )
+            self._check_wire()
+            if self._ticket is not None:
+                self._ticket.authenticated(principal.tenant)
+        except NotReady as error:
+            self.refuse(STARTING, str(error))
+            return False
+        except LavantError as error:
+            self.refuse("key", str(error))
+            return False
+        self._principal = principal
+        principal.revocation.watch(self._revoke)
+        self._links.admitted(self)
+        return True
+
+    def _check_wire(self) -> None:
+        if not is_loopback(self.host) and self._transport.get_extra_info("ssl_object") is None:
+            raise AccessDenied("a link from another machine needs TLS; join with lavants://")
+
+    def _revoke(self) -> None:
+        assert self._principal is not None
+        self.refuse("key", str(revoked(self._principal)))
+
+    def _leave(self, reason: str) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self.reason = reason
+            self._links.closed(self)
+
+    def _abort_after(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._abort)
+
+    def _abort(self) -> None:
+        self._leave(f"{self.peer} did not answer in time")
+        self._transport.abort()

@@ -1,0 +1,103 @@
+"""Opens the links of `--join`, again and again: exponential back-off with jitter, one log line for each new reason."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from typing import TYPE_CHECKING
+
+from lavant.core.addresses import Address
+from lavant.service.federation.connection import LINKED, STARTING, LinkConnection
+
+if TYPE_CHECKING:
+    from lavant.service.federation.links import FederationLinks
+
+CONNECT_S_MAX = 10.0
+PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
+"""Between two attempts; it doubles with each that fails."""
+
+_logger = logging.getLogger(__name__)
+
+
+class LinkDialer:
+    """Keeps the link to one address open."""
+
+    def __init__(self, links: FederationLinks, address: Address, tls: ssl.SSLContext | None) -> None:
+        self.address = address
+        self.fault: str | None = "not connected yet"
+        """Why there is no link; None if there is one."""
+        self.neighbour = ""
+        """The broker that answered last."""
+        self._links = links
+        self._tls = tls if address.is_secure else None
+        self._told: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"link to {self.address}")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        pause_s = PAUSE_S
+        while True:
+            try:
+                connection = await self._connect()
+            except OSError as error:
+                self._away(f"no broker answers at {self.address}: {_reason(error)}")
+            else:
+                self._links.dialled(connection)
+                if await self._is_welcome(connection):
+                    pause_s = PAUSE_S
+            await asyncio.sleep(random.uniform(pause_s / 2, pause_s))
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _connect(self) -> LinkConnection:
+        host, port, _ = self.address
+        async with asyncio.timeout(CONNECT_S_MAX):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: LinkConnection(self._links, None, self.address), host, port, ssl=self._tls
+            )
+        return connection
+
+    async def _is_welcome(self, connection: LinkConnection) -> bool:
+        """Follow the connection to its end; returns whether it became a link."""
+        connection.on_welcome = self._up
+        try:
+            await connection.ended.wait()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        refusal = connection.refusal
+        if refusal is not None and refusal.code in (STARTING, LINKED):
+            self.fault = refusal.reason
+        else:
+            self._away(f"the link to {connection.peer} at {self.address} is down: {connection.reason}")
+        return connection.is_welcome
+
+    def _up(self, connection: LinkConnection) -> None:
+        self.neighbour = connection.neighbour
+        self.fault = None
+        self._told.clear()
+
+    def _away(self, fault: str) -> None:
+        """Log each reason once until the link is up."""
+        if fault not in self._told:
+            _logger.warning("%s; trying again", fault)
+        self._told.add(fault)
+        self.fault = fault
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}; give --join-ca-file"
+    if isinstance(error, ssl.SSLError):
+        return f"it does not speak TLS: {error.reason or error}; join with lavant://"
+    if isinstance(error, TimeoutError):
+        return f"nothing was heard for {CONNECT_S_MAX:g} s"
+    return error.strerror or str(error)

@@ -1,0 +1,200 @@
+"""The links of a broker: performs the effects of the pure federation machine.
+
+    connections ──frames──► FederationMachine ──SendFrame, CloseLink──► connections
+                                 │    ▲
+              Record, Reply ◄────┘    └── committed, relayed ◄── BrokerRuntime
+
+Effects are performed in the order in which the machine returned them, also if performing one of them calls the machine
+again: records must reach the journal in the order of their positions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from lavant.broker.federation.effects import CloseLink, FrameReceived, LinkEffect, LinkNotice, RelayPublications, SendFrame
+from lavant.broker.federation.frames import LinkFrame, LinkRefused
+from lavant.broker.federation.machine import FederationMachine
+from lavant.broker.protocol.subscriptions import Published
+from lavant.service.auth.keys import KeyRing
+from lavant.service.federation.connection import LINKED, STARTING, LinkConnection
+from lavant.service.federation.dialer import LinkDialer
+from lavant.service.federation.settings import FederationSettings
+from lavant.service.federation.tracing import Traces
+from lavant.service.net.admission import Ticket
+from lavant.service.runtime.broker_runtime import TIMER_S_MAX, BrokerRuntime
+from lavant.service.runtime.clock import ServerClock
+from lavant.service.runtime.readiness import Readiness
+
+QUIET_S = 60.0
+"""A refusal of the same address for the same reason is logged once in this time."""
+REFUSALS_MAX = 1000
+
+_logger = logging.getLogger(__name__)
+
+
+class FederationLinks:
+    """All links of one broker."""
+
+    def __init__(
+        self,
+        service: BrokerRuntime,
+        machine: FederationMachine,
+        settings: FederationSettings,
+        clock: ServerClock,
+        *,
+        keys: KeyRing,
+        readiness: Readiness,
+    ) -> None:
+        self.machine = machine
+        self.settings = settings
+        self.keys = keys
+        self.readiness = readiness
+        self.limits = service.limits
+        self.service = service
+        self.clock = clock
+        tls = settings.tls()
+        self.dialers = [LinkDialer(self, address, tls) for address in settings.joins]
+        self.traces = Traces(self)
+        self._connections: set[LinkConnection] = set()
+        self._effects: deque[LinkEffect] = deque()
+        self._is_performing = False
+        self._relayed: list[tuple[LinkConnection, int, Published]] = []
+        self._refusals: dict[tuple[str, str], float] = {}
+        """When a refusal was last logged, by address and reason."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Call it when the broker serves."""
+        self._do(lambda now_ms: self.machine.open(now_ms))
+        self.service.links = self
+        for dialer in self.dialers:
+            dialer.start()
+
+    async def stop(self) -> None:
+        self.service.links = None
+        for dialer in self.dialers:
+            await dialer.stop()
+        for connection in list(self._connections):
+            connection.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def accept(self, ticket: Ticket) -> LinkConnection:
+        """A protocol for a connection that begins with the preface of links."""
+        return LinkConnection(self, ticket)
+
+    # ── called by the broker's runtime ────────────────────────────────────────────────────────────────────────────────
+
+    def committed(self) -> None:
+        """Records are durable: what depends on them may leave."""
+        self._do(self.machine.committed)
+
+    # ── called by connections and dialers ─────────────────────────────────────────────────────────────────────────────
+
+    def opened(self, connection: LinkConnection) -> None:
+        self._connections.add(connection)
+        self.service.opened(connection)
+
+    def dialled(self, connection: LinkConnection) -> None:
+        self._do(lambda now_ms: self.machine.dialled(connection, now_ms))
+
+    def received(self, connection: LinkConnection, frame: LinkFrame) -> None:
+        self._do(lambda now_ms: self.machine.frame(connection, frame, now_ms))
+
+    def admitted(self, connection: LinkConnection) -> None:
+        """The key of a broker that dialled this one is right."""
+        self._do(lambda now_ms: self.machine.accepted(connection, now_ms))
+
+    def closed(self, connection: LinkConnection) -> None:
+        self._connections.discard(connection)
+        self.service.closed(connection)
+        self._do(lambda now_ms: self.machine.closed(connection, now_ms))
+
+    def paused(self, connection: LinkConnection) -> None:
+        self.machine.pause(connection)
+
+    def resumed(self, connection: LinkConnection) -> None:
+        self._do(lambda now_ms: self.machine.resume(connection, now_ms))
+
+    def relayed(self, connection: LinkConnection, number: int, answer: Published) -> None:
+        """Handled in the next turn: the runtime is in the middle of performing effects."""
+        if not self._relayed:
+            self.service.loop.call_soon(self._take_relayed)
+        self._relayed.append((connection, number, answer))
+
+    def refused(self, connection: LinkConnection, code: str, reason: str) -> None:
+        """This broker refused a link."""
+        if code in (STARTING, LINKED):
+            return
+        now_s = time.monotonic()
+        key = (connection.host, reason)
+        if now_s - self._refusals.get(key, float("-inf")) < QUIET_S:
+            return
+        if len(self._refusals) >= REFUSALS_MAX:
+            self._refusals.clear()
+        self._refusals[key] = now_s
+        _logger.warning("refused the link with %s: %s", connection.peer, reason)
+
+    def was_refused(self, connection: LinkConnection, refusal: LinkRefused) -> None:
+        """The other side refused a link. The machine learns whether it is still a neighbour there; a dialer logs it."""
+        self._do(lambda now_ms: self.machine.frame(connection, refusal, now_ms))
+
+    # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take_relayed(self) -> None:
+        relayed, self._relayed = self._relayed, []
+        for connection, number, answer in relayed:
+            self._do(lambda now_ms, c=connection, n=number, a=answer: self.machine.relayed(c, n, a.entries, now_ms))
+
+    def _do(self, stimulus: Callable[[int], list[LinkEffect]]) -> None:
+        if self.service.has_failed:
+            return
+        try:
+            self._effects += stimulus(self.clock.now_ms())
+            if not self._is_performing:
+                self._perform()
+        except Exception as error:  # a bug in the machine: its state may be half changed and must not be used
+            self.service.fail(error)
+
+    def _perform(self) -> None:
+        self._is_performing = True
+        try:
+            while self._effects:
+                self._perform_one(self._effects.popleft())
+        finally:
+            self._is_performing = False
+        self._set_timer()
+
+    def _perform_one(self, effect: LinkEffect) -> None:
+        if isinstance(effect, SendFrame):
+            effect.connection.send(effect.frame)
+        elif isinstance(effect, RelayPublications):
+            self.service.ingest.relay(effect)
+        elif isinstance(effect, CloseLink):
+            effect.connection.close(effect.reason)
+        elif isinstance(effect, LinkNotice):
+            _logger.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.text)
+        elif isinstance(effect, FrameReceived):
+            self.traces.received(effect.connection, effect.frame)
+        else:
+            self.service.perform([effect])
+
+    def _set_timer(self) -> None:
+        """Fires at the machine's next event, or a little early."""
+        if self._timer is not None:
+            self._timer.cancel()
+        wakeup_ms = self.machine.wakeup_ms()
+        if wakeup_ms is not None:
+            delay_s = min(self.clock.seconds_until(wakeup_ms), TIMER_S_MAX)
+            self._timer = self.service.loop.call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._do(self.machine.tick)
