@@ -143,7 +143,9 @@ def _attributes(text: str) -> dict[str, Any]:
 
 def _branches(members: list[dict[str, Any]]) -> dict[str, Any]:
     """The brokers as a tree: each is behind the last but one of its path."""
-    nodes = {tuple(each["path"]): {"name": each["name"], "identity": each["identity"], "behind": []} for each in members}
+    nodes = {
+        tuple(each["path"]): {"name": each["name"], "identity": each["identity"], "behind": []} for each in members
+    }
     for path, node in nodes.items():
         parent = nodes.get(path[:-1])
         if parent is not None:

@@ -13,9 +13,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 from msgspec.structs import replace
 
-from lavant.broker.federation.frames import LinkFrame, LinkHello, LinkRefused, decode_link_frame
+from lavant.broker.federation.frames import LINK_PROTOCOL, LinkFrame, LinkHello, LinkRefused, decode_link_frame
 from lavant.broker.machine.effects import Reply
 from lavant.broker.protocol.frames import LINK_PREFACE
 from lavant.broker.protocol.subscriptions import Published
@@ -74,6 +75,9 @@ class LinkConnection(asyncio.Protocol):
         try:
             for _, content in self._frames.feed(data):
                 if self._is_closed:
+                    return
+                if not self.neighbour and (version := _version(content)) != LINK_PROTOCOL:
+                    self.refuse("protocol", _other_version(self.peer, version))
                     return
                 self._take(decode_link_frame(content))
         except (LavantError, *UNDECODABLE) as error:
@@ -150,10 +154,12 @@ class LinkConnection(asyncio.Protocol):
         """Frames are written at once."""
 
     def pause_for_disk(self) -> None:
-        self._transport.pause_reading()
+        if not self._is_closed and self._transport.is_reading():
+            self._transport.pause_reading()
 
     def resume_for_disk(self) -> None:
-        self._transport.resume_reading()
+        if not self._is_closed and not self._transport.is_reading():
+            self._transport.resume_reading()
 
     def keys_changed(self) -> None:
         """The principal's revocation closes it."""
@@ -231,3 +237,33 @@ class LinkConnection(asyncio.Protocol):
     def _abort(self) -> None:
         self._leave(f"{self.peer} did not answer in time")
         self._transport.abort()
+
+
+def _version(content: bytes) -> int:
+    """Of the protocol that a hello is written in; its other fields may differ between versions."""
+    found = msgspec.msgpack.decode(content)
+    is_hello = isinstance(found, list) and len(found) > 1 and found[0] == LinkHello.__struct_config__.tag
+    return found[1] if is_hello and isinstance(found[1], int) else LINK_PROTOCOL
+
+
+def _other_version(peer: str, version: int) -> str:
+    return (
+        f"{peer} speaks version {version} of the protocol between brokers, this one version {LINK_PROTOCOL}; run the "
+        "same version of Lavant on both"
+    )
+
+
+class UnnamedBroker(asyncio.Protocol):
+    """Refuses links to a server that is in no federation."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self._ticket = ticket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        writing = cast(asyncio.Transport, transport)
+        reason = "this server is no broker of a federation; start it with --name"
+        writing.write(frame(FRAME_NUMBER, LinkRefused("name", reason)))
+        writing.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ticket.leave()

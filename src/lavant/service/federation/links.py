@@ -14,9 +14,16 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from lavant.broker.federation.effects import CloseLink, FrameReceived, LinkEffect, LinkNotice, RelayPublications, SendFrame
+from lavant.broker.federation.effects import (
+    CloseLink,
+    FrameReceived,
+    LinkEffect,
+    LinkNotice,
+    RelayPublications,
+    SendFrame,
+)
 from lavant.broker.federation.frames import LinkFrame, LinkRefused
 from lavant.broker.federation.machine import FederationMachine
 from lavant.broker.protocol.subscriptions import Published
@@ -25,7 +32,9 @@ from lavant.service.federation.connection import LINKED, STARTING, LinkConnectio
 from lavant.service.federation.dialer import LinkDialer
 from lavant.service.federation.settings import FederationSettings
 from lavant.service.federation.tracing import Traces
+from lavant.service.federation.views import federation_families
 from lavant.service.net.admission import Ticket
+from lavant.service.observability.openmetrics import MetricFamily
 from lavant.service.runtime.broker_runtime import TIMER_S_MAX, BrokerRuntime
 from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.readiness import Readiness
@@ -85,6 +94,13 @@ class FederationLinks:
             connection.close()
         if self._timer is not None:
             self._timer.cancel()
+
+    def families(self) -> Iterator[MetricFamily]:
+        return federation_families(self)
+
+    def connection_to(self, neighbour: str) -> LinkConnection | None:
+        """The open link to a neighbour, if there is one."""
+        return next((each for each in self._connections if each.neighbour == neighbour and each.is_welcome), None)
 
     def accept(self, ticket: Ticket) -> LinkConnection:
         """A protocol for a connection that begins with the preface of links."""

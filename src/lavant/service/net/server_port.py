@@ -1,7 +1,8 @@
 """The server's port with all its protocols.
 
 connection ──┬── native protocol
-(TLS)        └── HTTP ──┬── /publish, /subscriptions, …    the HTTP interface
+(TLS)        ├── links of other brokers
+             └── HTTP ──┬── /publish, /subscriptions, …    the HTTP interface
                         ├── /healthz, /readyz, /metrics    the last one on a port of its own, if configured
                         └── everything else                SQS
 """
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.frames import LINK_PREFACE, PREFACE
 from lavant.core.addresses import is_loopback
 from lavant.core.errors import AccessDenied, LavantError, MissingComponent
 from lavant.service.auth.browser_guard import BrowserGuard, HostList
@@ -27,6 +29,8 @@ from lavant.service.aws.credentials import CredentialRing
 from lavant.service.aws.sqs.app import SqsApp
 from lavant.service.delivery.registry import Deliveries
 from lavant.service.engines.spark.settings import LIMITS as SPARK_LIMITS
+from lavant.service.federation.connection import UnnamedBroker
+from lavant.service.federation.links import FederationLinks
 from lavant.service.http.application import PATHS, api_application
 from lavant.service.http.context import ApiContext
 from lavant.service.net.admission import ConnectionAdmission, Ticket
@@ -35,7 +39,7 @@ from lavant.service.net.http_dispatch import OPERATIONS_PATHS, HttpApplication, 
 from lavant.service.net.http_server.connection import HttpProtocols
 from lavant.service.net.listener import Listener
 from lavant.service.net.native import NativeProtocol
-from lavant.service.net.protocol_detection import DetectingProtocol
+from lavant.service.net.protocol_detection import DetectingProtocol, Factory
 from lavant.service.net.tls import Tls
 from lavant.service.observability.counters import Meters
 from lavant.service.observability.metrics import FamiliesOf, Metrics
@@ -76,7 +80,9 @@ class ServerPort:
         health: Callable[[], str | None],
         readiness: Readiness,
         metrics: Iterable[FamiliesOf],
+        links: FederationLinks | None = None,
     ) -> None:
+        self._links = links
         self._settings = settings
         self._broker = broker
         self._service = service
@@ -125,7 +131,8 @@ class ServerPort:
     async def listen(self) -> tuple[str, int]:
         """Returns host and port. Clients are not served yet."""
         settings = self._settings
-        protocol = partial(DetectingProtocol, self._native, self._http, settings.limits.greeting_s_max)
+        prefaces: dict[bytes, Factory] = {PREFACE: self._native, LINK_PREFACE: self._link}
+        protocol = partial(DetectingProtocol, prefaces, self._http, settings.limits.greeting_s_max)
         listener = Listener(protocol, self._admission(), self._files.tls)
         host, number = await self._listen(listener, settings.host, settings.port, "--port")
         metrics = settings.metrics
@@ -192,6 +199,9 @@ class ServerPort:
 
     def _native(self, ticket: Ticket) -> asyncio.Protocol:
         return NativeProtocol(self._service, self._keys, self._readiness, ticket)
+
+    def _link(self, ticket: Ticket) -> asyncio.Protocol:
+        return UnnamedBroker(ticket) if self._links is None else self._links.accept(ticket)
 
     def _reload(self) -> None:
         """SIGHUP: reload each file; an invalid one changes nothing.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lavant.broker.machine.effects import Effect, Observer, Record, Reply
 from lavant.broker.machine.machine import BrokerMachine
@@ -35,6 +35,9 @@ from lavant.service.runtime.ingest import REQUESTS, Ingest
 from lavant.service.runtime.limits import LIMITS, ServiceLimits
 from lavant.service.runtime.turns import StagedShares, Turns
 from lavant.service.storage.stores import RecordStore
+
+if TYPE_CHECKING:
+    from lavant.service.federation.links import FederationLinks
 
 _logger = logging.getLogger(__name__)
 TIMER_S_MAX = 10.0
@@ -152,6 +155,8 @@ class BrokerRuntime:
         self.requests = 0
         self.audit = audit
         """Records every authorised request, if configured."""
+        self.links: FederationLinks | None = None
+        """The links to other brokers, if this one is in a federation, while it serves."""
         self._server = server
         self._store = store
         self._clock = clock
@@ -165,10 +170,10 @@ class BrokerRuntime:
         self._shares = StagedShares(limits.staged_bytes_fair)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self.ingest = Ingest(server, engine, clock, limits=limits, perform=self._perform_later, on_failed=self._fail)
+        self.ingest = Ingest(server, engine, clock, limits=limits, perform=self.perform, on_failed=self.fail)
         self.ingest.on_worked = self._worked
         self._has_begun = False
-        store.start(on_committed=self._committed, on_failed=self._fail)
+        store.start(on_committed=self._committed, on_failed=self.fail)
 
     # ── called by connections ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -203,7 +208,7 @@ class BrokerRuntime:
         try:
             self._perform(self._server.request(client, number, request, raw, self._clock.now_ms()))
         except Exception as error:  # a bug in the machine: its state may be half changed and must not be used
-            self._fail(error)
+            self.fail(error)
         if type(request) is DeleteQueue:
             self.ingest.go_on()  # subscriptions may have ended with it
 
@@ -263,12 +268,29 @@ class BrokerRuntime:
         self._server.observe(events.observers, *others)
         self.ingest.on_arrived, self.ingest.on_matched = events.arrived, events.matched
 
+    # ── called by links ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def server(self) -> BrokerMachine:
+        return self._server
+
+    def perform(self, effects: list[Effect]) -> None:
+        """Perform effects outside a turn, and open one."""
+        self._perform(effects)
+        self._open_turn()
+
+    def fail(self, error: Exception) -> None:
+        """Stop: the state may be half changed."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._on_failed(error)
+
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self) -> None:
         """Call it when clients are served: their leases run from then on."""
         self._has_begun = True
-        self._perform_later(self._server.open(self._clock.now_ms()))
+        self.perform(self._server.open(self._clock.now_ms()))
 
     @property
     def has_failed(self) -> bool:
@@ -322,11 +344,6 @@ class BrokerRuntime:
         self.turns.charge(namespace, seconds)
         self._shares.attribute(namespace)
 
-    def _perform_later(self, effects: list[Effect]) -> None:
-        """Perform effects outside a turn, and open one."""
-        self._perform(effects)
-        self._open_turn()
-
     def _open_turn(self) -> None:
         """It ends when the loop has served all connections."""
         if not self._is_turn_open:
@@ -354,7 +371,9 @@ class BrokerRuntime:
         try:
             self._perform(self._server.committed(position, self._clock.now_ms()))
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
+        if self.links is not None:
+            self.links.committed()
         self._flush()
         for namespace in self._shares.to_release(self._store.staged_bytes):
             self.turns.release(namespace)
@@ -371,7 +390,7 @@ class BrokerRuntime:
                 try:
                     self._perform(self._server.undelivered(reply, self._clock.now_ms()))
                 except Exception as error:
-                    self._fail(error)
+                    self.fail(error)
 
     def _flush(self) -> None:
         if self._answered:
@@ -399,11 +418,6 @@ class BrokerRuntime:
         try:
             self._perform(self._server.tick(self._clock.now_ms()))
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         self.ingest.go_on()  # temporary subscriptions may have ended
         self._open_turn()
-
-    def _fail(self, error: Exception) -> None:
-        if not self._has_failed:
-            self._has_failed = True
-            self._on_failed(error)

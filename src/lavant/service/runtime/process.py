@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from lavant.broker.federation.machine import FederationConfig, FederationMachine
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.replay import replay
 from lavant.broker.machine.state import BrokerState
@@ -30,6 +31,7 @@ from lavant.service.aws.credentials import CredentialRing
 from lavant.service.engines.factory import DIRECTORY, engine_of
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.supervisor import SparkSupervisor
+from lavant.service.federation.links import FederationLinks
 from lavant.service.net.descriptors import raise_limit
 from lavant.service.net.server_port import Files, ServerPort
 from lavant.service.net.tls import Tls
@@ -102,6 +104,7 @@ async def serve(
     components = _Components.of(settings, broker, service)
     service.report_to(telemetry.events, *([] if components.resources is None else [components.resources.observers]))
     readiness = Readiness(lambda: _fault(service, components.spark))
+    links = _links(settings, service, store, times, files.keys, readiness)
     port = ServerPort(
         settings,
         broker,
@@ -110,7 +113,13 @@ async def serve(
         files,
         health=lambda: _failure(service),
         readiness=readiness,
-        metrics=[telemetry.families, times.families, *components.families()],
+        metrics=[
+            telemetry.families,
+            times.families,
+            *components.families(),
+            *([] if links is None else [links.families]),
+        ],
+        links=links,
     )
     port.show_resources(None if components.resources is None else components.resources.view)
     telemetry.start()
@@ -119,12 +128,14 @@ async def serve(
         host, number = await port.listen()
         _stop_at_signals(stopped)
         at = Started(host=host, port=number, is_tls=files.tls is not None, metrics_at=port.metrics_at, **sizes)
-        if await _completed(_begin(service, components, port, readiness, at, on_progress), unless=stopped):
+        if await _completed(_begin(service, components, links, port, readiness, at, on_progress), unless=stopped):
             on_started(at)
         await stopped
     finally:
         readiness.stop()
         await components.stop_resources()
+        if links is not None:
+            await links.stop()
         await port.close()
         await components.stop()
         await times.stop()
@@ -135,6 +146,7 @@ async def serve(
 async def _begin(
     service: BrokerRuntime,
     components: _Components,
+    links: FederationLinks | None,
     port: ServerPort,
     readiness: Readiness,
     at: Started,
@@ -151,6 +163,8 @@ async def _begin(
     if components.bridge is not None:
         components.bridge.start()
     readiness.begin()
+    if links is not None:
+        links.start()
     if components.resources is not None:
         await components.resources.start(_url(at.host, at.port, is_tls=at.is_tls))
 
@@ -238,6 +252,21 @@ def _service(
     return BrokerRuntime(
         server, engine, store, times.clock, limits=settings.limits, on_failed=fail, audit=_audit(settings)
     )
+
+
+def _links(
+    settings: ServeSettings,
+    service: BrokerRuntime,
+    store: RecordStore,
+    times: TimeKeeper,
+    keys: KeyRing,
+    readiness: Readiness,
+) -> FederationLinks | None:
+    if settings.federation is None:
+        return None
+    config = FederationConfig(name=settings.federation.name, identity=store.identity.hex())
+    machine = FederationMachine(service.server, config)
+    return FederationLinks(service, machine, settings.federation, times.clock, keys=keys, readiness=readiness)
 
 
 def _memory_max(settings: ServeSettings, broker: BrokerState) -> int:

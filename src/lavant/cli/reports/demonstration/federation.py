@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -19,15 +20,21 @@ from rich.table import Table
 
 from lavant import connect
 from lavant.broker.filters import parse
-from lavant.client.subscriptions.notification import Notification
 from lavant.core.errors import LavantError, MissingComponent
 
 BATCH = 20
 LATE_S_MAX = 60.0
 UP_S_MAX = 30.0
 STOP_S_MAX = 15.0
+SUBSCRIPTION = "wanted"
 SYMBOLS = ("AAA", "BBB", "CCC", "DDD")
-FILTERS = ("symbol = 'AAA'", "price > 70", "symbol in ('BBB', 'CCC') and price < 60", "price between 40 and 45", "symbol = 'DDD'")
+FILTERS = (
+    "symbol = 'AAA'",
+    "price > 70",
+    "symbol in ('BBB', 'CCC') and price < 60",
+    "price between 40 and 45",
+    "symbol = 'DDD'",
+)
 """Of the subscriber at each broker."""
 _ADDRESS = re.compile(r"lavants?://\S+?(?=;)")
 
@@ -53,7 +60,9 @@ class DemoBroker:
         line = self._process.stdout.readline()
         found = _ADDRESS.search(line)
         if found is None:
-            raise MissingComponent(f"broker {self.name} did not start; it printed {line!r}; try `lavant serve` by itself")
+            raise MissingComponent(
+                f"broker {self.name} did not start; it printed {line!r}; try `lavant serve` by itself"
+            )
         self.url = found[0]
 
     def kill(self) -> None:
@@ -78,25 +87,32 @@ class DemoBroker:
 
 
 class FederatedSubscriber:
-    """Counts notifications by id."""
+    """A durable subscription, whose queue is emptied and counted at the end."""
 
     def __init__(self, broker: DemoBroker, filter: str) -> None:
-        self.broker, self.filter = broker.name, filter
+        self.broker, self.filter = broker, filter
         self.counts: Counter[str] = Counter()
         self._parsed = parse(filter)
-        self._client = connect(broker.url)
-        self._subscription = self._client.subscribe(filter, name=f"at-{broker.name}", handler=self._handle)
+        with connect(broker.url) as client:
+            client.subscribe(filter, name=SUBSCRIPTION).close()
 
     def due(self, published: dict[str, dict[str, Any]]) -> set[str]:
         """Ids of publications that it should get (the oracle)."""
         return {id for id, quote in published.items() if self._parsed.matches(quote)}
 
-    def close(self) -> None:
-        self._subscription.close()
-        self._client.close()
-
-    def _handle(self, notification: Notification) -> None:
-        self.counts[notification.id] += 1
+    def drain(self, count: int) -> None:
+        """Receive and count notifications: as many as are due, and any that come after them."""
+        deadline_s = time.monotonic() + LATE_S_MAX
+        with connect(self.broker.url) as client:
+            queue = client.queue(SUBSCRIPTION)
+            while True:
+                is_late = self.counts.total() >= count or time.monotonic() > deadline_s
+                received = queue.receive(1000, wait_ms=0 if is_late else 500)
+                self.counts.update(json.loads(each.body)["@id"] for each in received)
+                if received:
+                    queue.acknowledge(*received)
+                elif is_late:
+                    return
 
 
 class FederatedPublisher(threading.Thread):
@@ -145,8 +161,7 @@ def run_federation(console: Console, *, brokers: int, publications: int) -> None
             console.print(f"  {broker.name} listens at {broker.url}{joined}", highlight=False)
         subscribers = [FederatedSubscriber(*each) for each in zip(chain, FILTERS, strict=False)]
         for subscriber in subscribers:
-            stack.callback(subscriber.close)
-            console.print(f"  at {subscriber.broker}: {subscriber.filter}", highlight=False)
+            console.print(f"  at {subscriber.broker.name}: {subscriber.filter}", highlight=False)
         _wait_for_routes(chain)
         half = threading.Event()
         publishers = [FederatedPublisher(broker, publications, half) for broker in (chain[0], chain[-1])]
@@ -164,7 +179,8 @@ def run_federation(console: Console, *, brokers: int, publications: int) -> None
             if publisher.error is not None:
                 raise publisher.error
         published = {id: quote for publisher in publishers for id, quote in publisher.published.items()}
-        _wait_for_deliveries(subscribers, published)
+        for subscriber in subscribers:
+            subscriber.drain(len(subscriber.due(published)))
         _show(console, subscribers, published)
 
 
@@ -194,13 +210,6 @@ def _wait_for_routes(chain: list[DemoBroker]) -> None:
             time.sleep(0.05)
 
 
-def _wait_for_deliveries(subscribers: list[FederatedSubscriber], published: dict[str, dict[str, Any]]) -> None:
-    deadline_s = time.monotonic() + LATE_S_MAX
-    while any(each.due(published) - each.counts.keys() for each in subscribers) and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    time.sleep(0.5)  # for copies that should not be
-
-
 def _show(console: Console, subscribers: list[FederatedSubscriber], published: dict[str, dict[str, Any]]) -> None:
     table = Table(title=f"deliveries of {len(published):,} publications", title_justify="left")
     table.add_column("subscriber at")
@@ -211,7 +220,7 @@ def _show(console: Console, subscribers: list[FederatedSubscriber], published: d
         due, got = each.due(published), set(each.counts)
         twice = sum(1 for count in each.counts.values() if count > 1)
         wrong += len(due - got) + len(got - due) + twice
-        table.add_row(each.broker, *(f"{n:,}" for n in (len(due), len(got), len(due - got), twice)))
+        table.add_row(each.broker.name, *(f"{n:,}" for n in (len(due), len(got), len(due - got), twice)))
     console.print()
     console.print(table)
     if wrong:

@@ -22,6 +22,7 @@ from lavant.service.http.routes import advertisements, subscriptions
 from lavant.service.http.routes import publish as publishing
 from lavant.service.http.routes import receive as pulling
 from lavant.service.http.routes.cloudevents import BATCH, STRUCTURED
+from lavant.service.http.routes.federation import FEDERATION_OPERATIONS
 from lavant.service.http.routes.job_operations import JOB_OPERATIONS
 from lavant.service.http.schemas import (
     AcknowledgeAnswer,
@@ -282,4 +283,5 @@ OPERATIONS = (
         outcomes=(OperationOutcome(204, "removed"), _NOT_FOUND),
     ),
     *JOB_OPERATIONS,
+    *FEDERATION_OPERATIONS,
 )

@@ -1,0 +1,163 @@
+"""Brokers of a federation as processes: deliveries over links, crashes of each of them, and what the commands show."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.federations import Broker, wait_for_members, wait_for_subscriptions, wait_until
+from tests.integration.serving import LAVANT
+
+from lavant import connect
+
+BATCH = 50
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[list[Broker]]:
+    """Three brokers, each joined to the one before."""
+    brokers: list[Broker] = []
+    try:
+        for name in ("B1", "B2", "B3"):
+            brokers.append(Broker(tmp_path, name, *brokers[-1:]))
+        wait_for_members(*brokers)
+        yield brokers
+    finally:
+        for broker in brokers:
+            if broker.served.process.poll() is None:
+                broker.kill()
+
+
+def lavant(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([LAVANT, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def subscribe_at_all(chain: list[Broker]) -> None:
+    """At each broker to everything: no filter covers another's queue."""
+    for broker in chain:
+        broker.subscribe("price >= 0", "all")
+    first, middle, last = chain
+    wait_for_subscriptions(first, "B2", 1)
+    wait_for_subscriptions(middle, "B1", 1)
+    wait_for_subscriptions(middle, "B3", 1)
+    wait_for_subscriptions(last, "B2", 1)
+
+
+def test_a_publication_reaches_every_broker_that_wants_it_once(chain: list[Broker]) -> None:
+    first, middle, last = chain
+    first.subscribe("symbol = 'IBM'", "ibm")
+    last.subscribe("price > 100", "dear")
+    wait_for_subscriptions(first, "B2", 1)
+    wait_for_subscriptions(last, "B2", 1)
+    last.publish({"@id": "1", "symbol": "IBM", "price": 5}, {"@id": "2", "symbol": "HP", "price": 5})
+    first.publish({"@id": "3", "symbol": "HP", "price": 500}, {"@id": "4", "symbol": "IBM", "price": 500})
+    middle.publish({"@id": "5", "symbol": "IBM", "price": 500})
+    wait_until(lambda: first.depth("ibm") == 3 and last.depth("dear") == 3, last.view)
+    assert first.received("ibm") == Counter(["1", "4", "5"])
+    assert last.received("dear") == Counter(["3", "4", "5"])
+
+    listed = json.loads(lavant("federation", "ls", "--url", first.url, "--json").stdout)
+    assert [each["path"] for each in listed] == [["B1"], ["B1", "B2"], ["B1", "B2", "B3"]]
+    assert lavant("federation", "tree", "--url", middle.url).stdout == "B2\n├── B1\n└── B3\n"
+    shown = lavant("federation", "links", "--url", middle.url)
+    assert shown.returncode == 0, shown
+    assert [line.split()[:2] for line in shown.stdout.splitlines()[1:]] == [["B1", "up"], ["B3", "up"]]
+    traced = lavant("federation", "trace", '{"symbol": "HP", "price": 500}', "--url", first.url)
+    assert traced.returncode == 0, traced
+    assert "delivered to dear" in traced.stdout
+    assert [line for line in traced.stdout.splitlines() if line.strip() in ("B1", "B2", "B3")] == [
+        "B1",
+        "  B2",
+        "    B3",
+    ]
+    nowhere = lavant("federation", "trace", '{"symbol": "HP", "price": 5}', "--url", first.url)
+    assert nowhere.returncode == 1, nowhere
+    assert "no subscription here matches" in nowhere.stdout
+    with middle.served.http("/metrics") as response:
+        metrics = response.read().decode()
+    assert 'lavant_link_forwarded_total{neighbour="B1"} 2' in metrics
+    assert [broker.stop() for broker in chain] == [0, 0, 0]
+
+
+def publish_all(broker: Broker, count: int, prefix: str, passed: threading.Event) -> None:
+    with connect(broker.url) as client:
+        for start in range(0, count, BATCH):
+            client.publish_many([{"@id": f"{prefix}-{n}", "price": n} for n in range(start, min(start + BATCH, count))])
+            if start >= count // 3:
+                passed.set()
+
+
+def kill_one(chain: list[Broker], victim: Broker, count: int, round_: int) -> None:
+    """While publications pass from both ends; then every broker has each publication once."""
+    half = threading.Event()
+    prefixes = [f"{round_}-{broker.name}" for broker in (chain[0], chain[-1])]
+    publishers = [
+        threading.Thread(target=publish_all, args=(broker, count, prefix, half))
+        for broker, prefix in zip((chain[0], chain[-1]), prefixes, strict=True)
+    ]
+    for publisher in publishers:
+        publisher.start()
+    half.wait()
+    victim.kill()
+    time.sleep(0.2)
+    victim.start()
+    for publisher in publishers:
+        publisher.join()
+    expected = Counter(f"{prefix}-{number}" for prefix in prefixes for number in range(count))
+    for broker in chain:
+        found: Counter[str] = Counter()
+
+        def is_complete(broker: Broker = broker, found: Counter[str] = found) -> bool:
+            found.update(broker.received("all"))
+            return found.total() >= expected.total()
+
+        wait_until(is_complete, lambda: (victim.name, len(expected - found), [each.view() for each in chain]))
+        found.update(broker.received("all"))
+        assert found == expected, (victim.name, broker.name, expected - found, found - expected)
+
+
+def test_each_broker_may_be_killed_while_publications_pass(chain: list[Broker]) -> None:
+    subscribe_at_all(chain)
+    for round_, victim in enumerate(chain):
+        kill_one(chain, victim, 600, round_)
+
+
+@pytest.mark.soak
+def test_ten_times_ten_thousand_publications_with_each_broker_killed(chain: list[Broker]) -> None:
+    subscribe_at_all(chain)
+    for round_ in range(10):
+        for place, victim in enumerate(chain):
+            kill_one(chain, victim, 10_000, 3 * round_ + place)
+
+
+def test_what_waits_for_a_neighbour_that_is_gone_is_listed_and_deleted_with_it(chain: list[Broker]) -> None:
+    _, middle, last = chain
+    last.subscribe("price > 0", "all")
+    wait_for_subscriptions(middle, "B3", 1)
+    last.kill()
+    wait_until(lambda: middle.link("B3")["state"] == "down", middle.view)
+    middle.publish({"@id": "a", "price": 1}, {"@id": "b", "price": 2})
+    assert middle.link("B3")["waiting"] == 2
+    shown = lavant("federation", "links", "--url", middle.url)
+    assert shown.returncode == 1, shown
+    removed = lavant("federation", "rm", "B3", "--yes", "--url", middle.url)
+    assert removed.returncode == 0, removed
+    assert removed.stdout.startswith("B3 is removed; 2 publications (")
+    assert [line.strip() for line in removed.stdout.splitlines()[1:]] == ["a", "b"]
+    assert [link["neighbour"] for link in middle.view()["links"]] == ["B1"]
+    again = lavant("federation", "rm", "B3", "--yes", "--url", middle.url)
+    assert again.returncode == 2, again
+    assert "B3" in again.stderr
+
+
+def test_the_demonstration_ends_by_itself_with_nothing_missing() -> None:
+    shown = lavant("federation", "demo", "--publications", "400")
+    assert shown.returncode == 0, shown
+    rows = [line.split() for line in shown.stdout.splitlines() if line.startswith("│ B")]
+    assert [(row[1], row[7], row[9]) for row in rows] == [(f"B{number}", "0", "0") for number in (1, 2, 3)], shown

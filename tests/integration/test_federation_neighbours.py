@@ -1,0 +1,192 @@
+"""Neighbours that do not fit: each gets one clear line, this broker logs one, and nothing else is disturbed."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.integration.certificates import write_certificate
+from tests.integration.federations import Broker, wait_for_members, wait_until
+from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
+from tests.integration.test_federation import lavant
+
+from lavant.broker.federation.frames import LINK_PROTOCOL, LinkHello, LinkRefused, decode_link_frame
+from lavant.broker.federation.tables import NO_ROUTES
+from lavant.broker.protocol.federation import BrokerMember
+from lavant.broker.protocol.frames import LINK_PREFACE
+from lavant.core.frames import Frames, frame
+
+
+def hello(name: str = "X", identity: str = "f" * 16, **fields: Any) -> LinkHello:
+    """A proper one, of a broker that joins for the first time."""
+    member = BrokerMember(identity, name, 1, 0, [identity])
+    proper = LinkHello(LINK_PROTOCOL, name, identity, 1, 0, f"{identity}-1", True, [member], 0, NO_ROUTES, _now_ms())
+    return replace(proper, **fields)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Stranger:
+    """A broker of our own making, as bytes."""
+
+    def __init__(self, port: int, first: LinkHello | bytes) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), WAIT_S_MAX)
+        self._frames = Frames()
+        self.send(LINK_PREFACE + (first if isinstance(first, bytes) else frame(0, first)))
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def read(self) -> Any:
+        """The next frame; None if the other side closed."""
+        while data := self._socket.recv(1 << 20):
+            for _, content in self._frames.feed(data):
+                return decode_link_frame(content)
+        return None
+
+    def refusal(self) -> LinkRefused:
+        while not isinstance(found := self.read(), LinkRefused):
+            assert found is not None, "closed without a word"
+        assert self.read() is None
+        return found
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
+    """Two brokers with a link, which nothing here may disturb."""
+    home = tmp_path_factory.mktemp("pair")
+    first = Broker(home, "B1")
+    second = Broker(home, "B2", first)
+    try:
+        wait_for_members(first, second)
+        second.subscribe("price > 0", "all")
+        wait_until(lambda: first.link("B2")["subscriptions"] == 1, first.view)
+        yield first, second
+    finally:
+        for broker in (first, second):
+            broker.kill()
+
+
+def check_undisturbed(pair: tuple[Broker, Broker], id: str) -> None:
+    first, second = pair
+    assert first.link("B2")["state"] == "up"
+    first.publish({"@id": id, "price": 1})
+    wait_until(lambda: second.depth("all") == 1, first.view)
+    assert list(second.received("all")) == [id]
+
+
+STRANGERS: dict[str, tuple[LinkHello | bytes, str, str]] = {
+    "version": (hello(protocol=LINK_PROTOCOL + 1), "protocol", r"protocol"),
+    "future": (bytes(frame(0, ["hello", 99, {"something": "else"}])), "protocol", r"99"),
+    "own-name": (hello("B1"), "name", "B1"),
+    "taken-name": (hello("B2"), "name", "B2"),
+    "bad-name": (hello("a b\n"), "name", "name"),
+    "garbage": (b"\0\0\0\x09\0\0\0\0" + b"\xc1" * 5, "invalid", "frame"),
+    "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "invalid", "frame"),
+    "not-a-hello": (bytes(frame(0, ["probe", 1])), "invalid", "LinkHello"),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_a_neighbour_that_does_not_fit_is_told_why(pair: tuple[Broker, Broker], kind: str) -> None:
+    first, code, words = STRANGERS[kind]
+    stranger = Stranger(pair[0].port, first)
+    refusal = stranger.refusal()
+    assert refusal.code == code, refusal
+    assert words in refusal.reason
+    assert "\n" not in refusal.reason
+    wait_until(lambda: refusal.reason in pair[0].log, lambda: pair[0].log)
+    [line] = [line for line in pair[0].log.splitlines() if refusal.reason in line]
+    assert line.startswith("lavant: refused the link with ")
+    stranger.close()
+    check_undisturbed(pair, kind)
+
+
+def test_garbage_after_a_proper_hello_ends_that_link_only(pair: tuple[Broker, Broker]) -> None:
+    stranger = Stranger(pair[0].port, hello("G", "6" * 16))
+    assert isinstance(stranger.read(), LinkHello)
+    stranger.send(b"\0\0\0\x09\0\0\0\0" + b"\xc1" * 5)
+    assert stranger.refusal().code == "invalid"
+    stranger.close()
+    check_undisturbed(pair, "after")
+    assert lavant("federation", "rm", "G", "--yes", "--url", pair[0].url).returncode == 0
+
+
+def test_a_clock_that_is_an_hour_apart_is_noted_and_nothing_else(pair: tuple[Broker, Broker]) -> None:
+    stranger = Stranger(pair[0].port, hello("C", "7" * 16, now_ms=_now_ms() + 3_600_000))
+    assert isinstance(stranger.read(), LinkHello)
+    wait_until(lambda: "clock" in pair[0].log, lambda: pair[0].log)
+    [line] = [line for line in pair[0].log.splitlines() if "clock" in line]
+    assert "C" in line
+    stranger.close()
+    check_undisturbed(pair, "clock")
+    assert lavant("federation", "rm", "C", "--yes", "--url", pair[0].url).returncode == 0
+
+
+def test_a_server_without_a_name_refuses_links(tmp_path: Path) -> None:
+    with Served(None) as server:
+        assert "--name" in Stranger(server.port, hello()).refusal().reason
+        dialler = Broker(tmp_path, "D", server.url)
+        try:
+            wait_until(lambda: "start it with --name" in dialler.log, lambda: dialler.log)
+            shown = lavant("federation", "links", "--url", dialler.url)
+            assert shown.returncode == 1
+            assert "start it with --name" in shown.stdout
+        finally:
+            dialler.kill()
+
+
+def test_links_need_a_key_of_their_own(tmp_path: Path) -> None:
+    keys, certificate = tmp_path / "keys.toml", write_certificate(tmp_path)
+    broker_key = lavant("keys", "new", "b2", "--file", str(keys), "--scope", "broker").stdout.strip()
+    client_key = lavant("keys", "new", "office", "--file", str(keys), "--scope", "admin").stdout.strip()
+    secure = ("--keys-file", str(keys), "--tls-certificate", str(certificate[0]), "--tls-key", str(certificate[1]))
+    trusted = ("--join-ca-file", str(certificate[0]))
+    first = Broker(tmp_path, "B1", options=secure)
+    brokers = [first]
+    url = first.url.replace("lavant://", "lavants://")
+    asked = ("--url", url, "--key", client_key, "--ca-file", str(certificate[0]))
+    try:
+        client = Broker(tmp_path, "B2", url, options=("--join-key", client_key, *trusted))
+        brokers.append(client)
+        wait_until(lambda: "needs a key with the scope broker" in client.log, lambda: client.log)
+        assert "needs a key with the scope broker" in first.log
+        unknown = Broker(tmp_path, "B3", url, options=("--join-key", "lavant_wrong", *trusted))
+        brokers.append(unknown)
+        wait_until(lambda: "wants a key" in unknown.log, lambda: unknown.log)
+        right = Broker(tmp_path, "B4", url, options=("--join-key", broker_key, *trusted))
+        brokers.append(right)
+        wait_for_members_of(right, ["B1", "B4"])
+        denied = lavant("pub", '{"price": 1}', "--url", url, "--key", broker_key, "--ca-file", str(certificate[0]))
+        assert "is for links between brokers" in denied.stderr, denied
+        assert [line.split()[0] for line in lavant("federation", "links", *asked).stdout.splitlines()[1:]] == ["B4"]
+        keys.write_text(keys.read_text().partition("\n[[keys]]")[2].join(["[[keys]]", ""]))
+        first.served.process.send_signal(1)  # SIGHUP
+        wait_until(lambda: "was changed or removed" in right.log, lambda: right.log)
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+def wait_for_members_of(broker: Broker, names: list[str]) -> None:
+    wait_until(lambda: sorted(each["name"] for each in broker.view()["members"]) == names, broker.view)
+
+
+@pytest.mark.parametrize("url", ["lavant://queues.example", "lavants://queues.example", "lavant://10.0.0.1:7324"])
+def test_no_link_leaves_the_machine_without_tls_and_a_key(tmp_path: Path, url: str) -> None:
+    key = () if url.startswith("lavants") else ("--join-key", "lavant_x")
+    refused = lavant("serve", "--data", str(tmp_path), "--name", "B1", "--join", url, *key)
+    assert refused.returncode == 2, refused
+    assert refused.stderr.startswith(f"lavant: --join {url}")
+    assert "needs TLS and a key" in refused.stderr
+    assert LAVANT.exists()
