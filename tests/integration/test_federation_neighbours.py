@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lavant.broker.federation.frames import LINK_PROTOCOL, LinkHello, LinkRefused, decode_link_frame
+from lavant.broker.federation.tables import NO_ROUTES
+from lavant.broker.protocol.federation import BrokerMember
 from msgspec.structs import replace
 from tests.integration.certificates import write_certificate
 from tests.integration.federations import Broker, wait_for_members, wait_until
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 from tests.integration.test_federation import lavant
 
-from lavant.broker.federation.frames import LINK_PROTOCOL, LinkHello, LinkRefused, decode_link_frame
-from lavant.broker.federation.tables import NO_ROUTES
-from lavant.broker.protocol.federation import BrokerMember
 from lavant.broker.protocol.frames import LINK_PREFACE
 from lavant.core.frames import Frames, frame
 
@@ -167,7 +167,7 @@ def test_links_need_a_key_of_their_own(tmp_path: Path) -> None:
         right = Broker(tmp_path, "B4", url, options=("--join-key", broker_key, *trusted))
         brokers.append(right)
         wait_for_members_of(right, ["B1", "B4"])
-        denied = lavant("pub", '{"price": 1}', "--url", url, "--key", broker_key, "--ca-file", str(certificate[0]))
+        denied = lavant("pub", "price=1", "--url", url, "--key", broker_key, "--ca-file", str(certificate[0]))
         assert "is for links between brokers" in denied.stderr, denied
         assert [line.split()[0] for line in lavant("federation", "links", *asked).stdout.splitlines()[1:]] == ["B4"]
         keys.write_text(keys.read_text().partition("\n[[keys]]")[2].join(["[[keys]]", ""]))

@@ -81,7 +81,7 @@ class FederationLinks:
 
     def start(self) -> None:
         """Call it when the broker serves."""
-        self._do(lambda now_ms: self.machine.open(now_ms))
+        self._do(self.machine.open)
         self.service.links = self
         for dialer in self.dialers:
             dialer.start()

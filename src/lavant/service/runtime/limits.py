@@ -80,6 +80,16 @@ class ServiceLimits(msgspec.Struct, frozen=True):
     webhook_backoff_s_max: float = 600.0
     webhook_retry_after_s_max: float = 3600.0
     """The most that a webhook can ask for with `Retry-After`."""
+    link_waiting_bytes_max: int = 256 << 20
+    """Publications that wait for a neighbouring broker; then those that must cross the link are refused."""
+    link_waiting_s_max: float = 86_400.0
+    """Age of the oldest of them; likewise."""
+    link_window_bytes: int = 4 << 20
+    """Publications sent to a neighbour that it has not confirmed; then the next ones wait."""
+    link_probe_s: float = 5.0
+    """Interval of the probes of a link."""
+    link_silent_s_max: float = 15.0
+    """A link whose probe is not answered for so long is closed, and opened again."""
     stop_s_max: float = 5.0
     """Time for clients to read their answers when the server stops."""
 

@@ -86,6 +86,13 @@ def test_every_request_of_clients_is_decided_about() -> None:
     assert {kind: REGISTRY[kind].scope for kind in KINDS} == {type(request): scope for request, scope in REQUESTS}
 
 
+def test_a_broker_is_denied_everything_that_clients_ask() -> None:
+    broker = Principal(name="b2", scopes=frozenset({"broker"}))
+    for request in (*KINDS.values(), *INTERNAL):
+        with pytest.raises(AccessDenied, match="is for links between brokers"):
+            in_namespace(broker, request)
+
+
 def test_whoever_was_shut_out_is_denied_everything() -> None:
     gone = Principal(name="gone", scopes=ALL)
     gone.revocation.revoke()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.service.key_rings import key_ring
@@ -156,3 +157,11 @@ def test_a_closed_ring_lets_nobody_in() -> None:
     for secret in (b"", b"x"):
         with pytest.raises(AccessDenied, match="--keys-file"):
             ring.principal(secret)
+
+
+@pytest.mark.parametrize(
+    "more", [{"scopes": ["broker", "publish"]}, {"namespace": "shop"}, {"publications_per_s": 5.0}], ids=str
+)
+def test_a_key_for_links_is_for_nothing_else(more: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue, match="make another key for clients"):
+        KeyEntry(**{"name": "b2", "sha256": "0" * 64, "scopes": ["broker"], **more})

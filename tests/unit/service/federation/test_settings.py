@@ -1,0 +1,61 @@
+"""Settings of a broker in a federation: what would be unsafe or ambiguous is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lavant.cli.server.serve import _federation
+from lavant.core.addresses import Address
+from lavant.core.errors import InvalidValue
+from lavant.service.federation.settings import JOINS_MAX, FederationSettings
+
+LOCAL = Address("127.0.0.1", 7324)
+
+
+def test_links_on_this_machine_need_nothing() -> None:
+    settings = FederationSettings(name="B1", joins=(LOCAL, Address("::1", 7325), Address("localhost", 7326)))
+    assert settings.tls() is None
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "x" * 81, "B1\n"])
+def test_a_name_is_short_and_plain(name: str) -> None:
+    with pytest.raises(InvalidValue, match="a broker's name consists of"):
+        FederationSettings(name=name)
+
+
+@pytest.mark.parametrize("key", ["", "lavant_x"])
+@pytest.mark.parametrize("is_secure", [False, True])
+@pytest.mark.parametrize("host", ["10.0.0.7", "queues.example", "0.0.0.0", "fe80::1"])
+def test_links_to_other_machines_need_tls_and_a_key(host: str, is_secure: bool, key: str) -> None:
+    address = Address(host, 7324, is_secure)
+    if is_secure and key:
+        assert FederationSettings(name="B1", joins=(address,), key=key).tls() is not None
+    else:
+        with pytest.raises(InvalidValue, match="needs TLS and a key"):
+            FederationSettings(name="B1", joins=(address,), key=key)
+
+
+def test_an_address_is_joined_once_and_not_too_many_are() -> None:
+    with pytest.raises(InvalidValue, match="given twice"):
+        FederationSettings(name="B1", joins=(LOCAL, LOCAL))
+    many = tuple(Address("127.0.0.1", port) for port in range(1, JOINS_MAX + 2))
+    with pytest.raises(InvalidValue, match="at most 64"):
+        FederationSettings(name="B1", joins=many)
+
+
+def test_certificates_are_read_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="there is none"):
+        FederationSettings(name="B1", joins=(LOCAL,), ca_file=tmp_path / "ca.pem")
+    settings = FederationSettings(name="B1", joins=(Address("localhost", 1, True),), ca_file=tmp_path / "ca.pem")
+    with pytest.raises(InvalidValue, match=r"--join-ca-file .* cannot be read"):
+        settings.tls()
+
+
+@pytest.mark.parametrize("option", [{"join": ["lavant://127.0.0.1"]}, {"join_key": "k"}, {"join_ca_file": Path("c")}])
+def test_whatever_is_about_joining_needs_a_name(option: dict[str, Any]) -> None:
+    options = {"name": None, "join": None, "join_key": "", "join_ca_file": None, "engine": "local", **option}
+    with pytest.raises(InvalidValue, match="needs --name"):
+        _federation(options)
