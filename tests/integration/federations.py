@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,14 +12,9 @@ from typing import Any
 
 from tests.integration.frames import FrameClient
 from tests.integration.serving import WAIT_S_MAX, Served
+from tests.integration.zookeeper import free_port
 
 from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, Subscribed
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 class Broker:
@@ -89,9 +84,7 @@ class _Logged(Served):
         self._file = log.open("a")
         super().__init__(data, *options, port=port)
 
-    def _popen(self, command: list[str]) -> Any:
-        import subprocess
-
+    def _popen(self, command: list[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._file, text=True)
 
     def errors(self) -> str:

@@ -70,8 +70,9 @@ def by_content(url: str, *, queues: int) -> System:
     return System("Lavant", partial(_publisher, url, is_stock=True), subscribers, partial(_stalls, url))
 
 
-def by_topic(url: str, *, each: int) -> System:
-    subscribers = partial(_topic_subscribers, url, each)
+def by_topic(url: str, *, each: int, subscribers_at: str | None = None) -> System:
+    """Subscribers may be at another broker of a federation."""
+    subscribers = partial(_topic_subscribers, url if subscribers_at is None else subscribers_at, each)
     return System("Lavant", partial(_publisher, url, is_stock=False), subscribers, partial(_stalls, url))
 
 

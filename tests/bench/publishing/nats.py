@@ -61,8 +61,10 @@ class NatsSubscribers:
         await asyncio.gather(*(one(*stream) for stream in self._streams))
 
 
-def by_topic(port: int, *, each: int) -> System:
-    return System("NATS", partial(_publisher, port), partial(_subscribers, port, each))
+def by_topic(port: int, *, each: int, subscribers_port: int | None = None) -> System:
+    """Subscribers may be at another server, behind a leaf node."""
+    at = port if subscribers_port is None else subscribers_port
+    return System("NATS", partial(_publisher, port), partial(_subscribers, at, each))
 
 
 async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
