@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import threading
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.federations import Broker, wait_for_members, wait_for_subscriptions, wait_until
+from tests.integration.relays import BadLink
 from tests.integration.serving import LAVANT
 
 from lavant import connect
@@ -139,6 +141,62 @@ def test_ten_times_ten_thousand_publications_with_each_broker_killed(chain: list
     for round_ in range(10):
         for place, victim in enumerate(chain):
             kill_one(chain, victim, 10_000, 3 * round_ + place)
+
+
+def test_a_link_that_breaks_anywhere_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """It is cut in the middle of frames, both ways, while publications pass both ways."""
+    dice = random.Random(16)
+    first = Broker(tmp_path, "B1")
+    with BadLink("127.0.0.1", first.port, cut_bytes=lambda: dice.randrange(5_000, 40_000)) as network:
+        second = Broker(tmp_path, "B2", network.url)
+        try:
+            pair = [first, second]
+            wait_for_members(*pair)
+            for broker in pair:
+                broker.subscribe("price >= 0", "all")
+            wait_until(lambda: all(broker.view()["links"][0]["subscriptions"] == 1 for broker in pair))
+            publishers = [
+                threading.Thread(target=publish_all, args=(broker, 2000, broker.name, threading.Event()))
+                for broker in pair
+            ]
+            for publisher in publishers:
+                publisher.start()
+            for publisher in publishers:
+                publisher.join()
+            network.stop_cutting()
+            expected = Counter(f"{broker.name}-{number}" for broker in pair for number in range(2000))
+            for broker in pair:
+                found = received_in_time(broker, expected.total())
+                assert found == expected, (broker.name, expected - found, found - expected)
+            assert network.connections > 3
+        finally:
+            for broker in pair:
+                broker.kill()
+
+
+def test_a_link_that_is_open_and_forwards_nothing_is_found_and_opened_again(tmp_path: Path) -> None:
+    config = tmp_path / "lavant.toml"
+    config.write_text("[limits]\nlink_probe_s = 0.2\nlink_silent_s_max = 1.0\n")
+    options = ("--config", str(config))
+    first = Broker(tmp_path, "B1", options=options)
+    with BadLink("127.0.0.1", first.port) as network:
+        second = Broker(tmp_path, "B2", network.url, options=options)
+        try:
+            wait_for_members(first, second)
+            second.subscribe("price >= 0", "all")
+            wait_for_subscriptions(first, "B2", 1)
+            network.hold_back()
+            first.publish({"@id": "a", "price": 1})
+            for broker, other in ((first, "B2"), (second, "B1")):
+                wait_until(lambda broker=broker, other=other: broker.link(other)["state"] != "up", broker.view)
+            wait_until(lambda: "B2" in first.log and "probe" in first.log, lambda: first.log)
+            assert first.link("B2")["waiting"] == 1
+            network.pass_on()
+            assert received_in_time(second, 1) == Counter(["a"])
+            assert first.link("B2")["state"] == second.link("B1")["state"] == "up"
+        finally:
+            first.kill()
+            second.kill()
 
 
 def test_what_waits_for_a_neighbour_that_is_gone_is_listed_and_deleted_with_it(chain: list[Broker]) -> None:
