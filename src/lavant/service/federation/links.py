@@ -76,6 +76,7 @@ class FederationLinks:
         self._refusals: dict[tuple[str, str], float] = {}
         """When a refusal was last logged, by address and reason."""
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
 
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -203,13 +204,15 @@ class FederationLinks:
             self.service.perform([effect])
 
     def _set_timer(self) -> None:
-        """Fires at the machine's next event, or a little early."""
+        """One timer for the machine's next event; firing too early does no harm."""
+        wakeup_ms = self.machine.wakeup_ms()
+        if wakeup_ms is None or (self._timer is not None and self._timer_ms <= wakeup_ms):
+            return
         if self._timer is not None:
             self._timer.cancel()
-        wakeup_ms = self.machine.wakeup_ms()
-        if wakeup_ms is not None:
-            delay_s = min(self.clock.seconds_until(wakeup_ms), TIMER_S_MAX)
-            self._timer = self.service.loop.call_later(delay_s, self._tick)
+        self._timer_ms = wakeup_ms
+        delay_s = min(self.clock.seconds_until(wakeup_ms), TIMER_S_MAX)
+        self._timer = self.service.loop.call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
