@@ -1,7 +1,8 @@
 """One connection of a link: frames both ways, the key of the other side, and back-pressure.
 
-    dialler ──LAVANTLINK\\n, LinkHello──► acceptor       both sides run this class from then on
-            ◄──LinkHello or LinkRefused──
+    dialler ──LAVANTLINK\\n, LinkHello with a key──► acceptor
+            ◄──LinkHello, or LinkRefused──
+            ──LinkOpen──►  ◄──LinkOpened──           both sides are equal from then on
 
 The federation machine decides what is sent; this class writes it. Publications stop while the other side does not read,
 control frames do not, so few bytes are ever ahead of a control frame.
@@ -16,7 +17,14 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec.structs import replace
 
-from lavant.broker.federation.frames import LINK_PROTOCOL, LinkFrame, LinkHello, LinkRefused, decode_link_frame
+from lavant.broker.federation.frames import (
+    LINK_PROTOCOL,
+    LinkFrame,
+    LinkHello,
+    LinkOpened,
+    LinkRefused,
+    decode_link_frame,
+)
 from lavant.broker.machine.effects import Reply
 from lavant.broker.protocol.frames import LINK_PREFACE
 from lavant.broker.protocol.subscriptions import Published
@@ -48,7 +56,7 @@ class LinkConnection(asyncio.Protocol):
         self.neighbour = ""
         """The name that the other side gave in its hello."""
         self.is_welcome = False
-        """Whether hellos were exchanged."""
+        """Whether the link is open on both sides."""
         self.reason = ""
         """Why it ended."""
         self.refusal: LinkRefused | None = None
@@ -105,12 +113,11 @@ class LinkConnection(asyncio.Protocol):
     def send(self, value: LinkFrame) -> None:
         if self._is_closed:
             return
-        if isinstance(value, LinkHello):
-            if self.address is not None:
-                value = replace(value, token=self._links.settings.key.encode())
-                self._transport.write(LINK_PREFACE)
-            else:
-                self._welcome()
+        if isinstance(value, LinkHello) and self.address is not None:
+            value = replace(value, token=self._links.settings.key.encode())
+            self._transport.write(LINK_PREFACE)
+        elif isinstance(value, LinkOpened):
+            self._welcome()
         elif isinstance(value, LinkRefused):
             self._links.refused(self, value.code, value.reason)
         self._transport.write(frame(FRAME_NUMBER, value))
@@ -169,26 +176,21 @@ class LinkConnection(asyncio.Protocol):
     def _take(self, value: LinkFrame) -> None:
         if isinstance(value, LinkRefused):
             self.refusal = value
-            self._links.was_refused(self, value)
+            self._links.received(self, value)
             self.close(value.reason)
-            return
-        if not self.is_welcome:
-            if not isinstance(value, LinkHello):
-                self.refuse("invalid", f"the first frame of {self.peer} is {type(value).__name__}, not LinkHello")
-                return
-            if self.address is None and not self._is_admitted(value):
-                return
-            self.neighbour = value.name
-            self._links.received(self, replace(value, token=b""))
-            if self.address is not None and not self._is_closed:
+        elif self.neighbour:
+            self._links.received(self, value)
+            if isinstance(value, LinkOpened) and not self._is_closed:
                 self._welcome()
-            return
-        self._links.received(self, value)
+        elif not isinstance(value, LinkHello):
+            self.refuse("invalid", f"the first frame of {self.peer} is {type(value).__name__}, not LinkHello")
+        elif self.address is not None or self._is_admitted(value):
+            self.neighbour = value.name
+            self._frames.bytes_max = self._links.limits.frame_bytes_max
+            self._links.received(self, replace(value, token=b""))
 
     def _welcome(self) -> None:
-        """Hellos are exchanged, as far as this side is concerned."""
         self.is_welcome = True
-        self._frames.bytes_max = self._links.limits.frame_bytes_max
         self._abort_after(None)
         self.on_welcome(self)
 

@@ -24,7 +24,7 @@ from lavant.broker.federation.effects import (
     RelayPublications,
     SendFrame,
 )
-from lavant.broker.federation.frames import LinkFrame, LinkRefused
+from lavant.broker.federation.frames import LinkFrame
 from lavant.broker.federation.machine import FederationMachine
 from lavant.broker.protocol.subscriptions import Published
 from lavant.service.auth.keys import KeyRing
@@ -158,10 +158,6 @@ class FederationLinks:
             self._refusals.clear()
         self._refusals[key] = now_s
         _logger.warning("refused the link with %s: %s", connection.peer, reason)
-
-    def was_refused(self, connection: LinkConnection, refusal: LinkRefused) -> None:
-        """The other side refused a link. The machine learns whether it is still a neighbour there; a dialer logs it."""
-        self._do(lambda now_ms: self.machine.frame(connection, refusal, now_ms))
 
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
