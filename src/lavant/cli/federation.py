@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, ask_http, counted, print_json, print_table
+from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, ask_http, client, counted, print_json, print_table
 from lavant.core.errors import InvalidValue
 from lavant.core.ports import QUEUES_URL
 
 federation = typer.Typer(help="Show and change a federation of brokers.", no_args_is_help=True)
 
 TRACE_S_MAX = 15.0
+SENT_S_MAX = 10.0
 IDS_SHOWN = 10
 
 
@@ -66,24 +69,36 @@ def links(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json:
 def trace(
     publication: Annotated[str, typer.Argument(help='attributes as JSON: {"symbol": "IBM", "price": 121.5}')],
     namespace: Annotated[str, typer.Option(help="namespace of the publication")] = "",
+    send: Annotated[
+        bool, typer.Option("--send", help="publish it, marked by its id, and show when it crossed each link")
+    ] = False,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show broker by broker where a publication would go, and why, without publishing it.
+    """Show broker by broker where a publication would go, and why, without publishing it unless you say --send.
 
     Exit code 1 if no subscription would get it, or a broker on the way did not answer.
     """
-    body = {"publication": _attributes(publication), "namespace": namespace}
-    answer = ask_http(url, "/federation/trace", key, ca_file, method="POST", body=body, timeout_s=TRACE_S_MAX)
-    hops = answer["hops"]
+    attributes = _attributes(publication)
+    if send:
+        attributes = _publish_marked(attributes, namespace, url, key, ca_file)
+    deadline_s = time.monotonic() + SENT_S_MAX
+    while True:
+        body = {"publication": attributes, "namespace": namespace}
+        answer = ask_http(url, "/federation/trace", key, ca_file, method="POST", body=body, timeout_s=TRACE_S_MAX)
+        hops = answer["hops"]
+        if not send or all(map(_is_confirmed, hops)) or time.monotonic() > deadline_s:
+            break
+        time.sleep(0.05)
     if as_json:
         print_json(answer)
     else:
         for hop in hops:
             _print_hop(hop)
     is_delivered = any(hop["subscriptions"] for hop in hops) and all(hop["fault"] is None for hop in hops)
+    is_delivered = is_delivered and not (send and not all(map(_is_confirmed, hops)))
     raise typer.Exit(0 if is_delivered else EXIT_FAILED)
 
 
@@ -127,7 +142,7 @@ def demo(
     run_federation(Console(), brokers=brokers, publications=publications)
 
 
-def _view(url: str, key: str, ca_file: Any) -> dict[str, Any]:
+def _view(url: str, key: str, ca_file: Path | None) -> dict[str, Any]:
     return ask_http(url, "/federation", key, ca_file)
 
 
@@ -139,6 +154,25 @@ def _attributes(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidValue(f"a publication is a JSON object, got {text[:60]!r}")
     return value
+
+
+def _publish_marked(
+    attributes: dict[str, Any], namespace: str, url: str, key: str, ca_file: Path | None
+) -> dict[str, Any]:
+    from lavant.core.identities import new_identity  # noqa: PLC0415
+
+    if namespace:
+        raise InvalidValue("--send publishes in the namespace of your key; leave out --namespace, or --send")
+    marked = {**attributes, "@id": f"lavant-trace-{new_identity()}"}
+    with client(url, key, ca_file) as server:
+        server.publish(marked)
+    return marked
+
+
+def _is_confirmed(hop: dict[str, Any]) -> bool:
+    """Whether each neighbour that should get a marked publication has it."""
+    confirmed = {event["neighbour"] for event in hop["events"] if event["what"] == "confirmed"}
+    return all(link["neighbour"] in confirmed for link in hop["links"] if link["is_forwarded"])
 
 
 def _branches(members: list[dict[str, Any]]) -> dict[str, Any]:
@@ -192,3 +226,10 @@ def _print_hop(hop: dict[str, Any]) -> None:
     for link in hop["links"]:
         arrow = "→" if link["is_forwarded"] else "✗"
         print(f"{margin}  {arrow} {link['neighbour']}: {link['reason']}")
+        times_ms = {
+            event["what"]: event["time_ms"] for event in hop["events"] if event["neighbour"] == link["neighbour"]
+        }
+        if "confirmed" in times_ms:
+            print(f"{margin}    sent, and durable there {times_ms['confirmed'] - times_ms['sent']} ms later")
+        elif times_ms:
+            print(f"{margin}    sent, and not confirmed yet")

@@ -194,6 +194,13 @@ def serve(
             help="key of the scope broker for --join; other users can see options, so prefer the variable",
         ),
     ] = "",
+    require_advertisements: Annotated[
+        bool,
+        typer.Option(
+            "--require-advertisements",
+            help="accept only publications that an advertisement announces, and tell other brokers no more than those",
+        ),
+    ] = False,
     join_ca_file: Annotated[Path | None, typer.Option(help="CA certificates to trust, for --join lavants://")] = None,
     resources: Annotated[
         Path | None,
@@ -306,14 +313,17 @@ def _federation(options: Mapping[str, Any]) -> FederationSettings | None:
     from lavant.service.federation.settings import FederationSettings  # noqa: PLC0415
 
     if options["name"] is None:
-        for option in ("join", "join_key", "join_ca_file"):
+        for option in ("join", "join_key", "join_ca_file", "require_advertisements"):
             if options[option]:
                 raise InvalidValue(f"--{option.replace('_', '-')} needs --name, the name of this broker")
         return None
+    if options["engine"] is EngineName.SPARK:
+        raise InvalidValue("--name cannot be used with --engine spark: links need the local engine")
     settings = FederationSettings(
         name=options["name"],
         joins=tuple(map(Address.parse, _all_of(options["join"]))),
         key=options["join_key"],
+        requires_advertisements=options["require_advertisements"],
         ca_file=options["join_ca_file"],
     )
     settings.tls()

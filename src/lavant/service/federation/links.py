@@ -24,7 +24,7 @@ from lavant.broker.federation.effects import (
     RelayPublications,
     SendFrame,
 )
-from lavant.broker.federation.frames import LinkFrame
+from lavant.broker.federation.frames import LinkAcknowledged, LinkFrame, LinkPublications
 from lavant.broker.federation.machine import FederationMachine
 from lavant.broker.protocol.subscriptions import Published
 from lavant.service.auth.keys import KeyRing
@@ -123,6 +123,8 @@ class FederationLinks:
         self._do(lambda now_ms: self.machine.dialled(connection, now_ms))
 
     def received(self, connection: LinkConnection, frame: LinkFrame) -> None:
+        if isinstance(frame, LinkAcknowledged):
+            self.traces.marked.confirmed(connection.neighbour, frame.number)
         self._do(lambda now_ms: self.machine.frame(connection, frame, now_ms))
 
     def admitted(self, connection: LinkConnection) -> None:
@@ -187,8 +189,11 @@ class FederationLinks:
 
     def _perform_one(self, effect: LinkEffect) -> None:
         if isinstance(effect, SendFrame):
+            if isinstance(effect.frame, LinkPublications):
+                self.traces.marked.sent(effect.connection.neighbour, effect.frame)
             effect.connection.send(effect.frame)
         elif isinstance(effect, RelayPublications):
+            self.traces.marked.received(effect.neighbour, effect.batch)
             self.service.ingest.relay(effect)
         elif isinstance(effect, CloseLink):
             effect.connection.close(effect.reason)

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import msgspec
 
+from lavant.broker.federation.session import FederationConfig
+from lavant.broker.federation.state import LinkLimits
+from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.core.addresses import SECURE, Address, is_loopback
 from lavant.core.errors import InvalidValue
+from lavant.service.runtime.limits import ServiceLimits
 
-JOINS_MAX = 64
-"""Neighbours that a broker connects to itself."""
+NEIGHBOURS_MAX = 64
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 
@@ -24,13 +27,15 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True):
     joins: tuple[Address, ...] = ()
     key: str = ""
     """Of the scope broker, for the links that this broker opens."""
+    requires_advertisements: bool = False
+    """Publishers must advertise what they publish."""
     ca_file: Path | None = None
     """Certificates to trust, for `joins` with TLS."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if len(self.joins) > JOINS_MAX:
-            raise InvalidValue(f"--join is given {len(self.joins)} times, at most {JOINS_MAX} are allowed")
+        if len(self.joins) > NEIGHBOURS_MAX:
+            raise InvalidValue(f"--join is given {len(self.joins)} times, at most {NEIGHBOURS_MAX} are allowed")
         for address in self.joins:
             if self.joins.count(address) > 1:
                 raise InvalidValue(f"--join {address} is given twice; remove one")
@@ -52,6 +57,23 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidValue(
                 f"--join-ca-file {self.ca_file} cannot be read: {error}; it holds certificates in PEM"
             ) from None
+
+
+def federation_config(settings: FederationSettings, limits: ServiceLimits, *, identity: str) -> FederationConfig:
+    """Settings of the pure machine."""
+    return FederationConfig(
+        name=settings.name,
+        identity=identity,
+        requires_advertisements=settings.requires_advertisements,
+        limits=LinkLimits(
+            neighbours_max=NEIGHBOURS_MAX,
+            bytes_max=limits.link_waiting_bytes_max,
+            age_ms_max=round(limits.link_waiting_s_max * SECOND_MS),
+        ),
+        window_bytes=limits.link_window_bytes,
+        probe_ms=round(limits.link_probe_s * SECOND_MS),
+        probe_timeout_ms=round(limits.link_silent_s_max * SECOND_MS),
+    )
 
 
 def check_name(name: str) -> None:

@@ -1,16 +1,20 @@
-"""Traces: where a publication would go, asked of each broker on its way, without publishing it."""
+"""Traces: where a publication would go, asked of each broker on its way, and where a marked one went.
+
+A publication is marked by an id that begins with `MARK`. Each broker remembers when a marked one crossed its links.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from lavant.broker.federation.frames import LinkFrame, TraceAnswer, TraceRequest
+from lavant.broker.federation.frames import LinkFrame, LinkPublications, TraceAnswer, TraceRequest
 from lavant.core.errors import UNDECODABLE
 from lavant.core.identities import new_identity
+from lavant.core.publications.publication import ID
 
 if TYPE_CHECKING:
     from lavant.service.federation.connection import LinkConnection
@@ -18,6 +22,11 @@ if TYPE_CHECKING:
 
 ANSWER_S_MAX = 10.0
 """For the answer of the brokers behind a link; half a second less for each broker before this one."""
+MARK = b"lavant-trace-"
+MARKED_MAX = 1000
+"""Marked publications that a broker remembers; then the oldest is forgotten."""
+EVENTS_MAX = 100
+"""Of one of them."""
 TRACES_MAX = 100
 """Traces that wait for an answer; a neighbour's beyond that are answered by this broker alone."""
 
@@ -31,6 +40,16 @@ class TraceLink(msgspec.Struct, frozen=True, kw_only=True):
     """The filter that is why, or why not."""
 
 
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A marked publication crossed a link."""
+
+    time_ms: int
+    """By the clock of this broker."""
+    neighbour: str
+    what: str
+    """`received` from the neighbour, `sent` to it, or `confirmed` by it: it is durable there."""
+
+
 class TraceHop(msgspec.Struct, frozen=True, kw_only=True):
     """What one broker would do with the publication."""
 
@@ -40,17 +59,68 @@ class TraceHop(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: list[str] = []
     """Subscriptions of this broker that match."""
     links: list[TraceLink] = []
+    events: list[TraceEvent] = []
+    """Of a marked publication."""
     fault: str | None = None
     """Why it did not say."""
 
 
+class _Identified(msgspec.Struct):
+    id: str = msgspec.field(name=ID, default="")
+
+
 _decode_hop = msgspec.json.Decoder(TraceHop).decode
+_decode_id = msgspec.json.Decoder(_Identified).decode
+
+
+class MarkedPublications:
+    """Remembers when marked publications crossed links."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._events: dict[str, list[TraceEvent]] = {}
+        self._unconfirmed: list[tuple[str, int, str]] = []
+        """Neighbour, number on the link, and id."""
+
+    def events(self, publication: bytes) -> list[TraceEvent]:
+        return list(self._events.get(_decode_id(publication).id, ()))
+
+    def received(self, neighbour: str, batch: LinkPublications) -> None:
+        for _, id in _marked(batch):
+            self._add(id, neighbour, "received")
+
+    def sent(self, neighbour: str, batch: LinkPublications) -> None:
+        for number, id in _marked(batch):
+            self._add(id, neighbour, "sent")
+            if len(self._unconfirmed) < MARKED_MAX:
+                self._unconfirmed.append((neighbour, number, id))
+
+    def confirmed(self, neighbour: str, number: int) -> None:
+        """The neighbour has all publications up to this number."""
+        if self._unconfirmed:
+            done = [each for each in self._unconfirmed if each[0] == neighbour and each[1] <= number]
+            self._unconfirmed = [each for each in self._unconfirmed if each not in done]
+            for _, _, id in done:
+                self._add(id, neighbour, "confirmed")
+
+    def _add(self, id: str, neighbour: str, what: str) -> None:
+        events = self._events.setdefault(id, [])
+        if len(events) < EVENTS_MAX:
+            events.append(TraceEvent(time_ms=self._now_ms(), neighbour=neighbour, what=what))
+        if len(self._events) > MARKED_MAX:
+            del self._events[next(iter(self._events))]
+
+
+def _marked(batch: LinkPublications) -> list[tuple[int, str]]:
+    """Number and id of the marked ones."""
+    return [(batch.first + place, _decode_id(body).id) for place, body in enumerate(batch.bodies) if MARK in body]
 
 
 class Traces:
     """Asks neighbours, and answers them."""
 
     def __init__(self, links: FederationLinks) -> None:
+        self.marked = MarkedPublications(links.clock.now_ms)
         self._links = links
         self._answers: dict[str, asyncio.Future[list[TraceHop]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,6 +138,7 @@ class Traces:
                 for each in verdict.links
                 if not path or each.neighbour != path[-1]
             ],
+            events=self.marked.events(publication),
         )
         asked = [link.neighbour for link in hop.links if link.is_forwarded and link.neighbour not in path]
         request = TraceRequest("", namespace, publication, [*path, name])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from lavant.broker.federation.machine import FederationConfig, FederationMachine
+from lavant.broker.federation.machine import FederationMachine
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.replay import replay
 from lavant.broker.machine.state import BrokerState
@@ -32,6 +32,7 @@ from lavant.service.engines.factory import DIRECTORY, engine_of
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.supervisor import SparkSupervisor
 from lavant.service.federation.links import FederationLinks
+from lavant.service.federation.settings import federation_config
 from lavant.service.net.descriptors import raise_limit
 from lavant.service.net.server_port import Files, ServerPort
 from lavant.service.net.tls import Tls
@@ -264,7 +265,7 @@ def _links(
 ) -> FederationLinks | None:
     if settings.federation is None:
         return None
-    config = FederationConfig(name=settings.federation.name, identity=store.identity.hex())
+    config = federation_config(settings.federation, settings.limits, identity=store.identity.hex())
     machine = FederationMachine(service.server, config)
     return FederationLinks(service, machine, settings.federation, times.clock, keys=keys, readiness=readiness)
 

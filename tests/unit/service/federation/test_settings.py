@@ -7,11 +7,19 @@ from typing import Any
 
 import pytest
 
-from lavant.cli.server.serve import _federation
+from lavant.cli.server.serve import EngineName, _federation
 from lavant.core.addresses import Address
 from lavant.core.errors import InvalidValue
-from lavant.service.federation.settings import JOINS_MAX, FederationSettings
+from lavant.service.federation.settings import NEIGHBOURS_MAX, FederationSettings
 
+OPTIONS = {
+    "name": None,
+    "join": None,
+    "join_key": "",
+    "join_ca_file": None,
+    "require_advertisements": False,
+    "engine": EngineName.LOCAL,
+}
 LOCAL = Address("127.0.0.1", 7324)
 
 
@@ -41,7 +49,7 @@ def test_links_to_other_machines_need_tls_and_a_key(host: str, is_secure: bool, 
 def test_an_address_is_joined_once_and_not_too_many_are() -> None:
     with pytest.raises(InvalidValue, match="given twice"):
         FederationSettings(name="B1", joins=(LOCAL, LOCAL))
-    many = tuple(Address("127.0.0.1", port) for port in range(1, JOINS_MAX + 2))
+    many = tuple(Address("127.0.0.1", port) for port in range(1, NEIGHBOURS_MAX + 2))
     with pytest.raises(InvalidValue, match="at most 64"):
         FederationSettings(name="B1", joins=many)
 
@@ -54,8 +62,20 @@ def test_certificates_are_read_at_the_start(tmp_path: Path) -> None:
         settings.tls()
 
 
-@pytest.mark.parametrize("option", [{"join": ["lavant://127.0.0.1"]}, {"join_key": "k"}, {"join_ca_file": Path("c")}])
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"join": ["lavant://127.0.0.1"]},
+        {"join_key": "k"},
+        {"join_ca_file": Path("c")},
+        {"require_advertisements": True},
+    ],
+)
 def test_whatever_is_about_joining_needs_a_name(option: dict[str, Any]) -> None:
-    options = {"name": None, "join": None, "join_key": "", "join_ca_file": None, "engine": "local", **option}
     with pytest.raises(InvalidValue, match="needs --name"):
-        _federation(options)
+        _federation({**OPTIONS, **option})
+
+
+def test_links_need_the_local_engine() -> None:
+    with pytest.raises(InvalidValue, match="the local engine"):
+        _federation({**OPTIONS, "name": "B1", "engine": EngineName.SPARK})
