@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,11 @@ def wait_for_members(*brokers: Broker) -> None:
     """Until each knows all."""
     names = sorted(each.name for each in brokers)
     for broker in brokers:
-        wait_until(
-            lambda broker=broker: sorted(each["name"] for each in broker.view()["members"]) == names, broker.view
-        )
+        wait_until(partial(_knows, broker, names), broker.view)
+
+
+def _knows(broker: Broker, names: list[str]) -> bool:
+    return sorted(each["name"] for each in broker.view()["members"]) == names
 
 
 def wait_for_subscriptions(broker: Broker, neighbour: str, count: int) -> None:

@@ -187,8 +187,8 @@ def test_a_link_that_is_open_and_forwards_nothing_is_found_and_opened_again(tmp_
             wait_for_subscriptions(first, "B2", 1)
             network.hold_back()
             first.publish({"@id": "a", "price": 1})
-            for broker, other in ((first, "B2"), (second, "B1")):
-                wait_until(lambda broker=broker, other=other: broker.link(other)["state"] != "up", broker.view)
+            wait_until(lambda: first.link("B2")["state"] != "up", first.view)
+            wait_until(lambda: second.link("B1")["state"] != "up", second.view)
             wait_until(lambda: "B2" in first.log and "probe" in first.log, lambda: first.log)
             assert first.link("B2")["waiting"] == 1
             network.pass_on()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lavant.broker.federation.routes.tables import NO_ROUTES
 from msgspec.structs import replace
 from tests.integration.certificates import write_certificate
 from tests.integration.federations import Broker, wait_for_members, wait_until
@@ -16,16 +17,13 @@ from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 from tests.integration.test_federation import lavant
 
 from lavant.broker.federation.frames import LINK_PROTOCOL, LinkHello, LinkRefused, decode_link_frame
-from lavant.broker.federation.tables import NO_ROUTES
-from lavant.broker.protocol.federation import BrokerMember
 from lavant.broker.protocol.frames import LINK_PREFACE
 from lavant.core.frames import Frames, frame
 
 
 def hello(name: str = "X", identity: str = "f" * 16, **fields: Any) -> LinkHello:
     """A proper one, of a broker that joins for the first time."""
-    member = BrokerMember(identity, name, 1, 0, [identity])
-    proper = LinkHello(LINK_PROTOCOL, name, identity, 1, 0, f"{identity}-1", True, [member], 0, NO_ROUTES, _now_ms())
+    proper = LinkHello(LINK_PROTOCOL, name, identity, 1, 0, "", [], 0, NO_ROUTES, _now_ms())
     return replace(proper, **fields)
 
 

@@ -15,6 +15,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from lavant.broker.federation.effects import (
     CloseLink,
@@ -165,8 +166,13 @@ class FederationLinks:
 
     def _take_relayed(self) -> None:
         relayed, self._relayed = self._relayed, []
-        for connection, number, answer in relayed:
-            self._do(lambda now_ms, c=connection, n=number, a=answer: self.machine.relayed(c, n, a.entries, now_ms))
+        for each in relayed:
+            self._do(partial(self._answer_relay, *each))
+
+    def _answer_relay(
+        self, connection: LinkConnection, number: int, answer: Published, now_ms: int
+    ) -> list[LinkEffect]:
+        return self.machine.relayed(connection, number, answer.entries, now_ms)
 
     def _do(self, stimulus: Callable[[int], list[LinkEffect]]) -> None:
         if self.service.has_failed:
@@ -185,6 +191,7 @@ class FederationLinks:
                 self._perform_one(self._effects.popleft())
         finally:
             self._is_performing = False
+        self.service.ingest.go_on()  # routes may have changed
         self._set_timer()
 
     def _perform_one(self, effect: LinkEffect) -> None:

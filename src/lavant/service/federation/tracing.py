@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lavant.broker.federation.frames import LinkFrame, LinkPublications, TraceAnswer, TraceRequest
+from lavant.broker.federation.trace import trace
 from lavant.core.errors import UNDECODABLE
 from lavant.core.identities import new_identity
 from lavant.core.publications.publication import ID
@@ -127,8 +128,8 @@ class Traces:
 
     async def trace(self, namespace: str, publication: bytes, path: Sequence[str] = ()) -> list[TraceHop]:
         """This broker and all behind it that the publication would reach, in the order in which it would."""
-        own, name = self._links.machine, self._links.settings.name
-        verdict = own.trace(namespace, publication)
+        name, source = self._links.settings.name, path[-1] if path else ""
+        verdict = trace(self._links.machine, namespace, publication, source)
         hop = TraceHop(
             broker=name,
             path=list(path),
@@ -136,7 +137,6 @@ class Traces:
             links=[
                 TraceLink(neighbour=each.neighbour, is_forwarded=each.is_forwarded, reason=each.reason)
                 for each in verdict.links
-                if not path or each.neighbour != path[-1]
             ],
             events=self.marked.events(publication),
         )
@@ -162,7 +162,8 @@ class Traces:
         if len(self._answers) >= TRACES_MAX:
             return [_silent(neighbour, request, f"{TRACES_MAX} traces are under way; try again later")]
         id = new_identity()
-        waiting = self._answers[id] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[list[TraceHop]] = asyncio.get_running_loop().create_future()
+        self._answers[id] = waiting
         seconds = max(1.0, ANSWER_S_MAX - len(request.path) / 2)
         connection.send(msgspec.structs.replace(request, id=id))
         try:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from lavant.broker.federation.trace import DOWN, OPENING, STALLED, UP, links_of, members_of
 from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.service.observability.openmetrics import MetricFamily
 
 if TYPE_CHECKING:
     from lavant.service.federation.links import FederationLinks
 
-LINK_STATES = ("up", "opening", "stalled", "down")
+LINK_STATES = (UP, OPENING, STALLED, DOWN)
 
 
 class FederationLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,15 +35,15 @@ class FederationLink(msgspec.Struct, frozen=True, kw_only=True):
     """Age of the oldest of them."""
     forwarded: int
     received: int
-    hops: float
-    """Links that the received publications had crossed, on average."""
+    hops_max: int
+    """The most links that a received publication has crossed."""
     advertisements: int
     """Held of the neighbour, like the next one."""
     subscriptions: int
     told: int
-    """Subscriptions that the neighbour was told."""
+    """Routes that the neighbour was told."""
     covered: int
-    """Subscriptions that it was not told, because another one covers them."""
+    """Routes that it was not told, because another one covers them."""
     rtt_ms: int | None
     """Of the last probe."""
 
@@ -77,33 +78,33 @@ class FederationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def federation_view(links: FederationLinks) -> FederationView:
-    machine, now_ms = links.machine, links.clock.now_ms()
+    own, now_ms = links.machine.own, links.clock.now_ms()
     faults = {dialer.neighbour: dialer.fault for dialer in links.dialers if dialer.neighbour}
     addresses = {dialer.neighbour: str(dialer.address) for dialer in links.dialers if dialer.neighbour}
     return FederationView(
-        name=machine.name,
-        identity=machine.identity,
-        epoch=machine.epoch,
+        name=own.name,
+        identity=own.identity,
+        epoch=own.epoch,
         links=[
             FederationLink(
                 neighbour=each.name,
                 identity=each.identity,
                 state=each.state,
-                fault=each.blocked or (None if each.state == "up" else faults.get(each.name)),
+                fault=each.blocked or (None if each.state == UP else faults.get(each.name)),
                 address=addresses.get(each.name),
                 waiting=each.waiting,
                 waiting_bytes=each.waiting_bytes,
                 oldest_s=0.0 if each.oldest_ms is None else max(0, now_ms - each.oldest_ms) / SECOND_MS,
                 forwarded=each.forwarded,
                 received=each.received,
-                hops=each.hops / each.received if each.received else 0.0,
+                hops_max=each.hops_max,
                 advertisements=each.advertisements,
                 subscriptions=each.subscriptions,
                 told=each.told,
                 covered=each.covered,
                 rtt_ms=each.rtt_ms,
             )
-            for each in machine.links()
+            for each in links_of(links.machine)
         ],
         members=_members(links),
         joins=[
@@ -114,20 +115,19 @@ def federation_view(links: FederationLinks) -> FederationView:
 
 
 def _members(links: FederationLinks) -> list[FederationMember]:
-    machine = links.machine
-    found = machine.members()
-    names = {machine.identity: machine.name, **{each.identity: each.name for each in found}}
-    own = FederationMember(name=machine.name, identity=machine.identity, epoch=machine.epoch, path=[machine.name])
+    own, found = links.machine.own, members_of(links.machine)
+    names = {own.identity: own.name, **{each.identity: each.name for each in found}}
+    first = FederationMember(name=own.name, identity=own.identity, epoch=own.epoch, path=[own.name])
     others = [
         FederationMember(
             name=each.name,
             identity=each.identity,
             epoch=each.epoch,
-            path=[machine.name, *(names.get(identity, identity[:8]) for identity in reversed(each.path))],
+            path=[own.name, *(names.get(identity, identity[:8]) for identity in reversed(each.path))],
         )
         for each in found
     ]
-    return [own, *sorted(others, key=lambda each: (len(each.path), each.name))]
+    return [first, *sorted(others, key=lambda each: (len(each.path), each.name))]
 
 
 def federation_families(links: FederationLinks) -> Iterator[MetricFamily]:
@@ -154,8 +154,8 @@ def federation_families(links: FederationLinks) -> Iterator[MetricFamily]:
     yield of_links("oldest_age_seconds", "gauge", "Age of the oldest of them.", "oldest_s", "seconds")
     yield of_links("forwarded", "counter", "Publications queued for the neighbour.", "forwarded")
     yield of_links("received", "counter", "Publications that came from the neighbour.", "received")
-    yield of_links("hops", "gauge", "Links that received publications had crossed, on average.", "hops")
+    yield of_links("hops_max", "gauge", "The most links that a received publication has crossed.", "hops_max")
     yield of_links("subscriptions", "gauge", "Subscriptions held of the neighbour.", "subscriptions")
     yield of_links("advertisements", "gauge", "Advertisements held of the neighbour.", "advertisements")
-    yield of_links("told", "gauge", "Subscriptions that the neighbour was told.", "told")
-    yield of_links("covered", "gauge", "Subscriptions not told, because another one covers them.", "covered")
+    yield of_links("told", "gauge", "Routes that the neighbour was told.", "told")
+    yield of_links("covered", "gauge", "Routes not told, because another one covers them.", "covered")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lavant.broker.federation.routes.tables import NO_ROUTES
 from tests.unit.service.key_rings import key_ring
 from tests.unit.service.wiring import FakeTransport, ready, ticket
 
@@ -21,7 +22,6 @@ from lavant.broker.federation.frames import (
     LinkRefused,
     decode_link_frame,
 )
-from lavant.broker.federation.tables import NO_ROUTES
 from lavant.broker.protocol.frames import LINK_PREFACE
 from lavant.core.addresses import Address
 from lavant.core.frames import Frames, frame
@@ -87,7 +87,7 @@ def answer_to(data: bytes, keys: KeyRing, **options: Any) -> tuple[list[Any], No
 
 
 def with_token(token: str) -> bytes:
-    return bytes(frame(0, LinkHello(*(getattr(HELLO, name) for name in HELLO.__struct_fields__[:-1]), token.encode())))
+    return bytes(frame(0, replace(HELLO, token=token.encode())))
 
 
 def test_a_broker_with_its_key_is_admitted_and_the_machine_never_sees_the_key(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class FederatedPublisher(threading.Thread):
         try:
             with connect(self._broker.url) as client:
                 for start in range(0, self._count, BATCH):
-                    batch = [
+                    batch: list[dict[str, Any]] = [
                         {
                             "symbol": SYMBOLS[number % len(SYMBOLS)],
                             "price": number * 37 % 100,
