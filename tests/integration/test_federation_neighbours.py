@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lavant.broker.federation.routes.tables import NO_ROUTES
 from msgspec.structs import replace
 from tests.integration.certificates import write_certificate
 from tests.integration.federations import Broker, wait_for_members, wait_until
@@ -17,6 +16,7 @@ from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 from tests.integration.test_federation import lavant
 
 from lavant.broker.federation.frames import LINK_PROTOCOL, LinkHello, LinkRefused, decode_link_frame
+from lavant.broker.federation.routes.tables import NO_ROUTES
 from lavant.broker.protocol.frames import LINK_PREFACE
 from lavant.core.frames import Frames, frame
 

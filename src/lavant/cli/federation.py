@@ -196,7 +196,7 @@ def _draw(behind: list[dict[str, Any]], margin: str, states: dict[str, str]) -> 
 
 
 def _print_links(links: list[dict[str, Any]]) -> None:
-    columns = ("neighbour", "state", "waiting", "oldest", "forwarded", "received", "held", "told", "covered", "rtt")
+    columns = ("neighbour", "state", "waiting", "oldest", "out", "in", "held", "told", "covered", "rtt")
     rows = [
         (
             each["neighbour"],

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lavant.broker.federation.routes.tables import NO_ROUTES
+from msgspec.structs import replace
 from tests.unit.service.key_rings import key_ring
 from tests.unit.service.wiring import FakeTransport, ready, ticket
 
@@ -22,6 +22,7 @@ from lavant.broker.federation.frames import (
     LinkRefused,
     decode_link_frame,
 )
+from lavant.broker.federation.routes.tables import NO_ROUTES
 from lavant.broker.protocol.frames import LINK_PREFACE
 from lavant.core.addresses import Address
 from lavant.core.frames import Frames, frame
