@@ -16,7 +16,8 @@ from tests.integration.federations import Broker, wait_for_members, wait_for_sub
 from tests.integration.relays import BadLink
 from tests.integration.serving import LAVANT
 
-from lavant import connect
+from lavant import Publication, connect
+from lavant.core.ids import PublicationId
 
 BATCH = 50
 
@@ -90,7 +91,10 @@ def test_a_publication_reaches_every_broker_that_wants_it_once(chain: list[Broke
 def publish_all(broker: Broker, count: int, prefix: str, passed: threading.Event) -> None:
     with connect(broker.url) as client:
         for start in range(0, count, BATCH):
-            client.publish_many([{"@id": f"{prefix}-{n}", "price": n} for n in range(start, min(start + BATCH, count))])
+            numbers = range(start, min(start + BATCH, count))
+            client.publish_many(
+                [Publication(attributes={"price": n}, id=PublicationId(f"{prefix}-{n}")) for n in numbers]
+            )
             if start >= count // 3:
                 passed.set()
 

@@ -160,13 +160,15 @@ def _publish_marked(
     attributes: dict[str, Any], namespace: str, url: str, key: str, ca_file: Path | None
 ) -> dict[str, Any]:
     from lavant.core.identities import new_identity  # noqa: PLC0415
+    from lavant.core.ids import PublicationId  # noqa: PLC0415
+    from lavant.core.publications.publication import Publication  # noqa: PLC0415
 
     if namespace:
         raise InvalidValue("--send publishes in the namespace of your key; leave out --namespace, or --send")
-    marked = {**attributes, "@id": f"lavant-trace-{new_identity()}"}
+    id = PublicationId(f"lavant-trace-{new_identity()}")
     with client(url, key, ca_file) as server:
-        server.publish(marked)
-    return marked
+        server.publish(Publication(attributes=attributes, id=id))
+    return {**attributes, "@id": id}
 
 
 def _is_confirmed(hop: dict[str, Any]) -> bool:

@@ -275,7 +275,7 @@ class Ingest:
         if changes:
             told = list(changes)
             changes.clear()
-            self.on_changes(told)
+            self.on_changes([each for each in told if each.subscription.queue])  # not those of neighbours
             await self._in_thread(self._filters.apply, told, prepared)
 
     async def _retire(self) -> None:

@@ -13,14 +13,16 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.table import Table
 
-from lavant import connect
+from lavant import Publication, connect
 from lavant.broker.filters import parse
 from lavant.core.errors import LavantError, MissingComponent
+from lavant.core.ids import PublicationId
+from lavant.core.publications.attributes import AttributeValue
 
 BATCH = 20
 LATE_S_MAX = 60.0
@@ -36,6 +38,7 @@ FILTERS = (
     "symbol = 'DDD'",
 )
 """Of the subscriber at each broker."""
+Quote: TypeAlias = dict[str, AttributeValue]
 _ADDRESS = re.compile(r"lavants?://\S+?(?=;)")
 
 
@@ -96,7 +99,7 @@ class FederatedSubscriber:
         with connect(broker.url) as client:
             client.subscribe(filter, name=SUBSCRIPTION).close()
 
-    def due(self, published: dict[str, dict[str, Any]]) -> set[str]:
+    def due(self, published: dict[str, Quote]) -> set[str]:
         """Ids of publications that it should get (the oracle)."""
         return {id for id, quote in published.items() if self._parsed.matches(quote)}
 
@@ -120,7 +123,7 @@ class FederatedPublisher(threading.Thread):
 
     def __init__(self, broker: DemoBroker, count: int, publishing: threading.Event) -> None:
         super().__init__(daemon=True)
-        self.published: dict[str, dict[str, Any]] = {}
+        self.published: dict[str, Quote] = {}
         self.error: LavantError | None = None
         self._broker, self._count = broker, count
         self._publishing = publishing
@@ -129,21 +132,21 @@ class FederatedPublisher(threading.Thread):
         try:
             with connect(self._broker.url) as client:
                 for start in range(0, self._count, BATCH):
-                    batch: list[dict[str, Any]] = [
-                        {
-                            "symbol": SYMBOLS[number % len(SYMBOLS)],
-                            "price": number * 37 % 100,
-                            "@id": f"{self._broker.name}-{number}",
-                        }
-                        for number in range(start, min(start + BATCH, self._count))
-                    ]
-                    self.published.update(zip(client.publish_many(batch), batch, strict=True))
+                    batch = [self._quote(number) for number in range(start, min(start + BATCH, self._count))]
+                    ids = client.publish_many(batch)
+                    self.published.update(zip(ids, (each.attributes for each in batch), strict=True))
                     if start >= self._count // 2:
                         self._publishing.set()
         except LavantError as error:
             self.error = error
         finally:
             self._publishing.set()
+
+    def _quote(self, number: int) -> Publication:
+        return Publication(
+            attributes={"symbol": SYMBOLS[number % len(SYMBOLS)], "price": number * 37 % 100},
+            id=PublicationId(f"{self._broker.name}-{number}"),
+        )
 
 
 def run_federation(console: Console, *, brokers: int, publications: int) -> None:
@@ -210,7 +213,7 @@ def _wait_for_routes(chain: list[DemoBroker]) -> None:
             time.sleep(0.05)
 
 
-def _show(console: Console, subscribers: list[FederatedSubscriber], published: dict[str, dict[str, Any]]) -> None:
+def _show(console: Console, subscribers: list[FederatedSubscriber], published: dict[str, Quote]) -> None:
     table = Table(title=f"deliveries of {len(published):,} publications", title_justify="left")
     table.add_column("subscriber at")
     for column in ("due", "delivered", "missing", "twice"):
