@@ -113,7 +113,7 @@ def rm(
 ) -> None:
     """Remove a neighbour for good, with its routes and the publications that wait for it.
 
-    A broker that still has --join to this one joins again, as a new neighbour: stop or change it first.
+    It cannot join again by itself; to take it back, start this broker with --join to it.
     """
     if not yes:
         typer.confirm(f"Remove {neighbour} and the publications that wait for it?", abort=True)

@@ -33,6 +33,7 @@ from lavant.core.errors import UNDECODABLE, AccessDenied, LavantError, NotReady
 from lavant.core.frames import Frames, frame
 from lavant.service.auth.authorization import revoked
 from lavant.service.auth.keys import BROKER_SCOPE, Principal
+from lavant.service.federation.settings import check_name
 from lavant.service.net.admission import Ticket
 
 if TYPE_CHECKING:
@@ -185,6 +186,11 @@ class LinkConnection(asyncio.Protocol):
         elif not isinstance(value, LinkHello):
             self.refuse("invalid", f"the first frame of {self.peer} is {type(value).__name__}, not LinkHello")
         elif self.address is not None or self._is_admitted(value):
+            try:
+                check_name(value.name)
+            except LavantError as error:
+                self.refuse("name", str(error))
+                return
             self.neighbour = value.name
             self._frames.bytes_max = self._links.limits.frame_bytes_max
             self._links.received(self, replace(value, token=b""))
@@ -258,14 +264,23 @@ def _other_version(peer: str, version: int) -> str:
 class UnnamedBroker(asyncio.Protocol):
     """Refuses links to a server that is in no federation."""
 
-    def __init__(self, ticket: Ticket) -> None:
+    def __init__(self, ticket: Ticket, seconds_max: float) -> None:
         self._ticket = ticket
+        self._seconds_max = seconds_max
+        self._timer: asyncio.TimerHandle
+        self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        writing = cast(asyncio.Transport, transport)
-        reason = "this server is no broker of a federation; start it with --name"
-        writing.write(frame(FRAME_NUMBER, LinkRefused("name", reason)))
-        writing.close()
+        self._transport = cast(asyncio.Transport, transport)
+        self._timer = asyncio.get_running_loop().call_later(self._seconds_max, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """The hello was read: closing before that would reset the connection, and lose the answer."""
+        if not self._transport.is_closing():
+            reason = "this server is no broker of a federation; start it with --name"
+            self._transport.write(frame(FRAME_NUMBER, LinkRefused("name", reason)))
+            self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
         self._ticket.leave()

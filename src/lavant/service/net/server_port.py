@@ -201,7 +201,9 @@ class ServerPort:
         return NativeProtocol(self._service, self._keys, self._readiness, ticket)
 
     def _link(self, ticket: Ticket) -> asyncio.Protocol:
-        return UnnamedBroker(ticket) if self._links is None else self._links.accept(ticket)
+        if self._links is None:
+            return UnnamedBroker(ticket, self._settings.limits.greeting_s_max)
+        return self._links.accept(ticket)
 
     def _reload(self) -> None:
         """SIGHUP: reload each file; an invalid one changes nothing.
