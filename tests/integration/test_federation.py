@@ -88,6 +88,24 @@ def test_a_publication_reaches_every_broker_that_wants_it_once(chain: list[Broke
     assert [broker.stop() for broker in chain] == [0, 0, 0]
 
 
+def test_a_join_that_would_close_a_cycle_is_refused_with_the_path(chain: list[Broker], tmp_path: Path) -> None:
+    first, _, last = chain
+    fourth = Broker(tmp_path, "B4", first, last)
+    try:
+        wait_for_members(*chain, fourth)
+        wait_until(lambda: any("cycle" in (each["fault"] or "") for each in fourth.view()["joins"]), fourth.view)
+        [refused] = [each["fault"] for each in fourth.view()["joins"] if each["fault"] is not None]
+        assert all(name in refused for name in ("B1", "B2", "B3", "B4"))
+        assert "form a tree" in refused
+        assert [len(broker.view()["links"]) for broker in (*chain, fourth)].count(1) == 2
+        wait_for_members(*chain, fourth)
+        shown = lavant("federation", "links", "--url", fourth.url)
+        assert shown.returncode == 1, shown
+        assert "cycle" in shown.stdout
+    finally:
+        fourth.kill()
+
+
 def publish_all(broker: Broker, count: int, prefix: str, passed: threading.Event) -> None:
     with connect(broker.url) as client:
         for start in range(0, count, BATCH):

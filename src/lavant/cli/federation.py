@@ -51,7 +51,8 @@ def tree(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: 
 def links(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
     """Show the links of this broker. Exit code 1 if one of them is not up."""
     view = _view(url, key, ca_file)
-    missing = [each for each in view["joins"] if each["fault"] is not None and not each["neighbour"]]
+    shown = {each["neighbour"] for each in view["links"]}
+    missing = [each for each in view["joins"] if each["fault"] is not None and each["neighbour"] not in shown]
     if as_json:
         print_json({"links": view["links"], "joins": view["joins"]})
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import ssl
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 CONNECT_S_MAX = 10.0
 PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
 """Between two attempts; it doubles with each that fails."""
+OPENING_S_MAX, OPENING_CHECK_S = 2.0, 0.005
+"""How long the other links wait while one is opened."""
 
 _logger = logging.getLogger(__name__)
 
@@ -47,12 +50,14 @@ class LinkDialer:
         pause_s = PAUSE_S
         while True:
             try:
-                connection = await self._connect()
+                async with self._links.opening:
+                    connection = await self._connect()
+                    await self._open(connection)
             except OSError as error:
                 self._away(f"no broker answers at {self.address}: {_reason(error)}")
             else:
-                self._links.dialled(connection)
-                if await self._is_welcome(connection):
+                await self._follow(connection)
+                if connection.is_welcome:
                     pause_s = PAUSE_S
             await asyncio.sleep(random.uniform(pause_s / 2, pause_s))
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
@@ -65,9 +70,20 @@ class LinkDialer:
             )
         return connection
 
-    async def _is_welcome(self, connection: LinkConnection) -> bool:
-        """Follow the connection to its end; returns whether it became a link."""
+    async def _open(self, connection: LinkConnection) -> None:
+        """Open the link, and wait until the neighbour has told who is behind it, or for a while.
+
+        Links of one broker are opened one after the other: two that would close a cycle must not be opened at once.
+        """
         connection.on_welcome = self._up
+        self._links.dialled(connection)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPENING_S_MAX):
+                while not connection.ended.is_set() and not self._links.knows_behind(connection):
+                    await asyncio.sleep(OPENING_CHECK_S)
+
+    async def _follow(self, connection: LinkConnection) -> None:
+        """Wait for the end of the connection."""
         try:
             await connection.ended.wait()
         except asyncio.CancelledError:
@@ -78,7 +94,6 @@ class LinkDialer:
             self.fault = refusal.reason
         else:
             self._away(f"the link to {connection.peer} at {self.address} is down: {connection.reason}")
-        return connection.is_welcome
 
     def _up(self, connection: LinkConnection) -> None:
         self.neighbour = connection.neighbour

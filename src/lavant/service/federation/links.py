@@ -69,6 +69,8 @@ class FederationLinks:
         self.clock = clock
         tls = settings.tls()
         self.dialers = [LinkDialer(self, address, tls) for address in settings.joins]
+        self.opening = asyncio.Lock()
+        """Held while a link is dialled and opened."""
         self.traces = Traces(self)
         self._connections: set[LinkConnection] = set()
         self._effects: deque[LinkEffect] = deque()
@@ -99,6 +101,10 @@ class FederationLinks:
 
     def families(self) -> Iterator[MetricFamily]:
         return federation_families(self)
+
+    def knows_behind(self, connection: LinkConnection) -> bool:
+        """Whether the link is open and the neighbour has told which brokers are behind it."""
+        return connection.is_welcome and bool(self.machine.members_behind.get(connection.neighbour))
 
     def connection_to(self, neighbour: str) -> LinkConnection | None:
         """The open link to a neighbour, if there is one."""
