@@ -176,6 +176,9 @@ HTTP: dict[tuple[str, str], Route] = {
     ("GET", "/jobs"): Route("", "/jobs", is_of_the_server=True),
     ("GET", "/jobs/{number}"): Route("", "/jobs/1", is_of_the_server=True),
     ("DELETE", "/jobs/{number}"): Route("publish", "/jobs/1", is_of_the_server=True),
+    ("GET", "/federation"): Route("", "/federation", is_of_the_server=True),
+    ("POST", "/federation/trace"): Route("", "/federation/trace", {"publication": {"a": 1}}, is_of_the_server=True),
+    ("DELETE", "/federation/neighbours/{name}"): Route("admin", "/federation/neighbours/b", is_of_the_server=True),
 }
 PUBLIC = {"/", "/healthz", "/readyz", "/metrics", "/openapi.json"}
 """Paths that ask for no key, with GET and HEAD."""

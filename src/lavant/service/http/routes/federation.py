@@ -45,6 +45,9 @@ async def show_federation(context: ApiContext, request: Request) -> Response:
 async def trace(context: ApiContext, request: Request) -> Response:
     links = _links(context, request)
     asked = await read_json(request, context.limits, NewTrace)
+    principal = context.principal(request)
+    if asked.namespace and not principal.is_operator:
+        raise ApiError(403, "AccessDenied", f"key {principal.name!r} may trace in the default namespace only")
     with http_errors():
         hops = await links.traces.trace(asked.namespace, msgspec.json.encode(asked.publication))
     return json_response(TraceResult(hops=hops))
@@ -73,6 +76,45 @@ def _links(context: ApiContext, request: Request) -> FederationLinks:
 
 _NO_FEDERATION = OperationOutcome(404, "the server was started without --name")
 _QUOTE = {"symbol": "IBM", "price": 121.5}
+_VIEW = {
+    "name": "B1",
+    "identity": "87c9d5316115065a",
+    "epoch": 1,
+    "links": [
+        {
+            "neighbour": "B2",
+            "identity": "03c57587e346f500",
+            "state": "up",
+            "fault": None,
+            "address": None,
+            "waiting": 0,
+            "waiting_bytes": 0,
+            "oldest_s": 0.0,
+            "forwarded": 3,
+            "received": 0,
+            "hops_max": 0,
+            "advertisements": 1,
+            "subscriptions": 1,
+            "told": 2,
+            "covered": 0,
+            "rtt_ms": 1,
+        }
+    ],
+    "members": [
+        {"name": "B1", "identity": "87c9d5316115065a", "epoch": 1, "path": ["B1"]},
+        {"name": "B2", "identity": "03c57587e346f500", "epoch": 1, "path": ["B1", "B2"]},
+    ],
+    "joins": [],
+}
+_HOP = {
+    "broker": "B1",
+    "path": [],
+    "subscriptions": ["dear"],
+    "links": [{"neighbour": "B2", "is_forwarded": False, "reason": "none of the 3 subscriptions behind it matches"}],
+    "events": [],
+    "fault": None,
+}
+_REMOVED = {"name": "B2", "publications": 2, "bytes": 92, "oldest_ms": 1772271000000, "ids": ["1-1", "1-2"]}
 
 FEDERATION_OPERATIONS = (
     Operation(
@@ -81,7 +123,7 @@ FEDERATION_OPERATIONS = (
         request=DescribeFederation,
         summary="Show the links of this broker, and all brokers that it knows",
         handler=show_federation,
-        outcomes=(OperationOutcome(200, "links and brokers", FederationView), _NO_FEDERATION),
+        outcomes=(OperationOutcome(200, "links and brokers", FederationView, _VIEW), _NO_FEDERATION),
     ),
     Operation(
         method="POST",
@@ -90,7 +132,7 @@ FEDERATION_OPERATIONS = (
         summary="Tell where a publication would go, broker by broker, without publishing it",
         handler=trace,
         bodies=(Body(JSON, NewTrace, {"publication": _QUOTE}),),
-        outcomes=(OperationOutcome(200, "what each broker would do", TraceResult), _NO_FEDERATION),
+        outcomes=(OperationOutcome(200, "what each broker would do", TraceResult, {"hops": [_HOP]}), _NO_FEDERATION),
     ),
     Operation(
         method="DELETE",
@@ -99,6 +141,6 @@ FEDERATION_OPERATIONS = (
         summary="Remove a neighbour for good, with the publications that wait for it",
         handler=remove_neighbour,
         parameters=(Parameter("name", "path", "of the neighbour", is_required=True),),
-        outcomes=(OperationOutcome(200, "what waited for it", RemovedNeighbour), _NO_FEDERATION),
+        outcomes=(OperationOutcome(200, "what waited for it", RemovedNeighbour, _REMOVED), _NO_FEDERATION),
     ),
 )
