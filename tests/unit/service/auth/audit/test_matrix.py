@@ -77,6 +77,9 @@ ROUTES: dict[tuple[str, str], list[str]] = {
     ("GET", "/jobs"): [],
     ("GET", "/jobs/{number}"): [],
     ("DELETE", "/jobs/{number}"): ["CancelJob"],
+    ("GET", "/federation"): [],
+    ("POST", "/federation/trace"): [],
+    ("DELETE", "/federation/neighbours/{name}"): ["RemoveNeighbour"],
 }
 """Commands of each route; those of data have lines only where these are wanted. Streams receive and acknowledge by
 themselves, which is the server's work and not told."""
