@@ -195,15 +195,16 @@ class Federation:
             for each in self.advertisements.values()
             if each[:2] == (broker, namespace) and Filter.parse(each[2]).matches(attributes)
         ]
-        if self.strict[broker] and not allowed:
-            return  # the ingest refuses it
+        is_refused = self.strict[broker] and not allowed
         is_known = not self.strict[broker] or any(each[3] for each in allowed)
         self.published += 1
         answer = self.network.request(
             broker, Publish([msgspec.json.encode({**attributes, "n": self.published})], namespace=namespace)
         )
         assert isinstance(answer, Published)
-        assert not isinstance(answer.entries[0], Refused), answer
+        assert isinstance(answer.entries[0], Refused) is is_refused, answer
+        if is_refused:
+            return
         self.on_way.append((self.published, namespace, attributes))
         for each in self.subscriptions.values():
             if each.namespace != namespace or not Filter.parse(each.filter).matches(attributes):

@@ -21,7 +21,7 @@ from lavant.broker.protocol.subscriptions import Publish, Published
 from lavant.broker.queues.accounting.memory import MESSAGE
 from lavant.broker.queues.machine import Queues
 from lavant.broker.subscriptions.idempotency import REMEMBERED_MS, fingerprint_of
-from lavant.broker.subscriptions.parsing import ParsedPublication, accept, accept_relayed
+from lavant.broker.subscriptions.parsing import PLAIN, ParsedPublication, accept, accept_relayed
 from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.broker.subscriptions.validation import check_namespace, check_publish
 from lavant.core.errors import IdempotencyConflict, Overloaded
@@ -52,10 +52,13 @@ class Admission:
     def __init__(self, queues: Queues, subscriptions: Subscriptions, *, publications_max: int, bytes_max: int) -> None:
         self.publications = 0
         """Waiting to be matched."""
+        self.requires_advertisements = False
+        """Refuse plain publications that no advertisement matches."""
         self._bytes = 0
         self._publications_max = publications_max
         self._bytes_max = bytes_max
         self._queues = queues
+        self._subscriptions = subscriptions
         self._remembered = subscriptions.recent
         self._in_progress: dict[tuple[str, str], AdmittedPublish] = {}
         self._counter = count(1)
@@ -102,6 +105,8 @@ class Admission:
         epoch = self._queues.epoch
         ids = (f"{epoch:x}-{number:x}" for number in self._counter)
         results = accept(request.publications, ids, now_ms)
+        if self.requires_advertisements:
+            results = [self._advertised(request.namespace, result) for result in results]
         admitted = AdmittedPublish(
             context,
             request.key,
@@ -148,6 +153,17 @@ class Admission:
         for each in batch:
             if each.key:
                 self._in_progress.pop((each.namespace, each.key), None)
+
+    def _advertised(self, namespace: str, result: ParsedPublication | Refused) -> ParsedPublication | Refused:
+        """Encrypted publications cannot be compared with advertisements."""
+        if isinstance(result, Refused) or result.scheme != PLAIN:
+            return result
+        if self._subscriptions.is_advertised(namespace, result.content):
+            return result
+        return Refused(
+            "InvalidValue",
+            f"no advertisement matches publication {result.id!r}, and this broker requires one; advertise",
+        )
 
     def _check_room(self, publications: int, size_bytes: int) -> None:
         """A single request is always admitted, so that a large one can be published at all."""

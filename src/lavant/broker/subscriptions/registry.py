@@ -11,11 +11,13 @@ must repeat.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from lavant.broker.filters import Filter
+from lavant.broker.filters.limits import NO_LIMITS
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.namespaces import in_namespace
 from lavant.broker.protocol.queue_config import NAME_CHARACTERS_MAX, QueueConfig
@@ -55,6 +57,7 @@ from lavant.core.errors import (
     UnknownSubscription,
 )
 from lavant.core.ids import SUBSCRIPTION_ID_MAX
+from lavant.core.publications.attributes import AttributeValue
 
 NAME_PREFIX = "sub"
 DEAD_LETTERS_SUFFIX = "-dead"
@@ -91,6 +94,8 @@ class Subscriptions:
         self._number = 0
         self._subscriptions: dict[Key, SubscriptionState] = {}
         self._advertisements: dict[Key, AdvertisementState] = {}
+        self._advertised: dict[str, list[Filter]] = {}
+        """Parsed filters of the advertisements, by namespace; empty after a change."""
         self._sorted: list[Key] = []
         self._by_queue: dict[str, dict[Key, None]] = {}
         self.recent = IdempotencyKeys(queues.counters)
@@ -295,6 +300,7 @@ class Subscriptions:
         def apply() -> Answer:
             self._number += 1
             self._advertisements[key] = state
+            self._advertised.clear()
             self._counters.memory += grown
             self.on_changed(state, True)
             if existing is not None:
@@ -314,12 +320,20 @@ class Subscriptions:
 
         def apply() -> Answer:
             state = self._advertisements.pop(key)
+            self._advertised.clear()
             self._counters.memory -= memory_of_advertisement(state)
             self.on_changed(state, False)
             self._queues.changed = True
             return Done()
 
         return apply
+
+    def is_advertised(self, namespace: str, attributes: Mapping[str, AttributeValue]) -> bool:
+        """Whether an advertisement of the namespace matches a publication."""
+        if not self._advertised:
+            for (owner, _), state in self._advertisements.items():
+                self._advertised.setdefault(owner, []).append(Filter.parse(state.filter, NO_LIMITS))
+        return any(each.matches(attributes) for each in self._advertised.get(namespace, ()))
 
     def _list_advertisements(self, request: ListAdvertisements) -> Answer:
         validation.check_listing(request)

@@ -88,6 +88,7 @@ class BrokerNode:
         self._admission = Admission(
             server.queues, server.broker.subscriptions, publications_max=1 << 30, bytes_max=1 << 40
         )
+        self._admission.requires_advertisements = config.requires_advertisements
         self._matcher = NodeMatcher()
         self._out: list[NodeEffect] = []
 
