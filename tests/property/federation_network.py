@@ -12,7 +12,6 @@ from lavant.broker.federation.frames import LinkFrame, LinkRefused, decode_link_
 from lavant.broker.federation.session import FederationConfig
 from lavant.broker.federation.state import LinkLimits
 from lavant.broker.machine.effects import Record, Reply
-from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.replay import replay
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol.commands import Answer
@@ -41,7 +40,7 @@ class NetworkBroker:
         self.node = self._start(BrokerState())
 
     def _start(self, state: BrokerState) -> BrokerNode:
-        return BrokerNode(BrokerMachine(state, position=len(self.records)), self.config)
+        return BrokerNode(state, self.config, position=len(self.records))
 
     def restart(self, *, loses: int = 0) -> None:
         """Crash, and lose some records that were not durable."""
@@ -99,7 +98,7 @@ class Network:
         """Send a request; its answer will be in `answers`."""
         self._requests += 1
         broker = self.brokers[name]
-        self._perform(broker, broker.node.request("client", self._requests, request, self.now_ms))
+        self._perform(broker, broker.node.request("client", self._requests, request, None, self.now_ms))
         return self._requests
 
     def request(self, name: str, request: Any) -> Any:

@@ -162,7 +162,7 @@ class Admission:
             return result
         return Refused(
             "InvalidValue",
-            f"no advertisement matches publication {result.id!r}, and this broker requires one; advertise",
+            f"no advertisement matches publication {result.id!r}, but this broker requires one",
         )
 
     def _check_room(self, publications: int, size_bytes: int) -> None:

@@ -25,6 +25,7 @@ from lavant.broker.filters import Filter
 from lavant.broker.machine.effects import Effect, Mistake, Record, Reply
 from lavant.broker.machine.long_polls import RequestContext
 from lavant.broker.machine.machine import BrokerMachine
+from lavant.broker.machine.state import BrokerState
 from lavant.broker.matching.interface import Matches
 from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.queues import FanOut
@@ -77,63 +78,64 @@ class _Relaying(msgspec.Struct, frozen=True):
 MakeMachine: TypeAlias = Callable[[BrokerMachine, FederationConfig], FederationMachine]
 
 
-class BrokerNode:
+class BrokerNode(BrokerMachine):
     """Methods return effects for the world: records for the journal, replies to clients, frames for connections."""
 
     def __init__(
-        self, server: BrokerMachine, config: FederationConfig, make_machine: MakeMachine = FederationMachine
+        self,
+        broker: BrokerState,
+        config: FederationConfig,
+        *,
+        position: int = 0,
+        make_machine: MakeMachine = FederationMachine,
     ) -> None:
-        self.server = server
-        self.machine = make_machine(server, config)
-        self._admission = Admission(
-            server.queues, server.broker.subscriptions, publications_max=1 << 30, bytes_max=1 << 40
-        )
+        super().__init__(broker, position=position)
+        self.machine = make_machine(self, config)
+        self._admission = Admission(self.queues, broker.subscriptions, publications_max=1 << 30, bytes_max=1 << 40)
         self._admission.requires_advertisements = config.requires_advertisements
         self._matcher = NodeMatcher()
-        self._out: list[NodeEffect] = []
 
-    def open(self, now_ms: int) -> list[NodeEffect]:
-        subscriptions, federation = self.server.broker.subscriptions, self.server.broker.federation
+    def open(self, now_ms: int) -> list[Any]:
+        subscriptions = self.broker.subscriptions
         subscriptions.changes.clear()
-        serial = self.server.queues.serial
-        self._matcher.change([Added(each, serial(each.queue)) for each in subscriptions])
-        self._matcher.change([Added(each, link) for each, link in federation.entries()])
-        opened = self.server.open(now_ms)
+        self._matcher.change([Added(each, self.queues.serial(each.queue)) for each in subscriptions])
+        self._matcher.change([Added(each, link) for each, link in self.broker.federation.entries()])
+        opened = super().open(now_ms)
         return self._run([*opened, *self.machine.open(now_ms)], now_ms)
 
-    def request(self, client: Hashable, number: int, request: Request, now_ms: int) -> list[NodeEffect]:
+    def request(self, client: Hashable, number: int, request: Request, raw: bytes | None, now_ms: int) -> list[Any]:
         if not isinstance(request, Publish):
-            return self._run(self.server.request(client, number, request, None, now_ms), now_ms)
+            return self._run(super().request(client, number, request, None, now_ms), now_ms)
         context = RequestContext(client, number, None)
         try:
             self._admission.check(request)
             admitted = self._admission.admit(context, request, b"", now_ms, is_delivered_later=False)
         except LavantError as error:
             return self._run([Reply(client, number, refusal(error))], now_ms)
-        return self._run(self._deliver(admitted, now_ms), now_ms)
+        return self._run(self._deliver_each(admitted, now_ms), now_ms)
 
-    def dialled(self, connection: Hashable, now_ms: int) -> list[NodeEffect]:
-        return self._run(self.machine.dialled(connection, now_ms), now_ms)
-
-    def accepted(self, connection: Hashable, now_ms: int) -> list[NodeEffect]:
-        return self._run(self.machine.accepted(connection, now_ms), now_ms)
-
-    def frame(self, connection: Hashable, frame: LinkFrame, now_ms: int) -> list[NodeEffect]:
-        return self._run(self.machine.frame(connection, frame, now_ms), now_ms)
-
-    def closed(self, connection: Hashable, now_ms: int) -> list[NodeEffect]:
-        return self._run(self.machine.closed(connection, now_ms), now_ms)
-
-    def committed(self, position: int, now_ms: int) -> list[NodeEffect]:
-        effects = self.server.committed(position, now_ms)
+    def committed(self, position: int, now_ms: int) -> list[Any]:
+        effects = super().committed(position, now_ms)
         return [*self._run(effects, now_ms), *self._run(self.machine.committed(now_ms), now_ms)]
 
-    def tick(self, now_ms: int) -> list[NodeEffect]:
-        effects = self.server.tick(now_ms)
+    def tick(self, now_ms: int) -> list[Any]:
+        effects = super().tick(now_ms)
         return [*self._run(effects, now_ms), *self._run(self.machine.tick(now_ms), now_ms)]
 
     def wakeup_ms(self) -> int | None:
-        return earliest(self.server.wakeup_ms(), self.machine.wakeup_ms())
+        return earliest(super().wakeup_ms(), self.machine.wakeup_ms())
+
+    def dialled(self, connection: Hashable, now_ms: int) -> list[Any]:
+        return self._run(self.machine.dialled(connection, now_ms), now_ms)
+
+    def accepted(self, connection: Hashable, now_ms: int) -> list[Any]:
+        return self._run(self.machine.accepted(connection, now_ms), now_ms)
+
+    def frame(self, connection: Hashable, frame: LinkFrame, now_ms: int) -> list[Any]:
+        return self._run(self.machine.frame(connection, frame, now_ms), now_ms)
+
+    def closed(self, connection: Hashable, now_ms: int) -> list[Any]:
+        return self._run(self.machine.closed(connection, now_ms), now_ms)
 
     def _run(self, effects: Sequence[LinkEffect | Effect], now_ms: int) -> list[NodeEffect]:
         """Perform what concerns the node itself, until only the world's effects are left."""
@@ -144,7 +146,7 @@ class BrokerNode:
             if isinstance(effect, RelayPublications):
                 context = RequestContext(_Relaying(effect.connection), effect.number, None)
                 admitted = self._admission.relay(context, effect.batch, effect.indexes, effect.link)
-                waiting[:0] = self._deliver(admitted, now_ms)
+                waiting[:0] = self._deliver_each(admitted, now_ms)
             elif isinstance(effect, Reply) and effect.client is self.machine.client:
                 self.machine.client.reply(effect)
             elif isinstance(effect, Reply) and isinstance(effect.client, _Relaying):
@@ -155,25 +157,25 @@ class BrokerNode:
                 raise effect.error
             else:
                 out.append(effect)
-        changes = self.server.broker.subscriptions.changes
+        changes = self.broker.subscriptions.changes
         if changes:
             self._matcher.change(changes)
             changes.clear()
         return out
 
-    def _deliver(self, admitted: AdmittedPublish, now_ms: int) -> list[Effect]:
+    def _deliver_each(self, admitted: AdmittedPublish, now_ms: int) -> list[Effect]:
         """Match and record publications one by one, so that each is accepted or refused alone."""
         effects: list[Effect] = []
         for place, parsed in admitted.accepted.items():
             part = self._matcher.match(admitted.namespace, [parsed.content])
             way: RelayedFrom | None = admitted.relayed.get(place)
-            routed = routed_columns(admitted.namespace, [way]) if self.server.broker.federation.neighbours else None
+            routed = routed_columns(admitted.namespace, [way]) if self.broker.federation.neighbours else None
             fan_out = FanOut([parsed.body], part.queues, part.ends, part.places)
             try:
-                effects += self.server.deliver(Deliver(fan_out, routed=routed), [], now_ms)
+                effects += self.deliver(Deliver(fan_out, routed=routed), [], now_ms)
             except LavantError as error:
                 admitted.entries[place] = refusal(error)
         self._admission.matched([admitted])
         nothing = Deliver(FanOut([], b"", b"", b""))
-        effects += self.server.deliver(nothing, [(admitted.context, Published(admitted.entries))], now_ms)
+        effects += self.deliver(nothing, [(admitted.context, Published(admitted.entries))], now_ms)
         return effects

@@ -62,7 +62,13 @@ class SimulatedClient(msgspec.Struct, frozen=True):
     session: SessionId
 
 
-def boot(host: Host, config: JournalConfig, ledger: JournalLedger, make_server: MakeServer) -> Machine:
+def boot(
+    host: Host,
+    config: JournalConfig,
+    ledger: JournalLedger,
+    make_server: MakeServer,
+    machine: Callable[..., Machine] | None = None,
+) -> Machine:
     """What starts on the host: a server, or a placeholder if its disk is full or fails."""
     try:
         journal, recovered = Journal.open(host.disk, config)
@@ -82,7 +88,8 @@ def boot(host: Host, config: JournalConfig, ledger: JournalLedger, make_server: 
     ledger.started(start.time_ms, host.boots)
     ledger.count(f"time {start.verdict}")
     ahead_ms = start.time_ms - host.now_ms
-    return ServerMachine(server, journal, host, config, ledger, folded=recovered.position, ahead_ms=ahead_ms)
+    make = ServerMachine if machine is None else machine
+    return make(server, journal, host, config, ledger, folded=recovered.position, ahead_ms=ahead_ms)
 
 
 def _reading(host: Host) -> Reading:
