@@ -138,12 +138,7 @@ class FederationMachine:
         session = self.sessions.get(connection)
         if session is None or session.stage is LinkStage.CLOSED:
             return self.effects
-        try:
-            self._handle(session, frame)
-        except RefusedLink as refused:
-            self.refuse(session, refused.code, refused.reason)
-        except LavantError as error:
-            self.refuse(session, "invalid", str(error))
+        self.attempt(session, lambda: self._handle(session, frame))
         self._flush()
         return self.effects
 
@@ -212,6 +207,15 @@ class FederationMachine:
     def send(self, session: LinkSession, frame: LinkFrame, *, is_control: bool = True) -> None:
         self.effects.append(SendFrame(session.connection, frame, is_control))
 
+    def attempt(self, session: LinkSession, action: Callable[[], None]) -> None:
+        """Do something for a session, which is closed with the reason if that is refused."""
+        try:
+            action()
+        except RefusedLink as refused:
+            self.refuse(session, refused.code, refused.reason)
+        except LavantError as error:
+            self.refuse(session, "invalid", str(error))
+
     def refuse(self, session: LinkSession, code: str, reason: str) -> None:
         self.send(session, LinkRefused(code, reason))
         self.close(session, reason)
@@ -250,7 +254,6 @@ class FederationMachine:
         self.record(RemoveNeighbour(name, is_final=False), say, grows=False)
 
     def session_of(self, link: str) -> LinkSession | None:
-        """The session in which a link is up."""
         return next((each for each in self.sessions.values() if each.is_up and each.link == link), None)
 
     def opened(self, session: LinkSession) -> None:
@@ -263,6 +266,8 @@ class FederationMachine:
                 f"{neighbour.name!r} has publication {received} of this broker, which has queued only "
                 f"{neighbour.queue.number}: a data directory was replaced by an older copy; remove the neighbour",
             )
+        if not session.is_dialled:
+            self.send(session, LinkOpened())
         session.stage = LinkStage.UP
         session.since_ms = self.now_ms
         session.probe_due_ms = self.now_ms + self.config.probe_ms
@@ -488,10 +493,7 @@ class FederationMachine:
             session.probe_sent_ms = self.now_ms
             self.send(session, LinkProbe(session.probe_number), is_control=False)
         elif self.now_ms - session.probe_sent_ms >= config.probe_timeout_ms:
-            self.notice(
-                f"the link to {session.neighbour!r} is up but forwards nothing: a probe has no answer after "
-                f"{self.now_ms - session.probe_sent_ms} ms; it is opened again",
-                is_warning=True,
-            )
+            waited = f"a probe has no answer after {self.now_ms - session.probe_sent_ms} ms; it is opened again"
+            self.notice(f"the link to {session.neighbour!r} is up but forwards nothing: {waited}", is_warning=True)
             self.close(session, "a probe has no answer")
         session.probe_due_ms = self.now_ms + config.probe_ms

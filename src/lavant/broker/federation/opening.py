@@ -130,7 +130,6 @@ class LinkOpening:
         if not opening.is_new:
             if known is None or known.link != opening.link:
                 raise RefusedLink("removed", f"{machine.own.name!r} does not know this link; it begins anew")
-            machine.send(session, LinkOpened())
             machine.opened(session)
             return
         if known is not None:
@@ -140,8 +139,7 @@ class LinkOpening:
 
         def added(answer: object) -> None:
             if session.stage is LinkStage.DISK:
-                machine.send(session, LinkOpened())
-                machine.opened(session)
+                machine.attempt(session, lambda: machine.opened(session))  # it may have been removed meanwhile
 
         machine.record(AddNeighbour(hello.name, hello.identity, opening.link), added)
 

@@ -109,6 +109,16 @@ class FederationOracle:
         return None
 
 
+def largest(filters: Iterable[object]) -> set[str]:
+    """The plain filters that no other one covers, in canonical form."""
+    parsed = {str(filter): filter for filter in (Filter.parse(text) for text in filters if isinstance(text, str))}
+    return {
+        text
+        for text, filter in parsed.items()
+        if not any(covers(other, filter) and not covers(filter, other) for other in parsed.values())
+    }
+
+
 def _knows(node: BrokerNode | None, neighbour: str, filter: Filter) -> bool:
     if node is None or node.durable < node.position or neighbour not in node.broker.federation.neighbours:
         return False

@@ -17,13 +17,13 @@ from lavant.broker.federation.effects import LinkNotice
 from lavant.broker.federation.session import FederationConfig
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.state import BrokerState
-from lavant.broker.protocol.federation import NeighbourRemoved, RemoveNeighbour
+from lavant.broker.protocol.federation import NeighbourRemoved, RemoveNeighbour, SubscribedRoute
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, Subscribed, Unsubscribe
 from lavant.broker.storage.journal import JournalConfig
 from lavant.core.errors import InvalidValue
 from lavant.simulation.federation.node import BrokerNode, MakeMachine
-from lavant.simulation.federation.oracle import FederationOracle
+from lavant.simulation.federation.oracle import FederationOracle, largest
 from lavant.simulation.federation.server import AskedByClient, ClientAnswered, FederatedServer
 from lavant.simulation.kernel import (
     MS,
@@ -157,14 +157,16 @@ class FederationWorld:
 
         self._insist(one, RemoveNeighbour(other, False), then_other)
 
-    def _component(self, start: str) -> set[str]:
+    def _component(self, start: str, without: str = "") -> set[str]:
+        """The brokers that can be reached without passing that one."""
         found, waiting = {start}, [start]
         while waiting:
             name = waiting.pop()
-            for link in sorted(self.oracle.links, key=sorted):
-                if name in link and not link <= found:
-                    waiting += link - found
-                    found |= link
+            for link in self.oracle.links:
+                new = link - found - {without}
+                if name in link and new:
+                    waiting += new
+                    found |= new
         return found
 
     def _insist(self, broker: str, request: Any, then: Callable[[Any], None]) -> None:
@@ -259,10 +261,14 @@ class FederationWorld:
                     return f"{here} does not hold what {there} should have told"
                 if len(neighbour.queue):
                     return f"{len(neighbour.queue)} publications still wait at {here} for {there}"
+                side = self._component(there, without=here)
                 members = {each.name for each in nodes[here].machine.members_behind[there].values()}
-                expected = self._component(there) if len(self.hosts) else set()
-                if not members <= expected or there not in members:
-                    return f"{here} believes that {sorted(members)} are behind {there}"
+                if members != side:
+                    return f"{here} believes that {sorted(members)} are behind {there}, not {sorted(side)}"
+                wanted = largest(state.filter for name in side for state in nodes[name].broker.subscriptions)
+                held = {entry.filter for entry in neighbour.routes if isinstance(entry, SubscribedRoute)}
+                if held != wanted:
+                    return f"{here} holds {sorted(map(str, held))} of {there}, not {sorted(wanted)}"
         return None
 
     def _all_nodes(self) -> dict[str, BrokerNode]:

@@ -20,7 +20,7 @@ from itertools import count
 import msgspec
 
 from lavant.broker.federation.routes.tables import RouteTable, differing, is_empty, key_of
-from lavant.broker.filters import CoveringChange, CoveringSet, Filter, intersects
+from lavant.broker.filters import CoverForest, CoveringChange, Filter, intersects
 from lavant.broker.filters.limits import NO_LIMITS
 from lavant.broker.protocol.federation import (
     ANY_NAMESPACE,
@@ -104,8 +104,8 @@ class Outgoing:
     def __init__(self) -> None:
         self.table = RouteTable()
         self._pending: dict[bytes, RouteEntry | None] = {}
-        self._subscriptions: dict[str, CoveringSet] = {}
-        self._advertisements: dict[str, CoveringSet] = {}
+        self._subscriptions: dict[str, CoverForest] = {}
+        self._advertisements: dict[str, CoverForest] = {}
         self._encrypted: Counter[SubscribedRoute] = Counter()
         self._texts: dict[SubscriptionId, str] = {}
         self._anything = 0
@@ -234,7 +234,7 @@ class Outgoing:
 
     def _offer(
         self,
-        sets: dict[str, CoveringSet],
+        sets: dict[str, CoverForest],
         namespace: str,
         known: _Known,
         kind: type[SubscribedRoute] | type[AdvertisedRoute],
@@ -242,12 +242,12 @@ class Outgoing:
         if known.id in self._texts:
             return
         self._texts[known.id] = known.text
-        change = sets.setdefault(namespace, CoveringSet()).add(known.id, known.filter)
+        change = sets.setdefault(namespace, CoverForest()).add(known.id, known.filter)
         self._apply(change, namespace, kind)
 
     def _withdraw(
         self,
-        sets: dict[str, CoveringSet],
+        sets: dict[str, CoverForest],
         namespace: str,
         known: _Known,
         kind: type[SubscribedRoute] | type[AdvertisedRoute],
