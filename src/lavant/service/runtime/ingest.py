@@ -166,6 +166,10 @@ class Ingest:
             self._queue.add(request.namespace, step)
             self.go_on()
 
+    def require_advertisements(self) -> None:
+        """Refuse publications that no advertisement matches. Called once, at the start."""
+        self._admission.requires_advertisements = True
+
     def relay(self, relay: RelayPublications) -> None:
         """Take publications of a neighbouring broker; its connection is answered by `Published`."""
         context = RequestContext(relay.connection, relay.number, None)
