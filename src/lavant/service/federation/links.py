@@ -67,6 +67,8 @@ class FederationLinks:
         self.limits = service.limits
         self.service = service
         self.clock = clock
+        if settings.requires_advertisements:
+            service.ingest.require_advertisements()
         tls = settings.tls()
         self.dialers = [LinkDialer(self, address, tls) for address in settings.joins]
         self.opening = asyncio.Lock()

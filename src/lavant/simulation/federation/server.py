@@ -14,7 +14,7 @@ from lavant.broker.queues.timers import earliest
 from lavant.simulation.federation.node import BrokerNode
 from lavant.simulation.federation.transport import (
     ConnectionId,
-    Segment,
+    LinkSegment,
     SegmentAck,
     SegmentReset,
     SimulatedConnection,
@@ -55,7 +55,7 @@ class FederatedServer(ServerMachine):
         local_ms = now_ms + self._ahead_ms
         effects: list[Effect] = []
         match stimulus:
-            case Arrived(source=source, payload=Segment() as segment):
+            case Arrived(source=source, payload=LinkSegment() as segment):
                 effects = super().handle(TimerDue(), now_ms) if not self._is_open else []
                 effects += self._segment(source, segment, local_ms)
             case Arrived(payload=SegmentAck(connection=id, number=number)):
@@ -79,7 +79,7 @@ class FederatedServer(ServerMachine):
         assert own_ms is not None
         return earliest(super().wakeup_ms(), own_ms - self._ahead_ms)
 
-    def _segment(self, source: str, segment: Segment, now_ms: int) -> list[Effect]:
+    def _segment(self, source: str, segment: LinkSegment, now_ms: int) -> list[Effect]:
         connection = self._connections.get(segment.connection)
         effects: list[Effect] = []
         if connection is None:

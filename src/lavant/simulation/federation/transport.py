@@ -24,7 +24,7 @@ class ConnectionId(NamedTuple):
     number: int
 
 
-class Segment(msgspec.Struct, frozen=True):
+class LinkSegment(msgspec.Struct, frozen=True):
     """A numbered frame."""
 
     connection: ConnectionId
@@ -51,22 +51,22 @@ class SimulatedConnection:
     def __init__(self, id: ConnectionId, peer: str, now_ms: int) -> None:
         self.id = id
         self.peer = peer
-        self._sent: deque[Segment] = deque()
+        self._sent: deque[LinkSegment] = deque()
         self._number = 0
         self._received = 0
         self._early: dict[int, LinkFrame] = {}
         self._resend_ms = 0
         self._heard_ms = now_ms
 
-    def send(self, frame: LinkFrame, now_ms: int) -> Segment:
+    def send(self, frame: LinkFrame, now_ms: int) -> LinkSegment:
         self._number += 1
-        segment = Segment(self.id, self._number, frame)
+        segment = LinkSegment(self.id, self._number, frame)
         if not self._sent:
             self._heard_ms, self._resend_ms = now_ms, now_ms + RESEND_MS
         self._sent.append(segment)
         return segment
 
-    def arrived(self, segment: Segment) -> tuple[list[LinkFrame], SegmentAck]:
+    def arrived(self, segment: LinkSegment) -> tuple[list[LinkFrame], SegmentAck]:
         """The frames that are next in order, and the acknowledgement."""
         if segment.number > self._received:
             self._early[segment.number] = segment.frame
@@ -81,7 +81,7 @@ class SimulatedConnection:
             self._sent.popleft()
             self._heard_ms = now_ms
 
-    def due(self, now_ms: int) -> list[Segment]:
+    def due(self, now_ms: int) -> list[LinkSegment]:
         """Segments to be sent again."""
         if not self._sent or now_ms < self._resend_ms:
             return []
