@@ -7,8 +7,6 @@
 Nothing leaves before it is durable: neither a publication, nor a route, nor an acknowledgement. Sessions are memory
 only. After a reconnect, each side says what it holds of the other: publications go on from the last number, and routes
 are compared by digest.
-
-`lavant.broker.federation.opening` describes how a link is opened.
 """
 
 from __future__ import annotations
@@ -46,6 +44,7 @@ from lavant.broker.federation.frames import (
 from lavant.broker.federation.link_queue import size_of
 from lavant.broker.federation.opening import LinkOpening, RefusedLink
 from lavant.broker.federation.relays import LinkRelays
+from lavant.broker.federation.routes.encrypted_shapes import EncryptedShapes
 from lavant.broker.federation.routes.members import loop_of, passed_on
 from lavant.broker.federation.routes.router import ANYTHING, LOCAL, Router
 from lavant.broker.federation.routes.tables import key_of
@@ -67,7 +66,6 @@ from lavant.broker.protocol.federation import (
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import AdvertisementState, SubscriptionState
 from lavant.broker.queues.timers import earliest
-from lavant.broker.subscriptions.validation import check_filter
 from lavant.core.errors import LavantError
 
 
@@ -91,6 +89,7 @@ class FederationMachine:
         self.state.limits = config.limits
         self.client = LinkClient()
         self.router = Router()
+        self._shapes = EncryptedShapes()
         self.own = BrokerMember(config.identity, config.name, 0, 0, [config.identity])
         self.members_behind: dict[str, dict[bytes, BrokerMember]] = {}
         """By neighbour."""
@@ -111,7 +110,7 @@ class FederationMachine:
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def open(self, now_ms: int) -> list[LinkEffect]:
-        """Call it after `BrokerMachine.open`, before the first connection."""
+        """Call it after `BrokerMachine.open`."""
         self._begin(now_ms)
         self.own = msgspec.structs.replace(self.own, epoch=self.server.queues.epoch, changes=self.state.changes)
         self.state.on_learned, self.state.on_neighbours = self._learned, self._neighbours_changed
@@ -312,9 +311,7 @@ class FederationMachine:
         if update.number != session.updates_received + 1:
             raise RefusedLink("invalid", f"update {update.number} came after {session.updates_received}")
         session.updates_received = update.number
-        for entry in update.added:
-            if isinstance(entry, SubscribedRoute | AdvertisedRoute):
-                check_filter(entry.filter)
+        self._shapes.check(update.added)
         loops = [loop_of(entry, self.own) for entry in update.added if isinstance(entry, BrokerMember)]
 
         def applied(answer: object) -> None:
@@ -342,12 +339,14 @@ class FederationMachine:
     def _learned(self, neighbour: Neighbour, added: list[RouteEntry], removed: list[RouteEntry]) -> None:
         members = self.members_behind.setdefault(neighbour.name, {})
         for entry in added:
+            self._shapes.add(entry)
             if isinstance(entry, BrokerMember):
                 members[key_of(entry)] = entry
             told = self._passed_on(entry)
             if told is not None:
                 self.router.add(neighbour.name, told)
         for entry in removed:
+            self._shapes.remove(entry)
             if isinstance(entry, BrokerMember):
                 del members[key_of(entry)]
             told = self._passed_on(entry)
@@ -364,8 +363,10 @@ class FederationMachine:
         else:
             entry = AdvertisedRoute(state.namespace, state.filter)
         if is_added:
+            self._shapes.add(entry)
             self.router.add(LOCAL, entry)
         else:
+            self._shapes.remove(entry)
             self.router.remove(LOCAL, entry)
 
     def _neighbours_changed(self) -> None:
