@@ -15,7 +15,8 @@ from tests.integration.frames import FrameClient
 from tests.integration.serving import WAIT_S_MAX, Served
 from tests.integration.zookeeper import free_port
 
-from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, Subscribed
+from lavant.broker.protocol.queues import Done
+from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, Subscribed, Unsubscribe
 
 
 class Broker:
@@ -50,6 +51,10 @@ class Broker:
         with self.client() as client:
             answer = client.ask(Subscribe(filter, name))
             assert isinstance(answer, Subscribed), answer
+
+    def unsubscribe(self, name: str) -> None:
+        with self.client() as client:
+            assert isinstance(client.ask(Unsubscribe(name)), Done)
 
     def publish(self, *publications: dict[str, Any], key: str = "") -> Published:
         with self.client() as client:

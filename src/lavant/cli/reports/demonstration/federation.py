@@ -20,12 +20,15 @@ from rich.table import Table
 
 from lavant import Publication, connect
 from lavant.broker.filters import parse
+from lavant.client.connection.retries import Retries
 from lavant.core.errors import LavantError, MissingComponent
 from lavant.core.ids import PublicationId
 from lavant.core.publications.attributes import AttributeValue
 
 BATCH = 20
 LATE_S_MAX = 60.0
+PATIENT = Retries(within_s=120)
+"""A broker that was killed may take a while to start again on a busy machine."""
 UP_S_MAX = 30.0
 STOP_S_MAX = 15.0
 SUBSCRIPTION = "wanted"
@@ -106,7 +109,7 @@ class FederatedSubscriber:
     def drain(self, count: int) -> None:
         """Receive and count notifications: as many as are due, and any that come after them."""
         deadline_s = time.monotonic() + LATE_S_MAX
-        with connect(self.broker.url) as client:
+        with connect(self.broker.url, retries=PATIENT) as client:
             queue = client.queue(SUBSCRIPTION)
             while True:
                 is_late = self.counts.total() >= count or time.monotonic() > deadline_s
@@ -130,7 +133,7 @@ class FederatedPublisher(threading.Thread):
 
     def run(self) -> None:
         try:
-            with connect(self._broker.url) as client:
+            with connect(self._broker.url, retries=PATIENT) as client:
                 for start in range(0, self._count, BATCH):
                     batch = [self._quote(number) for number in range(start, min(start + BATCH, self._count))]
                     ids = client.publish_many(batch)
