@@ -77,6 +77,7 @@ class FederationLinks:
         self._connections: set[LinkConnection] = set()
         self._effects: deque[LinkEffect] = deque()
         self._is_performing = False
+        self._is_stopped = False
         self._relayed: list[tuple[LinkConnection, int, Published]] = []
         self._refusals: dict[tuple[str, str], float] = {}
         """When a refusal was last logged, by address and reason."""
@@ -98,6 +99,7 @@ class FederationLinks:
             await dialer.stop()
         for connection in list(self._connections):
             connection.close()
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
@@ -183,7 +185,7 @@ class FederationLinks:
         return self.machine.relayed(connection, number, answer.entries, now_ms)
 
     def _do(self, stimulus: Callable[[int], list[LinkEffect]]) -> None:
-        if self.service.has_failed:
+        if self.service.has_failed or self._is_stopped:
             return
         try:
             self._effects += stimulus(self.clock.now_ms())

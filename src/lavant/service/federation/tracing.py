@@ -13,7 +13,7 @@ import msgspec
 
 from lavant.broker.federation.frames import LinkFrame, LinkPublications, TraceAnswer, TraceRequest
 from lavant.broker.federation.trace import trace
-from lavant.core.errors import UNDECODABLE
+from lavant.core.errors import UNDECODABLE, LavantError, Overloaded
 from lavant.core.identities import new_identity
 from lavant.core.publications.publication import ID
 
@@ -29,7 +29,7 @@ MARKED_MAX = 1000
 EVENTS_MAX = 100
 """Of one of them."""
 TRACES_MAX = 100
-"""Traces that wait for an answer; a neighbour's beyond that are answered by this broker alone."""
+"""Traces of this broker that wait for an answer, and those of neighbours that it answers."""
 
 
 class TraceLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +175,12 @@ class Traces:
             del self._answers[id]
 
     async def _answer(self, connection: LinkConnection, request: TraceRequest) -> None:
-        hops = await self.trace(request.namespace, request.publication, request.path)
+        try:
+            if len(self._tasks) > TRACES_MAX:
+                raise Overloaded(f"{TRACES_MAX} traces are under way; try again later")
+            hops = await self.trace(request.namespace, request.publication, request.path)
+        except LavantError as error:
+            hops = [_silent(self._links.settings.name, request, str(error))]
         connection.send(TraceAnswer(request.id, list(map(msgspec.json.encode, hops))))
 
 
