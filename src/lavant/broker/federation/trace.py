@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from lavant.broker.federation.machine import FederationMachine
@@ -74,35 +76,46 @@ def members_of(machine: FederationMachine) -> list[BrokerMember]:
     return [member for behind in machine.members_behind.values() for member in behind.values()]
 
 
-def trace(machine: FederationMachine, namespace: str, publication: bytes, source: str = "") -> TraceVerdict:
-    """Where a plain publication would go that was published here, or came from the neighbour `source`."""
+def tracer(
+    machine: FederationMachine, namespace: str, publication: bytes, source: str = ""
+) -> Callable[[], TraceVerdict]:
+    """Tells where a plain publication would go that was published here, or came from the neighbour `source`.
+
+    The result takes long with many subscriptions, since it parses their filters. It may be called in any thread: it
+    uses the subscriptions of this moment.
+    """
     [parsed] = accept([publication], ["trace"], machine.now_ms)
     if not isinstance(parsed, ParsedPublication):
         raise InvalidValue(parsed.reason)
     if parsed.scheme != PLAIN:
         raise InvalidValue("an encrypted publication cannot be traced: brokers see ciphertext only; trace a plain one")
-    subscriptions = [
-        each.name
-        for each in machine.server.broker.subscriptions
-        if each.namespace == namespace and _matches(each, parsed.content)
-    ]
-    neighbours = machine.state.neighbours.values()
-    steps = [_step(each, namespace, parsed.content) for each in neighbours if each.name != source]
-    return TraceVerdict(subscriptions, steps)
+    own = [each for each in machine.server.broker.subscriptions if each.namespace == namespace]
+    behind = {
+        neighbour.name: [each for each in neighbour.subscriptions.values() if each.namespace == namespace]
+        for neighbour in machine.state.neighbours.values()
+        if neighbour.name != source
+    }
+
+    def verdict() -> TraceVerdict:
+        return TraceVerdict(
+            [each.name for each in own if _matches(each, parsed.content)],
+            [_step(name, known, parsed.content) for name, known in behind.items()],
+        )
+
+    return verdict
 
 
 def _matches(state: SubscriptionState, attributes: dict[str, AttributeValue]) -> bool:
     return isinstance(state.filter, str) and Filter.parse(state.filter, NO_LIMITS).matches(attributes)
 
 
-def _step(neighbour: Neighbour, namespace: str, attributes: dict[str, AttributeValue]) -> TraceStep:
-    known = [each for each in neighbour.subscriptions.values() if each.namespace == namespace]
+def _step(neighbour: str, known: list[SubscriptionState], attributes: dict[str, AttributeValue]) -> TraceStep:
     for state in known:
         if _matches(state, attributes):
-            return TraceStep(neighbour.name, True, f"subscription behind it: {state.filter}")
+            return TraceStep(neighbour, True, f"subscription behind it: {state.filter}")
     if not known:
-        return TraceStep(neighbour.name, False, "there is no subscription behind it in this namespace")
-    return TraceStep(neighbour.name, False, f"none of the {len(known)} subscriptions behind it matches")
+        return TraceStep(neighbour, False, "there is no subscription behind it in this namespace")
+    return TraceStep(neighbour, False, f"none of the {len(known)} subscriptions behind it matches")
 
 
 def _view(machine: FederationMachine, neighbour: Neighbour) -> LinkView:

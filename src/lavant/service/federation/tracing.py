@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lavant.broker.federation.frames import LinkFrame, LinkPublications, TraceAnswer, TraceRequest
-from lavant.broker.federation.trace import trace
+from lavant.broker.federation.trace import tracer
 from lavant.core.errors import UNDECODABLE, LavantError, Overloaded
 from lavant.core.identities import new_identity
 from lavant.core.publications.publication import ID
@@ -129,7 +129,7 @@ class Traces:
     async def trace(self, namespace: str, publication: bytes, path: Sequence[str] = ()) -> list[TraceHop]:
         """This broker and all behind it that the publication would reach, in the order in which it would."""
         name, source = self._links.settings.name, path[-1] if path else ""
-        verdict = trace(self._links.machine, namespace, publication, source)
+        verdict = await asyncio.to_thread(tracer(self._links.machine, namespace, publication, source))
         hop = TraceHop(
             broker=name,
             path=list(path),

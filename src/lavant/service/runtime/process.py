@@ -267,6 +267,8 @@ def _links(
         return None
     config = federation_config(settings.federation, settings.limits, identity=store.identity.hex())
     machine = FederationMachine(service.server, config)
+    if config.requires_advertisements:
+        service.ingest.require_advertisements()
     return FederationLinks(service, machine, settings.federation, times.clock, keys=keys, readiness=readiness)
 
 
