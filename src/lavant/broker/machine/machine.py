@@ -147,11 +147,13 @@ class BrokerMachine:
     def record(
         self, command: Command, client: Hashable, number: int, now_ms: int, *, grows: bool = True
     ) -> list[Effect]:
-        """Apply a command of the server itself; the client is answered when it is durable. Raises if it is refused."""
+        """Apply a command of the server itself; the client is answered when it is durable. Raises if it is refused.
+        If it does not grow anything, a full disk is no obstacle, and the answer can wait for a later commit."""
         now_ms = self._begin(now_ms)
         if grows:
             self._check_room()
-        self._reply(RequestContext(client, number, None), self._apply(command, None, now_ms), self.position)
+        context = RequestContext(client, number, None)
+        self._reply(context, self._apply(command, None, now_ms), self.position, is_patient=not grows)
         return self._effects
 
     def committed(self, position: int, now_ms: int) -> list[Effect]:
