@@ -20,7 +20,7 @@ from tests.bench.publishing.table import EACH, NATS
 from tests.bench.queues import servers
 from tests.integration.zookeeper import free_port
 
-SECONDS = 6.0
+SECONDS = 4.0
 COLUMNS = ("8 topics, 32 subscribers", "publications/s", "notifications/s", "delay at half rate p50", "p99")
 
 
