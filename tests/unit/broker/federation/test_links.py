@@ -245,3 +245,19 @@ def test_encrypted_filters_of_another_shape_are_refused() -> None:
         EncryptedShapes().check([one, other])
     shapes.remove(one)
     shapes.check([other])
+
+
+def test_a_partition_of_an_hour_heals() -> None:
+    network = chain("A", "B", "C")
+    network.request("C", Subscribe("true", "s"))
+    network.cut("B", "C")
+    network.settle()
+    for minute in range(60):
+        network.request("A", Publish([publication(x=minute)]))
+        network.pass_time(60_000)
+        network.settle()
+    network.join("C", "B")
+    network.settle()
+    network.join("A", "B")  # its probes had no trouble, but another connection does no harm
+    network.settle()
+    assert numbers(network, "C", "s") == list(range(60))
