@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import count
 
 import msgspec
@@ -37,6 +38,8 @@ LOCAL = ""
 ANYTHING = AdvertisedRoute(ANY_NAMESPACE, "true")
 
 
+CANONICAL_MAX = 1 << 16
+"""Parsed texts that are remembered: many subscriptions have the same."""
 ENTRIES_A_FRAME = 1000
 """Routes in one update."""
 
@@ -405,6 +408,7 @@ class Router:
         return ((namespace, self._elsewhere(source, namespace)) for namespace in self._subscriptions)
 
 
+@lru_cache(maxsize=CANONICAL_MAX)
 def _canonical(text: str) -> tuple[Filter, str]:
     """A filter that was accepted somewhere, and its canonical text."""
     filter = Filter.parse(text, NO_LIMITS)
