@@ -30,6 +30,9 @@ DYING = FederationOptions(
     swarm=False, brokers=4, gap_ms=25.0, kills_per_min=60.0, power_losses_per_min=30.0, moves_per_min=0.0, loss=0.02
 )
 """Many crashes, so that what is only in memory is lost."""
+FULL = FederationOptions(
+    swarm=False, brokers=4, gap_ms=25.0, full_disks_per_min=60.0, kills_per_min=0.0, power_losses_per_min=0.0
+)
 BUSY = FederationOptions(
     swarm=False,
     brokers=4,
@@ -142,8 +145,12 @@ def never_sends_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FederationMachine, "opened", at_the_end)
 
 
-def takes_everything_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ReceivedNumbers, "__contains__", lambda self, number: False)
+def claims_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
+    def durable(relays: LinkRelays, link: str) -> int:
+        neighbours = relays._machine.state.neighbours.values()
+        return next(each.received.floor for each in neighbours if each.link == link)
+
+    patch.setattr(LinkRelays, "durable", durable)
 
 
 def passes_no_subscription_on(patch: pytest.MonkeyPatch) -> None:
@@ -207,9 +214,9 @@ MISTAKES: dict[str, tuple[Break, FederationOptions]] = {
     "a publication is confirmed before it is durable": (acknowledges_early, DYING),
     "a publication is passed on before it is durable": (sends_early, DYING),
     "a snapshot has no queues of links": (forgets_queues_in_snapshots, DYING),
-    "a publication that is refused is confirmed": (drops_what_is_refused, FederationOptions(full_disks_per_min=60.0)),
+    "a publication that is refused is confirmed": (drops_what_is_refused, FULL),
     "nothing is sent again after a reconnect": (never_sends_again, DYING),
-    "what is sent again is taken again": (takes_everything_again, DYING),
+    "numbers that are not durable are told to the other side": (claims_what_is_not_durable, DYING),
     "subscriptions of neighbours are not passed on": (passes_no_subscription_on, SMALL),
     "unsubscriptions are not told": (never_retracts, SMALL),
     "routes are mended one way": (mends_one_way, DYING),

@@ -259,12 +259,11 @@ class FederationMachine:
         """The link is up: mend what differs."""
         neighbour = self.state.find(session.neighbour, session.link)
         received, digests = session.theirs
-        if received > neighbour.queue.number:
-            raise RefusedLink(
-                "invalid",
-                f"{neighbour.name!r} has publication {received} of this broker, which has queued only "
-                f"{neighbour.queue.number}: a data directory was replaced by an older copy; remove the neighbour",
-            )
+        queue = neighbour.queue
+        if not queue.number - len(queue) <= received <= queue.number:
+            numbers = f"has publications up to {received}, and the queue for it {len(queue)} up to {queue.number}"
+            why = "a data directory was replaced by an older copy; remove the neighbour"
+            raise RefusedLink("invalid", f"{neighbour.name!r} {numbers}: {why}")
         if not session.is_dialled:
             self.send(session, LinkOpened())
         session.stage = LinkStage.UP

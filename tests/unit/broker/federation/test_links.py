@@ -261,3 +261,21 @@ def test_a_partition_of_an_hour_heals() -> None:
     network.join("A", "B")  # its probes had no trouble, but another connection does no harm
     network.settle()
     assert numbers(network, "C", "s") == list(range(60))
+
+
+def test_a_data_directory_that_is_older_than_what_was_confirmed_is_refused() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    network.request("A", Publish([publication(x=1)]))
+    old = len(network.brokers["B"].records)
+    for x in (2, 3):
+        network.request("A", Publish([publication(x=x)]))
+    network.cut("A", "B")
+    network.settle()
+    del network.brokers["B"].records[old:]
+    network.brokers["B"].durable = old
+    network.restart("B")
+    network.join("B", "A")
+    network.settle()
+    assert [each.code for each in network.refusals] == ["invalid"]
+    assert "older copy" in network.refusals[0].reason
