@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.core.files import local_path
 
 if TYPE_CHECKING:
@@ -92,28 +91,11 @@ def ask_http(
     timeout_s: float = HTTP_S_MAX,
 ) -> dict[str, Any]:
     """Ask the HTTP interface, which shares the port; returns the JSON of the answer, and raises a refusal."""
-    import ssl  # noqa: PLC0415
-    import urllib.error  # noqa: PLC0415
-    import urllib.request  # noqa: PLC0415
+    from lavant.cli.reports.fetch import fetch  # noqa: PLC0415
 
-    from lavant.cli.reports.doctor import http_address  # noqa: PLC0415
-
-    address = http_address(url)
-    headers = {"authorization": f"Bearer {key}"} if key else {}
     data = None if body is None else json.dumps(body).encode()
-    if data is not None:
-        headers["content-type"] = "application/json"
-    context = ssl.create_default_context(cafile=ca_file) if address.startswith("https") else None
-    try:
-        request = urllib.request.Request(f"{address}{path}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=timeout_s, context=context) as response:
-            answer: dict[str, Any] = json.load(response)
-            return answer
-    except urllib.error.HTTPError as error:
-        raise InvalidValue(json.loads(error.read())["error"]["reason"]) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise MissingComponent(f"no server answers at {address}: {reason}; start one with `lavant serve`") from None
+    answer: dict[str, Any] = json.loads(fetch(url, path, key, ca_file, method=method, body=data, timeout_s=timeout_s))
+    return answer
 
 
 def print_json(value: Any) -> None:
