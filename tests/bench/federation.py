@@ -16,7 +16,7 @@ from tests.bench.publishing import lavant, nats
 from tests.bench.publishing.measuring import Figures, measure
 from tests.bench.publishing.table import EACH, NATS
 from tests.bench.queues import servers
-from tests.integration.zookeeper import free_port
+from tests.integration.server_processes import free_port
 
 SECONDS = 2.0
 COLUMNS = ("8 topics, 32 subscribers", "publications/s", "notifications/s", "delay at half rate p50", "p99")

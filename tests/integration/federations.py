@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.frames import FrameClient
+from tests.integration.server_processes import free_port
 from tests.integration.serving import WAIT_S_MAX, Served
-from tests.integration.zookeeper import free_port
 
 from lavant.broker.protocol.queues import Done
 from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, Subscribed, Unsubscribe

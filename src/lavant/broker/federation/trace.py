@@ -51,7 +51,7 @@ class LinkView(msgspec.Struct, frozen=True, kw_only=True):
     """Routes that it need not hold, because others cover them."""
 
 
-class TraceStep(msgspec.Struct, frozen=True):
+class RouteStep(msgspec.Struct, frozen=True):
     """Whether a publication goes to a neighbour, and why."""
 
     neighbour: str
@@ -64,7 +64,7 @@ class TraceVerdict(msgspec.Struct, frozen=True):
 
     subscriptions: list[str]
     """Names of local subscriptions that match."""
-    links: list[TraceStep]
+    links: list[RouteStep]
 
 
 def links_of(machine: FederationMachine) -> list[LinkView]:
@@ -109,13 +109,13 @@ def _matches(state: SubscriptionState, attributes: dict[str, AttributeValue]) ->
     return isinstance(state.filter, str) and Filter.parse(state.filter, NO_LIMITS).matches(attributes)
 
 
-def _step(neighbour: str, known: list[SubscriptionState], attributes: dict[str, AttributeValue]) -> TraceStep:
+def _step(neighbour: str, known: list[SubscriptionState], attributes: dict[str, AttributeValue]) -> RouteStep:
     for state in known:
         if _matches(state, attributes):
-            return TraceStep(neighbour, True, f"subscription behind it: {state.filter}")
+            return RouteStep(neighbour, True, f"subscription behind it: {state.filter}")
     if not known:
-        return TraceStep(neighbour, False, "there is no subscription behind it in this namespace")
-    return TraceStep(neighbour, False, f"none of the {len(known)} subscriptions behind it matches")
+        return RouteStep(neighbour, False, "there is no subscription behind it in this namespace")
+    return RouteStep(neighbour, False, f"none of the {len(known)} subscriptions behind it matches")
 
 
 def _view(machine: FederationMachine, neighbour: Neighbour) -> LinkView:
