@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import lavant
-from lavant.core.ports import QUEUES_URL
+from lavant.core.addresses import QUEUES_URL
 
 TYPES = ("type-1", "type-2", "type-3")
 QUIET_PER_S, BUSY_PER_S = (0.5, 1.0, 0.5), (3.0, 3.5, 3.0)

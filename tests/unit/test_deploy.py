@@ -12,8 +12,8 @@ import yaml
 
 from lavant.cli import commands
 from lavant.client.workers.functions import load
+from lavant.core.addresses import QUEUES_PORT
 from lavant.core.kernels.cache import VARIABLE
-from lavant.core.ports import QUEUES_PORT
 from lavant.service.auth.browser_guard import HostList
 from lavant.service.autoscaling.allocators.kubernetes import deployment_names
 from lavant.service.autoscaling.config_file import ResourcesFile

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, ask_http, client, counted, print_json, print_table
+from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue
-from lavant.core.ports import QUEUES_URL
 
 federation = typer.Typer(help="Show and change a federation of brokers.", no_args_is_help=True)
 

@@ -22,7 +22,7 @@ from lavant.client.queues.queue import AsyncQueue
 from lavant.client.subscriptions.async_subscription import AsyncHandler, AsyncSubscription
 from lavant.client.subscriptions.base import SubscriptionParts
 from lavant.client.subscriptions.lease import Lease, end_all
-from lavant.core.ports import QUEUES_URL
+from lavant.core.addresses import QUEUES_URL
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher

@@ -28,7 +28,7 @@ from lavant.client.queues.queue import Queue
 from lavant.client.subscriptions.base import SubscriptionParts
 from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.client.subscriptions.subscription import ClientSubscription, Handler
-from lavant.core.ports import QUEUES_URL
+from lavant.core.addresses import QUEUES_URL
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher

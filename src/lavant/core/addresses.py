@@ -7,9 +7,12 @@ import re
 from typing import NamedTuple, Self
 
 from lavant.core.errors import InvalidValue
-from lavant.core.ports import QUEUES_PORT, QUEUES_URL
 
 PLAIN, SECURE = "lavant", "lavants"
+QUEUES_PORT = 7324
+"""Where a server listens by default."""
+QUEUES_URL = f"{PLAIN}://127.0.0.1:{QUEUES_PORT}"
+"""Where clients look for it."""
 PORT_MAX = 65535
 
 _URL = re.compile(rf"({PLAIN}|{SECURE})://(?:\[([0-9A-Fa-f:.]+)\]|([^\s/?#@:\[\]]+))(?::([0-9]{{1,5}}))?/?")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, body_of, client, print_json, print_table, time_of
+from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue
-from lavant.core.ports import QUEUES_URL
 
 if TYPE_CHECKING:
     from lavant.broker.protocol.jobs import JobView

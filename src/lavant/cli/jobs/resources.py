@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lavant.cli.common import AsJson, CaFile, Key, Url, ask_http, print_json, print_table, time_of
-from lavant.core.ports import QUEUES_URL
+from lavant.core.addresses import QUEUES_URL
 
 SHOWN = 10
 

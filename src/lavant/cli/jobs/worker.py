@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lavant.cli.common import CaFile, Key, Url
-from lavant.core.ports import QUEUES_URL
+from lavant.core.addresses import QUEUES_URL
 
 if TYPE_CHECKING:
     from lavant.client.workers.backend import Backend

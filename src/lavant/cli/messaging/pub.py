@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Encryption, Key, Url, client, print_json
+from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue
-from lavant.core.ports import QUEUES_URL
 
 if TYPE_CHECKING:
     from lavant.cli.messaging.publications import Read

@@ -27,8 +27,8 @@ from lavant.cli.common import (
     print_table,
     time_of,
 )
+from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue, LavantError
-from lavant.core.ports import QUEUES_URL
 
 if TYPE_CHECKING:
     from lavant.broker.protocol.queues import Described, MoveState

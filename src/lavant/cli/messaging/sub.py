@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Encryption, Key, Url, client, print_json, printable, time_of
+from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue
-from lavant.core.ports import QUEUES_URL
 
 if TYPE_CHECKING:
     from lavant.client.client import Client

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lavant.cli.common import AsJson, CaFile, Encryption, Key, Url, client, print_json, print_table, time_of
+from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue, LavantError
-from lavant.core.ports import QUEUES_URL
 
 if TYPE_CHECKING:
     from lavant.broker.protocol.queues import Described

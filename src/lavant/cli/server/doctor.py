@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lavant.cli.common import AsJson
-from lavant.core.ports import QUEUES_URL
+from lavant.core.addresses import QUEUES_URL
 
 FAILED = 1
 _MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "red")}

@@ -14,8 +14,8 @@ import typer
 from lavant.cli.common import counted
 from lavant.cli.server.config_file import take_config
 from lavant.cli.spark import Archive, Conf, DriverHost, settings_in
+from lavant.core.addresses import QUEUES_PORT
 from lavant.core.errors import InvalidValue
-from lavant.core.ports import QUEUES_PORT
 
 if TYPE_CHECKING:
     from lavant.service.engines.spark.settings import SparkSettings

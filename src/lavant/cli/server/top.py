@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lavant.cli.common import Key, Url
-from lavant.core.ports import QUEUES_URL
+from lavant.core.addresses import QUEUES_URL
 
 
 def top(
