@@ -157,8 +157,13 @@ class World:
         return int(opened.sent[0].get("status", 101))
 
 
-NO_EFFECT = {"CancelMessageMoveTask", "/subscriptions/{name}/renew"}
-"""There is no move to be cancelled, and a renewal is not recorded."""
+NO_EFFECT = {
+    "CancelMessageMoveTask",
+    "/subscriptions/{name}/renew",
+    "/federation/trace",
+    "/federation/neighbours/{name}",
+}
+"""There is no move to be cancelled, a renewal is not recorded, and the server is in no federation."""
 
 
 def in_world(directory: Path, work: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:
