@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq kafka nats chromium kernels classes clean
+.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq kafka nats chromium polyml kernels classes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ quick: setup ## lint and the fast tests: no Spark, no programs of others
 	@$(MAKE) --no-print-directory -j 2 lint kernels
 	@HYPOTHESIS_PROFILE=quick $(BIN)/pytest -q -n 2 -m "not soak and not external" tests/unit tests/property tests/conformance
 
-test: java zookeeper rabbitmq kafka chromium ## lint, then all tests but the soak tests
+test: java zookeeper rabbitmq kafka chromium polyml ## lint, then all tests but the soak tests
 	@$(MAKE) --no-print-directory -j 2 lint kernels
 	@$(MAKE) --no-print-directory classes
 	@$(BIN)/pytest -q -n 3 --durations 30
@@ -72,6 +72,10 @@ kafka: setup
 # And for those of web pages in a real browser.
 chromium:
 	@tools/chromium || [ -z "$$CI" ]
+
+# And for the one that has an exported Petri net checked by a compiler of Standard ML.
+polyml:
+	@tools/polyml || [ -z "$$CI" ]
 
 nats:
 	@tools/nats

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import abstractmethod
 from typing import Any
 
 import msgspec
@@ -27,21 +28,21 @@ class ColourSet(_Timing, frozen=True):
 
     name: str
 
+    @abstractmethod
     def token(self, value: Any) -> Any:
         """The value as a token of this colour set, or InvalidValue."""
-        raise NotImplementedError
 
+    @abstractmethod
     def show(self, token: Any) -> str:
         """The token as CPN ML writes it."""
-        raise NotImplementedError
 
     def values(self) -> list[Any] | None:
         """All values, in order, or None if there are more than `VALUES_MAX`."""
         return None
 
+    @abstractmethod
     def declaration(self) -> str:
         """The right-hand side of the declaration in CPN ML, without `timed`."""
-        raise NotImplementedError
 
     def parts(self) -> tuple[ColourSet, ...]:
         """The colour sets of which this one consists."""
