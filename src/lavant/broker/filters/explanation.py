@@ -8,8 +8,10 @@ from typing import NamedTuple
 from lavant.broker.filters.algebra.conjunctions import Conjunction
 from lavant.broker.filters.algebra.decomposition import predicates_of
 from lavant.broker.filters.algebra.predicates import constraint_of
-from lavant.broker.filters.language.ast import And, Literal, Node, Not, Or
+from lavant.broker.filters.language.ast import And, Between, Compare, In, Like, Literal, Node, Not, Or
+from lavant.broker.filters.language.expressions import parse_expression
 from lavant.broker.filters.language.printer import node_text
+from lavant.broker.filters.limits import NO_LIMITS
 from lavant.broker.filters.model import Filter
 from lavant.core.publications.attributes import AttributeValue
 
@@ -20,6 +22,18 @@ class Explained(NamedTuple):
     predicate: str
     value: AttributeValue | None
     held: bool
+
+    @property
+    def wanted(self) -> str | None:
+        """The type that the predicate wants, if the value has another one and so cannot satisfy it.
+
+        >>> Explained("volume > 5", "7", held=False).wanted
+        'a number'
+        """
+        if self.held or self.value is None:
+            return None
+        kinds = _kinds(parse_expression(self.predicate, NO_LIMITS))
+        return None if not kinds or kind_of(self.value) in kinds else " or ".join(sorted(kinds))
 
 
 def explain(filter: Filter, attributes: Mapping[str, AttributeValue]) -> list[Explained]:
@@ -44,6 +58,39 @@ def _explain(conjunction: Conjunction, attributes: Mapping[str, AttributeValue])
         for name, constraint in conjunction.constraints
         for node in predicates_of(name, constraint, alternatives=True)
     ]
+
+
+def kind_of(value: AttributeValue) -> str:
+    """
+    >>> kind_of("5"), kind_of(5), kind_of(True)
+    ('text', 'a number', 'a boolean')
+    """
+    match value:
+        case bool():
+            return "a boolean"
+        case str():
+            return "text"
+        case _:
+            return "a number"
+
+
+def _kinds(node: Node) -> set[str]:
+    """The types of values that a predicate compares with."""
+    match node:
+        case Or(operands) | And(operands):
+            return {kind for operand in operands for kind in _kinds(operand)}
+        case Not(operand):
+            return _kinds(operand)
+        case Compare(value=value):
+            return {kind_of(value)}
+        case Between(low=low):
+            return {kind_of(low)}
+        case In(values=values):
+            return set(map(kind_of, values))
+        case Like():
+            return {"text"}
+        case _:
+            return set()
 
 
 def _holds(node: Node, value: AttributeValue | None, positive: bool = True) -> bool:

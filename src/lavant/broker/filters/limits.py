@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 
-class FilterLimits(msgspec.Struct, frozen=True, kw_only=True):
+class FilterLimits(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     text_length_max: int = 8192
     """Characters of the text."""
     depth_max: int = 32

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from lavant.broker.filters.algebra.conjunctions import Conjunction
-from lavant.broker.filters.algebra.normal_form import normalise, reduce
+from lavant.broker.filters.algebra.normal_form import conjunction_of, normalise, reduce
 from lavant.broker.filters.algebra.string_search import SearchBudget
 from lavant.broker.filters.language.ast import Node
 from lavant.broker.filters.language.expressions import parse_expression
 from lavant.broker.filters.language.printer import expression_text, triples_text
+from lavant.broker.filters.language.templates import read_template
 from lavant.broker.filters.language.triples import parse_triples
 from lavant.broker.filters.limits import FILTER_LIMITS, FilterLimits
 from lavant.core.errors import FilterSyntaxError
@@ -47,7 +48,8 @@ class Filter(msgspec.Struct, frozen=True, cache_hash=True):
     @classmethod
     def parse(cls, text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:
         """Parse an expression or triples."""
-        return cls(normalise(parse_syntax(text, limits), limits))
+        terms = read_template(text, limits)
+        return cls(normalise(parse_syntax(text, limits), limits) if terms is None else conjunction_of(terms, limits))
 
     @classmethod
     def of(cls, conjunctions: Iterable[Conjunction]) -> Filter:

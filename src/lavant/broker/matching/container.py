@@ -21,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.storage.objects import ObjectStorage
-from lavant.core.errors import UNDECODABLE, CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, is_newer, too_new
 
-MAGIC = b"LAVANT1\n"
+FORMAT = 1
+_KIND = b"LAVANT"
+MAGIC = b"%b%d\n" % (_KIND, FORMAT)
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sII")
 
@@ -85,7 +87,9 @@ def unpack(
     magic, header_length, checksum = _PREFIX.unpack_from(data)
     header_bytes = data[_PREFIX.size : _PREFIX.size + header_length]
     if magic != MAGIC:
-        raise CorruptSnapshot(f"{name} starts with {magic!r}, expected {MAGIC!r}: another format or version")
+        if magic.startswith(_KIND) and is_newer(magic[len(_KIND) : -1], FORMAT):
+            raise too_new(name, magic[len(_KIND) : -1], FORMAT)
+        raise CorruptSnapshot(f"{name} starts with {magic!r}, expected {MAGIC!r}: it is not of Lavant, or damaged")
     if zlib.crc32(header_bytes) != checksum:
         raise CorruptSnapshot(f"{name} has a damaged header (checksum differs)")
     try:

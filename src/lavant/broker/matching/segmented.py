@@ -308,7 +308,7 @@ class SegmentedMatcher(ABC, Generic[FiltersT, BatchT]):
     ) -> tuple[list[tuple[int, Runs]], Matches]:
         """The same, with runs of rows for these segments, by their place in the list, where that is shorter.
 
-        Whoever expands the runs must have the same segments, such as those of the snapshot that was opened.
+        The process that expands the runs must have the same segments, such as those of the snapshot that was opened.
         """
         places = {id(segment): place for place, segment in enumerate(segments)}
         runs: list[tuple[int, Runs]] = []

@@ -42,7 +42,7 @@ class StockWorkload(msgspec.Struct, frozen=True, kw_only=True):
         """A batch of quotes; another `stream` gives other quotes of the same symbols."""
         random = np.random.default_rng([self.seed, 1, stream])
         symbol = random.integers(0, self.symbols, count)
-        quotes = self._quotes(random, symbol)
+        quotes = self.quotes(random, symbol)
         names = pa.array(self.symbol_names())
         columns: dict[str, Any] = {
             "class": pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), ["STOCK"]),
@@ -70,7 +70,7 @@ class StockWorkload(msgspec.Struct, frozen=True, kw_only=True):
 
     def _template(self, random: np.random.Generator, number: int, count: int) -> FilterTable:
         symbol = random.integers(0, self.symbols, count)
-        quotes = self._quotes(random, symbol)
+        quotes = self.quotes(random, symbol)
         names = np.array(self.symbol_names(), dtype=object)
         stock = Column("class", "=", ["STOCK"] * count)
         of_symbol = Column("symbol", "=", names[symbol].tolist())
@@ -85,7 +85,7 @@ class StockWorkload(msgspec.Struct, frozen=True, kw_only=True):
         )
         return encode_template(templates[number])
 
-    def _quotes(self, random: np.random.Generator, symbol: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def quotes(self, random: np.random.Generator, symbol: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """One quote for each entry of `symbol`."""
         levels = np.random.default_rng([self.seed, 0])
         price = levels.lognormal(3.5, 0.7, self.symbols)[symbol]

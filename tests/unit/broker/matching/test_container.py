@@ -88,7 +88,10 @@ def test_a_flipped_bit_anywhere_is_refused_or_hits_padding() -> None:
     [
         (b"", "the data has 0 bytes, too few for a header"),
         (WHOLE[:15], "the data has 15 bytes, too few for a header"),
-        (b"LAVANT2\n" + WHOLE[8:], r"starts with b'LAVANT2\\n', expected b'LAVANT1\\n': another format or version"),
+        (
+            b"LAVANT2\n" + WHOLE[8:],
+            "has format 2, this version of Lavant reads up to format 1; use the version",
+        ),
         (WHOLE[: HEADER_END - 1], "has a damaged header"),
         (WHOLE[:20] + b"?" + WHOLE[21:], "has a damaged header"),
         (WHOLE[: HEADER_END + 4], f"is cut short: bytes ends at byte {HEADER_END + 5}, the file at {HEADER_END + 4}"),

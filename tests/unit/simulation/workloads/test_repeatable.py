@@ -12,6 +12,7 @@ import hashlib
 from lavant.simulation.workloads.synthetic import EncryptedWorkload
 from lavant.simulation.workloads.stock import StockWorkload
 from lavant.simulation.workloads.synthetic import SyntheticWorkload
+from lavant.simulation.workloads.text import TextWorkload
 
 digest = hashlib.blake2b(digest_size=16)
 for workload in (StockWorkload(symbols=30, subscriptions=300), SyntheticWorkload(subscriptions=100)):
@@ -20,6 +21,9 @@ for workload in (StockWorkload(symbols=30, subscriptions=300), SyntheticWorkload
     for name, array in arrays.items():
         digest.update(name.encode() + array.tobytes())
     digest.update(workload.publications(50, stream=2).records.serialize())
+text = TextWorkload(subscriptions=50)
+digest.update(repr(text.filters()).encode())
+digest.update(text.publications(5).records.serialize())
 encrypted = EncryptedWorkload(subscriptions=20)
 digest.update(encrypted.filters().tests.tobytes())
 digest.update(encrypted.publications(5).points.tobytes())

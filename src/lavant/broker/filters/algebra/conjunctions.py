@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from lavant.broker.filters.algebra.constraints import Constraint, Strings, narrow
+from lavant.broker.filters.algebra.intervals import EVERYTHING
 from lavant.broker.filters.algebra.string_search import SearchBudget
 from lavant.broker.filters.algebra.strings import satisfiable, simplify
 from lavant.broker.filters.limits import FilterLimits
@@ -43,7 +44,7 @@ def conjoin(
             return None
         together[name] = both
     for name, constraint in together.items():
-        if isinstance(constraint, Strings) and constraint.patterns:
+        if isinstance(constraint, Strings) and constraint.patterns and not _is_one_pattern(constraint):
             simpler = simplify(constraint)
             if len(simpler.patterns) > limits.patterns_max:
                 raise LimitExceeded(
@@ -54,3 +55,8 @@ def conjoin(
                 return None
             together[name] = simpler
     return Conjunction(tuple(sorted(together.items())) if len(together) > 1 else tuple(together.items()))
+
+
+def _is_one_pattern(strings: Strings) -> bool:
+    """Whether there is nothing to simplify: some string passes any single pattern."""
+    return len(strings.patterns) == 1 and strings.intervals == EVERYTHING

@@ -19,7 +19,7 @@ from lavant.broker.filters.algebra.inclusion import conjunction_covers
 from lavant.broker.filters.algebra.intervals import union
 from lavant.broker.filters.algebra.predicates import constraint_of
 from lavant.broker.filters.algebra.string_search import SearchBudget
-from lavant.broker.filters.language.ast import And, Literal, Node, Not, Or
+from lavant.broker.filters.language.ast import And, Literal, Node, Not, Or, Predicate
 from lavant.broker.filters.limits import FilterLimits
 from lavant.core.errors import LimitExceeded
 
@@ -28,6 +28,13 @@ def normalise(node: Node, limits: FilterLimits) -> tuple[Conjunction, ...]:
     """The conjunctions of the syntax tree, reduced and in canonical order."""
     budget = SearchBudget()
     return reduce(_expand(node, True, limits, budget), budget)
+
+
+def conjunction_of(terms: Iterable[tuple[Predicate, bool]], limits: FilterLimits) -> tuple[Conjunction, ...]:
+    """The same for predicates that must all hold, or whose negation must."""
+    constraints = [(predicate.name, constraint_of(predicate, positive)) for predicate, positive in terms]
+    conjunction = conjoin(constraints, limits, SearchBudget())
+    return () if conjunction is None else (conjunction,)
 
 
 def reduce(conjunctions: Iterable[Conjunction], budget: SearchBudget) -> tuple[Conjunction, ...]:

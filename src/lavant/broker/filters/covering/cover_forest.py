@@ -42,6 +42,11 @@ class CoverForest:
     def __len__(self) -> int:
         return len(self._nodes)
 
+    @property
+    def covered(self) -> int:
+        """How many ids need not be told: another one covers them, or is equivalent."""
+        return len(self._nodes) - len(self._roots)
+
     def roots(self) -> tuple[SubscriptionId, ...]:
         """The ids that nothing covers, one for each class of equivalent filters; sorted."""
         return tuple(sorted(node.id for node in self._roots))

@@ -18,6 +18,7 @@ The idea of bitmaps over cells is common to several published matchers; sure/may
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,7 +84,7 @@ def build_cells(table: FilterTable, rows: NDArray[np.int64]) -> Cells:
 
 
 def pivots(
-    table: FilterTable, cells: Cells, rows: NDArray[np.int64], key: tuple[int, ...]
+    table: FilterTable, cells: Cells, rows: NDArray[np.int64], key: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The dimension of each row's narrowest predicate besides the key, and that predicate's lower end."""
     pivot = np.full(len(rows), -1, np.int64)

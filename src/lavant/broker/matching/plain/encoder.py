@@ -13,22 +13,22 @@ from lavant.broker.filters import Conjunction, Filter
 from lavant.broker.filters.algebra.constraints import Absent, Booleans, Constraint, Numbers, Pattern, Present, Strings
 from lavant.broker.filters.algebra.intervals import Intervals
 from lavant.broker.matching.plain.extras import ExtraConstraints
+from lavant.broker.matching.plain.literals import FoundLiterals
 from lavant.broker.matching.plain.strings import StringTable
 from lavant.broker.matching.plain.table import ConstraintKind, Dimension, FilterTable, check_dimensions
+from lavant.broker.matching.plain.templates import TEXTS_OF_SHAPE_MIN, encode_texts
 
 
 class SearchBatch(NamedTuple):
-    """Publications as numbers: values, cells of bitmaps, and strings where patterns need them."""
+    """Publications as numbers: values, cells of bitmaps, and the literals in their texts where patterns need them."""
 
     values: NDArray[np.float64]
     """By publication and dimension: a row's check reads several values of one publication."""
     cells: NDArray[np.uint8]
     """By width of cells, dimension and publication; empty if the segment has no bitmaps."""
     text: NDArray[np.int32]
-    """By dimension and publication, the string's number in `text_start`; empty if the segment has no patterns."""
-    text_start: NDArray[np.int64]
-    text_end: NDArray[np.int64]
-    text_data: NDArray[np.uint8]
+    """By root and publication, as in `TextBatch`."""
+    found: FoundLiterals
 
 
 LIST_ROWS_MAX = 16
@@ -39,7 +39,14 @@ Ends = tuple[float, float]
 
 def encode_filters(filters: Sequence[Filter | str]) -> FilterTable:
     """A table of the filters, given as filters or texts, in their order."""
-    return _Encoder([Filter.parse(filter) if isinstance(filter, str) else filter for filter in filters]).table()
+    tables, rest = encode_texts(filters) if len(filters) >= TEXTS_OF_SHAPE_MIN else ([], list(range(len(filters))))
+    others = _Encoder(
+        [Filter.parse(each) if isinstance(each, str) else each for each in map(filters.__getitem__, rest)]
+    )
+    if not tables:
+        return others.table()
+    places = np.concatenate([*(numbers for numbers, _ in tables), np.array(rest, np.int64)])
+    return FilterTable.concatenate([*(table for _, table in tables), others.table()]).take(np.argsort(places))
 
 
 class _Encoder:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.filters.algebra.constraints import Pattern, PatternKind
-from lavant.core.kernels.kernels import kernel
+from lavant.broker.matching.plain.literals import FoundLiterals, has_literal
+from lavant.core.kernels.kernels import inlined_kernel
 
 NEGATED = 2
 """Added to a pattern's kind in `pattern_kind`."""
@@ -67,8 +68,17 @@ class ExtraConstraints(NamedTuple):
         place = np.minimum(np.searchsorted(self.predicate, predicates), len(self.predicate) - 1)
         found = np.flatnonzero(self.predicate[place] == predicates)
         kept = place[found]
-        return ExtraConstraints.of(
-            found.tolist(), [self.intervals_of(x) for x in kept], [self.patterns_of(x) for x in kept]
+        intervals = ranges(self.interval_start[kept], self.interval_start[kept + 1])
+        patterns = ranges(self.pattern_start[kept], self.pattern_start[kept + 1])
+        return ExtraConstraints(
+            found.astype(np.uint32),
+            _starts(np.diff(self.interval_start)[kept]),
+            self.low[intervals],
+            self.high[intervals],
+            _starts(np.diff(self.pattern_start)[kept]),
+            self.pattern_kind[patterns],
+            _starts(np.diff(self.literal_start)[patterns]),
+            self.literal_data[ranges(self.literal_start[patterns], self.literal_start[patterns + 1])],
         )
 
     def intervals_of(self, extra: int) -> list[tuple[float, float]]:
@@ -100,11 +110,26 @@ class ExtraConstraints(NamedTuple):
         )
 
 
-@kernel
+def ranges(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[np.int64]:
+    """All numbers of all ranges [start, end), one range after the other."""
+    starts, lengths = starts.astype(np.int64), (ends - starts).astype(np.int64)
+    before = np.cumsum(lengths) - lengths
+    return np.asarray(np.arange(lengths.sum()) + np.repeat(starts - before, lengths), np.int64)
+
+
+@inlined_kernel
 def extra_holds(
-    extras: ExtraConstraints, extra: int, value: float, data: NDArray[np.uint8], start: int, end: int
+    extras: ExtraConstraints,
+    of_pattern: NDArray[np.int32],
+    extra: int,
+    value: float,
+    found: FoundLiterals,
+    text: int,
 ) -> bool:
-    """Whether `value`, which for a string dimension stands for `data[start:end]`, passes extra number `extra`."""
+    """Whether `value`, which for a string dimension stands for the text of that number, passes extra number `extra`.
+
+    `of_pattern` is the literal of each pattern.
+    """
     first, last = extras.interval_start[extra], extras.interval_start[extra + 1]
     if first < last:
         inside = False
@@ -115,21 +140,7 @@ def extra_holds(
         if not inside:
             return False
     for p in range(extras.pattern_start[extra], extras.pattern_start[extra + 1]):
-        kind = extras.pattern_kind[p]
-        literal_start = np.int64(extras.literal_start[p])
-        size = np.int64(extras.literal_start[p + 1]) - literal_start
-        found = False
-        first_place = end - size if kind % NEGATED == 0 else start
-        for place in range(max(first_place, start), end - size + 1):
-            same = first_place >= start
-            for k in range(size):
-                if data[place + k] != extras.literal_data[literal_start + k]:
-                    same = False
-                    break
-            if same:
-                found = True
-                break
-        if found == (kind >= NEGATED):
+        if has_literal(found, text, of_pattern[p]) == (extras.pattern_kind[p] >= NEGATED):
             return False
     return True
 

@@ -1,15 +1,19 @@
 """Groups rows so that everything decided by equality takes one look-up.
 
-The equality predicates of a row are its *key*. The rest determines its form:
+The equality predicates of a row are its *key*, and one literal of its suffix and contains patterns, if it has any that
+are not negated. The rest determines its form:
 
     AT_LEAST   one lower bound, x >= low    class = 'STOCK' and symbol = 'IBM' and volume > 300000
-    AT_MOST    one upper bound, x <= high   class = 'STOCK' and symbol = 'IBM' and low < 25.5
+    AT_MOST    one upper bound, x <= high   class = 'STOCK' and name like '%soft%' and low < 25.5
     ALL        nothing                      class = 'STOCK' and symbol = 'IBM'
     MIXED      anything else
 
 Rows of the same form, key dimensions and bounded dimension are a *group*. A publication is looked up once in each
-group, so groups must be few: where there are many, the rows of small ones keep one equality as their key, the one with
-the most distinct values, and become MIXED.
+group, and where literals are part of the key once for each literal in its texts. So groups must be few: where there are
+many, the rows of small ones keep one equality, the one with the most distinct values, and their literal as their key,
+and become MIXED.
+
+Of several literals the longest is the key, because fewest texts contain it.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lavant.broker.matching.plain.extras import NEGATED, ExtraConstraints
+from lavant.broker.matching.plain.literals import NONE, SUFFIX, Literals
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.core.kernels.kernels import kernel
 
@@ -31,6 +37,8 @@ GROUP_ROWS_MIN = 32
 
 ANY_KEY, NO_KEY = -1, -2
 """The equalities that a row may use as its key: all, none, or (from 0 on) only that of one dimension."""
+LITERAL = -1
+"""In place of a dimension, as the first of a key: the literal that the texts must have."""
 
 
 class RowGroup(NamedTuple):
@@ -38,32 +46,50 @@ class RowGroup(NamedTuple):
 
     form: int
     key: tuple[int, ...]
-    """Dimensions, ascending."""
+    """Dimensions, ascending; LITERAL is before them."""
     bound_dimension: int
     """-1 where the form has no bound."""
     rows: NDArray[np.int64]
+
+
+class LiteralKeys(NamedTuple):
+    """The literal in each row's key, and which predicates it decides alone."""
+
+    of_row: NDArray[np.int32]
+    """NONE where a row has no pattern, or only negated ones."""
+    is_decided: NDArray[np.bool_]
 
 
 class _Forms(NamedTuple):
     """Properties of each row, found in one pass over its predicates."""
 
     form: NDArray[np.int64]
+    has_literal: NDArray[np.bool_]
     key_hash: NDArray[np.uint64]
     bound_dimension: NDArray[np.int64]
 
 
-def group_rows(table: FilterTable) -> list[RowGroup]:
+def choose_literals(table: FilterTable, literals: Literals) -> LiteralKeys:
+    """Take the longest literal of each row's patterns as part of its key."""
+    keys = LiteralKeys(np.full(table.rows, NONE, np.int32), np.zeros(len(table.low), np.bool_))
+    if len(literals.of_pattern):
+        row_of = np.searchsorted(table.row_start, table.extras.predicate, "right") - 1
+        _choose_literals(table.extras, literals.of_pattern, row_of, table.low, table.high, keys)
+    return keys
+
+
+def group_rows(table: FilterTable, literal_keys: LiteralKeys) -> list[RowGroup]:
     """All rows of the table in groups, ordered by form."""
     is_point = (table.low == table.high) & ~extra_flags(table)
     allowed = np.full(table.rows, ANY_KEY, np.int32)
-    groups = _groups(table, is_point, allowed)
+    groups = _groups(table, literal_keys, is_point, allowed)
     if len(groups) > GROUPS_FEW:
         ranked = sorted(groups, key=lambda group: -len(group.rows))
         small = [g for i, g in enumerate(ranked) if i >= GROUPS_MAX or len(g.rows) < GROUP_ROWS_MIN]
         best = _most_selective_key(table, is_point)
         for group in small:
             allowed[group.rows] = best[group.rows]
-        groups = _groups(table, is_point, allowed)
+        groups = _groups(table, literal_keys, is_point, allowed)
     return groups
 
 
@@ -74,18 +100,28 @@ def extra_flags(table: FilterTable) -> NDArray[np.bool_]:
     return flags
 
 
-def key_values(table: FilterTable, group: RowGroup) -> NDArray[np.float64]:
-    """The values of the group's key dimensions, one line per row."""
+def key_values(table: FilterTable, literal_keys: LiteralKeys, group: RowGroup) -> NDArray[np.float64]:
+    """The values of the group's key, one line per row."""
     values = np.empty((len(group.rows), len(group.key)))
+    if LITERAL in group.key:
+        values[:, 0] = literal_keys.of_row[group.rows]
     _collect_keys(group.rows, np.array(group.key, np.int64), table.row_start, table.dimension, table.low, values)
     return values
 
 
-def _groups(table: FilterTable, is_point: NDArray[np.bool_], allowed: NDArray[np.int32]) -> list[RowGroup]:
-    forms = _Forms(np.empty(table.rows, np.int64), np.empty(table.rows, np.uint64), np.empty(table.rows, np.int64))
+def _groups(
+    table: FilterTable, literal_keys: LiteralKeys, is_point: NDArray[np.bool_], allowed: NDArray[np.int32]
+) -> list[RowGroup]:
+    forms = _Forms(
+        np.empty(table.rows, np.int64),
+        literal_keys.of_row != NONE,
+        np.empty(table.rows, np.uint64),
+        np.empty(table.rows, np.int64),
+    )
     has_extra = extra_flags(table)
-    _classify(table.row_start, table.dimension, table.low, table.high, is_point, has_extra, allowed, forms)
-    order = np.lexsort((forms.bound_dimension, forms.key_hash, forms.form))
+    is_decided = literal_keys.is_decided
+    _classify(table.row_start, table.dimension, table.low, table.high, is_point, is_decided, has_extra, allowed, forms)
+    order = np.lexsort((forms.bound_dimension, forms.key_hash, forms.has_literal, forms.form))
     sorted_forms = [column[order] for column in forms]
     changes = np.zeros(len(order), np.bool_)
     for column in sorted_forms:
@@ -97,8 +133,8 @@ def _groups(table: FilterTable, is_point: NDArray[np.bool_], allowed: NDArray[np
         other = _rows_of_other_key(rows, key, table.row_start, table.dimension, is_point, allowed)
         if len(other):  # two sets of dimensions with one hash; such rows do without a key
             allowed[other] = NO_KEY
-            return _groups(table, is_point, allowed)
-        dimensions = tuple(int(d) for d in key)
+            return _groups(table, literal_keys, is_point, allowed)
+        dimensions = (LITERAL,) * int(forms.has_literal[first]) + tuple(int(d) for d in key)
         groups.append(RowGroup(int(forms.form[first]), dimensions, int(forms.bound_dimension[first]), rows))
     return groups
 
@@ -130,12 +166,43 @@ def mix(x: np.uint64) -> np.uint64:
 
 
 @kernel
+def _choose_literals(
+    extras: ExtraConstraints,
+    of_pattern: NDArray[np.int32],
+    row_of: NDArray[np.int64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    keys: LiteralKeys,
+) -> None:
+    row, longest = np.int64(-1), np.int64(0)
+    chosen = np.int64(-1)  # the predicate that the row's literal decides
+    for x in range(len(row_of)):
+        if row_of[x] != row:
+            row, longest, chosen = row_of[x], np.int64(0), np.int64(-1)
+        first, last = extras.pattern_start[x], extras.pattern_start[x + 1]
+        p = np.int64(extras.predicate[x])
+        has_more = last - first > 1 or extras.interval_start[x] < extras.interval_start[x + 1]
+        for pattern in range(first, last):
+            kind = extras.pattern_kind[pattern]
+            length = np.int64(extras.literal_start[pattern + 1]) - np.int64(extras.literal_start[pattern])
+            length = 2 * length + (kind == SUFFIX)
+            if kind < NEGATED and length > longest:
+                longest = length
+                keys.of_row[row] = of_pattern[pattern]
+                if chosen >= 0:
+                    keys.is_decided[chosen] = False
+                chosen = p
+                keys.is_decided[p] = not has_more and low[p] == -np.inf and high[p] == np.inf
+
+
+@kernel
 def _classify(
     row_start: NDArray[np.uint32],
     dimension: NDArray[np.uint16],
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     is_point: NDArray[np.bool_],
+    is_decided: NDArray[np.bool_],
     has_extra: NDArray[np.bool_],
     allowed: NDArray[np.int32],
     forms: _Forms,
@@ -147,7 +214,7 @@ def _classify(
         for p in range(row_start[r], row_start[r + 1]):
             if is_point[p] and (allowed[r] == ANY_KEY or allowed[r] == dimension[p]):
                 key_hash += mix(np.uint64(dimension[p]) + np.uint64(0x9E3779B97F4A7C15))
-            else:
+            elif not is_decided[p]:
                 rest += 1
                 last = np.int64(p)
         forms.key_hash[r] = key_hash

@@ -18,7 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching.plain.bitmaps import Bitmaps, Cells, build_bitmaps, build_cells, pivots
-from lavant.broker.matching.plain.groups import MIXED, RowGroup, extra_flags, group_rows, key_values, mix
+from lavant.broker.matching.plain.groups import (
+    LITERAL,
+    MIXED,
+    LiteralKeys,
+    RowGroup,
+    choose_literals,
+    extra_flags,
+    group_rows,
+    key_values,
+    mix,
+)
+from lavant.broker.matching.plain.literals import Literals
 from lavant.broker.matching.plain.table import FilterTable
 from lavant.core.kernels.kernels import double_bits, kernel
 
@@ -39,6 +50,7 @@ class Index(NamedTuple):
     group_slot_start: NDArray[np.int64]
     group_value_start: NDArray[np.int64]
     key_dimension: NDArray[np.int64]
+    """LITERAL, where it is part of a key, is the first."""
     key_value: NDArray[np.float64]
     slot_bucket: NDArray[np.int32]
 
@@ -58,10 +70,13 @@ class Checks(NamedTuple):
     extra: NDArray[np.int32]
 
 
-def build_index(ids: NDArray[np.uint32], table: FilterTable) -> tuple[Index, Checks, Cells, Bitmaps]:
+def build_index(
+    ids: NDArray[np.uint32], table: FilterTable, literals: Literals
+) -> tuple[Index, Checks, Cells, Bitmaps]:
     """Sort the table's rows into groups and buckets. `ids` are the filters' subscriptions."""
     table = table.frozen()
-    groups = group_rows(table)
+    literal_keys = choose_literals(table, literals)
+    groups = group_rows(table, literal_keys)
     cells = build_cells(table, np.concatenate([_no_rows(), *(g.rows for g in groups if g.form == MIXED)]))
     bound = np.where(np.isinf(table.low), table.high, table.low)
 
@@ -70,9 +85,9 @@ def build_index(ids: NDArray[np.uint32], table: FilterTable) -> tuple[Index, Che
     bucket_keys: list[NDArray[np.float64]] = []
     slots: list[NDArray[np.int32]] = []
     for group in groups:
-        keys, bucket = _distinct_lines(key_values(table, group))
+        keys, bucket = _distinct_lines(key_values(table, literal_keys, group))
         if group.form == MIXED:
-            pivot, pivot_low = pivots(table, cells, group.rows, group.key)
+            pivot, pivot_low = pivots(table, cells, group.rows, _dimensions(group))
             minor: tuple[NDArray[Any], ...] = (pivot_low, pivot)
         elif group.bound_dimension >= 0:
             minor = (bound[_bound_predicates(table, group)],)
@@ -103,7 +118,7 @@ def build_index(ids: NDArray[np.uint32], table: FilterTable) -> tuple[Index, Che
         bucket_start=_starts(np.concatenate([_no_rows(), *bucket_sizes])),
         bound=bound[bounded],
     )
-    checks = _checks(table, groups, mixed_rows, first_row=len(rows) - len(mixed_rows))
+    checks = _checks(table, groups, literal_keys, mixed_rows, first_row=len(rows) - len(mixed_rows))
     bitmaps = build_bitmaps(_mixed_buckets(index), checks, cells)
     return index, checks, cells, bitmaps
 
@@ -144,13 +159,20 @@ def _twins(table: FilterTable) -> NDArray[np.int32]:
     return number[table.row_filter]
 
 
-def _checks(table: FilterTable, groups: list[RowGroup], rows: NDArray[np.int64], *, first_row: int) -> Checks:
-    is_key = np.zeros(len(table.low), np.bool_)
+def _dimensions(group: RowGroup) -> list[int]:
+    """Those of the group's key."""
+    return [d for d in group.key if d != LITERAL]
+
+
+def _checks(
+    table: FilterTable, groups: list[RowGroup], literal_keys: LiteralKeys, rows: NDArray[np.int64], *, first_row: int
+) -> Checks:
+    is_key = literal_keys.is_decided.copy()
     points = (table.low == table.high) & ~extra_flags(table)
     for group in groups:
-        if group.form == MIXED and group.key:
+        if group.form == MIXED and _dimensions(group):
             in_key = np.zeros(len(table.dimensions), np.bool_)
-            in_key[list(group.key)] = True
+            in_key[_dimensions(group)] = True
             _mark_keys(group.rows, table.row_start, table.dimension, points, in_key, is_key)
     extra = np.full(len(table.low), NO_EXTRA, np.int32)
     extra[table.extras.predicate] = np.arange(len(table.extras.predicate), dtype=np.int32)
@@ -227,7 +249,7 @@ def _mark_keys(
 ) -> None:
     for r in rows:
         for p in range(row_start[r], row_start[r + 1]):
-            is_key[p] = points[p] and in_key[dimension[p]]
+            is_key[p] |= points[p] and in_key[dimension[p]]
 
 
 @kernel

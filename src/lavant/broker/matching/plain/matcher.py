@@ -16,6 +16,15 @@ from lavant.broker.matching.plain.bitmaps import Bitmaps, Cells, find_cells
 from lavant.broker.matching.plain.encoder import SearchBatch, encode_filters
 from lavant.broker.matching.plain.extras import ExtraConstraints
 from lavant.broker.matching.plain.index import Checks, Index, build_index
+from lavant.broker.matching.plain.literals import (
+    NONE,
+    FoundLiterals,
+    Literals,
+    PatternLiterals,
+    TextBatch,
+    build_literals,
+    find_literals,
+)
 from lavant.broker.matching.plain.search import FoundRows, copy_ids, find_rows, select_ids
 from lavant.broker.matching.plain.strings import StringTable
 from lavant.broker.matching.plain.table import ConstraintKind, Dimension, FilterTable, fit_together
@@ -25,10 +34,15 @@ from lavant.core.kernels.kernels import frozen
 from lavant.core.publications.batch import PublicationBatch
 
 _NONE_DEAD = np.empty(0, np.bool_)
+_NO_OFFSETS = np.empty(0, np.int64)
+_NO_BYTES = frozen(np.empty(0, np.uint8))
+_NO_TEXT = np.empty((0, 0), np.int32)
+_NO_LITERALS = FoundLiterals(np.zeros(1, np.int64), np.empty(0, np.int32))
 _PARTS: dict[str, Any] = {
     "index": Index,
     "checks": Checks,
     "extras": ExtraConstraints,
+    "literals": Literals,
     "cells": Cells,
     "bitmaps": Bitmaps,
     "strings": StringTable,
@@ -44,6 +58,7 @@ class PlainSegment:
     index: Index
     checks: Checks
     extras: ExtraConstraints
+    literals: Literals
     cells: Cells
     bitmaps: Bitmaps
     twins: int
@@ -51,13 +66,15 @@ class PlainSegment:
 
     @classmethod
     def build(cls, ids: Ids, table: FilterTable) -> PlainSegment:
-        index, checks, cells, bitmaps = build_index(ids, table)
+        literals = build_literals(table)
+        index, checks, cells, bitmaps = build_index(ids, table, literals)
         twins = int(index.row_twin.max(initial=-1)) + 1
         parts = {
             "strings": table.strings,
             "index": index,
             "checks": checks,
             "extras": table.extras,
+            "literals": literals,
             "cells": cells,
             "bitmaps": bitmaps,
         }
@@ -68,7 +85,8 @@ class PlainSegment:
         return self.index.row_ids
 
     def search(self, batch: PublicationBatch, dead: NDArray[np.bool_] | None) -> FoundIds | SelectedIds:
-        found = find_rows(self.index, self.checks, self.extras, self.bitmaps, self._events(batch))
+        patterns = PatternLiterals(self.literals.of_pattern, self.literals.root)
+        found = find_rows(self.index, self.checks, self.extras, patterns, self.bitmaps, self._events(batch))
         if dead is None and not self.twins:
             return FoundIds(self.index.row_ids, found)
         return SelectedIds(*select_ids(self.index, found, frozen(_NONE_DEAD if dead is None else dead), self.twins))
@@ -79,11 +97,14 @@ class PlainSegment:
         return meta, arrays
 
     @classmethod
-    def from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays) -> PlainSegment:
+    def from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays, table: FilterTable) -> PlainSegment:
+        dimensions = tuple((name, ConstraintKind(kind)) for name, kind in meta["dimensions"])
+        if "literals.root" not in arrays:  # written before literals could be keys
+            literals = build_literals(table)
+            arrays = {**arrays, **{f"literals.{field}": array for field, array in literals._asdict().items()}}
         parts: dict[str, Any] = {
             part: kind(*(frozen(arrays[f"{part}.{field}"]) for field in kind._fields)) for part, kind in _PARTS.items()
         }
-        dimensions = tuple((name, ConstraintKind(kind)) for name, kind in meta["dimensions"])
         return cls(dimensions=dimensions, twins=meta["twins"], **parts)
 
     def _events(self, batch: PublicationBatch) -> SearchBatch:
@@ -95,7 +116,10 @@ class PlainSegment:
         values += 0.0  # -0.0 and 0.0 are one key
         has_blocks = len(self.bitmaps.rows) > 0
         cells = find_cells(self.cells, values) if has_blocks else np.empty((1, 1, 0), np.uint8)
-        return SearchBatch(values, cells, *self._texts(batch))
+        if not len(self.literals.root_child):
+            return SearchBatch(values, cells, _NO_TEXT, _NO_LITERALS)
+        texts = self._texts(batch)
+        return SearchBatch(values, cells, texts.text, find_literals(self.literals, texts))
 
     def _column(self, batch: PublicationBatch, name: str, kind: ConstraintKind) -> NDArray[np.float64] | None:
         match kind:
@@ -109,27 +133,28 @@ class PlainSegment:
             case ConstraintKind.PRESENCE:
                 return batch.presence(name)
 
-    def _texts(
-        self, batch: PublicationBatch
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
-        """The publications' strings, which only patterns need."""
-        nothing = np.empty(0, np.int64)
-        if not len(self.extras.pattern_kind):
-            return np.empty((0, 0), np.int32), nothing, nothing, np.empty(0, np.uint8)
-        text = np.full((len(self.dimensions), len(batch)), -1, np.int32)
-        starts, ends, data = [nothing], [nothing], [np.empty(0, np.uint8)]
+    def _texts(self, batch: PublicationBatch) -> TextBatch:
+        """The publications' strings, for the attributes that patterns compare."""
+        text = np.full((len(self.literals.root_child), len(batch)), NONE, np.int32)
+        starts, ends, data = [], [], []
         texts = size = 0
-        for d, (name, kind) in enumerate(self.dimensions):
-            column = batch.strings(name) if kind is ConstraintKind.STRING else None
+        for d in np.flatnonzero(self.literals.root != NONE):
+            column = batch.strings(self.dimensions[d][0])
             if column is None:
                 continue
-            text[d] = np.where(column.codes >= 0, column.codes + texts, -1)
+            text[self.literals.root[d]] = (
+                np.where(column.codes >= 0, column.codes + texts, NONE) if texts else column.codes
+            )
             starts.append(column.offsets[:-1] + size)
             ends.append(column.offsets[1:] + size)
             data.append(column.data)
             texts += len(column.offsets) - 1
             size += len(column.data)
-        return text, np.concatenate(starts), np.concatenate(ends), np.concatenate(data)
+        if not starts:
+            return TextBatch(text, _NO_OFFSETS, _NO_OFFSETS, _NO_BYTES)
+        if len(starts) == 1:
+            return TextBatch(text, starts[0], ends[0], frozen(data[0]))
+        return TextBatch(text, np.concatenate(starts), np.concatenate(ends), frozen(np.concatenate(data)))
 
 
 def _frozen(part: Any) -> Any:
@@ -214,7 +239,7 @@ class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
 
     @classmethod
     def _segment_from_arrays(cls, meta: dict[str, Any], arrays: container.Arrays, filters: FilterTable) -> PlainSegment:
-        return PlainSegment.from_arrays(meta, arrays)
+        return PlainSegment.from_arrays(meta, arrays, filters)
 
     @classmethod
     def _filters_type(cls) -> type[FilterTable]:

@@ -12,13 +12,24 @@ from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, WORDS, Bitmaps
 from lavant.broker.matching.plain.encoder import SearchBatch
 from lavant.broker.matching.plain.extras import ExtraConstraints, extra_holds
 from lavant.broker.matching.plain.index import NO_EXTRA, Checks, Index
-from lavant.core.kernels.kernels import and_line, inline_kernel, kernel, prefetch_line, trailing_zeros
+from lavant.broker.matching.plain.literals import NONE, PatternLiterals
+from lavant.core.kernels.kernels import (
+    and_line,
+    count_ones,
+    inline_kernel,
+    inlined_kernel,
+    kernel,
+    prefetch_line,
+    trailing_zeros,
+)
 
 CHUNK = 128
 """Publications whose bitmaps are combined together: their masks stay in the first-level cache."""
 COLUMNS_BETWEEN_SWEEPS = 4
 SURE_FROM = 8
 """With fewer publications, fetching the `sure` bitmaps from memory does not pay: candidates are simply checked."""
+CANDIDATES_FEW = 32
+"""Unless there are more than so many in a block."""
 
 Hits = tuple[NDArray[np.uint32], NDArray[np.uint32], int]
 """Matching publications and rows, and their number; the arrays have room for more, and may grow."""
@@ -29,6 +40,7 @@ def search_bucket(
     index: Index,
     checks: Checks,
     extras: ExtraConstraints,
+    literals: PatternLiterals,
     bitmaps: Bitmaps,
     events: SearchBatch,
     bucket: int,
@@ -40,17 +52,18 @@ def search_bucket(
     first_block, last_block = bitmaps.bucket_start[mixed], bitmaps.bucket_start[mixed + 1]
     if first_block == last_block:
         start, end = index.bucket_start[bucket], index.bucket_start[bucket + 1]
-        return _search_rows(checks, extras, events, start, end, chosen, hits)
+        return search_rows(checks, extras, literals, events, start, end, chosen, hits)
     # Blocks outside, publications inside: a block's bitmaps stay in the cache for the whole batch.
     for block in range(first_block, last_block):
-        hits = _search_block(checks, extras, bitmaps, events, block, chosen, hits)
+        hits = _search_block(checks, extras, literals, bitmaps, events, block, chosen, hits)
     return hits
 
 
 @kernel
-def _search_rows(
+def search_rows(
     checks: Checks,
     extras: ExtraConstraints,
+    literals: PatternLiterals,
     events: SearchBatch,
     start: int,
     end: int,
@@ -62,9 +75,9 @@ def _search_rows(
     first_check = checks.first_row[0]
     for e in chosen:
         if count + (end - start) > len(hit_event):
-            hit_event, hit_row = _grow(hit_event, end - start), _grow(hit_row, end - start)
+            hit_event, hit_row = grow(hit_event, end - start), grow(hit_row, end - start)
         for row in range(start, end):
-            if _row_matches(checks, extras, events, row - first_check, e):
+            if _row_matches(checks, extras, literals, events, row - first_check, e):
                 hit_event[count] = e
                 hit_row[count] = row
                 count += 1
@@ -75,6 +88,7 @@ def _search_rows(
 def _search_block(
     checks: Checks,
     extras: ExtraConstraints,
+    literals: PatternLiterals,
     bitmaps: Bitmaps,
     events: SearchBatch,
     block: int,
@@ -92,13 +106,13 @@ def _search_block(
         for k in range(left):
             alive[k] = chosen[first + k]
         left = _and_maybe(bitmaps, block, events.cells, alive, left, maybe)
-        if len(chosen) >= SURE_FROM:
+        if len(chosen) >= SURE_FROM or _has_many(maybe, left):
             _and_sure(bitmaps, block, events.cells, alive, left, sure)
         else:
             sure[:left] = 0
         for i in range(left):
             if count + BLOCK_ROWS > len(hit_event):
-                hit_event, hit_row = _grow(hit_event, BLOCK_ROWS), _grow(hit_row, BLOCK_ROWS)
+                hit_event, hit_row = grow(hit_event, BLOCK_ROWS), grow(hit_row, BLOCK_ROWS)
             e = alive[i]
             for w in range(WORDS):
                 bits = maybe[i, w]
@@ -106,15 +120,17 @@ def _search_block(
                     row = first_row + 64 * w + np.int64(trailing_zeros(bits))
                     lowest = bits & (~bits + np.uint64(1))
                     bits ^= lowest
-                    if sure[i, w] & lowest or _row_matches(checks, extras, events, row - first_check, e):
+                    if sure[i, w] & lowest or _row_matches(checks, extras, literals, events, row - first_check, e):
                         hit_event[count] = e
                         hit_row[count] = row
                         count += 1
     return hit_event, hit_row, count
 
 
-@kernel
-def _row_matches(checks: Checks, extras: ExtraConstraints, events: SearchBatch, row: int, event: int) -> bool:
+@inlined_kernel
+def _row_matches(
+    checks: Checks, extras: ExtraConstraints, literals: PatternLiterals, events: SearchBatch, row: int, event: int
+) -> bool:
     """Whether the publication passes everything that the key of a MIXED row does not decide."""
     r, e = np.uint64(row), np.uint64(event)
     for p in range(checks.start[r], checks.start[r + np.uint64(1)]):
@@ -124,12 +140,9 @@ def _row_matches(checks: Checks, extras: ExtraConstraints, events: SearchBatch, 
             return False
         extra = checks.extra[p]
         if extra != NO_EXTRA:
-            start, end = 0, 0
-            if len(events.text):
-                text = events.text[d, e]
-                if text >= 0:
-                    start, end = events.text_start[text], events.text_end[text]
-            if not extra_holds(extras, extra, value, events.text_data, start, end):
+            root = literals.root[d]
+            text = int(events.text[root, e]) if root != NONE else NONE
+            if not extra_holds(extras, literals.of_pattern, extra, value, events.found, text):
                 return False
     return True
 
@@ -159,6 +172,15 @@ def _and_maybe(
             if count == 0:
                 return 0
     return count
+
+
+@kernel
+def _has_many(masks: NDArray[np.uint64], count: int) -> bool:
+    ones = np.uint64(0)
+    for i in range(count):
+        for w in range(WORDS):
+            ones += count_ones(masks[i, w])
+    return bool(ones > CANDIDATES_FEW)
 
 
 @kernel
@@ -226,7 +248,8 @@ def _sweep(masks: NDArray[np.uint64], alive: NDArray[np.int64], count: int) -> i
 
 
 @kernel
-def _grow(array: NDArray[np.uint32], more: int) -> NDArray[np.uint32]:
+def grow(array: NDArray[np.uint32], more: int) -> NDArray[np.uint32]:
+    """A larger copy, with room for at least so many more."""
     larger = np.empty(2 * len(array) + more, array.dtype)
     for k in range(len(array)):
         larger[k] = array[k]

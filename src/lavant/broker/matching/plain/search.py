@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from lavant.broker.matching.plain.bitmaps import Bitmaps
 from lavant.broker.matching.plain.encoder import SearchBatch
 from lavant.broker.matching.plain.extras import ExtraConstraints
-from lavant.broker.matching.plain.groups import ALL, AT_LEAST, MIXED
+from lavant.broker.matching.plain.groups import ALL, AT_LEAST, LITERAL, MIXED
 from lavant.broker.matching.plain.index import EMPTY, Checks, Index, hash_key
-from lavant.broker.matching.plain.mixed_search import search_bucket
-from lavant.core.kernels.kernels import kernel
+from lavant.broker.matching.plain.literals import NONE, PatternLiterals
+from lavant.broker.matching.plain.mixed_search import Hits, grow, search_bucket
+from lavant.core.kernels.kernels import inlined_kernel, kernel
 
 NO_BUCKET = -1
 
@@ -34,7 +35,12 @@ class FoundRows(NamedTuple):
 
 @kernel
 def find_rows(
-    index: Index, checks: Checks, extras: ExtraConstraints, bitmaps: Bitmaps, events: SearchBatch
+    index: Index,
+    checks: Checks,
+    extras: ExtraConstraints,
+    literals: PatternLiterals,
+    bitmaps: Bitmaps,
+    events: SearchBatch,
 ) -> FoundRows:
     """All rows that each publication matches; a subscription with several rows may occur several times."""
     groups = len(index.group_form)
@@ -42,35 +48,112 @@ def find_rows(
     runs = 0
     while runs < groups and index.group_form[runs] != MIXED:
         runs += 1
-    run_start = np.empty((count, runs), np.int64)
-    run_length = np.empty((count, runs), np.int64)
+    run_start = np.zeros((count, runs), np.int64)
+    run_length = np.zeros((count, runs), np.int64)
     counts = np.zeros(count, np.int64)
-    for e in range(count):
-        for g in range(runs):
-            start, length = _find_run(index, g, events.values, e)
+    has_hits = runs < groups
+    for g in range(runs):
+        if _has_literal_key(index, g):
+            has_hits = True
+            continue
+        for e in range(count):
+            start, length = _find_run(index, g, _find_bucket(index, g, events.values, e, NONE), events.values, e)
             run_start[e, g] = start
             run_length[e, g] = length
             counts[e] += length
-    room = 64 + 16 * count if runs < groups else 0
+    room = 64 + 16 * count if has_hits else 0
     hits = np.empty(room, np.uint32), np.empty(room, np.uint32), int(np.int64(0))  # the literal 0 has a type of its own
-    bucket = np.empty(count, np.int64)
-    for g in range(runs, groups):
-        for e in range(count):
-            bucket[e] = _find_bucket(index, g, events.values, e)
-        order = np.argsort(bucket, kind="mergesort")
-        first = 0
-        while first < count:  # publications with the same bucket are searched together
-            b = bucket[order[first]]
-            last = first
-            while last < count and bucket[order[last]] == b:
-                last += 1
-            if b != NO_BUCKET:
-                hits = search_bucket(index, checks, extras, bitmaps, events, b, order[first:last], hits)
-            first = last
+    for g in range(groups):
+        if _has_literal_key(index, g):
+            hits = _search_literals(index, checks, extras, literals, bitmaps, events, g, hits)
+        elif g >= runs:
+            bucket, event = np.empty(count, np.int64), np.arange(count)
+            for e in range(count):
+                bucket[e] = _find_bucket(index, g, events.values, e, NONE)
+            hits = _search_buckets(index, checks, extras, literals, bitmaps, events, bucket, event, hits)
     hit_event, hit_row, found = hits
     for h in range(found):
         counts[hit_event[h]] += 1
     return FoundRows(counts, run_start, run_length, hit_event[:found], hit_row[:found])
+
+
+@inlined_kernel
+def _has_literal_key(index: Index, g: int) -> bool:
+    first = index.group_key_start[g]
+    return bool(first < index.group_key_start[g + 1] and index.key_dimension[first] == LITERAL)
+
+
+@kernel
+def _search_buckets(
+    index: Index,
+    checks: Checks,
+    extras: ExtraConstraints,
+    literals: PatternLiterals,
+    bitmaps: Bitmaps,
+    events: SearchBatch,
+    bucket: NDArray[np.int64],
+    event: NDArray[np.int64],
+    hits: Hits,
+) -> Hits:
+    """Search each MIXED bucket for its publication. Publications with the same bucket are searched together."""
+    order = np.argsort(bucket, kind="mergesort")
+    chosen = event[order]
+    first = 0
+    while first < len(order):
+        b = bucket[order[first]]
+        last = first
+        while last < len(order) and bucket[order[last]] == b:
+            last += 1
+        if b != NO_BUCKET:
+            hits = search_bucket(index, checks, extras, literals, bitmaps, events, b, chosen[first:last], hits)
+        first = last
+    return hits
+
+
+@kernel
+def _search_literals(
+    index: Index,
+    checks: Checks,
+    extras: ExtraConstraints,
+    literals: PatternLiterals,
+    bitmaps: Bitmaps,
+    events: SearchBatch,
+    g: int,
+    hits: Hits,
+) -> Hits:
+    """Add the matches of a group with literals in its key: each publication is looked up with all of its literals."""
+    is_mixed = index.group_form[g] == MIXED
+    room = 64 + 4 * len(events.values) if is_mixed else 0
+    bucket, event, pairs = np.empty(room, np.uint32), np.empty(room, np.uint32), 0
+    hit_event, hit_row, count = hits
+    for e in range(len(events.values)):
+        for root in range(len(events.text)):
+            text = events.text[root, e]
+            if text == NONE:
+                continue
+            for f in range(events.found.start[text], events.found.start[text + 1]):
+                b = _find_bucket(index, g, events.values, e, events.found.literals[f])
+                if b == NO_BUCKET:
+                    continue
+                if is_mixed:
+                    if pairs == len(bucket):
+                        bucket, event = grow(bucket, 1), grow(event, 1)
+                    bucket[pairs] = b
+                    event[pairs] = e
+                    pairs += 1
+                    continue
+                start, length = _find_run(index, g, b, events.values, e)
+                if count + length > len(hit_event):
+                    hit_event, hit_row = grow(hit_event, length), grow(hit_row, length)
+                for k in range(length):
+                    hit_event[count + k] = e
+                    hit_row[count + k] = start + k
+                count += length
+    hits = hit_event, hit_row, count
+    if pairs:
+        wide = bucket[:pairs].astype(np.int64), event[:pairs].astype(np.int64)
+        hits = _search_buckets(index, checks, extras, literals, bitmaps, events, wide[0], wide[1], hits)
+    return hits
 
 
 @kernel
@@ -132,16 +215,16 @@ def select_ids(
     return counts, ids[:place]
 
 
-@kernel
-def _find_bucket(index: Index, g: int, values: NDArray[np.float64], e: int) -> int:
-    """The bucket of group g whose key the publication has, or NO_BUCKET."""
+@inlined_kernel
+def _find_bucket(index: Index, g: int, values: NDArray[np.float64], e: int, literal: int) -> int:
+    """The bucket of group g whose key the publication has, with this literal if one is part of it; or NO_BUCKET."""
     first_key, last_key = index.group_key_start[g], index.group_key_start[g + 1]
     first_bucket = index.group_bucket_start[g]
     if first_key == last_key:
         return int(first_bucket)
     hashed = np.uint64(0)
     for k in range(first_key, last_key):
-        value = values[e, index.key_dimension[k]]
+        value = _key_value(index, k, values, e, literal)
         if np.isnan(value):
             return NO_BUCKET
         hashed = hash_key(hashed, value)
@@ -155,10 +238,8 @@ def _find_bucket(index: Index, g: int, values: NDArray[np.float64], e: int) -> i
             return NO_BUCKET
         same = True
         for k in range(width):
-            if (
-                index.key_value[index.group_value_start[g] + b * width + k]
-                != values[e, index.key_dimension[first_key + k]]
-            ):
+            known = index.key_value[index.group_value_start[g] + b * width + k]
+            if known != _key_value(index, first_key + k, values, e, literal):
                 same = False
                 break
         if same:
@@ -166,10 +247,16 @@ def _find_bucket(index: Index, g: int, values: NDArray[np.float64], e: int) -> i
         slot = (slot + np.uint64(1)) & mask
 
 
-@kernel
-def _find_run(index: Index, g: int, values: NDArray[np.float64], e: int) -> tuple[int, int]:
-    """First row and number of rows of group g that the publication matches; the group is not MIXED."""
-    b = _find_bucket(index, g, values, e)
+@inlined_kernel
+def _key_value(index: Index, k: int, values: NDArray[np.float64], e: int, literal: int) -> float:
+    """What the publication has for element k of the keys."""
+    d = index.key_dimension[k]
+    return float(literal) if d == LITERAL else values[e, d]
+
+
+@inlined_kernel
+def _find_run(index: Index, g: int, b: int, values: NDArray[np.float64], e: int) -> tuple[int, int]:
+    """First row and number of rows of bucket b that the publication matches; its group g is not MIXED."""
     if b == NO_BUCKET:
         return 0, 0
     start, end = index.bucket_start[b], index.bucket_start[b + 1]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching import container
-from lavant.broker.matching.plain.extras import ExtraConstraints
+from lavant.broker.matching.plain.extras import ExtraConstraints, ranges
 from lavant.broker.matching.plain.strings import StringTable, high_entries, low_entries, remap_high, remap_low
 from lavant.core.errors import LimitExceeded
 from lavant.core.kernels.kernels import frozen
@@ -85,6 +85,7 @@ class FilterTable:
             dimension=frozen(self.dimension),
             low=frozen(self.low),
             high=frozen(self.high),
+            extras=self.extras._replace(**{name: frozen(each) for name, each in self.extras._asdict().items()}),
         )
 
     def take(self, indices: NDArray[np.intp]) -> FilterTable:
@@ -92,9 +93,9 @@ class FilterTable:
         wanted = indices.astype(np.uint32)
         first_row = np.searchsorted(self.row_filter, wanted, "left")
         last_row = np.searchsorted(self.row_filter, wanted, "right")
-        rows = _ranges(first_row, last_row)
+        rows = ranges(first_row, last_row)
         rows_of_filter = last_row - first_row
-        predicates = _ranges(self.row_start[rows], self.row_start[rows + 1])
+        predicates = ranges(self.row_start[rows], self.row_start[rows + 1])
         predicates_of_row = self.row_start[rows + 1] - self.row_start[rows]
         taken = FilterTable(
             len(indices),
@@ -226,13 +227,6 @@ def _where_finite(
     moved = ends.copy()
     moved[chosen] = remap(ends[chosen], new_number)
     return moved
-
-
-def _ranges(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[np.int64]:
-    """All numbers of all ranges [start, end), one range after the other."""
-    starts, lengths = starts.astype(np.int64), (ends - starts).astype(np.int64)
-    before = np.cumsum(lengths) - lengths
-    return np.asarray(np.arange(lengths.sum()) + np.repeat(starts - before, lengths), np.int64)
 
 
 def _offsets(lengths: NDArray[Any]) -> NDArray[np.uint32]:

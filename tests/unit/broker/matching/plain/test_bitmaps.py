@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, BUCKET_ROWS_MIN, EDGES_MAX, Bitmaps, _quantiles, find_cells
 from lavant.broker.matching.plain.extras import ExtraConstraints
 from lavant.broker.matching.plain.index import Checks, build_index
+from lavant.broker.matching.plain.literals import build_literals
 from lavant.broker.matching.plain.strings import StringTable
 from lavant.broker.matching.plain.table import ConstraintKind, FilterTable
 
@@ -65,7 +66,7 @@ def truth(checks: Checks, first: int, rows: int, values: Doubles) -> Flags:
 def blocks_of(case: Case) -> list[tuple[Flags, Flags, Flags, Bitmaps]]:
     """For each block: maybe, match, sure."""
     table = table_of(case)
-    index, checks, cells, bitmaps = build_index(np.arange(len(table), dtype=np.uint32), table)
+    index, checks, cells, bitmaps = build_index(np.arange(len(table), dtype=np.uint32), table, build_literals(table))
     found = find_cells(cells, case.values)
     blocks = []
     for block, rows in enumerate(bitmaps.rows):
@@ -155,7 +156,7 @@ def test_more_dimensions_than_a_plan_has_room_for_at_first() -> None:
 def test_small_buckets_have_no_bitmaps() -> None:
     random = np.random.default_rng(7)
     table = table_of(random_case(random, rows=BUCKET_ROWS_MIN, dimensions=3, points=9))
-    *_, bitmaps = build_index(np.arange(len(table), dtype=np.uint32), table)
+    *_, bitmaps = build_index(np.arange(len(table), dtype=np.uint32), table, build_literals(table))
     assert len(bitmaps.rows) == 0
 
 
@@ -178,7 +179,7 @@ def test_an_extra_keeps_a_row_from_being_sure() -> None:
         plain.count, plain.dimensions, plain.strings, plain.row_filter, plain.row_start, plain.dimension,
         plain.low, plain.high, extras,
     )  # fmt: skip
-    *_, bitmaps = build_index(np.arange(100, dtype=np.uint32), table)
+    *_, bitmaps = build_index(np.arange(100, dtype=np.uint32), table, build_literals(table))
     assert not bitmaps.sure.any()
     assert bitmaps.maybe.any()
 
@@ -194,7 +195,7 @@ def test_quantiles_are_at_most_as_many_as_cells_allow() -> None:
 def test_cells_are_numbered_from_one_and_zero_is_for_no_value() -> None:
     case = random_case(np.random.default_rng(9), rows=100, dimensions=2, points=31, share=1.0)
     table = table_of(case)
-    _, _, cells, _ = build_index(np.arange(100, dtype=np.uint32), table)
+    _, _, cells, _ = build_index(np.arange(100, dtype=np.uint32), table, build_literals(table))
     edges = cells.edges[cells.start[0] : cells.start[1]]
     values = np.array(
         [[np.nan], [edges[0] - 1], [edges[0]], [np.nextafter(edges[1], -np.inf)], [edges[1]], [edges[-1]]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,10 @@ from hypothesis import strategies as st
 
 from lavant.broker.filters.algebra.constraints import Pattern, PatternKind
 from lavant.broker.matching.plain.extras import ExtraConstraints, extra_holds
+from lavant.broker.matching.plain.literals import FoundLiterals, TextBatch, build_literals, find_literals
+from lavant.broker.matching.plain.strings import StringTable
+from lavant.broker.matching.plain.table import ConstraintKind, FilterTable
+from lavant.core.kernels.kernels import kernel
 
 TEXT = st.text(st.sampled_from("abé\0"), max_size=6)
 PATTERNS = st.lists(st.builds(Pattern, st.sampled_from(PatternKind), TEXT, st.booleans()), max_size=3)
@@ -27,8 +33,31 @@ def extras_of(
 def holds(extras: ExtraConstraints, number: int, text: str, value: float = 0.0) -> bool:
     """The string stands in the middle of others, as it does in a batch."""
     before, middle, after = b"ab\xc3\xa9", text.encode(), b"aab"
-    data = np.frombuffer(before + middle + after, np.uint8)
-    return bool(extra_holds(extras, number, value, data, len(before), len(before) + len(middle)))
+    literals = build_literals(table_with(extras))
+    has_patterns = len(literals.root_child) > 0
+    texts = TextBatch(
+        np.zeros((1, 1), np.int32) if has_patterns else np.empty((0, 1), np.int32),
+        np.array([len(before)]),
+        np.array([len(before) + len(middle)]),
+        np.frombuffer(before + middle + after, np.uint8),
+    )
+    return bool(_holds(extras, literals.of_pattern, number, value, find_literals(literals, texts)))
+
+
+@kernel
+def _holds(extras: ExtraConstraints, of_pattern: Any, number: int, value: float, found: FoundLiterals) -> bool:
+    return extra_holds(extras, of_pattern, number, value, found, 0)
+
+
+def table_with(extras: ExtraConstraints) -> FilterTable:
+    """A filter with a predicate for each number that the extras may name, all on one attribute."""
+    count = 64
+    ends = np.full(count, np.inf)
+    rows = np.zeros(1, np.uint32)
+    start = np.array([0, count], np.uint32)
+    dimension = np.zeros(count, np.uint16)
+    strings = StringTable.of([])
+    return FilterTable(1, (("s", ConstraintKind.STRING),), strings, rows, start, dimension, -ends, ends, extras)
 
 
 def expected(row: tuple[list[tuple[float, float]], list[Pattern]], text: str, value: float) -> bool:

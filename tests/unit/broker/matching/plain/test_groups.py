@@ -16,12 +16,15 @@ from lavant.broker.matching.plain.groups import (
     GROUP_ROWS_MIN,
     GROUPS_FEW,
     GROUPS_MAX,
+    LITERAL,
     MIXED,
+    LiteralKeys,
     RowGroup,
-    group_rows,
+    choose_literals,
     key_values,
     mix,
 )
+from lavant.broker.matching.plain.literals import build_literals
 from lavant.broker.matching.plain.strings import StringTable
 from lavant.broker.matching.plain.table import ConstraintKind, FilterTable
 
@@ -31,6 +34,14 @@ TWIN_KEYS = (
     (0, 142, 837, 951, 1111, 1421, 1767, 1986),
     (2303, 2356, 2646, 2894, 3189, 3367, 3722, 3926),
 )
+
+
+def literal_keys(table: FilterTable) -> LiteralKeys:
+    return choose_literals(table, build_literals(table))
+
+
+def group_rows(table: FilterTable) -> list[RowGroup]:
+    return grouping.group_rows(table, literal_keys(table))
 
 
 def forms(*texts: str) -> list[tuple[int, tuple[int, ...], int]]:
@@ -52,8 +63,13 @@ def forms(*texts: str) -> list[tuple[int, tuple[int, ...], int]]:
         ("a > 1 and b > 1", (MIXED, (), -1)),
         ("a = 1 and b != 1", (MIXED, (0,), -1)),
         ("a != 1", (MIXED, (), -1)),
-        ("a like '%x'", (MIXED, (), -1)),
-        ("a >= 'x' and a like '%y'", (MIXED, (), -1)),
+        ("a like '%x'", (ALL, (LITERAL,), -1)),
+        ("a like '%x%' and b > 1", (AT_LEAST, (LITERAL,), 1)),
+        ("a like '%x' and b = 1", (ALL, (LITERAL, 1), -1)),
+        ("a like '%x' and b like '%y%'", (MIXED, (LITERAL,), -1)),
+        ("a like 'w%' and a like '%x'", (MIXED, (LITERAL,), -1)),
+        ("a >= 'x' and a like '%y'", (MIXED, (LITERAL,), -1)),
+        ("not a like '%x'", (MIXED, (), -1)),
         ("a in (true, false)", (MIXED, (), -1)),
     ],
 )
@@ -64,7 +80,7 @@ def test_a_row_has_the_form_of_what_its_equalities_leave(text: str, form: tuple[
 def test_one_position_between_two_strings_is_many_strings() -> None:
     """What lies between 'a' and 'b' is a single position here, but a pattern tells its strings apart."""
     texts = ["s > 'a' and s < 'b' and s like '%x'", "s > 'a' and s < 'b'"]
-    assert forms(*texts) == [(ALL, (0,), -1), (MIXED, (), -1)]
+    assert forms(*texts) == [(ALL, (0,), -1), (MIXED, (LITERAL,), -1)]
     assert_index_agrees(texts, [{"s": text} for text in ("a", "ax", "ay", "b", "bx", "x")])
 
 
@@ -79,7 +95,7 @@ def test_every_row_is_in_one_group_and_groups_are_ordered_by_form() -> None:
 def test_key_values_stand_in_the_order_of_the_dimensions() -> None:
     table = encode_filters(["a = 1 and b = 2", "b = 4 and a = 3"])
     (group,) = group_rows(table)
-    assert key_values(table, group).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert key_values(table, literal_keys(table), group).tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 def table_of_keys(*keys: tuple[int, ...]) -> FilterTable:
@@ -185,4 +201,4 @@ def test_the_row_that_a_mixed_filter_always_matches_is_found_among_many() -> Non
 
 def test_a_table_without_rows_has_no_groups() -> None:
     assert group_rows(encode_filters(["false"])) == []
-    assert grouping.group_rows(encode_filters([])) == []
+    assert group_rows(encode_filters([])) == []

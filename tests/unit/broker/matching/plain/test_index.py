@@ -9,6 +9,7 @@ from tests.unit.broker.matching.plain.brute_force import assert_index_agrees, ma
 from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.matching.plain.groups import ALL, AT_LEAST, AT_MOST, MIXED
 from lavant.broker.matching.plain.index import EMPTY, _distinct_lines, _hash_slots, build_index
+from lavant.broker.matching.plain.literals import build_literals
 
 
 def test_equal_lines_have_one_number() -> None:
@@ -51,14 +52,14 @@ def test_rows_of_a_bucket_are_sorted_by_bound() -> None:
 
 def test_rows_of_one_subscription_share_a_number_and_single_rows_have_none() -> None:
     table = encode_filters(["a = 1", "a = 2 or b = 3", "c in (1, 2, 3)", "b > 1"])
-    index, *_ = build_index(np.array([10, 11, 12, 13], np.uint32), table)
+    index, *_ = build_index(np.array([10, 11, 12, 13], np.uint32), table, build_literals(table))
     twins = {id: set(index.row_twin[index.row_ids == id].tolist()) for id in (10, 11, 12, 13)}
     assert twins == {10: {-1}, 11: {0}, 12: {1}, 13: {-1}}
 
 
 def test_checks_hold_what_the_key_does_not_decide() -> None:
     table = encode_filters(["k = 1 and a between 1 and 2 and b != 3"])
-    index, checks, *_ = build_index(np.array([5], np.uint32), table)
+    index, checks, *_ = build_index(np.array([5], np.uint32), table, build_literals(table))
     assert index.group_form.tolist() == [MIXED]
     assert [table.dimensions[d][0] for d in checks.dimension] == ["a", "b"]
     assert checks.bounds.tolist() == [[1.0, 2.0], [-np.inf, np.inf]]
