@@ -59,7 +59,7 @@ class RandomAllocator:
     def _spend(self, budget: Budget) -> tuple[int, ...]:
         most = self._system.cost(self._system.least) + budget.additional + ROUNDING
         consumers = self._system.least
-        for following in self._walk():
+        for following in self.walk():
             if self._system.cost(following) > most:
                 break
             consumers = following
@@ -67,14 +67,14 @@ class RandomAllocator:
 
     def _reach(self, system: System, target: Target) -> tuple[Consumers, bool]:
         model, consumers = Model(system.network, refined=system.refined), system.least
-        for following in self._walk():
+        for following in self.walk():
             floored = tuple(map(max, following, system.least))
             if meets(model, system, consumers, target):
                 return consumers, True
             consumers = floored
         return consumers, meets(model, system, consumers, target)
 
-    def _walk(self) -> Iterator[Consumers]:
+    def walk(self) -> Iterator[Consumers]:
         """Allocations with one consumer more each, at most `DRAWS_MAX`, within the limits."""
         consumers, most = self._system.least, self._system.most
         for number in range(DRAWS_MAX):

@@ -1,0 +1,1 @@
+"""The offload algorithms of the thesis: which subscriptions move from one broker to another (Section 4.2)."""

@@ -1,0 +1,72 @@
+"""Input offload: evens out the input utilisation of two brokers (Section 4.2.1, Figures 4.1 to 4.4).
+
+Only subscriptions of the offloading broker's covering set can lower its input rate, so those are the candidates; each
+one that leaves uncovers others. The candidate that brings both brokers closest together goes first.
+
+Section 4.2 wants each algorithm to leave the other indices alone, and Figure 4.8 guards the input against output
+offload. Here the output is guarded against input offload in the same way: no move may bring the accepting broker's
+output utilisation more than the detection threshold above ours. Without it, the two undo each other's work for hours.
+An input-overloaded broker is exempt. If guards leave a difference above the threshold, subscriptions with the least
+traffic go too, as at the end of Section 4.2.1: they shorten the matching delay, and with it the input utilisation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lavant.control.balancing.offload.match_offload import offload_match
+from lavant.control.balancing.offload.report_cards import LEAST_GAIN, PairOffload, best_card
+
+LEFT = 0.8
+"""Of the threshold: the difference that may be left if it is evened out by the matching delay alone. Going further
+would make delays as uneven as inputs were."""
+
+
+def offload_input(offload: PairOffload) -> None:
+    """Chooses subscriptions until the brokers are balanced, no candidate is left, or each would make it worse.
+
+    If the broker stays input overloaded because its covering set fits nowhere, match offload goes on (end of 4.2.1).
+    """
+    config = offload.config
+    is_overloaded = offload.ours.input_utilization >= config.overload_low
+    while True:
+        before = offload.ours.input_utilization - offload.theirs.input_utilization
+        if before < config.balance:
+            return
+        cards = offload.cards()
+        difference = cards.ours.input - cards.theirs.input
+        above = cards.theirs.output - cards.ours.output > config.ratio_threshold + config.tolerance
+        is_allowed = np.ones(len(above), np.bool_) if is_overloaded else ~above
+        counts = cards.choose_counts((difference < 0) | (np.abs(difference) < config.balance), is_allowed)
+        counts = np.where(offload.candidates.covering(), counts, 0)
+        reduced = cards.reduced_per_s(counts)
+        ties = (reduced, counts.astype(np.float64))
+        best = best_card(cards.at(difference, counts), ties, before=before, is_overloaded=is_overloaded)
+        if best is None:
+            break
+        cards.take(best, counts)
+    if is_overloaded and offload.ours.input_utilization >= config.overload_low:
+        offload_match(offload)
+    elif not is_overloaded:
+        while before > config.ratio_threshold + config.tolerance and _lower_delay(offload):
+            before = offload.ours.input_utilization - offload.theirs.input_utilization
+
+
+def _lower_delay(offload: PairOffload) -> bool:
+    """Moves the candidate with the least traffic. Input utilisation is rate times matching delay, so a shorter delay
+    lowers it too. As for output, the accepting broker's delay may not pass ours by more than the threshold.
+    """
+    config, cards = offload.config, offload.cards()
+    difference = cards.ours.input - cards.theirs.input
+    above = cards.theirs.output - cards.ours.output > config.ratio_threshold + config.tolerance
+    longer = (cards.theirs.delay_s - cards.ours.delay_s) / config.delay_unit_s
+    above |= longer > config.delay_threshold + config.tolerance
+    counts = cards.choose_counts(difference <= LEFT * config.ratio_threshold, ~above)
+    after = np.abs(cards.at(difference, counts))
+    now = offload.ours.input_utilization - offload.theirs.input_utilization
+    better = np.flatnonzero((counts > 0) & (after < now - LEAST_GAIN))
+    if len(better) == 0:
+        return False
+    traffic = (offload.candidates.rates_per_s + cards.extra_per_s)[better]
+    cards.take(int(better[np.argmin(traffic)]), counts)
+    return True
