@@ -15,8 +15,8 @@ import pytest
 from tests.models.networks import case_study
 
 from lavant.control.allocation import AllocationConfig, Budget, QueueThreshold, System, Target, allocator_for
+from lavant.simulation.queueing.case_study import burst, day
 from lavant.simulation.queueing.control import ControlledRun, LoopConfig, run_controlled
-from lavant.simulation.queueing.reproduction import burst, day
 
 SEEDS = range(20)
 DAYS = range(1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from tests.simulation.mistakes import Break, check_holds, search
 from tests.simulation.repetition import check_repetition
 
 from lavant.broker.federation import snapshot
@@ -20,7 +20,6 @@ from lavant.broker.federation.session import LinkSession
 from lavant.broker.federation.state import FederationState
 from lavant.broker.protocol.federation import AdvertisedRoute, RouteEntry, SubscribedRoute
 from lavant.broker.protocol.queues import Refused
-from lavant.simulation.kernel import RunOutcome, run
 from lavant.simulation.scenarios import federation
 from lavant.simulation.scenarios.federation import FederationOptions
 
@@ -44,11 +43,7 @@ BUSY = FederationOptions(
 
 
 def test_a_federation_without_mistakes_holds_whatever_happens() -> None:
-    figures: Counter[str] = Counter()
-    for seed in range(1, 21):
-        outcome = run(federation.SCENARIO, seed, minutes=MINUTES, options=SMALL)
-        assert outcome.violation is None, outcome.report()
-        figures.update(outcome.figures)
+    figures = check_holds(federation.SCENARIO, range(1, 21), minutes=MINUTES, options=SMALL)
     wanted = ["published", "subscribed", "unsubscribed", "links moved", "power losses", "kills", "packets dropped"]
     assert [name for name in wanted if not figures[name]] == []
 
@@ -57,15 +52,12 @@ def test_a_federation_without_mistakes_holds_whatever_happens() -> None:
 def test_large_federations_hold_too() -> None:
     for seed in range(1, 201):
         options = FederationOptions(brokers=20 if seed % 10 == 0 else 8)
-        outcome = run(federation.SCENARIO, seed, minutes=0.25, options=options)
-        assert outcome.violation is None, outcome.report()
+        check_holds(federation.SCENARIO, [seed], minutes=0.25, options=options)
 
 
 @pytest.mark.soak
 def test_federations_whose_brokers_die_all_the_time_hold() -> None:
-    for seed in range(1, 41):
-        outcome = run(federation.SCENARIO, seed, minutes=0.25, options=DYING)
-        assert outcome.violation is None, outcome.report()
+    check_holds(federation.SCENARIO, range(1, 41), minutes=0.25, options=DYING)
 
 
 def test_a_seed_gives_the_same_trace_in_processes_that_hash_differently(tmp_path: Any) -> None:
@@ -73,8 +65,6 @@ def test_a_seed_gives_the_same_trace_in_processes_that_hash_differently(tmp_path
 
 
 # ── mistakes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def uncovers_afterwards(patch: pytest.MonkeyPatch) -> None:
@@ -114,7 +104,7 @@ def acknowledges_early(patch: pytest.MonkeyPatch) -> None:
 def sends_early(patch: pytest.MonkeyPatch) -> None:
     def routed(machine: FederationMachine) -> None:
         for neighbour in machine.state.neighbours.values():
-            machine._durable[neighbour.name] = neighbour.queue.number
+            machine.sendable[neighbour.name] = neighbour.queue.number
         for session in machine.sessions.values():
             if session.is_up:
                 machine._pump(session)
@@ -226,19 +216,11 @@ MISTAKES: dict[str, tuple[Break, FederationOptions]] = {
 }
 
 
-def search(options: FederationOptions) -> RunOutcome | None:
-    for seed in range(1, 40):
-        outcome = run(federation.SCENARIO, seed, minutes=0.2, options=options)
-        if outcome.violation is not None:
-            return outcome
-    return None
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_search_finds_a_mistake(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put_in, options = MISTAKES[mistake]
     put_in(monkeypatch)
-    found = search(options)
+    found = search(federation.SCENARIO, options)
     assert found is not None
     assert found.violation is not None

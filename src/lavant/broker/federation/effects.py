@@ -55,4 +55,11 @@ class FrameReceived(msgspec.Struct, frozen=True, gc=False):
     frame: LinkFrame
 
 
-LinkEffect: TypeAlias = Effect | SendFrame | CloseLink | RelayPublications | LinkNotice | FrameReceived
+class AwaitMatchers(msgspec.Struct, frozen=True, gc=False):
+    """To be answered by `FederationMachine.matched` when the matchers know all subscriptions up to now, and everything
+    that they matched without them is recorded."""
+
+    token: int
+
+
+LinkEffect: TypeAlias = Effect | SendFrame | CloseLink | RelayPublications | LinkNotice | FrameReceived | AwaitMatchers

@@ -23,9 +23,9 @@ from typing import TypeAlias
 import msgspec
 
 from lavant.broker.protocol.commands import Value
-from lavant.broker.protocol.federation import BrokerMember, RouteEntry
+from lavant.broker.protocol.federation import BrokerMember, MovingMessage, MovingSubscription, RouteEntry
 
-LINK_PROTOCOL = 1
+LINK_PROTOCOL = 3
 
 
 class LinkHello(Value, tag="hello", frozen=True):
@@ -49,6 +49,7 @@ class LinkHello(Value, tag="hello", frozen=True):
     """Of the routes that the other side has told, by bucket."""
     now_ms: int
     role: str = ""
+    """As its operator set it, like the role of a member."""
     token: bytes = b""
     """A key with the scope `broker`."""
 
@@ -160,6 +161,110 @@ class TraceAnswer(Value, tag="trace-answer", frozen=True):
     """One object in JSON for each broker."""
 
 
+# ── subscriptions that move, see `lavant.broker.federation.migration` ─────────────────────────────────────────────────
+
+
+class MigrationOffer(Value, tag="offer", frozen=True):
+    """The old broker asks the new one to prepare."""
+
+    migration: str
+    broker: str
+    subscription: MovingSubscription
+
+
+class MigrationRefused(Value, tag="refused", frozen=True):
+    """The new broker cannot take the subscription."""
+
+    migration: str
+    reason: str
+
+
+class MigrationMessages(Value, tag="messages", frozen=True):
+    """Messages of the old queue."""
+
+    migration: str
+    messages: list[MovingMessage]
+
+
+class MessagesTaken(Value, tag="taken", frozen=True):
+    """These are durable at the new broker."""
+
+    migration: str
+    numbers: list[int]
+
+
+class MigrationOpen(Value, tag="open", frozen=True):
+    """All messages that were not in flight have followed: the new queue may deliver, without what the old one got."""
+
+    migration: str
+    taken: list[tuple[str, bytes]]
+    number: int
+
+
+class MigrationOpened(Value, tag="opened", frozen=True):
+    """The new queue delivers."""
+
+    migration: str
+
+
+class MigrationOver(Value, tag="over", frozen=True):
+    """The old broker does not know the move: it is complete or undone."""
+
+    migration: str
+
+
+class MigrationUnknown(Value, tag="unknown", frozen=True):
+    """The new broker does not know the move."""
+
+    migration: str
+
+
+class MigrationQuestion(Value, tag="question", frozen=True):
+    """The new broker asks whether the move goes on."""
+
+    migration: str
+
+
+MigrationContent: TypeAlias = (
+    MigrationOffer
+    | MigrationRefused
+    | MigrationMessages
+    | MessagesTaken
+    | MigrationOpen
+    | MigrationOpened
+    | MigrationOver
+    | MigrationUnknown
+    | MigrationQuestion
+)
+
+
+class BalancingContent(Value, tag="balancing", frozen=True):
+    """A message of the balancing loop; links carry it and do not look inside."""
+
+    message: bytes
+
+
+class BrokerMessage(Value, tag="message", frozen=True):
+    """From one broker to another, passed on by those between them. It may get lost."""
+
+    source: str
+    """Identities."""
+    target: str
+    content: MigrationContent | BalancingContent
+
+
+class PathFlush(Value, tag="flush", frozen=True):
+    """Passed on from broker to broker when all publications that were matched before have gone the same way."""
+
+    source: str
+    target: str
+    migration: str
+    step: str
+    """Of the move: `offered`, `prepared` or `handed over`."""
+    number: int
+    """The last one of them on this link."""
+
+
 LinkFrame: TypeAlias = (
     LinkHello
     | LinkOpen
@@ -174,6 +279,8 @@ LinkFrame: TypeAlias = (
     | LinkLeave
     | TraceRequest
     | TraceAnswer
+    | BrokerMessage
+    | PathFlush
 )
 
 decode_link_frame = msgspec.msgpack.Decoder(LinkFrame).decode

@@ -69,6 +69,14 @@ class LinkQueue:
     def __len__(self) -> int:
         return self.number - self._batches[0].first + 1 if self._batches else 0
 
+    def check_received(self, neighbour: str, number: int) -> None:
+        """Raise if the neighbour cannot go on after this number."""
+        if not self.number - len(self) <= number <= self.number:
+            raise InvalidValue(
+                f"{neighbour!r} has publications up to {number}, and the queue for it {len(self)} up to {self.number}: "
+                "a data directory was replaced by an older copy; remove the neighbour"
+            )
+
     @property
     def oldest_ms(self) -> int | None:
         return self._batches[0].entered_ms if self._batches else None
@@ -106,7 +114,9 @@ class LinkQueue:
             count_max -= len(part.bodies)
             bytes_max -= int(sizes[stop - start - 1])
             number = part.last
-            if count_max <= 0 or bytes_max <= 0:
+            if (
+                part.last < batch.last or count_max <= 0 or bytes_max <= 0
+            ):  # the rest of a batch goes before the next one
                 return
 
     def batches(self) -> list[LinkPublications]:

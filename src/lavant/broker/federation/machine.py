@@ -13,19 +13,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from lavant.broker.federation.effects import (
-    CloseLink,
-    FrameReceived,
-    LinkEffect,
-    LinkNotice,
-    SendFrame,
-)
+from lavant.broker.federation.effects import CloseLink, FrameReceived, LinkEffect, LinkNotice, SendFrame
 from lavant.broker.federation.frames import (
+    BrokerMessage,
     LinkAcknowledged,
     LinkFrame,
     LinkHello,
@@ -36,47 +32,38 @@ from lavant.broker.federation.frames import (
     LinkProbeAnswer,
     LinkPublications,
     LinkRefused,
+    PathFlush,
     RoutesApplied,
     RoutesUpdate,
     TraceAnswer,
     TraceRequest,
 )
 from lavant.broker.federation.link_queue import size_of
+from lavant.broker.federation.migration.machine import SubscriptionMigrations
 from lavant.broker.federation.opening import LinkOpening, RefusedLink
 from lavant.broker.federation.relays import LinkRelays
 from lavant.broker.federation.routes.encrypted_shapes import EncryptedShapes
-from lavant.broker.federation.routes.members import loop_of, passed_on
-from lavant.broker.federation.routes.router import ANYTHING, LOCAL, Router
+from lavant.broker.federation.routes.known_routes import KnownRoutes
+from lavant.broker.federation.routes.members import is_loop, names_on, opened_ms, passed_on, youngest_link
+from lavant.broker.federation.routes.roles import FederationRoles, roles_of
+from lavant.broker.federation.routes.router import LOCAL, Router
 from lavant.broker.federation.routes.tables import key_of
-from lavant.broker.federation.session import FederationConfig, LinkSession, LinkStage
+from lavant.broker.federation.session import FederationConfig, LinkClient, LinkSession, LinkStage
 from lavant.broker.federation.state import Neighbour
 from lavant.broker.machine.effects import Reply
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.protocol.commands import Command
 from lavant.broker.protocol.federation import (
     AcknowledgeLink,
-    AdvertisedRoute,
     BrokerMember,
     LearnRoutes,
     NeighbourRemoved,
     RemoveNeighbour,
     RouteEntry,
-    SubscribedRoute,
 )
 from lavant.broker.protocol.queues import Refused
-from lavant.broker.protocol.subscriptions import AdvertisementState, SubscriptionState
 from lavant.broker.queues.timers import earliest
 from lavant.core.errors import LavantError
-
-
-class LinkClient:
-    """Takes the broker's replies for the machine; `committed` processes them."""
-
-    def __init__(self) -> None:
-        self.replies: list[Reply] = []
-
-    def reply(self, reply: Reply) -> None:
-        self.replies.append(reply)
 
 
 class FederationMachine:
@@ -90,32 +77,39 @@ class FederationMachine:
         self.client = LinkClient()
         self.router = Router()
         self._shapes = EncryptedShapes()
-        self.own = BrokerMember(config.identity, config.name, 0, 0, [config.identity])
+        self.own = BrokerMember(config.identity, config.name, 0, 0, [config.identity], "", config.role.value)
         self.members_behind: dict[str, dict[bytes, BrokerMember]] = {}
         """By neighbour."""
+        self._roles: FederationRoles | None = None
         self.now_ms = 0
         self.effects: list[LinkEffect] = []
         self.sessions: dict[Hashable, LinkSession] = {}
         self.relays = LinkRelays(self)
+        self.migrations = SubscriptionMigrations(self)
         self._opening = LinkOpening(self)
-        self._is_loaded = False
+        self._known = KnownRoutes(self.router, self._shapes, server.broker.subscriptions)
+        self._early: list[tuple[Hashable, LinkFrame]] = []
+        """Frames that open links, which came before all routes were derived."""
         self._number = 0
         self._then: dict[int, Callable[[Any], None]] = {}
         """What to do when a command of this machine is durable, by its number."""
-        self._durable: dict[str, int] = {}
+        self.sendable: dict[str, int] = {}
         """By neighbour: the last number of its queue that is durable."""
         self._queued: deque[tuple[int, str, int]] = deque()
         """Position of a record, neighbour, and the last number in its queue then."""
 
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def open(self, now_ms: int) -> list[LinkEffect]:
-        """Call it after `BrokerMachine.open`."""
+    def open(self, now_ms: int, address: str = "") -> list[LinkEffect]:
+        """Call it after `BrokerMachine.open`. Clients connect to the address."""
         self._begin(now_ms)
-        self.own = msgspec.structs.replace(self.own, epoch=self.server.queues.epoch, changes=self.state.changes)
+        self.own = msgspec.structs.replace(
+            self.own, epoch=self.server.queues.epoch, changes=self.state.changes, address=address
+        )
         self.state.on_learned, self.state.on_neighbours = self._learned, self._neighbours_changed
         self.server.on_routed = self._routed
         self._neighbours_changed()
+        self._flush()
         return self.effects
 
     def dialled(self, connection: Hashable, now_ms: int) -> list[LinkEffect]:
@@ -137,7 +131,10 @@ class FederationMachine:
         session = self.sessions.get(connection)
         if session is None or session.stage is LinkStage.CLOSED:
             return self.effects
-        self.attempt(session, lambda: self._handle(session, frame))
+        if self.router.is_busy and not session.is_up:  # a table that is not complete must not be compared
+            self._early.append((connection, frame))
+        else:
+            self.attempt(session, lambda: self._handle(session, frame))
         self._flush()
         return self.effects
 
@@ -166,6 +163,19 @@ class FederationMachine:
         self._flush()
         return self.effects
 
+    def matched(self, token: int, now_ms: int) -> list[LinkEffect]:
+        """The answer to `AwaitMatchers`."""
+        self._begin(now_ms)
+        self.migrations.matched(token)
+        self._flush()
+        return self.effects
+
+    def move(self, namespace: str, name: str, broker: str, now_ms: int) -> list[LinkEffect]:
+        """Move a subscription to another broker. Raises if it cannot be moved."""
+        self._begin(now_ms)
+        self.migrations.start(namespace, name, broker)
+        return self.effects
+
     def pause(self, connection: Hashable) -> None:
         """The connection takes no more publications for now."""
         if connection in self.sessions:
@@ -181,18 +191,37 @@ class FederationMachine:
     def tick(self, now_ms: int) -> list[LinkEffect]:
         """Let time pass."""
         self._begin(now_ms)
+        if not self.router.is_busy:
+            self._handle_early()
         for session in list(self.sessions.values()):
             if session.is_up:
                 self._probe(session)
                 self.relays.retry(session)
+            elif self.router.is_busy:
+                session.since_ms = now_ms
             elif session.stage is not LinkStage.CLOSED and now_ms - session.since_ms >= self.config.opening_timeout_ms:
                 self.close(session, f"the link was not opened within {self.config.opening_timeout_ms} ms")
+        self.migrations.tick()
         self._flush()
         return self.effects
 
+    @property
+    def is_deriving(self) -> bool:
+        """Whether routes are derived step by step; links open when that is done."""
+        return self.router.is_busy or bool(self._early)
+
+    @property
+    def roles(self) -> FederationRoles:
+        """Which brokers are heads, and which are edges."""
+        if self._roles is None:
+            self._roles = roles_of(self.own, self.members_behind.values())
+        return self._roles
+
     def wakeup_ms(self) -> int | None:
         """When to call `tick`."""
-        times: list[int | None] = []
+        if self.is_deriving:
+            return self.now_ms
+        times = [self.migrations.wakeup_ms()]
         for session in self.sessions.values():
             if session.is_up:
                 times.append(session.probe_due_ms)
@@ -227,13 +256,15 @@ class FederationMachine:
     def notice(self, text: str, *, is_warning: bool = False) -> None:
         self.effects.append(LinkNotice(text, is_warning))
 
-    def record(self, command: Command, then: Callable[[Any], None] | None = None, *, grows: bool = True) -> None:
+    def record(
+        self, command: Command, then: Callable[[Any], None] | None = None, *, grows: bool = True, queue: str = ""
+    ) -> None:
         """Apply a command; `then` is called with the answer when it is durable. Raises if it is refused."""
         self._number += 1
         if then is not None:
             self._then[self._number] = then
         try:
-            effects = self.server.record(command, self.client, self._number, self.now_ms, grows=grows)
+            effects = self.server.record(command, self.client, self._number, self.now_ms, grows=grows, queue=queue)
         except LavantError:
             self._then.pop(self._number, None)
             raise
@@ -259,11 +290,7 @@ class FederationMachine:
         """The link is up: mend what differs."""
         neighbour = self.state.find(session.neighbour, session.link)
         received, digests = session.theirs
-        queue = neighbour.queue
-        if not queue.number - len(queue) <= received <= queue.number:
-            numbers = f"has publications up to {received}, and the queue for it {len(queue)} up to {queue.number}"
-            why = "a data directory was replaced by an older copy; remove the neighbour"
-            raise RefusedLink("invalid", f"{neighbour.name!r} {numbers}: {why}")
+        neighbour.queue.check_received(neighbour.name, received)
         if not session.is_dialled:
             self.send(session, LinkOpened())
         session.stage = LinkStage.UP
@@ -301,8 +328,17 @@ class FederationMachine:
             case LinkLeave():
                 self.remove_neighbour(session.neighbour, "it has removed this broker")
                 self.close(session, "the neighbour has removed this broker")
+            case BrokerMessage() | PathFlush():
+                self.migrations.received(session, frame)
             case TraceRequest() | TraceAnswer():
                 self.effects.append(FrameReceived(session.connection, session.neighbour, frame))
+
+    def _handle_early(self) -> None:
+        early, self._early = self._early, []
+        for connection, frame in early:
+            session = self.sessions.get(connection)
+            if session is not None and session.stage is not LinkStage.CLOSED:
+                self.attempt(session, partial(self._handle, session, frame))
 
     # ── routes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -311,7 +347,7 @@ class FederationMachine:
             raise RefusedLink("invalid", f"update {update.number} came after {session.updates_received}")
         session.updates_received = update.number
         self._shapes.check(update.added)
-        loops = [loop_of(entry, self.own) for entry in update.added if isinstance(entry, BrokerMember)]
+        loops = [each for each in update.added if isinstance(each, BrokerMember) and is_loop(each, self.own)]
 
         def applied(answer: object) -> None:
             if session.is_up:
@@ -319,64 +355,45 @@ class FederationMachine:
 
         command = LearnRoutes(session.neighbour, session.link, update.added, update.removed, update.buckets)
         self.record(command, applied)
-        for loop in loops:
-            if loop is not None:
-                self._break(loop)
+        for member in loops:
+            self._break(session.link, member)
 
-    def _break(self, loop: list[str]) -> None:
-        """Two joins at the same time have closed a cycle: the broker with the smallest identity removes its younger
-        link on it."""
-        if min(loop) != self.own.identity:
-            return
-        on_it = [each for each in self.state.neighbours.values() if each.identity in (loop[1:2] + loop[-1:])]
-        if len(on_it) == 2:
-            younger = max(on_it, key=lambda each: each.serial)
-            names = {each.identity: each.name for known in self.members_behind.values() for each in known.values()}
-            path = " - ".join([self.own.name, *(names.get(each, each) for each in loop[1:]), self.own.name])
-            self.remove_neighbour(younger.name, f"it closes the cycle {path}")
+    def _break(self, link: str, member: BrokerMember) -> None:
+        """Two joins at the same time have closed a cycle: the brokers of its youngest link remove it."""
+        pair = youngest_link(member, opened_ms(link))
+        for each in list(self.state.neighbours.values()):
+            if {self.own.identity, each.identity} == set(pair):
+                names = [*names_on(member.path, self.own, self.members_behind.values()), self.own.name]
+                self.remove_neighbour(each.name, f"it closes the cycle {' - '.join(names)}")
 
     def _learned(self, neighbour: Neighbour, added: list[RouteEntry], removed: list[RouteEntry]) -> None:
         members = self.members_behind.setdefault(neighbour.name, {})
+        self._roles = None
         for entry in added:
-            self._shapes.add(entry)
             if isinstance(entry, BrokerMember):
                 members[key_of(entry)] = entry
-            told = self._passed_on(entry)
+            told = passed_on(entry, self.own.identity, opened_ms(neighbour.link))
             if told is not None:
+                self._shapes.add(told)
                 self.router.add(neighbour.name, told)
         for entry in removed:
-            self._shapes.remove(entry)
             if isinstance(entry, BrokerMember):
                 del members[key_of(entry)]
-            told = self._passed_on(entry)
+            told = passed_on(entry, self.own.identity, opened_ms(neighbour.link))
             if told is not None:
-                self.router.remove(neighbour.name, told)
-
-    def _passed_on(self, entry: RouteEntry) -> RouteEntry | None:
-        return passed_on(entry, self.own.identity) if isinstance(entry, BrokerMember) else entry
-
-    def _changed(self, state: SubscriptionState | AdvertisementState, is_added: bool) -> None:
-        """A local client subscribes or advertises, or ceases to."""
-        if isinstance(state, SubscriptionState):
-            entry: RouteEntry = SubscribedRoute(state.namespace, state.filter)
-        else:
-            entry = AdvertisedRoute(state.namespace, state.filter)
-        if is_added:
-            self._shapes.add(entry)
-            self.router.add(LOCAL, entry)
-        else:
-            self._shapes.remove(entry)
-            self.router.remove(LOCAL, entry)
+                self._shapes.remove(told)
+                if not self.router.cancel((neighbour.name, key_of(entry))):
+                    self.router.remove(neighbour.name, told)
 
     def _neighbours_changed(self) -> None:
-        neighbours = self.state.neighbours
-        if not self._is_loaded:
+        neighbours, self._roles = self.state.neighbours, None
+        if not self._known.is_loaded:
             if not neighbours:
-                return  # nobody is to be told of anything
-            self._load()
+                return
+            self._known.load(self.own, requires_advertisements=self.config.requires_advertisements)
         for name in [name for name in self.router.outgoing if name not in neighbours]:
             self.router.remove_neighbour(name)
-            del self._durable[name], self.members_behind[name]
+            del self.sendable[name], self.members_behind[name]
         self.relays.follow(neighbours.values())
         for neighbour in neighbours.values():
             if neighbour.name not in self.router.outgoing:
@@ -387,24 +404,11 @@ class FederationMachine:
             self.router.remove(LOCAL, self.own)
             self.own = own
 
-    def _load(self) -> None:
-        """All that local clients have."""
-        self._is_loaded = True
-        self.router.add(LOCAL, self.own)
-        if not self.config.requires_advertisements:
-            self.router.add(LOCAL, ANYTHING)
-        subscriptions = self.server.broker.subscriptions
-        _, subscribed, advertised = subscriptions.contents()
-        for subscription in subscribed:
-            self._changed(subscription, True)
-        for advertisement in advertised:
-            self._changed(advertisement, True)
-        subscriptions.on_changed = self._changed
-
     def _follow(self, neighbour: Neighbour) -> None:
         self.router.add_neighbour(neighbour.name)
-        self._durable[neighbour.name] = neighbour.queue.number
-        self._learned(neighbour, list(neighbour.routes), [])
+        self.sendable[neighbour.name] = neighbour.queue.number
+        self._learned(neighbour, [each for each in neighbour.routes if isinstance(each, BrokerMember)], [])
+        self._known.follow(neighbour.name, neighbour.routes)
 
     # ── publications that go ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -424,7 +428,7 @@ class FederationMachine:
     def _pump(self, session: LinkSession) -> None:
         """Send publications that are durable, as far as the window allows."""
         config = self.config
-        until = self._durable[session.neighbour]
+        until = self.sendable[session.neighbour]
         while not session.is_paused and session.sent < until:
             count = config.window_publications - (session.sent - session.acknowledged)
             if count <= 0 or session.in_flight_bytes >= config.window_bytes:
@@ -451,11 +455,12 @@ class FederationMachine:
 
     def _flush(self) -> None:
         """Send what may leave: routes, acknowledgements, answers to probes, publications."""
+        self.router.step()
         durable = self.server.durable
         while self._queued and self._queued[0][0] <= durable:
             _, name, number = self._queued.popleft()
-            if name in self._durable:
-                self._durable[name] = number
+            if name in self.sendable:
+                self.sendable[name] = number
         for session in list(self.sessions.values()):
             if not session.is_up:
                 continue
@@ -472,6 +477,7 @@ class FederationMachine:
             while session.probes and self.relays.is_done(session.probes[0][1]):
                 self.send(session, LinkProbeAnswer(session.probes.popleft()[0], session.blocked))
             self._pump(session)
+        self.migrations.advance()
 
     def _tell(self, session: LinkSession, durable: int) -> None:
         change = self.router.outgoing[session.neighbour].take()
@@ -485,15 +491,10 @@ class FederationMachine:
 
     def _probe(self, session: LinkSession) -> None:
         """Send a probe behind all publications, or close a link that has not answered the last one."""
-        if self.now_ms < session.probe_due_ms:
-            return
-        config = self.config
-        if session.probe_sent_ms is None:
-            session.probe_number += 1
-            session.probe_sent_ms = self.now_ms
-            self.send(session, LinkProbe(session.probe_number), is_control=False)
-        elif self.now_ms - session.probe_sent_ms >= config.probe_timeout_ms:
-            waited = f"a probe has no answer after {self.now_ms - session.probe_sent_ms} ms; it is opened again"
+        probe = session.next_probe(self.now_ms, self.config)
+        if isinstance(probe, LinkProbe):
+            self.send(session, probe, is_control=False)
+        elif probe is not None:
+            waited = f"a probe has no answer after {probe} ms; it is opened again"
             self.notice(f"the link to {session.neighbour!r} is up but forwards nothing: {waited}", is_warning=True)
             self.close(session, "a probe has no answer")
-        session.probe_due_ms = self.now_ms + config.probe_ms

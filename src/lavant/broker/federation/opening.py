@@ -19,7 +19,7 @@ from lavant.broker.federation.frames import (
     LinkOpened,
     LinkRefused,
 )
-from lavant.broker.federation.routes.members import cycle_of, side_of
+from lavant.broker.federation.routes.members import cycle_of, link_id, side_of
 from lavant.broker.federation.routes.tables import DIGESTS_BYTES, NO_ROUTES
 from lavant.broker.federation.session import LinkSession, LinkStage
 from lavant.broker.federation.state import Neighbour
@@ -89,6 +89,7 @@ class LinkOpening:
             )
         link, name = ("", "") if known is None else (known.link, known.name)
         received, digests = self._held(known)
+        session.taken = received
         session.stage = LinkStage.OPEN
         machine.send(session, self._hello(link, self._side(name), received, digests))
 
@@ -98,7 +99,7 @@ class LinkOpening:
         session.neighbour = hello.name
         if known is not None and known.link == hello.link:
             received, digests = self._held(known)
-            session.link = known.link
+            session.link, session.taken = known.link, received
             session.theirs = (hello.received, hello.digests)
             session.stage = LinkStage.OPENED
             machine.send(session, LinkOpen(known.link, False, [], received, digests))
@@ -107,7 +108,7 @@ class LinkOpening:
             machine.remove_neighbour(known.name, "it does not know this link")
         self._check_cycle(hello.members)
         session.is_new = True
-        session.link = f"{machine.own.identity}-{machine.own.epoch}-{machine.state.changes}"
+        session.link = link_id(machine.own, machine.state.changes, machine.now_ms)
         session.stage = LinkStage.DISK
 
         def added(answer: object) -> None:
@@ -135,6 +136,7 @@ class LinkOpening:
         if known is not None:
             machine.remove_neighbour(known.name, "it begins a new link")
         self._check_cycle(opening.members)
+        session.taken = 0
         session.stage = LinkStage.DISK
 
         def added(answer: object) -> None:

@@ -26,6 +26,7 @@ from lavant.broker.federation.session import HeldRelay, LinkSession
 from lavant.broker.federation.state import Neighbour
 from lavant.broker.protocol.queues import FanOut, Refused
 from lavant.broker.protocol.subscriptions import Deliver
+from lavant.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from lavant.broker.federation.machine import FederationMachine
@@ -75,6 +76,10 @@ class LinkRelays:
         """All publications of the link up to this number are durable."""
         return self._received[link].floor
 
+    def durable_of(self, link: str) -> int | None:
+        """The same; None if the link was removed."""
+        return self._received[link].floor if link in self._received else None
+
     @property
     def last(self) -> int:
         """The number of the last relay."""
@@ -87,6 +92,9 @@ class LinkRelays:
     def take(self, session: LinkSession, batch: LinkPublications) -> None:
         """Publications came. Those that came before, over an earlier connection, are left out."""
         check_columns(batch)
+        if batch.first != session.taken + 1:
+            raise InvalidValue(f"publication {batch.first} came after {session.taken}; numbers have no gaps")
+        session.taken = batch.last
         neighbour = self._machine.state.find(session.neighbour, session.link)
         received, in_progress = neighbour.received, self._in_progress[session.link]
         numbers = range(batch.first, batch.last + 1)

@@ -8,10 +8,12 @@ from collections.abc import Hashable
 
 import msgspec
 
-from lavant.broker.federation.frames import LinkHello, LinkPublications
+from lavant.broker.federation.frames import LinkHello, LinkProbe, LinkPublications
+from lavant.broker.federation.routes.roles import BrokerRole
 from lavant.broker.federation.routes.router import RoutesChange
 from lavant.broker.federation.routes.tables import NO_ROUTES
 from lavant.broker.federation.state import LinkLimits
+from lavant.broker.machine.effects import Reply
 
 
 class FederationConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +21,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     identity: str
-    role: str = "any"
+    role: BrokerRole = BrokerRole.ANY
     requires_advertisements: bool = False
     """Publishers must advertise what they publish; otherwise one that advertises nothing may publish anything."""
     limits: LinkLimits = LinkLimits()
@@ -27,12 +29,29 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Publications that may be sent to a neighbour before it confirms the first of them."""
     window_bytes: int = 4 << 20
     batch_bytes: int = 256 << 10
-    """Publications in one frame; a control frame waits at most for one of them."""
+    """Publications in one frame, or messages of a subscription that moves; a control frame waits at most for one of
+    them."""
     probe_ms: int = 5_000
     probe_timeout_ms: int = 15_000
     opening_timeout_ms: int = 10_000
     retry_ms: int = 200
     """Until a publication that could not be delivered here is tried again."""
+    migration_ms_max: int = 30_000
+    """A subscription that moves is handed over by then, or stays."""
+    migration_retry_ms_max: int = 2_000
+    """The longest wait until a step of a move is repeated."""
+    redirect_ms: int = 24 * 3_600_000
+    """How long the name of a subscription that has moved is redirected."""
+
+
+class LinkClient:
+    """Takes the broker's replies for the machine; `committed` processes them."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+
+    def reply(self, reply: Reply) -> None:
+        self.replies.append(reply)
 
 
 class LinkStage(enum.Enum):
@@ -84,6 +103,8 @@ class LinkSession:
         """By the other side."""
         self.acknowledges = 0
         """The last acknowledgement that was sent."""
+        self.taken = 0
+        """The last number that came over this connection."""
         self.in_flight: deque[tuple[int, int]] = deque()
         """Sent and not acknowledged: the last number, and the size."""
         self.in_flight_bytes = 0
@@ -107,3 +128,15 @@ class LinkSession:
         """Publications up to this number were acknowledged."""
         while self.in_flight and self.in_flight[0][0] <= number:
             self.in_flight_bytes -= self.in_flight.popleft()[1]
+
+    def next_probe(self, now_ms: int, config: FederationConfig) -> LinkProbe | int | None:
+        """The probe that is due, if one is; or for how long the last one has no answer, if that is too long."""
+        if now_ms < self.probe_due_ms:
+            return None
+        self.probe_due_ms = now_ms + config.probe_ms
+        if self.probe_sent_ms is None:
+            self.probe_number += 1
+            self.probe_sent_ms = now_ms
+            return LinkProbe(self.probe_number)
+        silent_ms = now_ms - self.probe_sent_ms
+        return silent_ms if silent_ms >= config.probe_timeout_ms else None

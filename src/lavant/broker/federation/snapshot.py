@@ -16,7 +16,7 @@ from lavant.broker.federation.numbers import ReceivedNumbers
 from lavant.broker.federation.state import FederationState, Neighbour
 from lavant.broker.protocol.federation import RouteEntry
 from lavant.broker.queues.snapshot import by_count
-from lavant.core.errors import UNDECODABLE, CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, check_format
 
 FORMAT = 1
 ROUTES_A_CHUNK = 1000
@@ -107,11 +107,7 @@ def decode(chunks: Iterable[bytes], state: FederationState) -> None:
         return
     if not isinstance(head, FederationHead):
         raise _corrupt("it does not begin with its head")
-    if head.format != FORMAT:
-        raise CorruptSnapshot(
-            f"the snapshot of the federation has format {head.format}, this version reads {FORMAT}; start the version "
-            "that wrote it"
-        )
+    check_format("the snapshot of the federation", head.format, FORMAT, oldest=FORMAT)
     neighbours: list[Neighbour] = []
     batches: list[list[LinkPublications]] = []
     ends: list[int] = []

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lavant.broker.federation.columns import RoutedColumns
 from lavant.broker.federation.frames import LinkPublications
 from lavant.broker.federation.link_queue import LinkQueue, memory_of_batch, size_of
 from lavant.broker.federation.numbers import OriginWindows, ReceivedNumbers
@@ -262,7 +263,7 @@ class FederationState:
         routed = request.routed
         if routed is None:
             return None
-        columns = _Columns(routed, len(request.fan_out.bodies))
+        columns = RoutedColumns(routed, len(request.fan_out.bodies))
         received = self._check_received(routed, columns)
         batches = self._batches(request, routed, columns)
         if not self._queues.is_replay:
@@ -284,7 +285,7 @@ class FederationState:
 
         return apply
 
-    def _check_received(self, routed: RoutedPublications, columns: _Columns) -> list[tuple[Neighbour, list[int]]]:
+    def _check_received(self, routed: RoutedPublications, columns: RoutedColumns) -> list[tuple[Neighbour, list[int]]]:
         """By neighbour, the numbers that are received with this record. Raises if one was received before."""
         received: list[tuple[Neighbour, list[int]]] = []
         for index, link in enumerate(routed.sources, 1):
@@ -304,7 +305,7 @@ class FederationState:
         return received
 
     def _batches(
-        self, request: Deliver, routed: RoutedPublications, columns: _Columns
+        self, request: Deliver, routed: RoutedPublications, columns: RoutedColumns
     ) -> list[tuple[Neighbour, LinkPublications]]:
         fan_out = request.fan_out
         serials, ends = np.frombuffer(fan_out.queues, INTEGERS), np.frombuffer(fan_out.ends, INTEGERS)
@@ -328,7 +329,7 @@ class FederationState:
         neighbour: Neighbour,
         request: Deliver,
         routed: RoutedPublications,
-        columns: _Columns,
+        columns: RoutedColumns,
         rows: NDArray[np.uint32],
     ) -> LinkPublications:
         bodies, chosen = request.fan_out.bodies, rows.tolist()
@@ -402,40 +403,6 @@ class FederationState:
         self._queues.counters.memory += QUEUE
 
 
-class _Columns:
-    """The columns of routed publications as arrays; those that are empty are filled in."""
-
-    def __init__(self, routed: RoutedPublications, count: int) -> None:
-        self.source_of = _column("source_of", routed.source_of, "u1", count)
-        self.numbers = _column("numbers", routed.numbers, "<u8", count)
-        self.origin_of = _column("origin_of", routed.origin_of, "<u2", count)
-        self.origin_numbers = _column("origin_numbers", routed.origin_numbers, "<u8", count)
-        self.hops = _column("hops", routed.hops, "u1", count)
-        self.published = int(np.count_nonzero(self.origin_of == 0))
-        """How many were published here."""
-        if routed.points and len(routed.points) != count:
-            raise InvalidValue(f"{len(routed.points)} points were given for {count} publications")
-        if count and (self.source_of.max() > len(routed.sources) or self.origin_of.max() > len(routed.origins)):
-            raise InvalidValue("a routed publication names a source or an origin that is not listed")
-
-    def numbered(self, published: int) -> NDArray[np.uint64]:
-        """Numbers at their origins: those that were published here get the next ones."""
-        if not self.published:
-            return self.origin_numbers
-        numbers = self.origin_numbers.copy()
-        numbers[self.origin_of == 0] = np.arange(published + 1, published + self.published + 1, dtype=np.uint64)
-        return numbers
-
-
-def _column(name: str, data: bytes, kind: str, count: int) -> NDArray[Any]:
-    dtype = np.dtype(kind)
-    if not data:
-        return np.zeros(count, dtype)
-    if len(data) != count * dtype.itemsize:
-        raise InvalidValue(f"{name} has {len(data)} bytes, which are not {dtype.itemsize} for each of {count} bodies")
-    return np.frombuffer(data, dtype)
-
-
 def memory_of_route(entry: RouteEntry) -> int:
     if isinstance(entry, SubscribedRoute):
         return memory_of(SubscriptionState(0, "", entry.namespace, entry.filter, "", False, None, 0))
@@ -468,8 +435,7 @@ def _id_of(body: bytes) -> str:
 
 
 def _view(neighbour: Neighbour) -> NeighbourView:
-    queue = neighbour.queue
-    kinds = [type(entry) for entry in neighbour.routes]
+    queue, kinds = neighbour.queue, neighbour.routes.kinds
     return NeighbourView(
         neighbour.name,
         neighbour.identity,
@@ -479,7 +445,7 @@ def _view(neighbour: Neighbour) -> NeighbourView:
         queue.oldest_ms,
         queue.number,
         len(neighbour.received),
-        kinds.count(BrokerMember),
-        kinds.count(AdvertisedRoute),
-        kinds.count(SubscribedRoute),
+        kinds[BrokerMember],
+        kinds[AdvertisedRoute],
+        kinds[SubscribedRoute],
     )

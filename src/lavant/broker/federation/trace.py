@@ -125,7 +125,7 @@ def _view(machine: FederationMachine, neighbour: Neighbour) -> LinkView:
         (each for each in machine.members_behind[neighbour.name].values() if each.identity == neighbour.identity), None
     )
     peer = None if session is None else session.peer
-    kinds = [type(entry) for entry in neighbour.routes]
+    kinds = neighbour.routes.kinds
     return LinkView(
         name=neighbour.name,
         identity=neighbour.identity,
@@ -142,8 +142,8 @@ def _view(machine: FederationMachine, neighbour: Neighbour) -> LinkView:
         forwarded=queue.number,
         received=len(neighbour.received),
         hops_max=machine.relays.hops_max.get(neighbour.name, 0),
-        advertisements=kinds.count(AdvertisedRoute),
-        subscriptions=kinds.count(SubscribedRoute),
+        advertisements=kinds[AdvertisedRoute],
+        subscriptions=kinds[SubscribedRoute],
         told=len(outgoing.table),
         covered=outgoing.covered,
     )

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 WRITE_BYTES_HIGH = 256 << 10
 """Bytes in the send buffer; then no publications are added until there are fewer."""
+TOGETHER_BYTES = 32 << 10
+"""Frames of one turn are gathered up to this size before they are written."""
 HELLO_BYTES_MAX = 4 << 20
 """Of the first frame, which lists the brokers behind the link."""
 FRAME_NUMBER = 0
@@ -70,6 +72,7 @@ class LinkConnection(asyncio.Protocol):
         self._principal: Principal | None = None
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
+        self._unwritten = bytearray()
         self._transport: asyncio.Transport
 
     # ── called by the event loop ──────────────────────────────────────────────────────────────────────────────────────
@@ -116,12 +119,12 @@ class LinkConnection(asyncio.Protocol):
             return
         if isinstance(value, LinkHello) and self.address is not None:
             value = replace(value, token=self._links.settings.key.encode())
-            self._transport.write(LINK_PREFACE)
+            self._write(LINK_PREFACE)
         elif isinstance(value, LinkOpened):
             self._welcome()
         elif isinstance(value, LinkRefused):
             self._links.refused(self, value.code, value.reason)
-        self._transport.write(frame(FRAME_NUMBER, value))
+        self._write(frame(FRAME_NUMBER, value))
 
     def reply(self, reply: Reply) -> None:
         """Publications of this link are durable here, or refused."""
@@ -138,6 +141,7 @@ class LinkConnection(asyncio.Protocol):
         """Close when everything written has been sent."""
         if not self._is_closed:
             self._leave(reason)
+            self._write_all()
             self._transport.close()
             self._abort_after(self._links.limits.stop_s_max)
 
@@ -159,7 +163,7 @@ class LinkConnection(asyncio.Protocol):
     # ── ServerConnection: a link counts among the connections of the server ───────────────────────────────────────────
 
     def flush(self) -> None:
-        """Frames are written at once."""
+        """Frames are written by themselves at the end of a turn."""
 
     def pause_for_disk(self) -> None:
         if not self._is_closed and self._transport.is_reading():
@@ -194,6 +198,19 @@ class LinkConnection(asyncio.Protocol):
             self.neighbour = value.name
             self._frames.bytes_max = self._links.limits.frame_bytes_max
             self._links.received(self, replace(value, token=b""))
+
+    def _write(self, data: bytes | bytearray) -> None:
+        """The frames of one turn of the event loop are written together, as far as they are small."""
+        if not self._unwritten:
+            asyncio.get_running_loop().call_soon(self._write_all)
+        self._unwritten += data
+        if len(self._unwritten) >= TOGETHER_BYTES:
+            self._write_all()
+
+    def _write_all(self) -> None:
+        data, self._unwritten = bytes(self._unwritten), bytearray()
+        if data and not self._transport.is_closing():  # it may have broken meanwhile
+            self._transport.write(data)
 
     def _welcome(self) -> None:
         self.is_welcome = True

@@ -16,8 +16,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from lavant.broker.federation.effects import (
+    AwaitMatchers,
     CloseLink,
     FrameReceived,
     LinkEffect,
@@ -25,12 +27,19 @@ from lavant.broker.federation.effects import (
     RelayPublications,
     SendFrame,
 )
-from lavant.broker.federation.frames import LinkAcknowledged, LinkFrame, LinkPublications
+from lavant.broker.federation.frames import BrokerMessage, LinkAcknowledged, LinkFrame, LinkPublications
 from lavant.broker.federation.machine import FederationMachine
+from lavant.broker.machine.effects import Reply
+from lavant.broker.protocol.federation import MoveSubscription, SwitchBalancing
+from lavant.broker.protocol.queues import Done
 from lavant.broker.protocol.subscriptions import Published
 from lavant.service.auth.keys import KeyRing
+from lavant.service.federation.balancing.balancer import FederationBalancer
+from lavant.service.federation.balancing.views import balancing_families
 from lavant.service.federation.connection import LINKED, STARTING, LinkConnection
 from lavant.service.federation.dialer import LinkDialer
+from lavant.service.federation.moves import SubscriptionMoves
+from lavant.service.federation.role_redirects import RoleRedirects
 from lavant.service.federation.settings import FederationSettings
 from lavant.service.federation.tracing import Traces
 from lavant.service.federation.views import federation_families
@@ -68,12 +77,15 @@ class FederationLinks:
         self.service = service
         self.clock = clock
         if settings.requires_advertisements:
-            service.ingest.require_advertisements()
+            service.ingest.admission.requires_advertisements = True
         tls = settings.tls()
         self.dialers = [LinkDialer(self, address, tls) for address in settings.joins]
         self.opening = asyncio.Lock()
         """Held while a link is dialled and opened."""
         self.traces = Traces(self)
+        self.moves = SubscriptionMoves(self)
+        self.redirects = RoleRedirects(self)
+        self.balancer = FederationBalancer(self, settings.balancing)
         self._connections: set[LinkConnection] = set()
         self._effects: deque[LinkEffect] = deque()
         self._is_performing = False
@@ -86,15 +98,18 @@ class FederationLinks:
 
     # ── called by the process ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def start(self) -> None:
-        """Call it when the broker serves."""
-        self._do(self.machine.open)
+    def start(self, address: str) -> None:
+        """Call it when the broker serves, at this address unless the settings say another one."""
+        given = self.settings.address
+        self.do(lambda now_ms: self.machine.open(now_ms, address if given is None else str(given)))
         self.service.links = self
         for dialer in self.dialers:
             dialer.start()
+        self.balancer.start()
 
     async def stop(self) -> None:
         self.service.links = None
+        await self.balancer.stop()
         for dialer in self.dialers:
             await dialer.stop()
         for connection in list(self._connections):
@@ -104,7 +119,8 @@ class FederationLinks:
             self._timer.cancel()
 
     def families(self) -> Iterator[MetricFamily]:
-        return federation_families(self)
+        yield from federation_families(self)
+        yield from balancing_families(self.balancer)
 
     def knows_behind(self, connection: LinkConnection) -> bool:
         """Whether the link is open and the neighbour has told which brokers are behind it."""
@@ -114,6 +130,14 @@ class FederationLinks:
         """The open link to a neighbour, if there is one."""
         return next((each for each in self._connections if each.neighbour == neighbour and each.is_welcome), None)
 
+    def request(self, client: Any, number: int, request: MoveSubscription | SwitchBalancing) -> None:
+        """A request that the links answer, not the broker machine."""
+        if isinstance(request, MoveSubscription):
+            self.moves.request(client, number, request)
+        else:
+            self.balancer.switch(is_on=request.is_on)
+            self.service.perform([Reply(client, number, Done())])
+
     def accept(self, ticket: Ticket) -> LinkConnection:
         """A protocol for a connection that begins with the preface of links."""
         return LinkConnection(self, ticket)
@@ -122,7 +146,7 @@ class FederationLinks:
 
     def committed(self) -> None:
         """Records are durable: what depends on them may leave."""
-        self._do(self.machine.committed)
+        self.do(self.machine.committed)
 
     # ── called by connections and dialers ─────────────────────────────────────────────────────────────────────────────
 
@@ -131,27 +155,27 @@ class FederationLinks:
         self.service.opened(connection)
 
     def dialled(self, connection: LinkConnection) -> None:
-        self._do(lambda now_ms: self.machine.dialled(connection, now_ms))
+        self.do(lambda now_ms: self.machine.dialled(connection, now_ms))
 
     def received(self, connection: LinkConnection, frame: LinkFrame) -> None:
         if isinstance(frame, LinkAcknowledged):
             self.traces.marked.confirmed(connection.neighbour, frame.number)
-        self._do(lambda now_ms: self.machine.frame(connection, frame, now_ms))
+        self.do(lambda now_ms: self.machine.frame(connection, frame, now_ms))
 
     def admitted(self, connection: LinkConnection) -> None:
         """The key of a broker that dialled this one is right."""
-        self._do(lambda now_ms: self.machine.accepted(connection, now_ms))
+        self.do(lambda now_ms: self.machine.accepted(connection, now_ms))
 
     def closed(self, connection: LinkConnection) -> None:
         self._connections.discard(connection)
         self.service.closed(connection)
-        self._do(lambda now_ms: self.machine.closed(connection, now_ms))
+        self.do(lambda now_ms: self.machine.closed(connection, now_ms))
 
     def paused(self, connection: LinkConnection) -> None:
         self.machine.pause(connection)
 
     def resumed(self, connection: LinkConnection) -> None:
-        self._do(lambda now_ms: self.machine.resume(connection, now_ms))
+        self.do(lambda now_ms: self.machine.resume(connection, now_ms))
 
     def relayed(self, connection: LinkConnection, number: int, answer: Published) -> None:
         """Handled in the next turn: the runtime is in the middle of performing effects."""
@@ -177,14 +201,17 @@ class FederationLinks:
     def _take_relayed(self) -> None:
         relayed, self._relayed = self._relayed, []
         for each in relayed:
-            self._do(partial(self._answer_relay, *each))
+            self.do(partial(self._answer_relay, *each))
 
     def _answer_relay(
         self, connection: LinkConnection, number: int, answer: Published, now_ms: int
     ) -> list[LinkEffect]:
         return self.machine.relayed(connection, number, answer.entries, now_ms)
 
-    def _do(self, stimulus: Callable[[int], list[LinkEffect]]) -> None:
+    def _matched(self, token: int) -> None:
+        self.do(lambda now_ms: self.machine.matched(token, now_ms))
+
+    def do(self, stimulus: Callable[[int], list[LinkEffect]]) -> None:
         if self.service.has_failed or self._is_stopped:
             return
         try:
@@ -216,8 +243,13 @@ class FederationLinks:
             effect.connection.close(effect.reason)
         elif isinstance(effect, LinkNotice):
             _logger.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.text)
+        elif isinstance(effect, AwaitMatchers):
+            self.service.ingest.when_matchers_know(partial(self._matched, effect.token))
         elif isinstance(effect, FrameReceived):
-            self.traces.received(effect.connection, effect.frame)
+            if isinstance(effect.frame, BrokerMessage):
+                self.balancer.received(effect.frame)
+            else:
+                self.traces.received(effect.connection, effect.frame)
         else:
             self.service.perform([effect])
 
@@ -234,4 +266,4 @@ class FederationLinks:
 
     def _tick(self) -> None:
         self._timer = None
-        self._do(self.machine.tick)
+        self.do(self.machine.tick)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import msgspec
 
+from lavant.broker.federation.routes.roles import BrokerRole
 from lavant.broker.federation.session import FederationConfig
 from lavant.broker.federation.state import LinkLimits
 from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.core.addresses import SECURE, Address, is_loopback
 from lavant.core.errors import InvalidValue
+from lavant.service.federation.balancing.settings import BalancingSettings
 from lavant.service.runtime.limits import ServiceLimits
 
 NEIGHBOURS_MAX = 64
@@ -27,10 +29,14 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True):
     joins: tuple[Address, ...] = ()
     key: str = ""
     """Of the scope broker, for the links that this broker opens."""
+    role: BrokerRole = BrokerRole.AUTO
     requires_advertisements: bool = False
     """Publishers must advertise what they publish."""
+    address: Address | None = None
+    """Where clients connect; by default where the broker listens."""
     ca_file: Path | None = None
     """Certificates to trust, for `joins` with TLS."""
+    balancing: BalancingSettings = BalancingSettings()
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -64,6 +70,7 @@ def federation_config(settings: FederationSettings, limits: ServiceLimits, *, id
     return FederationConfig(
         name=settings.name,
         identity=identity,
+        role=settings.role,
         requires_advertisements=settings.requires_advertisements,
         limits=LinkLimits(
             neighbours_max=NEIGHBOURS_MAX,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from lavant.broker.federation.trace import DOWN, OPENING, STALLED, UP, links_of, members_of
+from lavant.broker.protocol.federation import BrokerMember
 from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.service.observability.openmetrics import MetricFamily
 
@@ -56,6 +57,12 @@ class FederationMember(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     path: list[str]
     """The names of the brokers from this one to it, both included."""
+    address: str
+    """For its clients."""
+    role: str
+    """`head`, `edge`, or `any` if it serves publishers and subscribers."""
+    cluster: str
+    """The name of the head of its cluster; empty if there is none."""
 
 
 class FederationJoin(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,19 +122,22 @@ def federation_view(links: FederationLinks) -> FederationView:
 
 
 def _members(links: FederationLinks) -> list[FederationMember]:
-    own, found = links.machine.own, members_of(links.machine)
+    own, found, roles = links.machine.own, members_of(links.machine), links.machine.roles
     names = {own.identity: own.name, **{each.identity: each.name for each in found}}
-    first = FederationMember(name=own.name, identity=own.identity, epoch=own.epoch, path=[own.name])
-    others = [
-        FederationMember(
+
+    def member(each: BrokerMember, path: Iterable[str]) -> FederationMember:
+        return FederationMember(
             name=each.name,
             identity=each.identity,
             epoch=each.epoch,
-            path=[own.name, *(names.get(identity, identity[:8]) for identity in reversed(each.path))],
+            path=[own.name, *(names.get(identity, identity[:8]) for identity in path)],
+            address=each.address,
+            role=roles.roles[each.identity],
+            cluster=names.get(roles.clusters[each.identity], ""),
         )
-        for each in found
-    ]
-    return [first, *sorted(others, key=lambda each: (len(each.path), each.name))]
+
+    others = [member(each, reversed(each.path)) for each in found if each.identity != own.identity]
+    return [member(own, ()), *sorted(others, key=lambda each: (len(each.path), each.name))]
 
 
 def federation_families(links: FederationLinks) -> Iterator[MetricFamily]:
@@ -139,6 +149,18 @@ def federation_families(links: FederationLinks) -> Iterator[MetricFamily]:
         return MetricFamily(f"lavant_link_{name}", kind, help, samples, unit)
 
     yield MetricFamily("lavant_federation_brokers", "gauge", "Brokers that this one knows.", [({}, len(view.members))])
+    yield MetricFamily(
+        "lavant_federation_moves",
+        "counter",
+        "Subscriptions that moved from here to another broker, and moves that were undone.",
+        [({"outcome": "completed"}, links.moves.completed), ({"outcome": "undone"}, links.moves.undone)],
+    )
+    yield MetricFamily(
+        "lavant_federation_redirects",
+        "counter",
+        "Requests of clients that were sent to a broker of the right role.",
+        [({"to": role.value}, float(count)) for role, count in links.redirects.counts.items()],
+    )
     yield MetricFamily(
         "lavant_link_state",
         "gauge",

@@ -11,6 +11,7 @@ import numpy as np
 
 from lavant.broker.federation.columns import RelayedFrom, routed_columns
 from lavant.broker.federation.effects import (
+    AwaitMatchers,
     CloseLink,
     FrameReceived,
     LinkEffect,
@@ -94,6 +95,8 @@ class BrokerNode(BrokerMachine):
         self._admission = Admission(self.queues, broker.subscriptions, publications_max=1 << 30, bytes_max=1 << 40)
         self._admission.requires_advertisements = config.requires_advertisements
         self._matcher = NodeMatcher()
+        self.probe: Callable[[Any, FanOutBatch], None] = lambda content, part: None
+        """Sees each publication that is matched, and where it goes."""
 
     def open(self, now_ms: int) -> list[Any]:
         subscriptions = self.broker.subscriptions
@@ -134,12 +137,17 @@ class BrokerNode(BrokerMachine):
     def frame(self, connection: Hashable, frame: LinkFrame, now_ms: int) -> list[Any]:
         return self._run(self.machine.frame(connection, frame, now_ms), now_ms)
 
+    def move(self, namespace: str, name: str, broker: str, now_ms: int) -> list[Any]:
+        """Raises if the subscription cannot be moved."""
+        return self._run(self.machine.move(namespace, name, broker, now_ms), now_ms)
+
     def closed(self, connection: Hashable, now_ms: int) -> list[Any]:
         return self._run(self.machine.closed(connection, now_ms), now_ms)
 
     def _run(self, effects: Sequence[LinkEffect | Effect], now_ms: int) -> list[NodeEffect]:
         """Perform what concerns the node itself, until only the world's effects are left."""
         out: list[NodeEffect] = []
+        tokens: list[int] = []
         waiting = list(effects)
         while waiting:
             effect = waiting.pop(0)
@@ -153,6 +161,8 @@ class BrokerNode(BrokerMachine):
                 assert isinstance(effect.answer, Published)
                 connection = effect.client.connection
                 waiting += self.machine.relayed(connection, effect.number, effect.answer.entries, now_ms)
+            elif isinstance(effect, AwaitMatchers):
+                tokens.append(effect.token)
             elif isinstance(effect, Mistake):
                 raise effect.error
             else:
@@ -161,6 +171,8 @@ class BrokerNode(BrokerMachine):
         if changes:
             self._matcher.change(changes)
             changes.clear()
+        for token in tokens:
+            out += self._run(self.machine.matched(token, now_ms), now_ms)
         return out
 
     def _deliver_each(self, admitted: AdmittedPublish, now_ms: int) -> list[Effect]:
@@ -168,6 +180,7 @@ class BrokerNode(BrokerMachine):
         effects: list[Effect] = []
         for place, parsed in admitted.accepted.items():
             part = self._matcher.match(admitted.namespace, [parsed.content])
+            self.probe(parsed.content, part)
             way: RelayedFrom | None = admitted.relayed.get(place)
             routed = routed_columns(admitted.namespace, [way]) if self.broker.federation.neighbours else None
             fan_out = FanOut([parsed.body], part.queues, part.ends, part.places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from lavant.broker.federation.effects import CloseLink, FrameReceived, LinkNotic
 from lavant.broker.machine.effects import Reply
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.queues.timers import earliest
+from lavant.core.errors import LavantError
 from lavant.simulation.federation.node import BrokerNode
 from lavant.simulation.federation.transport import (
     ConnectionId,
@@ -30,6 +32,13 @@ class AskedByClient(msgspec.Struct, frozen=True):
 
     number: int
     request: Request
+
+
+class AskedToMove(msgspec.Struct, frozen=True):
+    """An operator moves a subscription to another broker."""
+
+    name: str
+    broker: str
 
 
 class ClientAnswered(msgspec.Struct, frozen=True):
@@ -66,6 +75,10 @@ class FederatedServer(ServerMachine):
             case WorkRequested(value=AskedByClient(number=number, request=request)):
                 effects = super().handle(TimerDue(), now_ms) if not self._is_open else []
                 effects += self._perform(self.node.request(self, number, request, None, local_ms), local_ms)
+            case WorkRequested(value=AskedToMove(name=name, broker=broker)):
+                effects = super().handle(TimerDue(), now_ms) if not self._is_open else []
+                with suppress(LavantError):  # it moves already, or the brokers do not know each other yet
+                    effects += self._perform(self.node.move("", name, broker, local_ms), local_ms)
             case _:
                 effects = super().handle(stimulus, now_ms)
         if self._is_open:

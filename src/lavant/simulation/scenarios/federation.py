@@ -99,10 +99,8 @@ class FederationWorld:
         journal = JournalConfig(
             segment_bytes=segment_bytes, block_bytes_max=4096, compaction_bytes_min=2 * segment_bytes
         )
-        config = FederationConfig(
-            name=name, identity=f"id-{name}", window_publications=8, probe_ms=500, probe_timeout_ms=1_500
-        )
-        joins = self._joins[name] = []
+        config, server = self.configured(name), self.server_of(name)
+        self._joins[name] = []
 
         def make_node(broker: BrokerState, position: int) -> BrokerMachine:
             if self._make_machine is None:
@@ -110,13 +108,32 @@ class FederationWorld:
             return BrokerNode(broker, config, position=position, make_machine=self._make_machine)
 
         def start(host: Host) -> Machine:
-            return boot(host, journal, ledger, make_node, partial(FederatedServer, joins=lambda: list(joins)))
+            return boot(host, journal, ledger, make_node, server)
 
         disk = swarmed_disk(self.options, self.world.random(f"{name}/disk"))
-        others = sorted(self.hosts)
+        near = self.neighbour_of(name)
         self.hosts[name] = self.world.host(name, start, disk=disk, restart_us=RESTART_US, note=self._noted)
-        if others:
-            self.link(*self._random.sample([name, self._random.choice(others)], 2))
+        if near is not None:
+            self.link(*self._random.sample([name, near], 2))
+
+    def configured(self, name: str) -> FederationConfig:
+        """The settings of a broker."""
+        return FederationConfig(
+            name=name,
+            identity=f"id-{name}",
+            window_publications=8,
+            batch_bytes=2048,
+            probe_ms=500,
+            probe_timeout_ms=1_500,
+        )
+
+    def server_of(self, name: str) -> Callable[..., Machine]:
+        """What its host runs."""
+        return partial(FederatedServer, joins=lambda: list(self._joins[name]))
+
+    def neighbour_of(self, name: str) -> str | None:
+        """The broker that a new one is linked to; None for the first."""
+        return self._random.choice(sorted(self.hosts)) if self.hosts else None
 
     def link(self, dialler: str, acceptor: str) -> None:
         self._joins[dialler].append(acceptor)
@@ -217,7 +234,7 @@ class FederationWorld:
 
         self.ask(broker, Subscribe(filter, name), subscribed)
 
-    def _publish(self, broker: str, x: int) -> None:
+    def _publish(self, broker: str, x: int, **more: str) -> None:
         number = self._number + 1
         row = {"x": x, "n": number}
         self.oracle.publishes(number, broker, row)
@@ -227,7 +244,7 @@ class FederationWorld:
                 self.world.count("published")
                 self.oracle.accepted(number)
 
-        self.ask(broker, Publish([msgspec.json.encode(row)]), published)
+        self.ask(broker, Publish([msgspec.json.encode({**row, **more})]), published)
 
     def _noted(self, host: Host, value: Any) -> None:
         if isinstance(value, ClientAnswered):

@@ -11,6 +11,7 @@ import pytest
 from tests.property.federation_network import Network
 
 from lavant.broker.federation.routes.encrypted_shapes import EncryptedShapes
+from lavant.broker.federation.routes.router import ROUTES_A_STEP
 from lavant.broker.federation.state import LinkLimits
 from lavant.broker.protocol.federation import NeighbourRemoved, RemoveNeighbour, SubscribedRoute
 from lavant.broker.protocol.queue_config import QueueConfig
@@ -60,6 +61,33 @@ def test_what_was_published_during_a_partition_arrives_after_it() -> None:
     assert len(network.brokers["A"].node.machine.state.neighbours["B"].queue) == 0
 
 
+def test_a_backlog_of_many_frames_arrives_whole_and_in_order() -> None:
+    network = chain("A", "B", batch_bytes=300, window_publications=12)
+    network.request("B", Subscribe("true", "s"))
+    network.cut("A", "B")
+    network.settle()
+    for first in range(0, 60, 6):
+        network.request("A", Publish([publication(x=x) for x in range(first, first + 6)]))
+    network.join("A", "B")
+    network.settle()
+    assert numbers(network, "B", "s") == list(range(60))
+
+
+def test_publications_after_a_gap_are_refused_and_sent_again() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    machine = network.brokers["A"].node.machine
+    [session] = machine.sessions.values()
+    session.sent += 1  # as if a frame had been lost
+    network.request("A", Publish([publication(x=1)]))
+    network.request("A", Publish([publication(x=2)]))
+    network.settle()
+    assert any("numbers have no gaps" in refused.reason for refused in network.refusals), network.refusals
+    network.join("A", "B")
+    network.settle()
+    assert numbers(network, "B", "s") == [1, 2]
+
+
 def test_routes_that_changed_while_a_link_was_down_are_mended_both_ways() -> None:
     network = chain("A", "B")
     network.request("A", Subscribe("a = 1", "old"))
@@ -105,6 +133,46 @@ def test_a_broker_that_leaves_and_joins_elsewhere_is_no_cycle() -> None:
     assert numbers(network, "B", "s") == [1]
 
 
+@pytest.mark.parametrize("youngest", [("A", "B"), ("B", "C"), ("C", "A")])
+def test_of_a_cycle_the_youngest_link_is_removed(youngest: tuple[str, str]) -> None:
+    network = Network()
+    for name in "ABC":
+        network.add(name)
+    pairs = [("A", "B"), ("B", "C"), ("C", "A")]
+    older = [pair for pair in pairs if pair != youngest]
+    for pair in older:
+        network.join(*pair)
+    for _ in range(4):  # both sides of both links have said hello; nobody knows yet who is behind a link
+        network.step()
+    network.now_ms += 1_000
+    network.join(*youngest)
+    network.settle()
+    linked = [{name, to} for name, each in network.brokers.items() for to in each.node.machine.state.neighbours]
+    assert all(linked.count(set(pair)) == 2 for pair in older), network.notices
+    assert set(youngest) not in linked
+
+
+def test_a_start_with_many_subscriptions_goes_step_by_step_and_links_open_at_its_end() -> None:
+    network = chain("A", "B")
+    count = 3 * ROUTES_A_STEP
+    for x in range(count):
+        network.request("A", Subscribe(f"x = {x}", f"s{x}"))
+    network.request("B", Publish([publication(x=7)]))
+    assert numbers(network, "A", "s7") == [7]
+    network.restart("A")
+    machine = network.brokers["A"].node.machine
+    assert machine.router.is_busy
+    assert machine.wakeup_ms() == machine.now_ms
+    network.request("A", Unsubscribe("s299"))
+    network.join("A", "B")
+    network.settle()
+    held = network.brokers["B"].node.machine.state.neighbours["A"].routes
+    assert held.kinds[SubscribedRoute] == count - 1
+    assert held.digests() == machine.router.outgoing["B"].table.digests()
+    network.request("B", Publish([publication(x=8), publication(x=299)]))
+    assert numbers(network, "A", "s8") == [8]
+
+
 def test_joins_at_the_same_time_that_close_a_cycle_multiply_nothing_and_one_is_undone() -> None:
     network = Network()
     for name in "ABC":
@@ -115,6 +183,7 @@ def test_joins_at_the_same_time_that_close_a_cycle_multiply_nothing_and_one_is_u
     network.settle()
     links = [len(broker.node.machine.state.neighbours) for broker in network.brokers.values()]
     assert sum(links) == 4, network.notices
+    assert all("it closes the cycle" in each or "has removed this broker" in each for each in network.notices)
     network.request("A", Subscribe("true", "s"))
     for name in "ABC":
         network.request(name, Publish([publication(x=ord(name))]))

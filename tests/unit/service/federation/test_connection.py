@@ -143,6 +143,7 @@ def test_a_dialler_sends_preface_and_key_and_takes_frames_after_the_hello() -> N
     async def run() -> None:
         connection, links, transport = connected(KeyRing(), address=Address("127.0.0.1", 1))
         connection.send(HELLO)
+        await asyncio.sleep(0)
         assert b"".join(transport.writes).startswith(LINK_PREFACE)
         assert transport.frames()[0].token == b"broker"
         connection.data_received(bytes(frame(0, HELLO)))
@@ -156,6 +157,18 @@ def test_a_dialler_sends_preface_and_key_and_takes_frames_after_the_hello() -> N
         connection.data_received(bytes(frame(0, LinkAcknowledged(4))))
         assert links.names()[-1] == "closed"
         connection.connection_lost(None)
+
+    asyncio.run(run())
+
+
+def test_what_was_not_written_when_the_connection_broke_is_dropped() -> None:
+    async def run() -> None:
+        connection, _, transport = connected(KeyRing(), address=Address("127.0.0.1", 1))
+        connection.send(HELLO)
+        transport.close()
+        connection.connection_lost(None)
+        await asyncio.sleep(0)
+        assert not transport.writes
 
     asyncio.run(run())
 

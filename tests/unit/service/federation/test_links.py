@@ -36,6 +36,7 @@ class RecordingMachine:
     def __init__(self) -> None:
         self.position = 0
         self.closes: Any = None
+        self.migrations = SimpleNamespace()
 
     def record(self) -> Record:
         self.position += 1

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from lavant.broker.federation.routes.roles import BrokerRole
 from lavant.cli.server.serve import EngineName, _federation
 from lavant.core.addresses import Address
 from lavant.core.errors import InvalidValue
+from lavant.service.federation.balancing.settings import BalancingSettings, BrokerCapacity
 from lavant.service.federation.settings import NEIGHBOURS_MAX, FederationSettings
 
 OPTIONS = {
@@ -17,7 +19,12 @@ OPTIONS = {
     "join": None,
     "join_key": "",
     "join_ca_file": None,
+    "role": None,
     "require_advertisements": False,
+    "client_address": None,
+    "balance": False,
+    "bandwidth": None,
+    "matching_rate": None,
     "engine": EngineName.LOCAL,
 }
 LOCAL = Address("127.0.0.1", 7324)
@@ -68,7 +75,11 @@ def test_certificates_are_read_at_the_start(tmp_path: Path) -> None:
         {"join": ["lavant://127.0.0.1"]},
         {"join_key": "k"},
         {"join_ca_file": Path("c")},
+        {"role": BrokerRole.HEAD},
         {"require_advertisements": True},
+        {"balance": True},
+        {"bandwidth": "1M"},
+        {"matching_rate": 5.0},
     ],
 )
 def test_whatever_is_about_joining_needs_a_name(option: dict[str, Any]) -> None:
@@ -79,3 +90,17 @@ def test_whatever_is_about_joining_needs_a_name(option: dict[str, Any]) -> None:
 def test_links_need_the_local_engine() -> None:
     with pytest.raises(InvalidValue, match="the local engine"):
         _federation({**OPTIONS, "name": "B1", "engine": EngineName.SPARK})
+
+
+def test_capacities_are_read_and_checked() -> None:
+    given = {**OPTIONS, "name": "B1", "balance": True, "bandwidth": "2k", "matching_rate": 50.0}
+    settings = _federation(given)
+    assert settings is not None
+    capacity = BrokerCapacity(bandwidth_bytes_per_s=2048, matching_rate_per_s=50)
+    assert settings.balancing == BalancingSettings(is_on=True, capacity=capacity)
+    with pytest.raises(InvalidValue, match="--bandwidth must be positive, got 0"):
+        _federation({**given, "bandwidth": "0"})
+    with pytest.raises(InvalidValue, match="'fast' is not a number of bytes"):
+        _federation({**given, "bandwidth": "fast"})
+    with pytest.raises(InvalidValue, match="--matching-rate must be positive, got -1"):
+        _federation({**given, "matching_rate": -1.0})

@@ -8,21 +8,58 @@ elsewhere is no cycle, although some brokers have not heard of it yet.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
-from lavant.broker.protocol.federation import BrokerMember
+import msgspec
+
+from lavant.broker.protocol.federation import BrokerMember, RouteEntry
+
+_Entry = TypeVar("_Entry", bound=RouteEntry)
 
 
 def side_of(own: BrokerMember, neighbours: Mapping[str, Iterable[BrokerMember]], but: str) -> list[BrokerMember]:
-    """The brokers on this side of the link to `but`, which is not among the sources."""
-    behind = [passed_on(member, own.identity) for name, each in neighbours.items() if name != but for member in each]
+    """The brokers on this side of the link to `but`, which is not among the sources. Nobody asks how old links are."""
+    behind = [passed_on(member, own.identity, 0) for name, each in neighbours.items() if name != but for member in each]
     return [own, *(member for member in behind if member is not None)]
 
 
-def passed_on(member: BrokerMember, identity: str) -> BrokerMember | None:
-    """A member as the broker with this identity tells of it; None if it is on the path already."""
+def passed_on(member: _Entry, identity: str, link_opened_ms: int) -> _Entry | None:
+    """A route as the broker with this identity, which heard of it over a link that was opened then, tells of it.
+
+    None if this broker is on the path of a member already.
+    """
+    if not isinstance(member, BrokerMember):
+        return member
     if identity in member.path:
         return None
-    return BrokerMember(member.identity, member.name, member.epoch, member.changes, [*member.path, identity])
+    return msgspec.structs.replace(member, path=[*member.path, identity], opened_ms=[*member.opened_ms, link_opened_ms])
+
+
+def link_id(own: BrokerMember, changes: int, now_ms: int) -> str:
+    """The id of a new link, which both sides remember."""
+    return f"{own.identity}-{own.epoch}-{changes}-{now_ms}"
+
+
+def opened_ms(link: str) -> int:
+    """When a link was opened; 0 if its id does not say so.
+
+    >>> opened_ms("5f3a-1-2-1700000000000"), opened_ms("5f3a-1-2")
+    (1700000000000, 0)
+    """
+    parts = link.rsplit("-", 3)
+    return int(parts[3]) if len(parts) == 4 and parts[3].isdecimal() else 0
+
+
+def youngest_link(loop: BrokerMember, last_opened_ms: int) -> tuple[str, str]:
+    """The brokers of the youngest link on a cycle; all brokers on it agree. The last link is the one it is told over.
+
+    >>> youngest_link(BrokerMember("a", "a", 1, 1, ["a", "b", "c"], opened_ms=[30, 20]), 10)
+    ('a', 'b')
+    """
+    ages = [*loop.opened_ms, *[0] * (len(loop.path) - 1 - len(loop.opened_ms)), last_opened_ms]
+    pairs = zip(loop.path, [*loop.path[1:], loop.path[0]], strict=True)
+    _, pair = max((age, tuple(sorted(pair))) for age, pair in zip(ages, pairs, strict=True))
+    return pair[0], pair[1]
 
 
 def cycle_of(mine: list[BrokerMember], theirs: list[BrokerMember]) -> list[str] | None:
@@ -51,6 +88,13 @@ def _is_current(member: BrokerMember, own: Mapping[str, BrokerMember], other: Ma
     return all(other[each].changes <= own[each].changes for each in member.path if each in own and each in other)
 
 
-def loop_of(member: BrokerMember, own: BrokerMember) -> list[str] | None:
-    """The identities on a cycle if a neighbour tells this broker of itself; None if that is an old story."""
-    return member.path if member.identity == own.identity and member.changes == own.changes else None
+def is_loop(member: BrokerMember, own: BrokerMember) -> bool:
+    """Whether a neighbour tells this broker of itself, so that there is a cycle; an old story is none."""
+    return member.identity == own.identity and member.changes == own.changes
+
+
+def names_on(path: list[str], own: BrokerMember, behind: Iterable[Mapping[bytes, BrokerMember]]) -> list[str]:
+    """The names of the brokers on a path of identities."""
+    names = {each.identity: each.name for known in behind for each in known.values()}
+    names[own.identity] = own.name
+    return [names.get(each, each) for each in path]

@@ -14,9 +14,9 @@ After A. K. Y. Cheung, Dynamic Load Balancing in Distributed Content-based Publi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 
 import msgspec
 
@@ -42,6 +42,8 @@ CANONICAL_MAX = 1 << 16
 """Parsed texts that are remembered: many subscriptions have the same."""
 ENTRIES_A_FRAME = 1000
 """Routes in one update."""
+ROUTES_A_STEP = 100
+"""Routes that are derived at once: some milliseconds."""
 
 
 class RoutesChange(msgspec.Struct, frozen=True):
@@ -116,8 +118,23 @@ class Outgoing:
         self._heard: dict[str, dict[str, Filter]] = {}
         """Advertisements of the neighbour, by namespace and text."""
         self._hears_anything = False
+        self._waiting: dict[SubscriptionId, tuple[str, _Known]] = {}
+        """Subscriptions, with their namespaces, that are offered step by step."""
 
     # ── what changed ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether subscriptions wait to be offered."""
+        return bool(self._waiting)
+
+    def step(self, count: int) -> int:
+        """Offer up to so many of the subscriptions that wait; returns how many."""
+        offered = list(islice(self._waiting.items(), count))
+        for id, (namespace, known) in offered:
+            del self._waiting[id]
+            self._offer(self._subscriptions, namespace, known, SubscribedRoute)
+        return len(offered)
 
     def take(self) -> RoutesChange | None:
         """The changes since the last call; None without any."""
@@ -152,8 +169,7 @@ class Outgoing:
     @property
     def covered(self) -> int:
         """Subscriptions and advertisements that need not be told, because others cover them."""
-        sets = [*self._subscriptions.values(), *self._advertisements.values()]
-        return sum(len(each) - len(each.roots()) for each in sets)
+        return sum(each.covered for each in (*self._subscriptions.values(), *self._advertisements.values()))
 
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -208,7 +224,7 @@ class Outgoing:
         self._heard.setdefault(namespace, {})[text] = filter
         for each in known:
             if each.id not in self._texts and intersects(filter, each.filter):
-                self._offer(self._subscriptions, namespace, each, SubscribedRoute)
+                self._waiting[each.id] = namespace, each
 
     def unhear(self, namespace: str, text: str, known: Iterable[_Known]) -> None:
         filter = self._heard[namespace].pop(text)
@@ -224,7 +240,7 @@ class Outgoing:
         for namespace, known in namespaces:
             for each in known:
                 if is_heard and each.id not in self._texts:
-                    self._offer(self._subscriptions, namespace, each, SubscribedRoute)
+                    self._waiting[each.id] = namespace, each
                 elif not is_heard and not self._intersects(namespace, each.filter):
                     self._withdraw(self._subscriptions, namespace, each, SubscribedRoute)
 
@@ -256,6 +272,7 @@ class Outgoing:
         kind: type[SubscribedRoute] | type[AdvertisedRoute],
     ) -> None:
         if known.id not in self._texts:
+            self._waiting.pop(known.id, None)
             return
         covering = sets[namespace]
         was_told = covering.is_root(known.id)
@@ -292,6 +309,34 @@ class Router:
         """By source: how often it advertises anything."""
         self._members: dict[str, dict[bytes, BrokerMember]] = {}
         """By source, as they are told to others."""
+        self._deferred: dict[Hashable, tuple[str, RouteEntry]] = {}
+
+    # ── step by step ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `step` has something to do: what neighbours should hold is not complete."""
+        return bool(self._deferred) or any(outgoing.is_busy for outgoing in self.outgoing.values())
+
+    def defer(self, key: Hashable, source: str, entry: RouteEntry) -> None:
+        """Add a route in one of the next steps."""
+        self._deferred[key] = source, entry
+
+    def cancel(self, key: Hashable) -> bool:
+        """Whether the route was still deferred; it is not added."""
+        return self._deferred.pop(key, None) is not None
+
+    def step(self, routes: int = ROUTES_A_STEP) -> None:
+        """Process up to so many deferred routes."""
+        deferred = list(islice(self._deferred.items(), routes))
+        for key, (source, entry) in deferred:
+            del self._deferred[key]
+            self.add(source, entry)
+        left = routes - len(deferred)
+        for outgoing in self.outgoing.values():
+            left -= outgoing.step(left)
+
+    # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add_neighbour(self, name: str) -> None:
         """A new neighbour, of which nothing is known yet."""

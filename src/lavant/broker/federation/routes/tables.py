@@ -7,6 +7,7 @@ exchange the buckets that differ.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
@@ -52,6 +53,8 @@ class RouteTable:
     """Routes by key, in the order in which they came."""
 
     def __init__(self, entries: Iterable[RouteEntry] = ()) -> None:
+        self.kinds: Counter[type[RouteEntry]] = Counter()
+        """How many routes there are of each kind."""
         self._entries: dict[bytes, RouteEntry] = {}
         self._buckets: list[dict[bytes, None]] = [{} for _ in range(BUCKETS)]
         self._digests: NDArray[np.uint8] = np.zeros((BUCKETS, KEY_BYTES), np.uint8)
@@ -79,6 +82,7 @@ class RouteTable:
         if key in self._entries:
             return None
         self._entries[key] = entry
+        self.kinds[type(entry)] += 1
         self._buckets[bucket_of(key)][key] = None
         self._toggle(key)
         return key
@@ -87,6 +91,7 @@ class RouteTable:
         """The removed route; None if there is none with this key."""
         entry = self._entries.pop(key, None)
         if entry is not None:
+            self.kinds[type(entry)] -= 1
             del self._buckets[bucket_of(key)][key]
             self._toggle(key)
         return entry

@@ -1,0 +1,76 @@
+"""Values of subscriptions that move: publications by origin, and messages as they cross between brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from lavant.broker.protocol.federation import MovingMessage, MovingSubscription
+from lavant.broker.protocol.subscriptions import Subscribe
+from lavant.broker.queues.message import Message
+
+
+class OriginNumbers:
+    """Publications by origin and number."""
+
+    def __init__(self, columns: Iterable[tuple[str, bytes]] = ()) -> None:
+        self._numbers = {origin: np.frombuffer(numbers, "<u8").tolist() for origin, numbers in columns}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._numbers.values()))
+
+    def add(self, origin: str, number: int) -> None:
+        self._numbers.setdefault(origin, []).append(number)
+
+    def columns(self) -> list[tuple[str, bytes]]:
+        return [(origin, np.array(numbers, "<u8").tobytes()) for origin, numbers in self._numbers.items()]
+
+    def pairs(self) -> set[tuple[str, int]]:
+        return {(origin, number) for origin, numbers in self._numbers.items() for number in numbers}
+
+
+def exported(message: Message, now_ms: int) -> MovingMessage:
+    """A message as it follows its subscription."""
+    return MovingMessage(
+        message.number,
+        message.body,
+        message.attributes,
+        message.sent_ms,
+        max(0, now_ms - message.entered_ms),
+        max(0, message.visible_ms - now_ms),
+        message.receive_count,
+        message.first_received_ms,
+        message.group,
+        message.deduplication,
+        message.origin,
+    )
+
+
+def imported(moving: MovingMessage, now_ms: int) -> Message:
+    return Message(
+        0,
+        moving.body,
+        moving.attributes,
+        moving.sent_ms,
+        max(0, now_ms - moving.age_ms),
+        now_ms + moving.delay_ms if moving.delay_ms else 0,
+        0,
+        moving.receive_count,
+        moving.first_received_ms,
+        moving.group,
+        moving.deduplication,
+        moving.origin,
+    )
+
+
+def subscribe_of(wanted: MovingSubscription) -> Subscribe:
+    return Subscribe(
+        wanted.filter,
+        wanted.name,
+        wanted.queue,
+        wanted.namespace,
+        wanted.config,
+        wanted.webhook,
+        wanted.lease_ms,
+    )

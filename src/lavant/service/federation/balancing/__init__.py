@@ -1,0 +1,1 @@
+"""Balancing live: measures the broker's load, takes samples, talks to other brokers, and moves subscriptions."""

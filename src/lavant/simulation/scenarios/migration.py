@@ -1,0 +1,169 @@
+"""`migration`: subscriptions move between brokers that crash and lose power; each publication is in one queue, once.
+
+As `federation`, and an operator moves subscriptions with their queues all the time, while consumers receive and
+acknowledge at the broker where the subscription is. Some consumers let their leases expire.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import msgspec
+
+from lavant.broker.protocol.queues import Acknowledge, Acknowledged, Delivery, Receive, Received
+from lavant.core.errors import InvalidValue
+from lavant.simulation.federation.node import MakeMachine
+from lavant.simulation.federation.oracle import delivered
+from lavant.simulation.federation.server import AskedToMove
+from lavant.simulation.kernel import MS, Exponential, S, Scenario, WorkRequested, World, schedule_faults, swarmed_links
+from lavant.simulation.scenarios.federation import OBSERVE_US, FederationOptions, FederationWorld
+
+VISIBILITIES_MS = (100, 1_000, 4_000)
+
+
+class MigrationOptions(FederationOptions, frozen=True, kw_only=True):
+    moves_per_min: float = 0.0
+    brokers: int = 5
+    migrations_per_min: float = 120.0
+    """How often a subscription is moved."""
+    consumes_per_min: float = 300.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.migrations_per_min <= 0 or self.consumes_per_min <= 0:
+            raise InvalidValue(
+                "migrations_per_min and consumes_per_min must be above 0, got "
+                f"{self.migrations_per_min} and {self.consumes_per_min}"
+            )
+
+
+class MigrationWorld(FederationWorld):
+    """A federation with an operator who moves subscriptions, and consumers."""
+
+    def __init__(self, world: World, options: FederationOptions, make_machine: MakeMachine | None) -> None:
+        super().__init__(world, options, make_machine)
+        self._acknowledged: dict[str, set[int]] = {}
+        """By subscription: publications that a consumer acknowledged, and knows so."""
+        self._perhaps: dict[str, set[int]] = {}
+        """Those whose acknowledgement was not answered."""
+
+    def migrate(self, random: Random) -> None:
+        """The operator moves a subscription."""
+        if not self.oracle.subscriptions:
+            return
+        name = random.choice(sorted(self.oracle.subscriptions))
+        source = self.oracle.subscriptions[name].broker
+        target = random.choice(sorted(self.hosts))
+        if target != source:
+            self.hosts[source].stimulate(WorkRequested(AskedToMove(name, target)))
+
+    def consume(self, random: Random) -> None:
+        """A consumer receives some messages. It acknowledges most of them, sooner or later."""
+        if not self.oracle.subscriptions:
+            return
+        name = random.choice(sorted(self.oracle.subscriptions))
+        broker = self.oracle.subscriptions[name].broker
+        delay_us, is_patient = random.choice((0, 50, 500, 3_000)) * MS, random.random() < 0.3
+
+        def received(answer: Any) -> None:
+            if isinstance(answer, Received) and answer.deliveries and not is_patient:
+                self.world.after(delay_us, lambda: self._acknowledge(broker, name, answer.deliveries))
+
+        self.ask(broker, Receive(name, 3, visibility_ms=random.choice(VISIBILITIES_MS)), received)
+
+    def _acknowledge(self, broker: str, name: str, deliveries: list[Delivery]) -> None:
+        numbers = [msgspec.json.decode(each.body)["n"] for each in deliveries]
+        perhaps = self._perhaps.setdefault(name, set())
+        new = set(numbers) - perhaps
+
+        def answered(answer: Any) -> None:
+            if not isinstance(answer, Acknowledged):
+                perhaps.difference_update(new)
+                return
+            done = {number for index, number in enumerate(numbers) if index not in answer.refused}
+            perhaps.difference_update(new)
+            self._acknowledged.setdefault(name, set()).update(done)
+            self.world.count("acknowledged", len(done))
+
+        perhaps.update(new)
+        self.ask(broker, Acknowledge(name, [each.receipt for each in deliveries]), answered)
+
+    def observe(self) -> None:
+        """Find out where subscriptions are, and which of them are established."""
+        nodes = self.nodes()
+        for each in self.oracle.subscriptions.values():
+            for name, node in nodes.items():
+                if node is None or node.durable < node.position or name == each.broker:
+                    continue
+                if node.broker.subscriptions.has("", each.name) and not node.queues.transfers.is_arriving(each.name):
+                    each.established |= {each.broker, name}
+                    each.broker = name
+                    self.world.count("moved")
+        self.oracle.observe(nodes)
+
+    # ── what must hold ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def check_places(self) -> str | None:
+        """Each subscription is at one broker, and no move is under way."""
+        nodes = self._all_nodes()
+        for name, node in nodes.items():
+            moves = node.broker.migrations
+            under_way = [each.name for each in moves.departures.values()]
+            under_way += [each.name for each in moves.arrivals.values()]
+            if under_way:
+                return f"{under_way[0]} is still on its way at {name}"
+        for each in self.oracle.subscriptions.values():
+            places = [name for name, node in nodes.items() if node.broker.subscriptions.has("", each.name)]
+            if len(places) != 1:
+                return f"{each.name} is at {places}, not at one broker"
+        return None
+
+    def check_messages(self) -> str | None:
+        """Each publication that is due was acknowledged, or is in the queue of its subscription, once."""
+        nodes = self._all_nodes()
+        for each in self.oracle.subscriptions.values():
+            found = Counter(number for node in nodes.values() for number in delivered(node, each.name))
+            done, perhaps = self._acknowledged.get(each.name, set()), self._perhaps.get(each.name, set())
+            twice = sorted(number for number, times in found.items() if times > 1 or number in done)
+            if twice:
+                return f"{each.name} has publication {twice[0]} twice"
+            missing = sorted(each.due - set(found) - done - perhaps)
+            if missing:
+                return f"{each.name} at {each.broker} did not get publications {missing[:5]}, which were due"
+            wrong = sorted(set(found) - each.may)
+            if wrong:
+                return f"{each.name} has publication {wrong[0]}, which it does not want"
+        return None
+
+
+def build(world: World, options: MigrationOptions, make_machine: MakeMachine | None = None) -> None:
+    """The world of this scenario; tests insert faulty links."""
+    world.links(swarmed_links(options, world.random("links")))
+    federation = MigrationWorld(world, options, make_machine)
+    for _ in range(world.random("size").randint(2, options.brokers)):
+        federation.add_broker()
+    world.arrivals("clients", Exponential(int(options.gap_ms * MS)), federation.work)
+    world.arrivals("moves", Exponential(int(60 * S / options.migrations_per_min)), federation.migrate)
+    world.arrivals("consumers", Exponential(int(60 * S / options.consumes_per_min)), federation.consume)
+
+    def observe() -> None:
+        federation.observe()
+        world.after(OBSERVE_US, observe)
+
+    observe()
+    world.at_calm(federation.calm)
+    world.at_end("each subscription is at one broker", federation.check_places)
+    world.at_end("each publication is in one queue, or acknowledged", federation.check_messages)
+    world.at_end("neighbours hold what they should, and nothing waits", federation.check_tables)
+    schedule_faults(world, options, list(federation.hosts.values()))
+
+
+SCENARIO = Scenario(
+    name="migration",
+    summary="subscriptions move between brokers that crash; each publication is in one queue, or acknowledged",
+    options=MigrationOptions,
+    build=build,
+    minutes=0.5,
+)
