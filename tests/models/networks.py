@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lavant.models.network import ModelJobType, ModelTask, Network, Topic
-from lavant.simulation.queueing.reproduction import case_study
+from lavant.simulation.queueing.case_study import case_study
 
 __all__ = ["case_study", "fork_and_join", "random_allocation", "random_network"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lavant.core.telemetry import Observation, ObservationKind
-from lavant.simulation.queueing.reproduction import case_study
+from lavant.simulation.queueing.case_study import case_study
 
 
 def case_study_telemetry(*, hours: float, seed: int, whole_jobs: bool = True) -> list[Observation]:

@@ -10,7 +10,7 @@ from lavant.core.estimation import EstimationConfig, Estimator, WindowEstimate
 from lavant.core.telemetry import Observation, ObservationKind, telemetry_batch
 from lavant.models.calibration import Fit, fit
 from lavant.models.network import Network
-from lavant.simulation.queueing.reproduction import case_study
+from lavant.simulation.queueing.case_study import case_study
 
 
 def fit_of(rows: list[Observation]) -> Fit:

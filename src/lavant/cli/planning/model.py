@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Annotated
 
 import typer
 
-from lavant.cli.common import CaFile, Key
+from lavant.cli.common import AsJson, CaFile, Key, print_json
 from lavant.core.errors import InvalidValue
 
 model = typer.Typer(help="Fit models to telemetry.", no_args_is_help=True)
@@ -34,6 +35,7 @@ def fit(
     ] = 600,
     key: Key = "",
     ca_file: CaFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print a system file for `lavant plan` with the rates, variabilities and routes seen in telemetry."""
     from lavant.cli.reports.telemetry import fitted_text, history  # noqa: PLC0415
@@ -41,4 +43,8 @@ def fit(
 
     if rates_per not in SECONDS:
         raise InvalidValue(f"--rates-per {rates_per!r} is none of {', '.join(SECONDS)}")
-    print(fitted_text(history(telemetry, key, ca_file, window_s=window_s), rates_per=rates_per), end="")
+    text = fitted_text(history(telemetry, key, ca_file, window_s=window_s), rates_per=rates_per)
+    if as_json:
+        print_json(tomllib.loads(text))
+    else:
+        print(text, end="")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import counted, print_table
+from lavant.cli.common import AsJson, counted, print_json, print_table
 from lavant.core.errors import InvalidValue, LavantError
 
 if TYPE_CHECKING:
@@ -40,10 +40,12 @@ def show(
     out: Annotated[Path | None, typer.Option(help="directory for the pages, as SVG")] = None,
     steps: Annotated[int, typer.Option(min=0, help="show the marking after so many steps")] = 0,
     seed: Seed = 1,
+    as_json: AsJson = False,
 ) -> None:
     """List the pages of a net, its parameters and its marking, or draw the pages."""
     import numpy as np  # noqa: PLC0415
 
+    from lavant.cli.reports.charts import write_picture  # noqa: PLC0415
     from lavant.models.petri.drawing import draw  # noqa: PLC0415
     from lavant.models.petri.simulation import Simulation  # noqa: PLC0415
 
@@ -54,15 +56,29 @@ def show(
         run.run(steps=steps)
     marking = _marking(run)
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidValue(f"cannot create {out}: {error.strerror}") from None
         for page in model.net.pages:
             local = {
                 name.partition("'")[2]: marking[flat.places[at].name]
                 for name, at in flat.index.items()
                 if name.startswith(f"{page}'")
             }
-            (out / f"{page}.svg").write_text(draw(model.net, page, local if steps else None).svg)
-            print(out / f"{page}.svg")
+            write_picture(out / f"{page}.svg", draw(model.net, page, local if steps else None).svg)
+            if not as_json:
+                print(out / f"{page}.svg")
+        if as_json:
+            print_json({"files": [str(out / f"{page}.svg") for page in model.net.pages]})
+        return
+    if as_json:
+        pages = {
+            each.name: {"places": list(each.places), "transitions": list(each.transitions)}
+            for each in model.net.pages.values()
+        }
+        shown = {name: str(tokens) for name, tokens in marking.items() if tokens}
+        print_json({"net": model.net.name, "parameters": _texts(model.parameters), "pages": pages, "marking": shown})
         return
     print(f"{model.net.name}: {counted(len(flat.places), 'place')}, {counted(len(flat.transitions), 'transition')}")
     for name, value in model.parameters.items():
@@ -85,6 +101,7 @@ def run_(
     warm_up: Annotated[float, typer.Option(min=0, help="model time after which monitors start")] = 50.0,
     replications: Annotated[int, typer.Option(min=2, help="independent runs")] = 20,
     seed: Seed = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate a net and print what its monitors measure, with 95 % confidence intervals."""
     import numpy as np  # noqa: PLC0415
@@ -104,6 +121,13 @@ def run_(
         warm_up=warm_up,
     )
     took_s = time.perf_counter() - start_s
+    if as_json:
+        monitors = {
+            name: {"mean": each.mean, "half_width": each.half_width, "p95": each.p95}
+            for name, each in found.estimates.items()
+        }
+        print_json({"monitors": monitors, "steps": found.steps, "seconds": round(took_s, 3)})
+        return
     rows = [
         [name, f"{each.mean:.5f}", f"± {each.half_width:.5f}", "" if each.p95 is None else f"{each.p95:.5f}"]
         for name, each in found.estimates.items()
@@ -118,18 +142,24 @@ def check(
     net: NetName,
     set_: Settings = None,
     states: Annotated[int, typer.Option(min=1, help="stop after so many states")] = 200_000,
+    as_json: AsJson = False,
 ) -> None:
     """Search all states of a small net, without time: bounds, dead transitions and markings, and its properties.
 
     Exit code 1 if a property is violated, a transition is dead, or a place is unbounded.
     """
-    from lavant.models.petri.state_space import explore  # noqa: PLC0415
+    from lavant.models.petri.state_space import TOKENS_MAX, explore  # noqa: PLC0415
 
     model = _load(net, set_, is_small=True)
     start_s = time.perf_counter()
     space = explore(model.net.flatten(), invariants=model.invariants, histories=model.histories, states_max=states)
     took_s = time.perf_counter() - start_s
-    whole = "all of them" if space.is_complete else f"not all: the search ended at {states:,} states"
+    if as_json:
+        print_json(_space_as_dict(space))
+        raise typer.Exit(EXIT_VIOLATED if space.violations or space.dead_transitions or space.unbounded else 0)
+    whole = "all of them" if space.is_complete else f"not all: the search ended at {min(states, space.states):,} states"
+    if space.overfull is not None:
+        whole += f", where {space.overfull} had gained {TOKENS_MAX:,} tokens"
     print(f"{counted(space.states, 'state')}, {counted(space.arcs, 'arc')}; {whole}")
     print(f"{space.states / took_s:,.0f} states a second", file=sys.stderr)
     rows = [
@@ -147,9 +177,27 @@ def check(
         raise typer.Exit(EXIT_VIOLATED)
 
 
+def _texts(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value if isinstance(value, int | float | bool) else str(value) for name, value in parameters.items()}
+
+
+def _space_as_dict(space: StateSpace) -> dict[str, Any]:
+    bounds = {name: {"least": each.least, "most_tokens": each.greatest} for name, each in space.bounds.items()}
+    return {
+        "states": space.states,
+        "arcs": space.arcs,
+        "is_complete": space.is_complete,
+        "bounds": bounds,
+        "dead_markings": len(space.dead_markings),
+        "violated": [each.name for each in space.violations],
+        "dead_transitions": list(space.dead_transitions),
+        "unbounded": list(space.unbounded),
+    }
+
+
 def _judge(model: _Loaded, space: StateSpace, states: int) -> bool:
     """Print whether properties hold; whether one does not."""
-    within = "" if space.is_complete else f" within {states:,} states"
+    within = "" if space.is_complete else f" within {min(states, space.states):,} states"
     violated = {each.name: each for each in space.violations}
     for name in [each.name for each in model.invariants] + [each.name for each in model.histories]:
         print(f"{'VIOLATED' if name in violated else 'holds'}{within}: {name}")
@@ -182,14 +230,19 @@ def export(
     net: NetName,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write, NAME.cpn")],
     set_: Settings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write a net as a file of CPN Tools."""
     from lavant.models.petri.cpn_tools import cpn_file  # noqa: PLC0415
 
     if file.suffix != ".cpn":
         raise InvalidValue(f"{file} does not end in .cpn, which CPN Tools wants")
-    file.write_text(cpn_file(_load(net, set_).net), encoding="iso-8859-1", errors="xmlcharrefreplace")
-    print(file)
+    text = cpn_file(_load(net, set_).net)
+    try:
+        file.write_text(text, encoding="iso-8859-1", errors="xmlcharrefreplace")
+    except OSError as error:
+        raise InvalidValue(f"cannot write {file}: {error.strerror}") from None
+    print_json({"file": str(file)}) if as_json else print(file)
 
 
 class _Loaded:
@@ -234,7 +287,9 @@ def _built_in(name: str, given: dict[str, str], is_small: bool) -> _Loaded:
     try:
         parameters = msgspec.convert(values, model.parameters, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidValue(f"--set: {error}") from None
+        said, _, where = str(error).partition(" - at `$.")
+        name = where.rstrip("`")
+        raise InvalidValue(f"--set {name}={given[name]}: {said}" if name in given else f"--set: {said}") from None
     shown = {each: getattr(parameters, each) for each in known}
     return _Loaded(
         model.build(parameters),

@@ -35,7 +35,7 @@ def plan_queue(
     visibility_s: Annotated[float | None, typer.Option(help="with --from: visibility timeout of the queue; 30")] = None,
     delivery_s: Annotated[float | None, typer.Option(help="target for the delivery time; replaces the file's")] = None,
     percentile: Annotated[
-        float | None, typer.Option(help="percentile the target is about: 0.5, 0.95 or 0.99; by default the mean")
+        float | None, typer.Option(help="percentile the target is about, such as 0.95; by default the mean")
     ] = None,
     as_json: AsJson = False,
     key: Key = "",

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from lavant.cli.common import AsJson, print_json
 from lavant.core.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -34,11 +35,15 @@ TraceFile = Annotated[Path | None, typer.Option("--trace", help="file for the tr
 
 
 @sim.command("list")
-def list_() -> None:
+def list_(as_json: AsJson = False) -> None:
     """List scenarios with their options and defaults."""
     from lavant.simulation.kernel import options_of  # noqa: PLC0415
     from lavant.simulation.scenarios.registry import scenarios  # noqa: PLC0415
 
+    if as_json:
+        found = scenarios().values()
+        print_json([{"name": each.name, "minutes": each.minutes, "summary": each.summary} for each in found])
+        return
     for scenario in scenarios().values():
         print(f"{scenario.name}  ({scenario.minutes:g} minutes)\n  {scenario.summary}")
         for option in options_of(scenario):
@@ -55,6 +60,7 @@ def run_(
     minutes: Minutes = None,
     set_: Settings = None,
     trace: TraceFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Search for a violation: run seed after seed, stop at the first violation, and print how to replay it.
 
@@ -78,6 +84,9 @@ def run_(
         except KeyboardInterrupt:
             typer.echo(f"stopped after {done} of {len(wanted)} seeds; none of them violates anything", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
+    if as_json:
+        print_json({**_as_dict(outcome), "seeds": done, "events": events, "figures": dict(sorted(totals.items()))})
+        raise typer.Exit(0 if outcome.violation is None else EXIT_VIOLATED)
     _print_totals(totals)
     if outcome.violation is not None:
         print(outcome.report())
@@ -98,12 +107,16 @@ def replay(
     trace: TraceFile = None,
     lines: Annotated[int, typer.Option(min=0, max=1_000, help="last lines of the trace to show")] = 40,
     verbose: Annotated[bool, typer.Option("--verbose", help="show the whole trace")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Replay one seed and show the last events before the violation. Exit code 1 if there is one."""
     run = _runner(scenario, minutes, set_)
-    with _trace(trace, also=sys.stdout if verbose else None, always=True) as record:
+    with _trace(trace, also=sys.stdout if verbose and not as_json else None, always=True) as record:
         assert record is not None
         outcome = run(seed, trace=record)
+    if as_json:
+        print_json({**_as_dict(outcome), "trace": list(record.last(lines))})
+        raise typer.Exit(0 if outcome.violation is None else EXIT_VIOLATED)
     if not verbose:
         for line in record.last(lines):
             print(line)
@@ -111,6 +124,11 @@ def replay(
         print(outcome.violation.traceback, end="")
     print(f"{outcome.report()}\n{record.lines:,} lines of trace, digest {outcome.digest}")
     raise typer.Exit(0 if outcome.violation is None else EXIT_VIOLATED)
+
+
+def _as_dict(outcome: RunOutcome) -> dict[str, Any]:
+    violation = None if outcome.violation is None else outcome.report()
+    return {"seed": outcome.seed, "minutes": outcome.minutes, "violation": violation, "digest": outcome.digest}
 
 
 def _runner(name: str, minutes: float | None, settings: list[str] | None) -> Callable[..., RunOutcome]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lavant.cli.common import AsJson, report
 from lavant.core.errors import LavantError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def sweep(
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="discard earlier results")] = False,
     driver_host: Annotated[str | None, typer.Option(help="address at which executors reach this machine")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a function for every scenario of a grid. Results from earlier runs are kept.
 
@@ -45,7 +47,8 @@ def sweep(
     except KeyboardInterrupt:
         typer.echo("stopped; finished chunks are kept: run the same command again to resume", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    typer.echo(_summary(progress, output, time.monotonic() - start))
+    counts = {name: getattr(progress, name) for name in ("total", "computed", "kept", "failed")}
+    report(_summary(progress, output, time.monotonic() - start), as_json=as_json, **counts, output=str(output))
     for text in progress.errors:
         typer.echo(f"  {text}", err=True)
     raise typer.Exit(min(progress.failed, EXIT_FAILED_MAX))

@@ -22,6 +22,8 @@ from lavant.models.petri.language.colours import ListOf, show_marking
 from lavant.models.petri.strong_components import strong_components
 
 STATES_MAX = 200_000
+TOKENS_MAX = 1_000
+"""Tokens that a place may gain; a search ends where one gains more, since markings are kept whole."""
 CHAINS = 64
 """States whose history is searched for a place that grows for ever."""
 
@@ -69,6 +71,9 @@ class PlaceBound(msgspec.Struct, frozen=True):
 
 class StateSpace(msgspec.Struct, frozen=True):
     """What the search found. If it `is_complete`, every state that can be reached was seen."""
+
+    overfull: str | None
+    """The place that gained more than `TOKENS_MAX` tokens, which ended the search."""
 
     states: int
     arcs: int
@@ -153,6 +158,8 @@ class _Search:
         self.targets: list[int] = []
         self.violated: dict[str, int] = {}
         self.is_complete = False
+        self.tokens_max = TOKENS_MAX + 2 * sum(len(place.initial) for place in flat.places)
+        self.overfull: str | None = None
 
     def _check(self, place: int, value: Any) -> Any:
         return self.flat.places[place].colour.token(value)
@@ -202,7 +209,7 @@ class _Search:
                     break
             self.starts.append(len(targets))
             at += 1
-            if len(states) > states_max:
+            if len(states) > states_max or self.overfull is not None:
                 return
         self.is_complete = at == len(states)
 
@@ -229,6 +236,9 @@ class _Search:
                 if value != old
             )
             effects.append((binding, changes))
+            for place, tokens in zip(rule.places, after, strict=False):
+                if len(tokens) > self.tokens_max:
+                    self.overfull = self.flat.places[place].name
         rule.cache[rule.key(state)] = effects
         return effects
 
@@ -263,6 +273,7 @@ class _Search:
         components, terminal = strong_components(self.starts, self.targets) if complete else (0, [])
         names = {check.name: self.violated[check.name] for check in self.checks if check.name in self.violated}
         return StateSpace(
+            overfull=self.overfull,
             states=len(self.states),
             arcs=len(self.targets),
             is_complete=complete,
@@ -296,14 +307,23 @@ class _Search:
             return {}
         found: dict[str, list[TraceStep]] = {}
         for last in range(len(self.states) - 1, max(0, len(self.states) - CHAINS), -1):
+            path = self._path(last)
             tokens = self._tokens(last)
-            state = self.parents[last][0]
-            while state >= 0:
-                grown = _growth(self._tokens(state), tokens)
-                for at in grown:
-                    found.setdefault(self.flat.places[at].name, self.trace(last))
-                state = self.parents[state][0]
+            for number, state in enumerate(path[:-1]):
+                before = self._tokens(state)
+                for at in _growth(before, tokens):
+                    name = self.flat.places[at].name
+                    if name not in found:
+                        end = next(each for each in path[number:] if at in _growth(before, self._tokens(each)))
+                        found[name] = self.trace(end)
         return found
+
+    def _path(self, state: int) -> list[int]:
+        """The states from the initial one to this one."""
+        path = [state]
+        while path[-1] > 0:
+            path.append(self.parents[path[-1]][0])
+        return path[::-1]
 
     def _tokens(self, state: int) -> list[Any]:
         held = zip(self.flat.places, self.columns, self.states[state], strict=False)

@@ -55,11 +55,11 @@ def _gamma_cdf(x: Floats, scv: float) -> Floats:
         return np.asarray(np.interp(np.log(x), log, cumulated / cumulated[-1]))
 
 
-def residual_cdf(cdf: Floats, step_s: float, mean_s: float) -> Floats:
+def residual_cdf(cdf: Floats, step_s: float) -> Floats:
     """The time that a service in progress still takes, seen at a random moment."""
     tails = 1.0 - cdf
     areas = np.concatenate([[0.0], np.cumsum(0.5 * step_s * (tails[1:] + tails[:-1]))])
-    return np.asarray(np.minimum(1.0, areas / mean_s))
+    return np.asarray(areas / areas[-1])
 
 
 def wait_cdf(probability: float, mean_s: float, at_s: Floats) -> Floats:

@@ -11,17 +11,18 @@ import math
 import msgspec
 
 from lavant.core.errors import Infeasible, InvalidValue
+from lavant.models.reliable_queue.in_order import CHECKED_SERVICE_SCV_MAX
 from lavant.models.reliable_queue.prediction import QueuePrediction, attempts_of, predict
 from lavant.models.reliable_queue.scenario import (
     COUNT_MAX,
     SECONDS_MAX,
+    DeliveryOrder,
     Phase,
     QueueGoal,
     QueueScenario,
     TimerStart,
 )
 
-PERCENTILES = (None, 0.5, 0.95, 0.99)
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
 """Of the best timeout: those whose cost is shown."""
 _TRIED = 25
@@ -66,15 +67,15 @@ def plan(scenario: QueueScenario, goal: QueueGoal) -> QueuePlan:
     >>> found.least_consumers, round(found.best_visibility_s, 2)
     (5, 0.45)
     """
-    if goal.percentile not in PERCENTILES:
-        raise InvalidValue(f"a goal is about the mean or the percentile 0.5, 0.95 or 0.99, got {goal.percentile:g}")
+    if goal.percentile is not None and not 0 < goal.percentile < 1:
+        raise InvalidValue(f"a percentile is a share between 0 and 1, such as 0.95, got {goal.percentile:g}")
     prediction = predict(scenario)
     least = None if goal.delivery_s is None else least_consumers(scenario, goal)
     best_s = best_timeout_s(scenario, goal) if scenario.timer is TimerStart.RECEIVE else None
     return QueuePlan(
         prediction=prediction,
         least_consumers=least,
-        at_least=None if least is None else predict(with_consumers(scenario, least)),
+        at_least=None if least is None else predict(with_consumers(scenario, least), goal.percentile),
         best_visibility_s=best_s,
         timeouts=() if best_s is None else tuple(timeout_cost(scenario, best_s * factor) for factor in FACTORS),
         warnings=_warnings(scenario, prediction),
@@ -107,7 +108,7 @@ def least_consumers(scenario: QueueScenario, goal: QueueGoal) -> int:
 
 def _reaches(scenario: QueueScenario, goal: QueueGoal, count: int) -> bool:
     try:
-        found = predict(with_consumers(scenario, count))
+        found = predict(with_consumers(scenario, count), goal.percentile)
     except Infeasible:
         return False
     assert goal.delivery_s is not None
@@ -115,8 +116,8 @@ def _reaches(scenario: QueueScenario, goal: QueueGoal, count: int) -> bool:
 
 
 def _refuse(scenario: QueueScenario, goal: QueueGoal) -> None:
-    found = predict(with_consumers(scenario, COUNT_MAX))
-    kind = "mean" if goal.percentile is None else f"{goal.percentile:.0%} percentile of the"
+    found = predict(with_consumers(scenario, COUNT_MAX), goal.percentile)
+    kind = "mean" if goal.percentile is None else f"p{100 * goal.percentile:g} of the"
     raise Infeasible(
         f"no number of consumers brings the {kind} delivery time to {goal.delivery_s:g} s: with {COUNT_MAX} it is "
         f"{found.percentile_s(goal.percentile):.3g} s; shorten the service times, the timeout or the time at senders"
@@ -163,11 +164,19 @@ def timeout_cost(scenario: QueueScenario, visibility_s: float) -> TimeoutCost:
 
 
 def _warnings(scenario: QueueScenario, found: QueuePrediction) -> tuple[str, ...]:
+    warnings = []
     mean_s = scenario.consumers.service.mean_s
-    if scenario.timer is TimerStart.SEND or scenario.visibility_s >= mean_s:
-        return ()
-    return (
-        f"visibility_s {scenario.visibility_s:g} is below the mean service time of {mean_s:g} s: messages become "
-        f"visible while they are processed, each is processed {1.0 + found.duplicates:.2f} times on average, and "
-        f"consumers are {found.consumers.utilisation:.0%} busy",
-    )
+    if scenario.timer is TimerStart.RECEIVE and scenario.visibility_s < mean_s:
+        warnings.append(
+            f"visibility_s {scenario.visibility_s:g} is below the mean service time of {mean_s:g} s: messages become "
+            f"visible while they are processed, each is processed {1.0 + found.duplicates:.2f} times on average, and "
+            f"consumers are {found.consumers.utilisation:.0%} busy"
+        )
+    if scenario.order is DeliveryOrder.IN_ORDER and scenario.senders is not None:
+        scvs = (scenario.senders.service.scv, scenario.consumers.service.scv)
+        if scenario.arrival_scv != 1 or max(scvs) > CHECKED_SERVICE_SCV_MAX:
+            warnings.append(
+                "in-order delivery times are within 5 % of simulations for arrivals with a scv of 1 and a service_scv "
+                f"up to {CHECKED_SERVICE_SCV_MAX:g}; here the error may be larger: check with `lavant queue compare`"
+            )
+    return tuple(warnings)

@@ -17,7 +17,7 @@ import numpy as np
 from lavant.core.errors import Infeasible
 from lavant.models.delay import delay_probability
 from lavant.models.layout import Floats
-from lavant.models.reliable_queue import attempts, grids, in_order
+from lavant.models.reliable_queue import attempts, bursts, grids, in_order
 from lavant.models.reliable_queue.columns import QueueColumns, evaluate
 from lavant.models.reliable_queue.scenario import DeliveryOrder, Phase, QueueScenario, TimerStart
 
@@ -56,11 +56,16 @@ class QueuePrediction(msgspec.Struct, frozen=True, kw_only=True):
     p95_s: float
     p99_s: float
     """Infinite if it lies beyond what is computed: later than many timeouts."""
+    percentile: float | None = None
+    """Another percentile, if one was asked for."""
+    at_percentile_s: float | None = None
 
     def percentile_s(self, fraction: float | None) -> float:
-        """The mean for None."""
-        known = {None: self.delivery_s, 0.5: self.p50_s, 0.95: self.p95_s, 0.99: self.p99_s}
-        return known[fraction]
+        """One of the percentiles that were computed; the mean for None."""
+        known = {0.5: self.p50_s, 0.95: self.p95_s, 0.99: self.p99_s, self.percentile: self.at_percentile_s}
+        found = self.delivery_s if fraction is None else known[fraction]
+        assert found is not None
+        return found
 
 
 def attempts_of(scenario: QueueScenario) -> float:
@@ -97,8 +102,8 @@ def _needed(scenario: QueueScenario, tried: float) -> float:
     )
 
 
-def predict(scenario: QueueScenario) -> QueuePrediction:
-    """The steady state; raises `Infeasible` if there is none.
+def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePrediction:
+    """The steady state, with one more percentile if wanted; raises `Infeasible` if there is none.
 
     >>> from lavant.models.reliable_queue.scenario import ServiceTime
     >>> threads = Phase(count=6, service=ServiceTime(mean_s=0.1))
@@ -116,12 +121,15 @@ def predict(scenario: QueueScenario) -> QueuePrediction:
     first_s, first = _first_phase(scenario, columns, step_s)
     held = 0.0
     if scenario.order is DeliveryOrder.IN_ORDER and scenario.senders is not None:
-        wait_s, delayed = _batched(scenario, columns, count, step_s)
+        wait_s, delayed = _in_bursts(scenario, columns, count)
         held = scenario.arrival_rate_per_s * (first_s - scenario.senders.service.mean_s - _wait_1_s(scenario, columns))
     second_s, second = _second_phase(scenario, step_s, delayed, wait_s)
     total = grids.inverse(grids.transform(first) * grids.transform(second))
     link_s = 2.0 * scenario.link_s
-    p50_s, p95_s, p99_s = (link_s + grids.percentile_s(total, step_s, fraction) for fraction in (0.5, 0.95, 0.99))
+
+    def at(fraction: float) -> float:
+        return link_s + grids.percentile_s(total, step_s, fraction)
+
     waiting = scenario.arrival_rate_per_s * count * wait_s
     return QueuePrediction(
         senders=None
@@ -143,9 +151,11 @@ def predict(scenario: QueueScenario) -> QueuePrediction:
         requests=float(columns.requests[0]) + waiting - float(columns.waiting[1][0]) + held,
         held=held,
         delivery_s=link_s + first_s + second_s,
-        p50_s=p50_s,
-        p95_s=p95_s,
-        p99_s=p99_s,
+        p50_s=at(0.5),
+        p95_s=at(0.95),
+        p99_s=at(0.99),
+        percentile=percentile,
+        at_percentile_s=None if percentile is None else at(percentile),
     )
 
 
@@ -213,30 +223,30 @@ def _first_phase(scenario: QueueScenario, columns: QueueColumns, step_s: float) 
     delayed = delay_probability(load, senders.count, scenario.arrival_scv, service.scv)
     served, mean_s = grids.service_cdf(service, at_s), service.mean_s
     if scenario.order is DeliveryOrder.IN_ORDER:
-        residual = grids.residual_cdf(served, step_s, service.mean_s)
+        residual = grids.residual_cdf(served, step_s)
         served = in_order.release_cdf(served, residual, in_order.in_service(load, senders.count))
         mean_s = grids.mean_of(served, step_s)
     whole = grids.inverse(grids.transform(grids.wait_cdf(delayed, wait_s, at_s)) * grids.transform(served))
     return wait_s + mean_s, whole
 
 
-def _batched(scenario: QueueScenario, columns: QueueColumns, count: float, step_s: float) -> tuple[float, float]:
-    """The wait of an attempt where messages come in batches, and its probability."""
-    senders, consumers = scenario.senders, scenario.consumers
+def _in_bursts(scenario: QueueScenario, columns: QueueColumns, count: float) -> tuple[float, float]:
+    """The wait of an attempt where messages are released in order, and its probability."""
+    senders, consumers, rate = scenario.senders, scenario.consumers, scenario.arrival_rate_per_s
     assert senders is not None
-    rate, unit_s = scenario.arrival_rate_per_s, consumers.service.mean_s
-    served = grids.service_cdf(senders.service, grids.times(step_s))
-    residual = grids.residual_cdf(served, step_s, senders.service.mean_s)
-    first = in_order.first_of_batch(served, residual, in_order.in_service(rate * senders.service.mean_s, senders.count))
-    singles = rate * (count - 1.0) * unit_s
-    batches = in_order.batch_waiting(rate * first * unit_s, 1.0 - first, singles, consumers.count)
-    single = in_order.batch_waiting(rate * unit_s, 0.0, singles, consumers.count)
-    weight = in_order.batch_weight(float(columns.utilisation[1][0]), unit_s / senders.service.mean_s)
-    more = weight * (batches - single)
-    wait_s = (float(columns.waiting[1][0]) + more) / (rate * count)
+    longer_s = bursts.longer_wait_s(
+        rate_per_s=rate,
+        arrival_scv=scenario.arrival_scv,
+        sender=senders.service,
+        delaying=in_order.delaying(rate * senders.service.mean_s, senders.count),
+        consumer=consumers.service,
+        consumers=consumers.count,
+        utilisation=float(columns.utilisation[1][0]),
+        attempts=count,
+    )
     delayed, usual_s = _wait(scenario, columns, count)
-    longer = wait_s / usual_s if usual_s > 0 else math.inf
-    return wait_s, min(1.0, max(delayed, min(delayed * math.sqrt(longer), weight)))
+    waits_too = longer_s / (longer_s + 0.7 * consumers.service.mean_s)  # fits simulations to .04
+    return usual_s + longer_s, delayed + (1.0 - delayed) * waits_too
 
 
 def _second_phase(scenario: QueueScenario, step_s: float, delayed: float, wait_s: float) -> tuple[float, Floats]:

@@ -96,10 +96,12 @@ def test_export_writes_a_file_of_cpn_tools(tmp_path: Path) -> None:
         (("show", "nothing.py"), "no file nothing.py"),
         (("show", "reliable-queue", "--set", "speed=1"), "--set speed: reliable-queue has no such parameter; it has"),
         (("show", "reliable-queue", "--set", "order"), "--set order is not of the form NAME=VALUE"),
-        (("show", "reliable-queue", "--set", "nodes=many"), "--set: Expected `int`, got `str` - at `$.nodes`"),
+        (("show", "reliable-queue", "--set", "nodes=many"), "--set nodes=many: Expected `int`, got `str`"),
         (("run", "reliable-queue", "--set", "reliability=2"), "reliability must be above 0 and at most 1, got 2.0"),
         (("run", "reliable-queue", "--seconds", "10"), "the warm-up of 50 s must end before the run does, at 10 s"),
         (("export", "reliable-queue", "queue.xml"), "queue.xml does not end in .cpn"),
+        (("export", "reliable-queue", "/nowhere/queue.cpn"), "cannot write /nowhere/queue.cpn: No such file"),
+        (("show", "reliable-queue", "--out", "/dev/null/here"), "cannot create /dev/null/here: Not a directory"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None:

@@ -1,4 +1,4 @@
-"""`lavant plan`, `lavant model fit` and `lavant reproduce allocation`, as people call them."""
+"""`lavant plan` and `lavant model fit`, as people call them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from lavant.cli import app, commands
 from lavant.control.allocation.system.toml_file import SystemFile
 from lavant.core.telemetry import telemetry_batch
-from lavant.simulation.queueing import reproduction
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "allocation-case-study.toml"
 
@@ -94,7 +93,7 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
         ("[goal]\nresponse_s = 50", "", "the file has no [goal]"),
     ],
 )
-def test_bad_input_is_one_line_with_its_place_and_exit_code_2(
+def test_bad_input_is_one_line_with_its_place_and_an_exit_code(
     tmp_path: Path, old: str, new: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = tmp_path / "s.toml"
@@ -102,7 +101,7 @@ def test_bad_input_is_one_line_with_its_place_and_exit_code_2(
     monkeypatch.setattr("sys.argv", ["lavant", "plan", str(broken)])
     with pytest.raises(SystemExit) as caught:
         app()
-    assert caught.value.code == 2
+    assert caught.value.code == (8 if said.startswith(":49: ") else 2)
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
 
@@ -136,19 +135,3 @@ def test_a_directory_without_telemetry_is_refused(
     with pytest.raises(SystemExit):
         app()
     assert "no Parquet file in" in capsys.readouterr().err
-
-
-def test_the_paper_is_reproduced_with_what_was_expected_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduction, "JOBS", 20_000)
-    kept = {name: reproduction.POLICIES[name] for name in ("MinCost 50 s", "threshold 5")}
-    monkeypatch.setattr(reproduction, "POLICIES", kept)
-    arguments = ("reproduce", "allocation", "--seeds", "2", "--output", str(tmp_path / "new"))
-    shown = run(*arguments)
-    lines = [line.split() for line in shown.splitlines()]
-    assert ["2", "2", "1", "4", "6.737", "6.737", "53.4", "48.7", "24.5", "42.55", "42.55"] in lines
-    assert "MinCost for 50 s: 2 2 1 4, 5 more" in shown
-    found = json.loads(run(*arguments, "--json"))
-    ours, theirs = found["bursts"]
-    assert ours["policy"] == "MinCost 50 s"
-    assert ours["time_above"]["mean"] < theirs["time_above"]["mean"]
-    assert "threshold 5" in (tmp_path / "new" / "allocation.svg").read_text()

@@ -1,4 +1,4 @@
-"""`lavant queue compare` and `lavant reproduce reliable-queue`, as people call them."""
+"""`lavant queue compare`, as people call it."""
 
 from __future__ import annotations
 
@@ -53,18 +53,3 @@ def test_what_the_net_cannot_show_is_said(tmp_path: Path) -> None:
 def test_a_load_that_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidValue, match="a utilisation is between 0 and 1, got 1"):
         run("queue", "compare", str(EXAMPLE), "--utilisation", "1.0")
-
-
-def test_figures_of_the_paper_come_with_tables_and_what_differs(tmp_path: Path) -> None:
-    found = json.loads(run("reproduce", "reliable-queue", "--messages", "1000", "--output", str(tmp_path), "--json"))
-    names = [figure["name"] for figure in found]
-    assert names == ["11a", "11b", "12a", "12b", "13a", "13b", "14a", "14b", "14c", "15a", "15b", "15c"]
-    assert all(figure["paper"] and figure["here"] for figure in found)
-    predicted = found[0]["lines"][0]["ys"]
-    assert [round(y, 5) for y in predicted[:4]] == [0.31238, 0.22647, 0.20816, 0.20306]
-    assert sorted(path.name for path in tmp_path.glob("*.svg")) == [f"reliable-queue-{n}.svg" for n in range(11, 16)]
-    assert len(list(tmp_path.glob("*.csv"))) == len(names)
-    last = (tmp_path / "reliable-queue-15a.csv").read_text().splitlines()[-1]
-    assert last.startswith("90.0,,,")  # five and seven threads are not stable there, nor are nine
-    with pytest.raises(InvalidValue, match="there is no figure '10'"):
-        run("reproduce", "reliable-queue", "10")

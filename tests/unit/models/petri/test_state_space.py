@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lavant.core.errors import InvalidValue
+from lavant.models.petri import state_space
 from lavant.models.petri.language.colours import Bool, Int, Real, Unit
 from lavant.models.petri.net import P_HIGH, P_LOW, Net, Page
 from lavant.models.petri.state_space import explore
@@ -49,6 +50,18 @@ def test_a_place_that_grows_for_ever_is_unbounded_with_the_path_that_repeats() -
     assert {step.transition for step in space.unbounded["Top'B"]} == {"Top'Make"}
     assert space.home_markings is None
     assert space.bounds["Top'B"].is_growing
+
+
+def test_a_search_ends_where_a_place_gains_too_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Markings are kept whole, so a place that grows by one in each state would cost the square of the states."""
+    monkeypatch.setattr(state_space, "TOKENS_MAX", 30)
+    net, page = a_page()
+    page.place("A", net.scope.colours["UNIT"], [()])
+    page.place("B", net.scope.colours["UNIT"])
+    page.transition("Make", takes={"A": "()"}, puts={"A": "()", "B": "()"})
+    space = explore(net.flatten())
+    assert (space.overfull, space.is_complete, space.states) == ("Top'B", False, 34)
+    assert [step.transition for step in space.unbounded["Top'B"]] == ["Top'Make"]
 
 
 def test_a_counter_is_no_proof_of_a_place_without_bound() -> None:
