@@ -42,6 +42,8 @@ PYTHON = "lavant-python"
 """The interpreter's name, found by PATH: in the archive on executors, in a directory of its own on the driver."""
 MANIFEST = "lavant-pack.json"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+EXTRAS = ("spark", "hdfs")
+"""What an archive holds of Lavant's dependencies, as far as they are installed."""
 COMPRESSION = 3
 """Of 9; beyond it, an archive takes much longer to make and is hardly smaller."""
 
@@ -60,7 +62,8 @@ _PACKAGE_LEFT_OUT = re.compile(
     r"pyspark/(jars|bin|sbin|data|examples|licenses|python|tests|pandas/tests|sql/tests|sql/connect/tests)/"
     r"|pyarrow/(include|src|tests)/|(numba|llvmlite|pandas)/tests/"
 )
-_REQUIREMENT = re.compile(r"[\w.-]+")
+_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[([^]]*)\])?")
+_EXTRA = re.compile(r"""extra == ['"]([\w.-]+)['"]""")
 
 
 class PackManifest(msgspec.Struct, frozen=True):
@@ -160,7 +163,7 @@ def _contents(python: str) -> Iterator[tuple[Path, str]]:
     package = Path(__file__).parents[1]
     for path in _files(package, set()):
         yield path, f"{site}/lavant/{path.relative_to(package)}"
-    for each in _required(distribution("lavant")):
+    for each in _required("lavant", EXTRAS):
         for path, name in _installed_files(each):
             yield path, f"{site}/{name}"
     kernels = cache_directory()
@@ -176,24 +179,27 @@ def _files(directory: Path, left_out: set[str]) -> Iterator[Path]:
             yield from sorted(path for path in entry.rglob("*") if path.is_file()) if entry.is_dir() else [entry]
 
 
-def _required(root: Distribution) -> list[Distribution]:
-    """A distribution and all that it requires, without extras; those for other systems are not installed."""
+def _required(root: str, extras: tuple[str, ...]) -> list[Distribution]:
+    """A distribution and all that it requires with these extras; what other systems require is not installed."""
     found: dict[str, Distribution] = {}
-    waiting = [root]
+    seen = set()
+    waiting = [(root, ""), *((root, extra) for extra in extras)]
     while waiting:
-        each = waiting.pop()
-        if each.name in found:
+        name, extra = waiting.pop()
+        if (name, extra) in seen:
             continue
-        found[each.name] = each
+        seen.add((name, extra))
+        try:
+            each = found[name] = distribution(name)
+        except ModuleNotFoundError:
+            continue
         for text in each.requires or ():
-            requirement = _REQUIREMENT.match(text)
+            requirement, only_with = _REQUIREMENT.match(text), _EXTRA.search(text)
             assert requirement is not None
-            if "extra ==" not in text:
-                try:
-                    waiting.append(distribution(requirement[0]))
-                except ModuleNotFoundError:
-                    continue
-    return sorted(found.values(), key=lambda each: each.name)
+            if (only_with[1] if only_with else "") == extra:
+                wanted = ["", *filter(None, re.split(r"[,\s]+", requirement[2] or ""))]
+                waiting += [(requirement[1], each_extra) for each_extra in wanted]
+    return sorted({each.name: each for each in found.values()}.values(), key=lambda each: each.name)
 
 
 def _installed_files(each: Distribution) -> Iterator[tuple[Path, str]]:

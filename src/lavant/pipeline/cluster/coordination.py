@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from lavant.broker.storage.objects import ObjectStorage, open_storage
 from lavant.core.errors import LimitExceeded, MissingComponent
+from lavant.core.packages import named_extras
 
 TIMEOUT_S = 20.0
 """How long to wait for an answer: longer than a server takes to come back."""
@@ -52,12 +53,10 @@ class ZooKeeperCoordination:
     """
 
     def __init__(self, hosts: str, root: str = "/lavant") -> None:
-        try:
+        with named_extras():
             from kazoo import exceptions  # noqa: PLC0415
             from kazoo.client import KazooClient  # noqa: PLC0415
             from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415
-        except ImportError:
-            raise MissingComponent("ZooKeeper needs kazoo; install lavant[zookeeper]") from None
         # Without configured logging, each of kazoo's attempts to connect would be printed.
         logging.getLogger("kazoo").addHandler(logging.NullHandler())
         self._no_node: type[Exception] = exceptions.NoNodeError

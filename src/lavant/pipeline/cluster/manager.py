@@ -33,13 +33,15 @@ from lavant.core.identities import UNKNOWN
 from lavant.core.ids import HostId, SliceId
 from lavant.pipeline.cluster.assignment import ACCESS_SLICES, ANYWHERE, EXIT_SLICES, HostSlices, SliceAssignment
 from lavant.pipeline.cluster.coordination import Coordination, FileCoordination
-from lavant.pipeline.cluster.probes import Probe, ProbeBuffer
+from lavant.pipeline.cluster.probes import Probe, ProbeBuffer, ProbeSampler
 from lavant.pipeline.internals.executors import POLL_S, Executors
 from lavant.pipeline.internals.stages import PlacedTask, run_tasks
 from lavant.pipeline.operators.open_slices import SlicePlace, open_slice
 from lavant.pipeline.operators.travel import Luggage, SliceTravel
 
 STATE = "manager.json"
+SAMPLES_MIN = 4
+"""Of a window, if they are as short as they may be."""
 EXECUTORS_S_MAX = 60.0
 """How long the cluster may take to start executors."""
 
@@ -97,7 +99,9 @@ class ClusterManager:
         self._batches_done: Callable[[], int] | None = None
         self._executors = Executors(spark)
         self._enforcer = Enforcer(config)
-        self._last_ms: int | None = None
+        self._sampler = ProbeSampler(
+            self.probes, min(config.rules.window_ms // SAMPLES_MIN, config.probe_gap_ms_max // 2)
+        )
         self._release_after: int | None = None
         self._pending: PlacementPlan | None = None
         self._give_up_s = 0.0
@@ -137,11 +141,12 @@ class ClusterManager:
         self._release_idle()
         self._follow_slices()
         probes = self._measured(now_ms)
-        if probes is None:
-            return None
-        self._enforcer.observe(probes, now_ms)
+        if probes is not None:
+            self._enforcer.observe(probes, now_ms)
         if self._pending is not None:
             return self._go_on(self._pending)
+        if probes is None:
+            return None
         plan = self._enforcer.decide(now_ms)
         if plan is not None:
             self.decisions.append(plan.decision)
@@ -155,13 +160,11 @@ class ClusterManager:
     # ---- measuring --------------------------------------------------------------------------------------------------
 
     def _measured(self, now_ms: int) -> Probes | None:
-        """The CPU share, memory and traffic of each slice since the last tick."""
-        taken = self.probes.take(self._stores.identity)
-        if self._last_ms is None or now_ms <= self._last_ms:
-            self._last_ms = now_ms
+        """The CPU share, memory and traffic of each slice since the last sample, if it is time for another one."""
+        sample = self._sampler.sample(self._stores.identity, now_ms)
+        if sample is None:
             return None
-        seconds = (now_ms - self._last_ms) / 1000
-        self._last_ms = now_ms
+        taken, seconds = sample
         used: dict[SliceId, list[Probe]] = {}
         for probe in taken:
             used.setdefault(SliceId(f"{probe.operator}:{probe.slice}"), []).append(probe)

@@ -7,6 +7,7 @@ travel to match tasks with their function, and results return with the tasks, so
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 
 import msgspec
 import numpy as np
@@ -80,14 +81,15 @@ class Rounds:
                 for host, (_, slices) in enumerate(assignment.matching)
             ]
         encoded = [msgspec.msgpack.encode(block) for block in blocks]
-        found = run_tasks(self._context, tasks, match_range(encoded, packed), "lavant serve match")
+        with nullcontext() if self.probes is None else self.probes.batch():
+            found = run_tasks(self._context, tasks, match_range(encoded, packed), "lavant serve match")
+            results = [MatchedBlock.from_bytes(each) for each in found]
+            if self.probes is not None:
+                self.probes.put(probe for result in results for probe in result.probes)
         self.done += 1
         hosts = len(assignment.matching)
         for number, range_ in enumerate(ranges):
-            results = [MatchedBlock.from_bytes(each) for each in found[number * hosts : (number + 1) * hosts]]
-            if self.probes is not None:
-                self.probes.put(probe for result in results for probe in result.probes)
-            yield from reports(range_, merge_blocks(results, no_runs))
+            yield from reports(range_, merge_blocks(results[number * hosts : (number + 1) * hosts], no_runs))
 
 
 def match_range(encoded: list[bytes], luggage: list[Luggage]) -> Callable[[bytes], bytes]:

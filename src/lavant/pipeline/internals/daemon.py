@@ -70,7 +70,7 @@ def preload() -> None:
 
     if hasattr(socket, "TCP_QUICKACK"):  # Linux only; other systems wait the 40 ms
         pyspark.worker.main = main
-    warm_up([BROKER_KERNELS, PIPELINE_KERNELS])
+    warm_up([*BROKER_KERNELS, PIPELINE_KERNELS])
     gc.collect()
     gc.freeze()
 

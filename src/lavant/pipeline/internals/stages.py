@@ -10,6 +10,7 @@ pickling each item. So:
 * `RDD._jrdd`, `RDD._jrdd_deserializer`, `pyspark.core.rdd` and `pyspark.serializers`: items stay byte strings.
 * `DataFrame._jdf`: `toArrowBatchRdd`, of which PySpark's own `DataFrame.toArrow` is made, to zip a scan with locations.
   Pickled, as `DataFrame.rdd` has them, byte strings become text and bytes again.
+* `pyspark.traceback_utils.SCCallSiteSync`: within it, PySpark's own calls do not replace the name of a stage by theirs.
 
 Known on PySpark 4.2 and 4.3.
 """
@@ -27,6 +28,7 @@ from pyspark import SparkContext
 from pyspark.core.rdd import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame
+from pyspark.traceback_utils import SCCallSiteSync
 
 from lavant.pipeline.cluster.assignment import ANYWHERE
 
@@ -175,9 +177,12 @@ class _named:  # noqa: N801 - used like a function
     def __init__(self, context: SparkContext, name: str) -> None:
         self._context = context
         self._name = name
+        self._call = SCCallSiteSync(context)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> None:
+        self._call.__enter__()  # type: ignore[no-untyped-call]
         self._context.setLocalProperty("callSite.short", self._name)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._context.setLocalProperty("callSite.short", None)  # type: ignore[arg-type]
+        self._call.__exit__(*error)  # type: ignore[no-untyped-call]

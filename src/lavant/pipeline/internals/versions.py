@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lavant.core.versions import VersionRange
+from lavant.core.packages import VersionRange
 
 PYSPARK = VersionRange("pyspark", (4, 2), (4, 4))
 """4.2 is the first with data sources in Python that limit a micro-batch (`ReadMaxRows`).

@@ -1,7 +1,7 @@
-"""The results of a match task on their way to the exit: runs of rows where they are shorter, 32-bit ids elsewhere.
+"""The results of a match task on their way to the exit: runs of rows where they are shorter, gaps of ids elsewhere.
 
-A publication may match thousands of subscriptions. As ids, each would be copied half a dozen times between Python, Java
-and shuffle files; a run of rows is 12 bytes, and becomes ids where they are written.
+A publication may match thousands of subscriptions, and each would be copied half a dozen times between Python, Java and
+shuffle files. A run of rows takes some 5 bytes, and becomes ids where they are written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from lavant.core.errors import LimitExceeded
 from lavant.core.kernels.kernels import frozen
 from lavant.pipeline.cluster.probes import Probe
 from lavant.pipeline.operators.access import RefusedRow
+from lavant.pipeline.operators.compact import decode_ids, encode_ids, narrow
 
 MATCHES_MAX = 2**31 - 1
 """Of one record batch: the most that Arrow's lists can count."""
@@ -40,9 +41,10 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     start: int
     count: int
     host: int
-    segments: list[tuple[SegmentKey, int]]
-    """With the number of runs of each."""
+    runs: list[tuple[SegmentKey, int, list[int]]]
+    """Of each segment: their number, and the bytes of an item of each array."""
     ids: int
+    """Bytes of the gaps."""
     refused: list[RefusedRow]
     names: bytes
     probes: list[Probe]
@@ -81,20 +83,23 @@ class MatchedBlock(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The header and the arrays, each aligned."""
-        runs = [(key, runs) for key, runs in self.runs if len(runs.length)]
+        runs = [(key, runs, self._narrow(runs)) for key, runs in self.runs if len(runs.length)]
+        ids = encode_ids(self.rest)
         header = _Header(
             self.start,
             self.publications,
             self.host,
-            [(key, len(each.length)) for key, each in runs],
-            len(self.rest.ids),
+            [(key, len(each.length), [array.itemsize for array in arrays]) for key, each, arrays in runs],
+            len(ids),
             self.refused,
             b"" if self.names is None else _names_to_bytes(self.names),
             self.probes,
         )
-        arrays = [np.diff(self.rest.offsets).astype(np.uint32), self.rest.ids]
-        for _, each in runs:
-            arrays += [each.publication, each.start, each.length]
+        arrays: list[NDArray[Any]] = [
+            np.diff(self.rest.offsets).astype(np.uint32),
+            ids,
+            *(array for _, _, group in runs for array in group),
+        ]
         head = msgspec.msgpack.encode(header)
         parts: list[Any] = [len(head).to_bytes(_ALIGNMENT, "little"), head, bytes(-len(head) % _ALIGNMENT)]
         for array in arrays:
@@ -107,17 +112,29 @@ class MatchedBlock(NamedTuple):
         header = msgspec.msgpack.decode(data[_ALIGNMENT : _ALIGNMENT + length], type=_Header)
         place = _ALIGNMENT + length + -length % _ALIGNMENT
 
-        def array(count: int) -> NDArray[np.uint32]:
+        def array(count: int, item_bytes: int) -> NDArray[Any]:
             nonlocal place
-            found = np.frombuffer(data, np.uint32, count, place)
+            found = np.frombuffer(data, f"<u{item_bytes}", count, place)
             place += found.nbytes + -found.nbytes % _ALIGNMENT
             return found
 
-        offsets = np.append(0, np.cumsum(array(header.count), dtype=np.int64))
-        rest = Matches(offsets, array(header.ids))
-        runs = [(key, Runs(array(count), array(count), array(count))) for key, count in header.segments]
+        offsets = np.append(0, np.cumsum(array(header.count, 4), dtype=np.int64))
+        rest = Matches(offsets, decode_ids(offsets, array(header.ids, 1)))
+        publications = np.arange(header.count, dtype=np.uint32)
+        runs = []
+        for key, count, sizes in header.runs:
+            of_each, start, lengths = (
+                array(items, size) for items, size in zip((header.count, count, count), sizes, strict=True)
+            )
+            wide = np.repeat(publications, of_each), start.astype(np.uint32), lengths.astype(np.uint32)
+            runs.append((key, Runs(*wide)))
         names = _names_from_bytes(header.names) if header.names else None
         return cls(header.start, header.count, header.host, runs, rest, header.refused, names, header.probes)
+
+    def _narrow(self, runs: Runs) -> list[NDArray[Any]]:
+        """The number of runs of each publication, their starts, their lengths."""
+        counts = np.bincount(runs.publication, minlength=self.publications).astype(np.uint32)
+        return [narrow(counts), narrow(runs.start), narrow(runs.length)]
 
 
 def new_ids(count: int) -> Ids:

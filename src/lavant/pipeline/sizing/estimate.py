@@ -226,7 +226,7 @@ def _hosts_needed(load: PipelineLoad, constants: PipelineConstants) -> int | Non
 def _shuffled_bytes(load: PipelineLoad, hosts: int, constants: PipelineConstants) -> float:
     """Of a publication: a length from every host, and ids, or runs where they are shorter."""
     matcher: MatcherConstants = MATCHERS[load.kind]
-    ids = load.matches * constants.id_bytes.value
+    ids = load.matches * constants.gap_bytes.value
     runs = matcher.runs.value * hosts * SLICES_OF_HOST * constants.run_bytes.value
     return hosts * constants.list_bytes.value + (min(ids, runs) if runs else ids)
 

@@ -48,7 +48,7 @@ from lavant.pipeline.operators.tasks import (
 )
 from lavant.pipeline.operators.travel import Luggage, SliceTravel
 from lavant.pipeline.stream.sinks import BatchManifest, Notifications
-from lavant.pipeline.stream.small_batches import AccessedBlock, SmallPlan
+from lavant.pipeline.stream.small_batches import ROWS_AT_FIRST, AccessedBlock, BatchPlan, large_rows
 
 IN_FLIGHT = 2
 BROADCAST_BYTES_MIN = 512 << 10
@@ -61,7 +61,7 @@ Placement = Callable[[int], SliceAssignment]
 class Batches:
     """For `foreachBatch`. `output` is the storage that exit tasks write to; None returns the parts to the driver.
 
-    `plan` is the file of the plan for small batches.
+    `plan` is the file of the source's plan.
     """
 
     def __init__(
@@ -87,8 +87,9 @@ class Batches:
         self._run = uuid.uuid4().hex[:8]
         self._next = notifications.next_batch
         self._plan_file = plan
-        self._plan: SmallPlan | None = None
+        self._plan: BatchPlan | None = None
         self._small_rows_max = small_rows_max
+        self._rows_max = ROWS_AT_FIRST
         self._expect_small = True
         self._slots = threading.Semaphore(IN_FLIGHT)
         self._pool = ThreadPoolExecutor(IN_FLIGHT, "lavant-batch")
@@ -96,10 +97,22 @@ class Batches:
         self._failure: BaseException | None = None
         self.on_failed: Callable[[], None] = lambda: None
         """Called when a batch has failed behind the query."""
-        self._plan_small(self._assignment(store.version()))
+        self._plan_batches(self._assignment(store.version()))
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         self._raise_failure()
+        if self._probes is not None:
+            self._probes.begin()
+        try:
+            is_under_way = self._begin(rows)
+        except BaseException:
+            self._end_probes()
+            raise
+        if not is_under_way:
+            self._end_probes()
+
+    def _begin(self, rows: DataFrame) -> bool:
+        """Access, and the short way's match; whether there is something to finish behind the query."""
         version = self._store.version()
         assignment = self._assignment(version)
         # A batch is probably like the last one; where its tasks prefer to run depends on it, and nothing else.
@@ -107,15 +120,20 @@ class Batches:
         scanned = scan(rows, locations, f"lavant access {self._next}")
         accessed = [msgspec.msgpack.decode(each, type=AccessedBlock) for each in scanned]
         if not accessed:
-            return
+            return False
         self._expect_small = bool(accessed[0].found)
         if any(each.too_much for each in accessed):
             self._small_rows_max = accessed[0].block.count // 2
-        self._plan_small(assignment)
+        self._plan_batches(assignment)
         self._slots.acquire()
         self._raise_failure()
         self._last = self._pool.submit(self._finish, self._next, accessed, version, assignment, self._last)
         self._next += 1
+        return True
+
+    def _end_probes(self) -> None:
+        if self._probes is not None:
+            self._probes.end()
 
     def drain(self) -> None:
         """Wait for the batches on their way; raises if one has failed."""
@@ -128,14 +146,15 @@ class Batches:
         assignment.check(slices, self._store.identity)
         return assignment
 
-    def _plan_small(self, assignment: SliceAssignment) -> None:
-        """Tell the source who matches small batches, if tasks can open the store."""
+    def _plan_batches(self, assignment: SliceAssignment) -> None:
+        """Tell the source how large batches are, and who matches small ones, if tasks can open the store."""
         if not self._travel.shared:
             return
-        plan = SmallPlan(
+        plan = BatchPlan(
             store=self._store_here,
             hosts=tuple(host.match for _, host in assignment.matching),
-            rows_max=self._small_rows_max,
+            small_rows_max=self._small_rows_max,
+            rows_max=self._rows_max,
         )
         if plan != self._plan:
             plan.save(self._plan_file)
@@ -166,7 +185,10 @@ class Batches:
                 reports = self._stages(number, blocks, version, assignment)
             if previous is not None:
                 previous.result()
-            self._notifications.commit(_manifest(number, blocks, version, self._store.identity, reports))
+            manifest = _manifest(number, blocks, version, self._store.identity, reports)
+            self._notifications.commit(manifest)
+            exits = len(assignment.exiting)
+            self._rows_max = large_rows(manifest.end - manifest.start, manifest.matches, exits)
             if self._probes is not None:
                 self._probes.put(_access_probes([each.block for each in accessed], self._store.identity))
                 self._probes.put(probe for report in reports for probe in report.probes)
@@ -176,6 +198,7 @@ class Batches:
                 self.on_failed()
             raise
         finally:
+            self._end_probes()
             self._slots.release()
 
     def _exit_here(self, number: int, accessed: list[AccessedBlock], version: StoreVersion) -> ExitReport:

@@ -6,6 +6,7 @@ in columns, past Spark's rows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -16,24 +17,32 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from lavant.broker.storage.log import LogReader
 from lavant.broker.storage.log.blocks import LogBatch
+from lavant.broker.storage.objects import open_storage
 from lavant.core.identities import UNKNOWN
 from lavant.pipeline.cluster.assignment import ACCESS_SLICES
 from lavant.pipeline.operators.access import encode_range
 from lavant.pipeline.operators.tasks import MatchTask
 from lavant.pipeline.sources.log import LogStreamReader
-from lavant.pipeline.stream.small_batches import SMALL_MATCHES_MAX, AccessedBlock, SmallPlan, match_small
+from lavant.pipeline.stream.small_batches import ROWS_MAX, SMALL_MATCHES_MAX, AccessedBlock, BatchPlan, match_small
 
 ACCESS_ROWS_MIN = 2048
 """Publications of an access task, if there are so many; a task costs more than a few thousand rows."""
 
+WAIT_S = 0.1
+"""For something new; a stream that is told to stop waits no longer than this."""
+POLL_S = 0.004
+REMOTE_POLL_S = 0.05
+"""Of an object store, where each look is a request."""
+
 
 class BlockSource(DataSource):
-    """Options: those of `lavant_log`, the `scheme`, the file of the `plan` for small batches, and `travel` if tasks
-    cannot read the log themselves.
+    """Options: those of `lavant_log`, the `scheme`, the file of the `plan` of batches, and `travel` if tasks cannot
+    read the log themselves.
     """
 
     @classmethod
@@ -55,13 +64,30 @@ class BlockStreamReader(LogStreamReader):
         self._scheme = options["scheme"]
         self._plan = Path(options["plan"])
         self._travels = options.get("travel") == "true"
+        self._poll_s = POLL_S if open_storage(self._options.place).path("any") is not None else REMOTE_POLL_S
+        self._is_planned = "rowsmax" not in {name.lower() for name in options}  # Spark's names have no case
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadMaxRows(ROWS_MAX) if self._is_planned else super().getDefaultReadLimit()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Waits for a moment if nothing is new: Spark would ask again at once, which costs a fifth of a core."""
+        if self._is_planned and isinstance(limit, ReadMaxRows):
+            plan = BatchPlan.load(self._plan)
+            limit = super().getDefaultReadLimit() if plan is None else ReadMaxRows(plan.rows_max)
+        give_up_s = time.monotonic() + WAIT_S
+        while True:
+            latest = super().latestOffset(start, limit)
+            if latest != start or self._target is not None or time.monotonic() >= give_up_s:
+                return latest
+            time.sleep(self._poll_s)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._check(end)
         first, last, identity = start["offset"], end["offset"], end.get("log", UNKNOWN)
         if first == last:
             return []
-        plan = SmallPlan.load(self._plan)
+        plan = BatchPlan.load(self._plan)
         small = [] if plan is None else plan.tasks(last - first)
         if small:
             content = self._content(first, last) if self._travels else None

@@ -179,7 +179,8 @@ def start(
     `options` are those of the source `lavant_log`. A `manager` places the slices; without one they are spread evenly
     over `hosts`. Measurements of tasks go to the manager, or to `probes`. Executors read and write what is at a URI;
     what is at a local path travels through Spark, unless Spark is local, or `shared` says that all machines have the
-    same files under the same paths. Batches of at most `small_rows_max` publications take the shorter way.
+    same files under the same paths. Batches of at most `small_rows_max` publications take the shorter way. Where
+    tasks can open the subscriptions, and `rowsMax` is not given, batches grow with what waits (see `small_batches`).
     """
     context = spark.sparkContext
     store = SliceReader(subscriptions)
@@ -194,7 +195,7 @@ def start(
     even = hosts if hosts is not None else max(1, context.defaultParallelism)
     # The manifests say how far the stream is, so Spark's own record is good for one run only.
     home = Path(tempfile.mkdtemp(prefix="lavant-stream-"))
-    plan = home / "small-batches"
+    plan = home / "batches"
     batches = Batches(
         context,
         store=store,

@@ -1,8 +1,9 @@
-"""Small batches take a shorter way: each host's task reads the batch and matches it, in one stage.
+"""The size of batches, and the shorter way of small ones: each host's task reads and matches the batch, in one stage.
 
-A task costs more than the rows of a small batch, so what a large one gains from three stages, a small one loses. The
-driver keeps a `SmallPlan` in a file for the source, which runs on the same machine in a process of its own; the source
-decides for each batch, and its tasks return `AccessedBlock`s, with or without matches. The exit is in the driver.
+A task costs more than the rows of a small batch, so what a large one gains from three stages, a small one loses. And a
+batch costs more than its tasks, so where publications have piled up, batches are large. The driver keeps a `BatchPlan`
+in a file for the source, which runs on the same machine in a process of its own; the source decides for each batch, and
+its tasks return `AccessedBlock`s, with or without matches. The exit of a small batch is in the driver.
 """
 
 from __future__ import annotations
@@ -20,25 +21,41 @@ from lavant.pipeline.operators.access import AccessBlock
 from lavant.pipeline.operators.open_slices import SlicePlace
 from lavant.pipeline.operators.tasks import MatchTask, match_blocks
 
-SMALL_ROWS_MAX = 2048
+SMALL_ROWS_MAX = 8192
 """Publications of a small batch, unless the stream says otherwise."""
-SMALL_MATCHES_MAX = 1 << 23
+SMALL_MATCHES_MAX = 1 << 25
 """Matches of a small batch, whose exit is in the driver; with more it takes the long way, and those of its size too."""
 
+ROWS_AT_FIRST, ROWS_MAX = 8192, 32_768
+"""Publications of a batch at first, and at most, unless the stream's options say otherwise."""
+EXIT_IDS = 1 << 25
+"""Matches that each exit task of a large batch should get: 128 MiB of ids."""
 
-class SmallPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Who matches a small batch."""
+
+def large_rows(publications: int, matches: int, exits: int) -> int:
+    """Publications of the next batch if so many wait, as the last one was; a power of two.
+
+    >>> large_rows(1000, 3_577_000, 2), large_rows(1000, 1000, 2), large_rows(1000, 10**9, 1)
+    (16384, 32768, 32)
+    """
+    fitting = EXIT_IDS * exits * publications // max(matches, 1)
+    return min(ROWS_MAX, 1 << max(fitting, 1).bit_length() - 1)
+
+
+class BatchPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How many publications a batch gets, and who matches a small one."""
 
     store: SlicePlace
     hosts: tuple[tuple[int, ...], ...]
     """The match slices of each."""
+    small_rows_max: int
     rows_max: int
 
     def save(self, path: Path) -> None:
         replace_file(path, [msgspec.msgpack.encode(self)])
 
     @classmethod
-    def load(cls, path: Path) -> SmallPlan | None:
+    def load(cls, path: Path) -> BatchPlan | None:
         try:
             return msgspec.msgpack.decode(path.read_bytes(), type=cls)
         except FileNotFoundError:  # tasks cannot open the store
@@ -46,7 +63,7 @@ class SmallPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def tasks(self, count: int) -> list[list[MatchTask]]:
         """The match tasks of each access task, for a batch of so many publications; none if it is not small."""
-        if count > self.rows_max:
+        if count > self.small_rows_max:
             return []
         version = _store(self.store).version()
         if sorted(number for host in self.hosts for number in host) != list(range(len(version.slices))):

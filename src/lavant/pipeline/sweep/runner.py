@@ -8,14 +8,14 @@ chunk; halves of the chunk are then tried again until that task is alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from lavant.core.errors import LavantError
 from lavant.pipeline.internals.java import SPARK_ERRORS, is_stopped
-from lavant.pipeline.sweep.calls import ERROR_LENGTH_MAX, SweepTaskResult, perform
+from lavant.pipeline.sweep.calls import ERROR_LENGTH_MAX, Figure, SweepTaskResult, perform
 from lavant.pipeline.sweep.results import ResultStore
 from lavant.pipeline.sweep.scenario import Sweep, SweepTask
 
@@ -72,6 +72,19 @@ def run_sweep(
         first += size
         size = next_size(size, time.perf_counter() - start, least=cores)
     return progress
+
+
+def compute_all(
+    spark: SparkSession, function: str, calls: Sequence[tuple[dict[str, str], int]]
+) -> Iterator[dict[str, Figure]]:
+    """The figures of each call (parameters and seed), in their order, without a store; raises if one fails."""
+    tasks = [SweepTask(str(place), dict(parameters), 0, seed) for place, (parameters, seed) in enumerate(calls)]
+    size = spark.sparkContext.defaultParallelism * PARTITIONS_OF_A_CORE
+    for first in range(0, len(tasks), size):
+        for result in surviving(lambda chunk: _on_spark(spark, chunk, function, None), tasks[first : first + size]):
+            if result.error is not None:
+                raise LavantError(f"seed {result.task.seed} of {function} failed: {result.error}")
+            yield result.figures
 
 
 def missing_tasks(sweep: Sweep, store: ResultStore) -> list[SweepTask]:

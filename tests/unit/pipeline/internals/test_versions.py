@@ -25,7 +25,7 @@ def test_other_versions_are_refused_in_one_line(version: str) -> None:
 
 def test_the_project_asks_for_the_same_versions() -> None:
     project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
-    assert str(PYSPARK) in project["dependencies"]
+    assert str(PYSPARK) in project["optional-dependencies"]["spark"]
 
 
 def test_the_oldest_version_is_tested() -> None:

@@ -19,7 +19,7 @@ from lavant.pipeline.operators.exchange import MatchedBlock
 from lavant.pipeline.operators.open_slices import SlicePlace
 from lavant.pipeline.operators.tasks import ExitTask, exit_blocks
 from lavant.pipeline.stream.sinks import read_part
-from lavant.pipeline.stream.small_batches import AccessedBlock, SmallPlan, match_small
+from lavant.pipeline.stream.small_batches import AccessedBlock, BatchPlan, match_small
 
 SLICES = 5
 TEXTS = dict(enumerate(filters(200)))
@@ -32,12 +32,13 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> SliceReader:
     return SliceReader(store.directory)
 
 
-def plan_of(reader: SliceReader, hosts: int, slices: int = SLICES) -> SmallPlan:
+def plan_of(reader: SliceReader, hosts: int, slices: int = SLICES) -> BatchPlan:
     matching = SliceAssignment.even(slices, hosts).matching
-    return SmallPlan(
+    return BatchPlan(
         store=SlicePlace(reader.address, reader.identity, "plain"),
         hosts=tuple(host.match for _, host in matching),
-        rows_max=100,
+        small_rows_max=100,
+        rows_max=1000,
     )
 
 
@@ -89,6 +90,6 @@ def test_a_plan_is_for_small_batches_and_for_the_slices_that_there_are(reader: S
     assert plan.tasks(100)
     assert plan.tasks(101) == []
     assert plan_of(reader, 2, slices=SLICES + 1).tasks(10) == []
-    assert SmallPlan.load(tmp_path / "plan") is None
+    assert BatchPlan.load(tmp_path / "plan") is None
     plan.save(tmp_path / "plan")
-    assert SmallPlan.load(tmp_path / "plan") == plan
+    assert BatchPlan.load(tmp_path / "plan") == plan

@@ -16,7 +16,7 @@ __all__ = ["LocalStorage", "ObjectStorage", "open_storage"]
 
 
 def open_storage(place: str | Path | ObjectStorage) -> ObjectStorage:
-    """The storage at a local path, a `file:///…` or any URI that `pyarrow.fs` knows; a storage is its own.
+    """The storage at a local path, a `file:///…`, `hdfs://…` or any URI that `pyarrow.fs` knows; a storage is its own.
 
     Nothing is made or looked for yet.
 
@@ -29,6 +29,10 @@ def open_storage(place: str | Path | ObjectStorage) -> ObjectStorage:
         if isinstance(place, Path):
             scheme = str(place).partition(":")[0]
             raise InvalidValue(f"a path is a URI ({scheme}): pass it as text, since a Path drops one of its slashes")
+        if place.lower().startswith("hdfs://"):
+            from lavant.broker.storage.objects.hdfs import open_hdfs_storage  # noqa: PLC0415
+
+            return open_hdfs_storage(place)
         from lavant.broker.storage.objects.arrow import open_arrow_storage  # noqa: PLC0415
 
         return open_arrow_storage(place)

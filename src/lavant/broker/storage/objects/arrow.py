@@ -1,4 +1,4 @@
-"""Objects on any file system of `pyarrow.fs`: S3, Google Cloud Storage, HDFS and what else a URI can name.
+"""Objects on any file system of `pyarrow.fs`: S3, Google Cloud Storage and what else a URI can name.
 
 An object store shows an object when it is complete, so that it is written under its own name. Elsewhere it is written
 under a temporary name and moved.
@@ -13,15 +13,14 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from lavant.broker.storage.objects.interface import Parts, checked_name
+from lavant.broker.storage.objects.interface import PARTIAL, Parts, checked_name, partial_name
 from lavant.broker.storage.objects.s3 import S3Requests
 from lavant.broker.storage.objects.uris import StorageUri, decoded, parse_uri
 from lavant.core.errors import InvalidValue, LavantError, MissingComponent
-from lavant.core.identities import new_identity
+from lavant.core.packages import named_extras
 
 OBJECT_STORES = ("s3", "gcs", "gs", "abfs")
 """Types of file systems that show an object once it is complete."""
-PARTIAL = ".partial"
 NO_BUCKET = "the bucket does not exist; create it, or correct its name"
 REMEDIES = (
     ("NO_SUCH_BUCKET", NO_BUCKET),
@@ -39,8 +38,6 @@ REMEDIES = (
     ("HTTP response code: 403", "access is denied; check the credentials and what they may do"),
     ("HTTP response code: 401", "the credentials are refused; check them"),
     ("NETWORK_CONNECTION", "no connection; check the endpoint and the network"),
-    ("libhdfs", "HDFS needs Hadoop's libhdfs; install Hadoop here and set HADOOP_HOME, JAVA_HOME and CLASSPATH"),
-    ("libjvm", "HDFS needs Java; install it here and set JAVA_HOME"),
 )
 
 
@@ -89,9 +86,8 @@ class ArrowStorage:
             if self._is_object_store:
                 self._put(path, content)
                 return
-            folder, _, last = path.rpartition("/")
-            partial = f"{folder}/.{last}.{new_identity()[:12]}{PARTIAL}"
-            self._fs.create_dir(folder, recursive=True)
+            partial = partial_name(path)
+            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
             try:
                 self._put(partial, content)
                 self._fs.move(partial, path)
@@ -248,11 +244,9 @@ class _Opened(NamedTuple):
 @lru_cache(maxsize=64)
 def _filesystem(uri: StorageUri, _process: int) -> _Opened:
     """The file system and the path on it; of this process, because connections do not survive a fork."""
-    try:
+    with named_extras():
         from pyarrow import ArrowInvalid  # noqa: PLC0415
         from pyarrow.fs import FileSystem  # noqa: PLC0415
-    except ImportError:
-        raise MissingComponent(f"{uri.shown}: storage at a URI needs pyarrow; install it") from None
     sent = uri
     if uri.scheme == "s3":  # a small object is then one request in the place of three
         sent = uri._replace(query="&".join(filter(None, [uri.query, "allow_delayed_open=true"])))

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from lavant.core.errors import InvalidValue
+from lavant.core.identities import new_identity
 
 Parts = Iterable[bytes | memoryview]
+PARTIAL = ".partial"
+"""The end of the names of objects that are being written, which are not shown."""
 
 
 class ObjectStorage(Protocol):
@@ -63,3 +66,9 @@ def checked_name(name: str) -> str:
     if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
         raise InvalidValue(f"{name!r} is no name of an object: give a relative path without '..' and empty parts")
     return name
+
+
+def partial_name(path: str) -> str:
+    """A hidden name in the same folder, under which an object is written before it gets its own."""
+    folder, _, last = path.rpartition("/")
+    return f"{folder}/.{last}.{new_identity()[:12]}{PARTIAL}"

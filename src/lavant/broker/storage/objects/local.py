@@ -128,6 +128,8 @@ class LocalStorage:
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
             except (PermissionError, NotADirectoryError, FileExistsError) as error:
+                if isinstance(error, FileExistsError) and attempt < ATTEMPTS_MAX - 1:
+                    continue  # the directory was there, and was gone when Python looked what it is
                 raise StorageFailed(f"cannot write {path}: {error.strerror}; choose another place") from None
         raise AssertionError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lavant.core.errors import MissingComponent
+from lavant.core.packages import named_extras
 
 EXISTS = ("PreconditionFailed", "412")
 UNDECIDED = ("ConditionalRequestConflict", "409")
@@ -16,12 +17,10 @@ class S3Requests:
     """Requests with the endpoint and the credentials of a URI."""
 
     def __init__(self, shown: str, key: str, secret: str, region: str, parameters: dict[str, str]) -> None:
-        try:
+        with named_extras():
             import boto3  # noqa: PLC0415
             from botocore.config import Config  # noqa: PLC0415
             from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
-        except ImportError:
-            raise MissingComponent(f"{shown}: writing here needs conditional puts; install lavant[s3]") from None
         self._shown = shown
         self._refused: type[Exception] = ClientError
         self._failed: type[Exception] = BotoCoreError

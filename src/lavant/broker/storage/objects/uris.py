@@ -17,8 +17,7 @@ _OF_A_URI = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 SHOWN = frozenset(
     {
         "scheme", "endpoint_override", "region", "allow_delayed_open", "allow_bucket_creation", "allow_bucket_deletion",
-        "replication", "buffer_size", "default_block_size", "project_id", "retry_limit_seconds",
-        "force_virtual_addressing",
+        "project_id", "retry_limit_seconds", "force_virtual_addressing",
     }
 )  # fmt: skip
 """Parameters that are shown; the values of all others may be secrets."""
