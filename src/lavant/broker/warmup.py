@@ -19,13 +19,16 @@ from lavant.core.kernels.warmup import KernelSet
 from lavant.core.publications.row_batch import RowBatch
 
 
-def _call_all() -> None:
+def _call_plain() -> None:
     found = _plain()
-    for dimensions in range(DIMENSIONS_MIN, DIMENSIONS_MAX + 1):
-        _encrypted(dimensions)
     routes = QueueRoutes()
     routes.add(0, 1)
     list(routes.fan_out(merge([found, found])))
+
+
+def _call_encrypted() -> None:
+    for dimensions in range(DIMENSIONS_MIN, DIMENSIONS_MAX + 1):
+        _encrypted(dimensions)
 
 
 def _plain() -> Matches:
@@ -58,4 +61,6 @@ def _encrypted(dimensions: int) -> None:
     matcher.match(EncryptedBatch(np.ones((1, dimensions))))
 
 
-BROKER_KERNELS = KernelSet(_call_all, kinds=79)
+PLAIN_KERNELS = KernelSet("plain", _call_plain, kinds=63)
+ENCRYPTED_KERNELS = KernelSet("encrypted", _call_encrypted, kinds=36)
+BROKER_KERNELS = (PLAIN_KERNELS, ENCRYPTED_KERNELS)

@@ -56,3 +56,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def http_address(address: str) -> str:
+    """The address of a broker for HTTP, without a path.
+
+    >>> http_address("lavants://b2.example:7324")
+    'https://b2.example:7324'
+    """
+    return address.replace("lavants://", "https://", 1).replace("lavant://", "http://", 1)

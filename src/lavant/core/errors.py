@@ -20,15 +20,21 @@ LavantError
 │   ├── UnknownMove
 │   ├── UnknownTopic
 │   ├── UnknownJobType
-│   └── UnknownJob
+│   ├── UnknownJob
+│   └── UnknownSchedule
 ├── Conflict                    contradicts the current state
 │   ├── DuplicateSubscription   the id is taken
+│   ├── SubscriptionChanged     the subscription was updated since it was read
 │   ├── QueueExists             the name is taken by a queue with other settings
 │   ├── IdempotencyConflict     the idempotency key belongs to a request with other content
 │   ├── StaleReceipt            another consumer has received the message since
 │   ├── NotInFlight             no consumer holds the message: its lease expired, or it is gone
 │   ├── MoveRunning             the queue's messages are already being moved
 │   ├── AttemptOver             the reported attempt at a task has already ended otherwise
+│   ├── AtOtherBroker           another broker does this; `address` says where
+│   │   ├── SubscriptionMoved   the subscription is there
+│   │   ├── NotHead             this broker is an edge, and publishers belong to heads
+│   │   └── NotEdge             this broker is a head, and subscribers belong to edges
 │   ├── IdentityMismatch        a store or log was replaced, or belongs to another one
 │   └── PublisherClosed         publications came after the publisher was closed
 ├── OverLimit                   a quota, rate or capacity is used up; try again when some is free
@@ -40,7 +46,9 @@ LavantError
 │   ├── MissingComponent        something outside of Lavant (Java, a cluster) is absent or silent
 │   │   ├── ServerUnreachable   no server could be connected to; nothing was sent                  (ConnectionError)
 │   │   └── NotReady            the server is still starting; nothing was done
+│   ├── NoReply                 a request to a queue was not answered in time
 │   ├── NotPublished            a broker did not accept a transfer, or the outcome is unknown
+│   ├── SubscriptionMoving      the subscription is on its way to another broker; try again in a moment
 │   ├── StorageFull             no room for more, on disk or in memory
 │   └── StorageLocked           another process uses the directory
 ├── Internal                    Lavant, its data or a disk failed; a log says more
@@ -48,6 +56,7 @@ LavantError
 │   ├── StorageFailed           the disk did not write or sync
 │   ├── CorruptJournal          a journal is damaged, incomplete, or of another format
 │   ├── CorruptSnapshot         a snapshot is damaged, incomplete, or of another format
+│   ├── NewerFormat             a newer version of Lavant wrote the file            (CorruptJournal, CorruptSnapshot)
 │   ├── FailedStream            a stream stopped; restarted, it continues from its checkpoint
 │   └── WorkerStuck             a task's function does not end, so its worker does
 ├── PartlyRefused               some entries of a batch were refused, each for its own reason
@@ -77,7 +86,7 @@ class LavantError(Exception):
     sqs_fault: ClassVar[str] = "InternalFailure"
     """A key of `lavant.service.aws.sqs.errors.FAULTS`."""
     exit_code: ClassVar[int] = 2
-    """Of the command line, if the error ends a command."""
+    """Of the command line, if the error ends a command; docs/reference/cli.md has the table."""
 
 
 def error_class(name: str) -> type[LavantError]:
@@ -90,6 +99,38 @@ def error_class(name: str) -> type[LavantError]:
     return found if isinstance(found, type) and issubclass(found, LavantError) else LavantError
 
 
+def is_newer(digit: bytes, known: int) -> bool:
+    """Whether the digit at the end of a file's magic is that of a newer format. If all that follows is as in the known
+    format, the digit is damaged instead: check that first.
+
+    >>> is_newer(b"2", 1), is_newer(b"1", 1), is_newer(b"x", 1), is_newer(b"", 1)
+    (True, False, False, False)
+    """
+    return digit.isdigit() and int(digit) > known
+
+
+def too_new(name: str, found: int | bytes, known: int) -> NewerFormat:
+    """The error about a file that a newer version of Lavant wrote.
+
+    >>> print(too_new("manifest", 2, 1))
+    manifest has format 2, this version of Lavant reads up to format 1; use the version that wrote it, or a later one
+    """
+    return NewerFormat(
+        f"{name} has format {int(found)}, this version of Lavant reads up to format {known}; "
+        "use the version that wrote it, or a later one"
+    )
+
+
+def check_format(name: str, found: int, known: int, *, oldest: int) -> None:
+    """Raise unless a snapshot has a format that this version reads."""
+    if found > known:
+        raise too_new(name, found, known)
+    if found < oldest:
+        raise CorruptSnapshot(
+            f"{name} has format {found}, this version of Lavant reads {oldest} to {known}; restore it from a copy"
+        )
+
+
 class Invalid(LavantError):
     """The request cannot be accepted as it is."""
 
@@ -100,6 +141,7 @@ class Denied(LavantError):
     """The API key may not do this."""
 
     http_status = 403
+    exit_code = 6
     sqs_fault = "AccessDenied"
 
 
@@ -108,6 +150,7 @@ class Missing(LavantError, KeyError):
 
     http_status = 404
     sqs_fault = "ResourceNotFoundException"
+    exit_code = 5
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0])
@@ -117,6 +160,7 @@ class Conflict(LavantError):
     """The request contradicts the current state."""
 
     http_status = 409
+    exit_code = 6
 
 
 class OverLimit(LavantError):
@@ -124,6 +168,7 @@ class OverLimit(LavantError):
 
     http_status = 429
     sqs_fault = "OverLimit"
+    exit_code = 6
 
 
 class Unavailable(LavantError):
@@ -131,12 +176,14 @@ class Unavailable(LavantError):
 
     http_status = 503
     sqs_fault = "ServiceUnavailable"
+    exit_code = 7
 
 
 class Internal(LavantError):
     """Lavant, its data or a disk failed."""
 
     http_status = 500
+    exit_code = 9
 
 
 class InvalidValue(Invalid, ValueError):
@@ -168,6 +215,8 @@ class FilterSyntaxError(InvalidValue):
 
 class Infeasible(Invalid):
     """No allocation of consumers within the limits reaches the goal; the message says what would be needed."""
+
+    exit_code = 8
 
 
 class AccessDenied(Denied):
@@ -208,8 +257,18 @@ class UnknownJob(Missing):
     """No job has this number, or it ended so long ago that it is forgotten."""
 
 
+class UnknownSchedule(Missing):
+    """No schedule has this name."""
+
+
 class DuplicateSubscription(Conflict):
     """A subscription with this id already exists."""
+
+
+class SubscriptionChanged(Conflict):
+    """The subscription was updated by somebody else since it was read; nothing was changed."""
+
+    http_status = 412
 
 
 class QueueExists(Conflict):
@@ -240,6 +299,32 @@ class MoveRunning(Conflict):
 
 class AttemptOver(Conflict):
     """The reported attempt at a task has ended otherwise, or was never given to a worker."""
+
+
+class AtOtherBroker(Conflict):
+    """Another broker of the federation does this: `address` says where."""
+
+    http_status = 307
+    sqs_fault = "QueueMoved"
+
+    def __init__(self, message: str, address: str = "") -> None:
+        self.address = address
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[AtOtherBroker], tuple[str, str]]:
+        return type(self), (str(self), self.address)
+
+
+class SubscriptionMoved(AtOtherBroker):
+    """The subscription and its queue are at another broker of the federation: `address` says where."""
+
+
+class NotHead(AtOtherBroker):
+    """This broker is an edge of the federation: publish at a head, `address` says where."""
+
+
+class NotEdge(AtOtherBroker):
+    """This broker is a head of the federation: subscribe at an edge, `address` says where."""
 
 
 class IdentityMismatch(Conflict):
@@ -288,6 +373,10 @@ class NotReady(MissingComponent):
     http_retry_after_s = 1.0
 
 
+class NoReply(Unavailable):
+    """No consumer has answered a request in time; the message may still be handled."""
+
+
 class NotPublished(Unavailable):
     """A transfer failed, or its outcome is unknown; the broker may have said when to try again."""
 
@@ -297,6 +386,12 @@ class NotPublished(Unavailable):
 
     def __reduce__(self) -> tuple[Callable[..., NotPublished], tuple[str]]:
         return partial(type(self), retry_after_ms=self.retry_after_ms), (str(self),)
+
+
+class SubscriptionMoving(Unavailable):
+    """The subscription is on its way to another broker, and cannot be changed until it is there."""
+
+    http_retry_after_s = 1.0
 
 
 class StorageFull(Unavailable):
@@ -325,6 +420,10 @@ class CorruptSnapshot(Internal):
     """A snapshot whose files are damaged, incomplete or of another format version."""
 
 
+class NewerFormat(CorruptJournal, CorruptSnapshot):
+    """A newer version of Lavant wrote the file, which may be intact; nothing in it was changed."""
+
+
 class FailedStream(Internal):
     """A stream stopped; its checkpoint is intact, and a restart continues from there."""
 
@@ -337,6 +436,8 @@ class WorkerStuck(Internal):
 
 class PartlyRefused(LavantError):
     """Some entries of a batch were refused: `refused` has the error of each by index. The others were accepted."""
+
+    exit_code = 6
 
     def __init__(self, refused: dict[int, LavantError]) -> None:
         self.refused = refused

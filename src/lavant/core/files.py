@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 from collections.abc import Iterable
@@ -10,6 +11,10 @@ from pathlib import Path
 from lavant.core.errors import InvalidValue
 from lavant.core.identities import new_identity
 
+DIRECT_BYTES = 1 << 20
+"""Files of at least this size bypass the page cache, in blocks of this size."""
+
+_ALIGNMENT = 4096
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE_URI = re.compile(r"file:(?://(?:localhost)?)?(/[^/].*|/)", re.IGNORECASE | re.DOTALL)
 _SECRETS = re.compile(r"(?<=/)[^/@]*@|\?.*", re.DOTALL)
@@ -69,14 +74,74 @@ def write_partial(path: Path, parts: Iterable[bytes | memoryview]) -> Path:
     """
     partial = path.with_name(f".{path.name}.{new_identity()[:12]}.partial")
     try:
-        with partial.open("wb") as file:
-            file.writelines(parts)
-            file.flush()
+        with partial.open("wb", buffering=0) as file:
+            _write_parts(file.fileno(), list(parts))
             os.fsync(file.fileno())
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     return partial
+
+
+_blocks: list[memoryview] = []
+"""Memory for direct writes, which must be aligned to pages: as many blocks as were ever in use at once."""
+
+
+def _write_parts(descriptor: int, parts: list[bytes | memoryview]) -> None:
+    """Writes to an empty file, directly if it becomes large.
+
+    The page cache would need new pages for everything that is written, and where the machine is virtual, the kernel may
+    take longer to get a page than the disk takes to write it.
+    """
+    size = sum(memoryview(part).nbytes for part in parts)
+    if size < DIRECT_BYTES or not _set_direct(descriptor, True):
+        for part in parts:
+            _write_all(descriptor, memoryview(part).cast("B"))
+        return
+    block = _blocks.pop() if _blocks else memoryview(mmap.mmap(-1, DIRECT_BYTES))
+    try:
+        _write_directly(descriptor, parts, block)
+    finally:
+        _blocks.append(block)
+
+
+def _write_directly(descriptor: int, parts: list[bytes | memoryview], block: memoryview) -> None:
+    filled = 0
+    for part in parts:
+        rest = memoryview(part).cast("B")
+        while len(rest):
+            taken = min(len(rest), len(block) - filled)
+            block[filled : filled + taken] = rest[:taken]
+            filled, rest = filled + taken, rest[taken:]
+            if filled == len(block):
+                _write_all(descriptor, block)
+                filled = 0
+    whole = filled - filled % _ALIGNMENT
+    _write_all(descriptor, block[:whole])
+    _set_direct(descriptor, False)
+    _write_all(descriptor, block[whole:filled])
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while len(data):
+        written = os.write(descriptor, data)
+        if written % _ALIGNMENT:
+            _set_direct(descriptor, False)  # the disk is nearly full: what is left is not aligned
+        data = data[written:]
+
+
+def _set_direct(descriptor: int, is_direct: bool) -> bool:
+    """Whether the file system, and the operating system, can do it."""
+    if not hasattr(os, "O_DIRECT"):
+        return False
+    import fcntl  # noqa: PLC0415  # where there is O_DIRECT, there is this
+
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT if is_direct else flags & ~os.O_DIRECT)
+    except OSError:
+        return False
+    return True
 
 
 def make_directories(path: Path) -> None:

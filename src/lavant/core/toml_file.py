@@ -62,6 +62,26 @@ def _numbered(names: Path, counts: dict[Path, int]) -> Path:
 _T = TypeVar("_T")
 
 
+def _fields(kind: type, path: Path) -> list[str]:
+    """The fields of the table at a path; none if it has no fixed ones.
+
+    >>> _fields(msgspec.defstruct("File", [("queue", msgspec.defstruct("Queue", ["loss"]))]), ("queue",))
+    ['loss']
+    """
+    table: Any = msgspec.inspect.type_info(kind)
+    for part in (*path, None):
+        if isinstance(table, msgspec.inspect.UnionType):
+            tables = (msgspec.inspect.StructType, msgspec.inspect.ListType, msgspec.inspect.VarTupleType)
+            table = next((each for each in table.types if isinstance(each, tables)), None)
+        if part is None:
+            break
+        if isinstance(table, msgspec.inspect.StructType):
+            table = next((each.type for each in table.fields if each.encode_name == part), None)
+        else:
+            table = getattr(table, "item_type", None)
+    return [each.encode_name for each in table.fields] if isinstance(table, msgspec.inspect.StructType) else []
+
+
 class TomlFile:
     """The tables of a TOML file, and errors about them.
 
@@ -89,7 +109,7 @@ class TomlFile:
         try:
             return msgspec.convert(self.tables, kind)
         except msgspec.ValidationError as error:
-            self._explain(str(error), choices)
+            self._explain(str(error), kind, choices)
 
     def place(self, *path: str | int) -> str:
         """File and line of a value, for errors."""
@@ -102,7 +122,7 @@ class TomlFile:
     def refuse(self, what: str, *path: str | int) -> NoReturn:
         raise InvalidValue(f"{self.place(*path)}: {what}")
 
-    def _explain(self, message: str, choices: Mapping[str, str]) -> NoReturn:
+    def _explain(self, message: str, kind: type, choices: Mapping[str, str]) -> NoReturn:
         """Raise msgspec's error with the value and the line."""
         said, _, where = message.partition(" - at ")
         path = tuple(
@@ -110,7 +130,8 @@ class TomlFile:
             for part in re.findall(r"\w[\w-]*", where.strip("`").removeprefix("$"))
         )
         if field := re.search(r"unknown field `(.+)`", said):
-            self.refuse(f"{self._spoken(path)} has no field {field[1]!r}", *path, field[1])
+            others = "".join(f"; it has {', '.join(names)}" for names in [_fields(kind, path)] if names)
+            self.refuse(f"{self._spoken(path)} has no field {field[1]!r}{others}", *path, field[1])
         if field := re.search(r"missing required field `(.+)`", said):
             self.refuse(f"{self._spoken(path)} needs a {field[1]}", *path)
         value = self._value(path)

@@ -106,6 +106,9 @@ class SubscriptionLeases:
             return
         lease = self._by_number[state.number] = _Lease(state, state.lease_ms if lease_ms is None else lease_ms)
         if state.owns_queue:
+            former = self._by_queue.get(state.queue)
+            if former is not None:  # the filter was changed
+                self.forget(former.state.number)
             self._by_queue[state.queue] = lease
         self._renew(lease, now_ms)
         heapq.heappush(self._heap, (lease.deadline_ms, state.number, lease))

@@ -15,15 +15,7 @@ An answer depends on:
     a query, a refusal                                  all records before it
     an acknowledgement with `acknowledge_early`         nothing
 
-A bug in a query, any exception that is no `LavantError`, is answered with an internal error and reported as a
-`Mistake`: a query changes nothing, so the server continues. A bug in anything else propagates to the caller: the state
-may be half changed, and must not be used. Letting time pass before a query is not part of the query.
-
-A receive without messages changes nothing and is not recorded. If it may wait, it becomes a long poll, and is applied
-when a message is visible; leases of tasks too. The oldest poll is served first. Messages that were leased to a client
-that is gone are released, as if they had never been leased.
-
-The server itself unsubscribes temporary subscriptions whose clients are silent (`leases`).
+The docstring of this package says what becomes of bugs, long polls and temporary subscriptions.
 """
 
 from __future__ import annotations
@@ -52,8 +44,10 @@ from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.timers import earliest
 from lavant.broker.queues.validation import refusal
 from lavant.broker.subscriptions.validation import check_filter
-from lavant.core.errors import InternalError, InvalidValue, LavantError, StorageFull, UnknownQueue
+from lavant.core.errors import InternalError, InvalidValue, LavantError, StorageFull, SubscriptionMoving, UnknownQueue
 
+FULL = """the disk of the server is full: nothing new is accepted until there is room; receive and acknowledge \
+what is there, and make room on the disk"""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -145,15 +139,17 @@ class BrokerMachine:
         return self._effects
 
     def record(
-        self, command: Command, client: Hashable, number: int, now_ms: int, *, grows: bool = True
+        self, command: Command, client: Hashable, number: int, now_ms: int, *, grows: bool = True, queue: str = ""
     ) -> list[Effect]:
-        """Apply a command of the server itself; the client is answered when it is durable. Raises if it is refused.
-        If it does not grow anything, a full disk is no obstacle, and the answer can wait for a later commit."""
+        """Apply a command of the server itself, for a queue or none; the client is answered when it is durable. If it
+        does not grow anything, a full disk is no obstacle, and the answer can wait. Raises if it is refused."""
         now_ms = self._begin(now_ms)
         if grows:
             self._check_room()
         context = RequestContext(client, number, None)
         self._reply(context, self._apply(command, None, now_ms), self.position, is_patient=not grows)
+        self._pending.sent(self.queues.number, self.position)
+        self._serve(queue, now_ms)
         return self._effects
 
     def committed(self, position: int, now_ms: int) -> list[Effect]:
@@ -176,6 +172,8 @@ class BrokerMachine:
         self._wake(now_ms)
         for step in self._redrive_rates.due(now_ms):
             self._move(step, now_ms)
+        for due in self.queues.schedules.due(now_ms):
+            self._fire(due, now_ms)
         for poll in self._long_polls.expired(now_ms):
             self._leases.used(poll.request.queue, now_ms)
             self._reply(poll.context, nothing_for(poll.request), 0)
@@ -198,13 +196,7 @@ class BrokerMachine:
 
     def wakeup_ms(self) -> int | None:
         """When to call `tick`."""
-        return earliest(
-            self.queues.wakeup_ms(),
-            self.queues.sweeps.next_ms(),
-            self._long_polls.wakeup_ms(),
-            self._redrive_rates.wakeup_ms(),
-            self._leases.wakeup_ms(),
-        )
+        return earliest(self.queues.wakeup_ms(), self.queues.sweeps.next_ms(), self._own_wakeup_ms())
 
     def may_wake_before(self, time_ms: int) -> bool:
         """Whether `wakeup_ms` may be before then: cheap, with false positives."""
@@ -212,8 +204,11 @@ class BrokerMachine:
             return True
         if not (self._long_polls or self._redrive_rates or self._leases):
             return False
-        own_ms = earliest(self._long_polls.wakeup_ms(), self._redrive_rates.wakeup_ms(), self._leases.wakeup_ms())
+        own_ms = self._own_wakeup_ms()
         return own_ms is not None and own_ms < time_ms
+
+    def _own_wakeup_ms(self) -> int | None:
+        return earliest(self._long_polls.wakeup_ms(), self._redrive_rates.wakeup_ms(), self._leases.wakeup_ms())
 
     @property
     def durable(self) -> int:
@@ -279,7 +274,7 @@ class BrokerMachine:
         self._check_room()
         self._change_queue(request, context, now_ms)
 
-    def _subscribe(self, request: s.Subscribe, context: RequestContext, now_ms: int) -> None:
+    def _subscribe(self, request: s.Subscribe | s.UpdateSubscription, context: RequestContext, now_ms: int) -> None:
         self._check_room()
         answer = self._apply(request, context.raw, now_ms)
         if isinstance(answer, s.Subscribed) and answer.subscription.is_temporary:
@@ -324,9 +319,8 @@ class BrokerMachine:
         self._check_room()
         answer = self._apply(request, context.raw, now_ms)
         assert isinstance(answer, q.MoveStarted)
-        for state in self.queues.moves_running():
-            if state.task == answer.task:
-                self._redrive_rates.follow(state, now_ms)
+        for state in [each for each in self.queues.moves_running() if each.task == answer.task]:
+            self._redrive_rates.follow(state, now_ms)
         self._reply(context, answer, self.position)
 
     def _cancel_move(self, request: q.CancelMove, context: RequestContext, now_ms: int) -> None:
@@ -409,8 +403,7 @@ class BrokerMachine:
     def _begin(self, now_ms: int) -> int:
         """Start a stimulus. The machine's time never goes back, and it is the time in the journal."""
         self._effects = []
-        latest_ms = self.queues.now_ms
-        return now_ms if now_ms > latest_ms else latest_ms
+        return max(now_ms, self.queues.now_ms)
 
     def _apply(self, command: Command, raw: bytes | None, now_ms: int) -> Answer:
         """Apply a command to the state, call its observer, and record it."""
@@ -471,6 +464,16 @@ class BrokerMachine:
         for queue in self._long_polls.queues() if destination is None else [destination]:
             self._serve(queue, now_ms)
 
+    def _fire(self, due: j.FireSchedule, now_ms: int) -> None:
+        try:
+            self._check_room()
+            self._apply(due, None, now_ms)
+        except LavantError:  # there is no room for what the schedule makes: it fires when there is
+            self.queues.schedules.pause(now_ms)
+        self._pending.sent(self.queues.number, self.position)
+        for queue in [*self.queues.touched(), *self._long_polls.queues()]:
+            self._serve(queue, now_ms)
+
     def _expire(self, now_ms: int) -> None:
         """End temporary subscriptions whose leases are over, unless they ended with their queue."""
         for state in [each for each in self._leases.due(now_ms) if each in self.broker.subscriptions]:
@@ -479,15 +482,12 @@ class BrokerMachine:
                 continue
             try:
                 self._apply(s.Unsubscribe(state.name, state.namespace), None, now_ms)
-            except StorageFull:  # even a deletion needs a record: later
+            except (StorageFull, SubscriptionMoving):  # even a deletion needs a record: later
                 self._leases.hold(state, now_ms, lease_ms_of(state, self.queues))
 
     def _check_room(self) -> None:
         if self.is_full:
-            raise StorageFull(
-                "the disk of the server is full: nothing new is accepted until there is room; receive and acknowledge "
-                "what is there, and make room on the disk"
-            )
+            raise StorageFull(FULL)
 
     def _reply(self, context: RequestContext, answer: Answer, after: int, *, is_patient: bool = False) -> None:
         """Reply now, or when the record at position `after` is durable. `after` never goes back, except to 0."""

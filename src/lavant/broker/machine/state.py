@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from lavant.broker.federation import snapshot as federation_snapshot
+from lavant.broker.federation.migration import snapshot as migration_snapshot
+from lavant.broker.federation.migration.state import Migrations
 from lavant.broker.federation.state import FederationState
 from lavant.broker.protocol.commands import A_co, Answer, RequestFor
 from lavant.broker.protocol.queues import DeleteQueue
-from lavant.broker.protocol.registry import COMMANDS, FEDERATION, QUERIES, REGISTRY, SUBSCRIPTIONS
+from lavant.broker.protocol.registry import COMMANDS, FEDERATION, MIGRATION, QUERIES, REGISTRY, SUBSCRIPTIONS
 from lavant.broker.protocol.subscriptions import Deliver
 from lavant.broker.queues.accounting.quotas import DEFAULT_LIMITS, QueueLimits
 from lavant.broker.queues.plan import Plan, half_applied
@@ -24,7 +26,7 @@ from lavant.broker.subscriptions.registry import Subscriptions
 from lavant.broker.workflows.machine import Jobs
 from lavant.core.errors import CorruptSnapshot, InvalidValue, LavantError
 
-_QUEUES, _SUBSCRIPTIONS, _FEDERATION = b"q", b"s", b"f"
+_QUEUES, _SUBSCRIPTIONS, _FEDERATION, _MIGRATIONS = b"q", b"s", b"f", b"m"
 
 
 class BrokerState:
@@ -34,12 +36,17 @@ class BrokerState:
         self.queues = Jobs() if queues is None else queues
         self.subscriptions = Subscriptions(self.queues)
         self.federation = FederationState(self.queues, self.subscriptions)
+        self.migrations = Migrations(self.queues, self.subscriptions, self.federation)
         self.changed = False
         """Whether a replay must repeat the last `handle`."""
         self._planners: dict[type, Callable[[Any], Plan]] = {each: self._machine_of(each).plan for each in COMMANDS}
         self._planners[DeleteQueue] = self._plan_delete
         self._planners[Deliver] = self._plan_deliver
-        self._answers: dict[type, Callable[[Any], Any]] = {each: self._machine_of(each).answer for each in QUERIES}
+        self._answers: dict[type, Callable[[Any], Any]] = {
+            each: machine.answer
+            for each in QUERIES
+            if not isinstance(machine := self._machine_of(each), Migrations)  # it has none
+        }
 
     def handle(self, request: RequestFor[A_co], now_ms: int) -> A_co:
         """Apply a command or answer a query. A `LavantError` means that it was refused, and changed nothing."""
@@ -66,10 +73,12 @@ class BrokerState:
         answer: A_co = answer_of(request)
         return answer
 
-    def _machine_of(self, request: type) -> Jobs | Subscriptions | FederationState:
+    def _machine_of(self, request: type) -> Jobs | Subscriptions | FederationState | Migrations:
         machine = REGISTRY[request].machine
         if machine == FEDERATION:
             return self.federation
+        if machine == MIGRATION:
+            return self.migrations
         return self.subscriptions if machine == SUBSCRIPTIONS else self.queues
 
     def _plan_delete(self, request: DeleteQueue) -> Plan:
@@ -89,10 +98,13 @@ class BrokerState:
         forward = self.federation.plan_routed(request)
         if forward is None:
             return deliver
+        note = self.migrations.plan_noted(request)
 
         def apply() -> Answer:
             answer: Answer = deliver()
             forward()
+            if note is not None:
+                note()
             return answer
 
         return apply
@@ -105,6 +117,8 @@ class BrokerState:
             yield _SUBSCRIPTIONS + chunk
         for chunk in federation_snapshot.encode(self.federation):
             yield _FEDERATION + chunk
+        for chunk in migration_snapshot.encode(self.migrations, self.queues.now_ms):
+            yield _MIGRATIONS + chunk
 
     @classmethod
     def restore(cls, chunks: Iterable[bytes], limits: QueueLimits = DEFAULT_LIMITS) -> BrokerState:
@@ -113,6 +127,7 @@ class BrokerState:
         broker = cls(Jobs.restore(sections.of(_QUEUES), limits))
         snapshot.decode(sections.of(_SUBSCRIPTIONS), broker.subscriptions)
         federation_snapshot.decode(sections.of(_FEDERATION), broker.federation)
+        migration_snapshot.decode(sections.of(_MIGRATIONS), broker.migrations)
         sections.check_end()
         return broker
 

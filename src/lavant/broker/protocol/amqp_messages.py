@@ -21,7 +21,6 @@ from lavant.core.errors import UNDECODABLE, AccessDenied, InvalidValue, MissingC
 
 REPORTS = "lavant.reports"
 CONTENT_TYPE = "application/msgpack"
-EXTRA = "pip install 'lavant[rabbitmq]'"
 
 QUEUE_ARGUMENTS: dict[str, str | int] = {
     "x-queue-type": "quorum",
@@ -143,7 +142,3 @@ def locked_out(url: str, why: str) -> AccessDenied:
     return AccessDenied(
         f"RabbitMQ at {redacted(url)} does not let us in: {why}; see to user, password and virtual host of the address"
     )
-
-
-def without_library() -> MissingComponent:
-    return MissingComponent(f"RabbitMQ needs the package aio-pika; install it with {EXTRA}")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from lavant.broker.protocol.commands import Answer, CommandFor, QueryFor, Value
+from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Done
-from lavant.broker.protocol.subscriptions import EncryptedFilter
+from lavant.broker.protocol.subscriptions import EncryptedFilter, Webhook
 
 ANY_NAMESPACE = "*"
 """The namespace of the advertisement of a broker whose publishers may publish anything."""
@@ -29,6 +30,12 @@ class BrokerMember(Value, tag="member", frozen=True):
     """How often its neighbours changed. What was said at a larger number is newer."""
     path: list[str]
     """Identities from this broker to the one that tells of it, both included."""
+    address: str = ""
+    """Where its clients connect."""
+    role: str = ""
+    """As its operator set it: `auto`, `any`, `head` or `edge`. What `auto` amounts to follows from the tree."""
+    opened_ms: list[int] = []
+    """When each link between two of them was opened, by the clock of the broker that dialled; 0 if that is unknown."""
 
 
 class AdvertisedRoute(Value, tag="advertisement", frozen=True):
@@ -46,6 +53,45 @@ class SubscribedRoute(Value, tag="subscription", frozen=True):
 
 
 RouteEntry: TypeAlias = BrokerMember | AdvertisedRoute | SubscribedRoute
+
+# ── subscriptions that move ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class MovingSubscription(Value, frozen=True):
+    """A subscription as its new broker makes it."""
+
+    namespace: str
+    name: str
+    filter: str | EncryptedFilter
+    queue: str
+    """Without the namespace."""
+    config: QueueConfig
+    tags: dict[str, str]
+    webhook: Webhook | None
+    lease_ms: int
+    dead_letters: QueueConfig | None
+    """Settings of its dead-letter queue, in case that the new broker has to create it."""
+
+
+class MovingMessage(Value, frozen=True):
+    """A message that follows its subscription."""
+
+    number: int
+    """At the old broker."""
+    body: bytes
+    attributes: bytes
+    sent_ms: int
+    age_ms: int
+    """Since it entered the queue."""
+    delay_ms: int
+    """Until it becomes visible."""
+    receive_count: int
+    first_received_ms: int
+    group: str
+    deduplication: str
+    origin: str | None
+    """The queue whose dead letter it is."""
+
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -79,6 +125,15 @@ class NeighbourView(Value, frozen=True):
     advertisements: int
     """Advertisements held of it, like the next one."""
     subscriptions: int
+
+
+class SubscriptionMigrated(Answer, tag="subscription-migrated", frozen=True):
+    name: str
+    broker: str
+    address: str
+    """For clients of that broker."""
+    pause_ms: int
+    """For so long, neither queue delivered."""
 
 
 class FederationDescribed(Answer, tag="federation-described", frozen=True):
@@ -129,3 +184,97 @@ class AcknowledgeLink(CommandFor[Done], tag="acknowledge-link", frozen=True):
 
 class DescribeFederation(QueryFor[FederationDescribed], tag="describe-federation", frozen=True):
     """Return the neighbours of this broker, and what waits for them."""
+
+
+class MoveSubscription(CommandFor[SubscriptionMigrated], tag="move-subscription", frozen=True):
+    """Move a subscription with its queue to another broker; answered when that delivers."""
+
+    name: str
+    broker: str
+    namespace: str = ""
+
+
+class SwitchBalancing(CommandFor[Done], tag="switch-balancing", frozen=True):
+    """Let this broker take part in balancing, or not, until it restarts."""
+
+    is_on: bool
+
+
+class RedirectSubscription(CommandFor[Done], tag="redirect-subscription", frozen=True):
+    """Redirect the name of a subscription that a client makes at another broker, unless it is here."""
+
+    namespace: str
+    name: str
+    broker: str
+    address: str
+    redirect_ms: int
+    """How long from now on; 0 to end it."""
+
+
+class OfferSubscription(CommandFor[Done], tag="offer-subscription", frozen=True):
+    """Begin to move a subscription to another broker: from now on, note which publications its queue gets."""
+
+    migration: str
+    namespace: str
+    name: str
+    target: str
+    """The identity of the other broker; next its name and the address for its clients."""
+    broker: str
+    address: str
+    deadline_ms: int
+    """The move is undone if the subscription is not handed over by then."""
+
+
+class HandOverSubscription(CommandFor[Done], tag="hand-over-subscription", frozen=True):
+    """Stop to deliver to a subscription that moves: the new broker takes all further publications."""
+
+    migration: str
+
+
+class ForgetMessages(CommandFor[Done], tag="forget-messages", frozen=True):
+    """Delete messages that the new broker of their subscription has taken."""
+
+    migration: str
+    numbers: list[int]
+
+
+class EndDeparture(CommandFor[Done], tag="end-departure", frozen=True):
+    """End a move at the old broker: it is complete if the subscription was handed over, otherwise undone."""
+
+    migration: str
+    redirect_ms: int
+    """How long its name is redirected from now on."""
+
+
+class PrepareArrival(CommandFor[Done], tag="prepare-arrival", frozen=True):
+    """Make a subscription that moves here. Its queue gets publications, and delivers none until it is opened."""
+
+    migration: str
+    source: str
+    """The identity of the old broker, and its name."""
+    broker: str
+    subscription: MovingSubscription
+
+
+class TakeMessages(CommandFor[Done], tag="take-messages", frozen=True):
+    """Put messages that follow their subscription into its queue; those that are there already are left out."""
+
+    migration: str
+    messages: list[MovingMessage]
+
+
+class OpenArrival(CommandFor[Done], tag="open-arrival", frozen=True):
+    """Deliver from the queue of a subscription that moved here: messages that followed it come first."""
+
+    migration: str
+    taken: list[tuple[str, bytes]]
+    """Publications that the old queue got: their origin (empty for this broker), and their numbers, 64 bits each. They
+    are deleted from the new queue."""
+    number: int
+    """The last message number at the old broker: those here are above it, so that no receipt fits both."""
+
+
+class EndArrival(CommandFor[Done], tag="end-arrival", frozen=True):
+    """End a move at the new broker: it is complete if the queue was opened, otherwise undone."""
+
+    migration: str

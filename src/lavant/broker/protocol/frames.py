@@ -26,6 +26,7 @@ import msgspec
 
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.registry import ANSWERS, REGISTRY
+from lavant.core.errors import UNDECODABLE
 
 PREFACE = b"LAVANT1\n"
 LINK_PREFACE = b"LAVANTLINK\n"
@@ -45,5 +46,20 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
 _request: Any = reduce(or_, REGISTRY)
 _answer: Any = reduce(or_, ANSWERS)
 decode_request: Callable[[bytes | memoryview], Request] = msgspec.msgpack.Decoder(_request).decode
+_fields: Any = msgspec.msgpack.Decoder(list[Any]).decode
+_TAGS = frozenset(each.request.__struct_config__.tag for each in REGISTRY.values())
 decode_answer: Callable[[bytes | memoryview], Answer] = msgspec.msgpack.Decoder(_answer).decode
 decode_hello = msgspec.msgpack.Decoder(Hello).decode
+
+
+def unknown_tag(data: bytes | memoryview) -> str | None:
+    """The tag of a request that only a newer version of Lavant knows; None if it is known, or no request.
+
+    >>> unknown_tag(msgspec.msgpack.encode(["fly", 1])), unknown_tag(msgspec.msgpack.encode(["publish"]))
+    ('fly', None)
+    """
+    try:
+        fields = _fields(data)
+    except UNDECODABLE:
+        return None
+    return fields[0] if fields and isinstance(fields[0], str) and fields[0] not in _TAGS else None

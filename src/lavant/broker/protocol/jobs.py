@@ -1,4 +1,4 @@
-"""Jobs: the requests, and the answers to them. These frozen values are also the format of the wire and the journal.
+"""Jobs and schedules: the requests, and the answers to them. These values are also the format of wire and journal.
 
 A worker identifies its work by (job, task, attempt). Each attempt is leased to one worker only, since the answer to a
 lease waits for its record to be durable. So the broker recognises a repeated report, and refuses a late one.
@@ -10,6 +10,7 @@ from lavant.broker.protocol.commands import Answer, CommandFor, QueryFor, Value
 from lavant.broker.protocol.queues import Done
 from lavant.broker.workflows.definitions.definition import JobDefinition, Workflows, queue_of
 from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.trace_context import NO_TRACE, TraceContext
 
 
 class Result(Value, frozen=True):
@@ -45,6 +46,8 @@ class TaskAssignment(Value, frozen=True):
     """Of the tasks before, by name."""
     timeout_ms: int = 0
     """The task's timeout, as it is defined."""
+    trace: TraceContext = NO_TRACE
+    """As the job was submitted with."""
 
 
 class TasksLeased(Answer, tag="tasks-leased", frozen=True):
@@ -101,9 +104,13 @@ class JobView(Answer, tag="job", frozen=True):
     """Of a failed or cancelled job, so that it can be submitted again."""
     input_digest: bytes = b""
     """Of a completed job: distinguishes a repeated submission from another one of the same name."""
+    trace: TraceContext = NO_TRACE
+    """As it was submitted with."""
 
 
 class JobSummary(Value, frozen=True):
+    """A job in a list."""
+
     number: int
     job_type: str
     name: str
@@ -131,6 +138,39 @@ class JobTypeView(Answer, tag="job-type", frozen=True):
 class JobTypesListed(Answer, tag="job-types-listed", frozen=True):
     types: list[str]
     topics: list[str]
+
+
+class ScheduleState(Value, frozen=True):
+    """A schedule, when it fires next, and what became of it the last time."""
+
+    name: str
+    cron: str
+    """Five fields, in UTC; empty if it has an interval."""
+    interval_ms: int
+    job_type: str
+    """The type of the job that it submits; empty if it sends a message."""
+    queue: str
+    body: bytes
+    """The input of the job, or the body of the message."""
+    created_ms: int
+    next_ms: int
+    fired: int = 0
+    """How often it has fired."""
+    last_ms: int = 0
+    """When it last fired; 0 if never."""
+    last_error: str = ""
+    """Why the last one came to nothing: the queue is gone, say."""
+    namespace: str = ""
+    """Of the key that added it."""
+
+
+class ScheduleAdded(Answer, tag="schedule-added", frozen=True):
+    schedule: ScheduleState
+    is_new: bool
+
+
+class SchedulesListed(Answer, tag="schedules-listed", frozen=True):
+    schedules: list[ScheduleState]
 
 
 # ── commands ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -165,6 +205,8 @@ class SubmitJob(CommandFor[JobSubmitted], tag="submit-job", frozen=True):
     name: str = ""
     """Idempotency key: while the job is known, a second submission with this name, type and input is a repetition. One
     with another type or input is refused."""
+    trace: TraceContext = NO_TRACE
+    """Delivered with each task. An invalid one is left out."""
 
 
 class LeaseTasks(CommandFor[TasksLeased], tag="lease-tasks", frozen=True):
@@ -236,6 +278,34 @@ class ReleaseTasks(CommandFor[Done], tag="release-tasks", frozen=True):
     tasks: list[TaskAttempt]
 
 
+class AddSchedule(CommandFor[ScheduleAdded], tag="add-schedule", frozen=True):
+    """Add a schedule, or replace the one of this name."""
+
+    name: str
+    cron: str = ""
+    interval_ms: int = 0
+    """Give one of both."""
+    job_type: str = ""
+    queue: str = ""
+    """Give one of both."""
+    body: bytes = b""
+    namespace: str = ""
+
+
+class RemoveSchedule(CommandFor[Done], tag="remove-schedule", frozen=True):
+    """Remove a schedule; jobs and messages that it has made stay."""
+
+    name: str
+    namespace: str = ""
+
+
+class FireSchedule(CommandFor[Done], tag="fire-schedule", frozen=True):
+    """Submit the job or send the message of a schedule that is due, and set when it fires next."""
+
+    name: str
+    namespace: str = ""
+
+
 # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -263,3 +333,11 @@ class DescribeJobType(QueryFor[JobTypeView], tag="describe-job-type", frozen=Tru
 
 class ListJobTypes(QueryFor[JobTypesListed], tag="list-job-types", frozen=True):
     """List job types and topics."""
+
+
+class ListSchedules(QueryFor[SchedulesListed], tag="list-schedules", frozen=True):
+    """List schedules by name."""
+
+    after: str = ""
+    count: int = 100
+    namespace: str = ""

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from lavant.broker.protocol import queues, subscriptions
+from lavant.broker.protocol import jobs, queues, subscriptions
 from lavant.broker.protocol.queue_config import NAMESPACE_END, QueueConfig, namespace_of
 from lavant.core.errors import AccessDenied, QueueExists
 
@@ -122,6 +122,14 @@ def server_wide_rule(key: KeyNamespace, request: Any) -> Any:
     return request
 
 
+def schedule_rule(key: KeyNamespace, request: jobs.AddSchedule) -> jobs.AddSchedule:
+    """A schedule belongs to a namespace like the queue that it sends to. Jobs belong to none."""
+    if request.job_type:
+        server_wide_rule(key, request)
+    own: jobs.AddSchedule = namespace_rule(key, request)
+    return replace(own, queue=_queue(key, request.queue)) if request.queue else own
+
+
 def no_client_rule(key: KeyNamespace, request: Any) -> Any:
     """For the server's own commands."""
     raise AccessDenied(f"{type(request).__name__} is for the server itself, not for its clients")
@@ -224,6 +232,11 @@ def _subscription(namespace: str, state: subscriptions.SubscriptionState) -> sub
     return replace(state, namespace="", queue=_name(namespace, state.queue))
 
 
+def _schedule(namespace: str, state: jobs.ScheduleState) -> jobs.ScheduleState:
+    error = _text(namespace, state.last_error)
+    return replace(state, namespace="", queue=_name(namespace, state.queue), last_error=error)
+
+
 def _advertisement(namespace: str, state: subscriptions.AdvertisementState) -> subscriptions.AdvertisementState:
     return replace(state, namespace="")
 
@@ -245,3 +258,5 @@ strip_subscribed = _field("subscription", _subscription)
 strip_subscriptions = _items("subscriptions", _subscription)
 strip_advertised = _field("advertisement", _advertisement)
 strip_advertisements = _items("advertisements", _advertisement)
+strip_scheduled = _field("schedule", _schedule)
+strip_schedules = _items("schedules", _schedule)

@@ -45,7 +45,7 @@ class QueueAttribute(msgspec.Struct, frozen=True):
 
     @property
     def flag(self) -> str:
-        """The option of `lavant queue create` and `lavant queue set`."""
+        """The option of `lavant queue create` and `lavant queue configure`."""
         return self.other_flag if self.other_flag else "--" + self.name.replace("_", "-")
 
 

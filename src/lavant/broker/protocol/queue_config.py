@@ -28,6 +28,8 @@ LABELS_MAX, LABEL_CHARACTERS_MAX = 50, 64 << 10
 """Of all labels of a queue together."""
 IDENTIFIER_CHARACTERS_MAX = 128
 """Of a group name or a deduplication name."""
+REASON_CHARACTERS_MAX = 500
+"""Of the reason for a failed attempt."""
 
 
 def namespace_of(queue: str) -> str:

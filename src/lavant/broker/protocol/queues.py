@@ -11,13 +11,15 @@ from lavant.broker.protocol.queue_config import QueueConfig
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Refused(Answer, tag="refused", frozen=True):
+class Refused(Answer, tag="refused", frozen=True, repr_omit_defaults=True):
     """The request failed, and changed nothing."""
 
     code: str
     """For programs: the name of an error's class (`UnknownQueue`, `LimitExceeded`, …)."""
     reason: str
     """For people: what was wrong, the value, what to do."""
+    address: str = ""
+    """Where to ask instead, if the code is `SubscriptionMoved`, `NotHead` or `NotEdge`."""
 
 
 class Done(Answer, tag="done", frozen=True):
@@ -38,6 +40,8 @@ class Sent(Answer, tag="sent", frozen=True):
 
 
 class Delivery(Value, frozen=True):
+    """A message that was received."""
+
     receipt: Receipt
     body: bytes
     attributes: bytes
@@ -48,6 +52,10 @@ class Delivery(Value, frozen=True):
     deduplication: str
     origin: str | None = None
     """The source queue of a dead letter."""
+    reason: str = ""
+    """Why the last attempt failed, as a consumer or webhook said; empty if none did, and its lease ran out."""
+    attempts: int = 0
+    """How often a dead letter was received in its source queue."""
 
 
 class Received(Answer, tag="received", frozen=True):
@@ -82,6 +90,8 @@ class QueueFigures(Value, frozen=True):
 
 
 class Described(Answer, tag="described", frozen=True):
+    """The settings, tags and figures of a queue."""
+
     config: QueueConfig
     tags: dict[str, str]
     created_ms: int
@@ -94,6 +104,8 @@ class Listed(Answer, tag="listed", frozen=True):
 
 
 class PeekedMessage(Value, frozen=True):
+    """A message that was looked at, and not received."""
+
     number: int
     state: str
     """`visible`, `in flight` or `delayed`."""
@@ -106,6 +118,9 @@ class PeekedMessage(Value, frozen=True):
     group: str
     origin: str | None = None
     """The source queue of a dead letter."""
+    reason: str = ""
+    attempts: int = 0
+    """Both as in `Delivery`."""
 
 
 class Peeked(Answer, tag="peeked", frozen=True):
@@ -117,6 +132,8 @@ class MoveStarted(Answer, tag="move-started", frozen=True):
 
 
 class MoveState(Value, frozen=True):
+    """The redrive of a dead-letter queue, and how far it is."""
+
     task: int
     source: str
     destination: str | None
@@ -253,6 +270,8 @@ class VisibilityChange(Value, frozen=True):
     receipt: Receipt
     visibility_ms: int
     """From now on; 0 makes the message visible at once."""
+    reason: str = ""
+    """Why the consumer gives up this attempt; kept with the message until its next failure."""
 
 
 class ChangeVisibility(CommandFor[VisibilityChanged], tag="visibility", frozen=True):

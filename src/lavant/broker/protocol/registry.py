@@ -32,11 +32,18 @@ from lavant.broker.protocol.namespaces import Rule, Strip
 SCOPES = PUBLISH, SUBSCRIBE, ADMIN = "publish", "subscribe", "admin"
 ANY, SERVER = "", "server"
 """A key with any scope; no key, since only the server itself issues such commands."""
-DURABLE = QUEUES, JOBS, SUBSCRIPTIONS, FEDERATION = "queues", "jobs", "subscriptions", "federation"
-BROKER, INGEST = "broker", "ingest"
-MACHINES = (*DURABLE, BROKER, INGEST)
+DURABLE = QUEUES, JOBS, SUBSCRIPTIONS, FEDERATION, MIGRATION = (
+    "queues",
+    "jobs",
+    "subscriptions",
+    "federation",
+    "migration",
+)
+BROKER, INGEST, LINKS = "broker", "ingest", "links"
+MACHINES = (*DURABLE, BROKER, INGEST, LINKS)
 """The durable ones hold state, and the journal records their commands. `BrokerMachine` itself renews
-leases; the server's ingest queue matches publications, and records the matches as `Deliver`."""
+leases; the server's ingest queue matches publications, and records the matches as `Deliver`; its links move
+subscriptions."""
 DATA, ADMINISTRATION = True, False
 
 ANSWERS: dict[type[Answer], Strip] = {
@@ -57,7 +64,9 @@ ANSWERS: dict[type[Answer], Strip] = {
     s.AdvertisementsListed: n.strip_advertisements,
     **dict.fromkeys((q.Done, q.QueueCreated, q.MoveStarted), n.no_names),
     **dict.fromkeys((j.JobSubmitted, j.TasksLeased, j.Reported, j.Cancelled), n.no_names),
-    **dict.fromkeys((f.NeighbourRemoved, f.FederationDescribed), n.no_names),
+    j.ScheduleAdded: n.strip_scheduled,
+    j.SchedulesListed: n.strip_schedules,
+    **dict.fromkeys((f.NeighbourRemoved, f.FederationDescribed, f.SubscriptionMigrated), n.no_names),
     **dict.fromkeys((j.JobView, j.JobsListed, j.JobTypeView, j.JobTypesListed), n.no_names),
 }
 """Jobs and neighbours belong to no namespace, so answers about them have no names to strip."""
@@ -181,6 +190,7 @@ DECLARATIONS = (
     _own(s.Deliver, SUBSCRIPTIONS),
     Declaration(s.Subscribe, SUBSCRIBE, n.subscribe_rule, SUBSCRIPTIONS, "subscribe", ADMINISTRATION),
     Declaration(s.RenewSubscription, SUBSCRIBE, n.namespace_rule, BROKER, "renew_subscription", DATA),
+    Declaration(s.UpdateSubscription, SUBSCRIBE, n.namespace_rule, SUBSCRIPTIONS, "subscribe", ADMINISTRATION),
     Declaration(s.Unsubscribe, SUBSCRIBE, n.namespace_rule, SUBSCRIPTIONS, "unsubscribe", ADMINISTRATION),
     Declaration(s.Advertise, PUBLISH, n.namespace_rule, SUBSCRIPTIONS, "advertise", ADMINISTRATION),
     Declaration(s.Unadvertise, PUBLISH, n.namespace_rule, SUBSCRIPTIONS, "unadvertise", ADMINISTRATION),
@@ -193,6 +203,17 @@ DECLARATIONS = (
     _own(f.LearnRoutes, FEDERATION),
     _own(f.AcknowledgeLink, FEDERATION),
     _query(f.DescribeFederation, ANY, n.server_wide_rule, FEDERATION),
+    Declaration(f.MoveSubscription, ADMIN, n.server_wide_rule, LINKS, "refuse", ADMINISTRATION),
+    Declaration(f.SwitchBalancing, ADMIN, n.server_wide_rule, LINKS, "refuse", ADMINISTRATION),
+    _own(f.RedirectSubscription, MIGRATION),
+    _own(f.OfferSubscription, MIGRATION),
+    _own(f.HandOverSubscription, MIGRATION),
+    _own(f.ForgetMessages, MIGRATION),
+    _own(f.EndDeparture, MIGRATION),
+    _own(f.PrepareArrival, MIGRATION),
+    _own(f.TakeMessages, MIGRATION),
+    _own(f.OpenArrival, MIGRATION),
+    _own(f.EndArrival, MIGRATION),
     # jobs
     Declaration(j.DefineJobs, ADMIN, n.server_wide_rule, JOBS, "grow_jobs", ADMINISTRATION),
     Declaration(j.RemoveJobType, ADMIN, n.server_wide_rule, JOBS, "change_jobs", ADMINISTRATION),
@@ -204,6 +225,10 @@ DECLARATIONS = (
     Declaration(j.ExtendTask, SUBSCRIBE, n.server_wide_rule, JOBS, "change_jobs", DATA),
     _own(j.ReleaseTasks, JOBS),
     Declaration(j.CancelJob, PUBLISH, n.server_wide_rule, JOBS, "change_jobs", ADMINISTRATION),
+    Declaration(j.AddSchedule, ADMIN, n.schedule_rule, JOBS, "grow_jobs", ADMINISTRATION),
+    Declaration(j.RemoveSchedule, ADMIN, n.namespace_rule, JOBS, "change_jobs", ADMINISTRATION),
+    _own(j.FireSchedule, JOBS),
+    _query(j.ListSchedules, ANY, n.namespace_rule, JOBS),
     _query(j.DescribeJob, ANY, n.server_wide_rule, JOBS),
     _query(j.ListJobs, ANY, n.server_wide_rule, JOBS),
     _query(j.DescribeJobType, ANY, n.server_wide_rule, JOBS),

@@ -5,6 +5,8 @@ Like the requests for queues, these values are also the format of the wire and t
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from lavant.broker.protocol.commands import Answer, CommandFor, QueryFor, Value
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Done, FanOut, Refused
@@ -34,8 +36,10 @@ class EncryptedFilter(Value, frozen=True):
 
 
 class SubscriptionState(Value, frozen=True):
+    """A subscription as the server holds it."""
+
     number: int
-    """Identifies it for matchers; never reused."""
+    """Identifies it and its filter for matchers; never reused."""
     name: str
     namespace: str
     filter: str | EncryptedFilter
@@ -52,8 +56,15 @@ class SubscriptionState(Value, frozen=True):
     def is_temporary(self) -> bool:
         return self.lease_ms > 0
 
+    @property
+    def is_route(self) -> bool:
+        """Whether it stands for a route of a neighbouring broker, which has no name."""
+        return not self.name
+
 
 class AdvertisementState(Value, frozen=True):
+    """An advertisement as the server holds it."""
+
     name: str
     namespace: str
     filter: str
@@ -112,11 +123,25 @@ class RenewSubscription(CommandFor[Subscribed], tag="renew-subscription", frozen
     namespace: str = ""
 
 
+class UpdateSubscription(CommandFor[Subscribed], tag="update-subscription", frozen=True):
+    """Change the filter of a subscription. Its queue stays, with everything that waits there."""
+
+    name: str
+    filter: str | EncryptedFilter
+    namespace: str = ""
+    number: int = 0
+    """If given, the subscription is changed only if it still has this number; each update gives it another one."""
+
+
 class Unsubscribe(CommandFor[Done], tag="unsubscribe", frozen=True):
     """End a subscription, and delete the queue that it owns."""
 
     name: str
     namespace: str = ""
+
+
+SubscriptionRequest: TypeAlias = Subscribe | UpdateSubscription | Unsubscribe
+"""Changes what is matched."""
 
 
 class Advertise(CommandFor[Advertised], tag="advertise", frozen=True):

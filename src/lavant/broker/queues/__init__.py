@@ -4,8 +4,3 @@ checker.
 Queue commands and the time come in, answers leave. A message stays until a consumer acknowledges it or its retention
 ends, so each is delivered at least once.
 """
-
-from lavant.broker.queues.accounting.quotas import UNLIMITED, QueueLimits
-from lavant.broker.queues.machine import Queues
-
-__all__ = ["UNLIMITED", "QueueLimits", "Queues"]

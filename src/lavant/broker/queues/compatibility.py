@@ -16,7 +16,7 @@ new command, or a new field with a default, needs no new rules.
 
 from __future__ import annotations
 
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import InvalidValue, NewerFormat
 
 RULES = 1
 """The rules of this version."""
@@ -26,8 +26,10 @@ GROUPS_TAKE_TURNS = 1
 
 def check_rules(rules: int) -> None:
     """Raises if a later version wrote the journal, whose commands this one may not know."""
-    if not 0 <= rules <= RULES:
-        raise InvalidValue(
-            f"the journal was written with rules {rules}, and this version knows those up to {RULES}; start the "
-            "version that wrote it, or a later one"
+    if rules < 0:
+        raise InvalidValue(f"rules are numbers from 0 on, got {rules}")
+    if rules > RULES:
+        raise NewerFormat(
+            f"the journal was written with rules {rules}, and this version of Lavant knows those up to {RULES}; "
+            "use the version that wrote it, or a later one"
         )

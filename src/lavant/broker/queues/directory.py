@@ -49,7 +49,7 @@ class Directory:
         queue = self._queues.get(name)
         if queue is None:
             shown = name[:NAME_CHARACTERS_MAX]
-            raise UnknownQueue(f"there is no queue {shown!r}; create it first, or list the queues to see their names")
+            raise UnknownQueue(f"there is no queue {shown!r}; create it first; `lavant queue ls` lists the queues")
         return queue
 
     def check_new(self, creates: Iterable[CreateQueue], queues_max: int, *, is_replay: bool) -> list[CreateQueue]:
@@ -70,7 +70,7 @@ class Directory:
             elif existing != each.config:
                 raise QueueExists(
                     f"queue {each.queue!r} exists already with {_difference(existing, each.config)}; "
-                    "configure it, or choose another name"
+                    "change them with `lavant queue configure`, or choose another name"
                 )
         if new and len(self._queues) + len(new) > queues_max:
             raise LimitExceeded(
@@ -122,6 +122,13 @@ class Directory:
         del self._queues[queue.name]
         del self._by_serial[queue.serial]
         del self._names[bisect_left(self._names, queue.name)]
+
+    def renumber(self, queue: QueueState) -> None:
+        """Give a queue the next serial."""
+        del self._by_serial[queue.serial]
+        self._counters.serial += 1
+        queue.serial = self._counters.serial
+        self._by_serial[queue.serial] = queue
 
     def forget_names(self, now_ms: int) -> None:
         """Forget de-duplication names that have expired."""

@@ -50,6 +50,7 @@ from lavant.broker.queues.operations.receive import peeked, receive, room_for
 from lavant.broker.queues.operations.redrive import STEP_MAX, Redrives
 from lavant.broker.queues.operations.send import send
 from lavant.broker.queues.operations.settle import acknowledge, change_visibility, release
+from lavant.broker.queues.operations.transfer import QueueTransfers
 from lavant.broker.queues.plan import Plan, half_applied
 from lavant.broker.queues.queue import QueueState, memory_of, size_of, tags_memory
 from lavant.broker.queues.timers import QueueTimers, Sweeps
@@ -58,6 +59,8 @@ from lavant.core.errors import InvalidValue, LavantError
 
 LISTED_MAX = 1000
 NEVER = 1 << 62
+REASONS_SHARE = 8
+"""Reasons for failures may exceed the memory limit by an eighth, so that consumers can give them when it is reached."""
 _DONE = commands.Done()
 
 
@@ -93,6 +96,7 @@ class Queues:
         """Usage and quota of queues by namespace."""
         self._directory = Directory(self._counters)
         self._moves = Redrives(self._directory, self._counters)
+        self.transfers = QueueTransfers(self._directory, self._counters, self._changed)
         self._timers = QueueTimers()
         self.sweeps = Sweeps()
         self.sweeps.add(self._directory.forget_names, lambda: self._counters.names)
@@ -115,6 +119,8 @@ class Queues:
         """Check a command and return its plan, to be applied before anything else happens."""
         if self._reserved:
             self._check_reserved(request)
+        if self.transfers.relocations:
+            self.transfers.check(request, self.now_ms)
         planner = self._PLANNERS.get(type(request))
         if planner is None:
             raise InvalidValue(f"{type(request).__name__} is no request; see lavant.broker.protocol.queues")
@@ -122,6 +128,8 @@ class Queues:
 
     def answer(self, request: Any) -> Any:
         """Answer a query, which changes nothing."""
+        if self.transfers.relocations:
+            self.transfers.check(request, self.now_ms)
         return self._ANSWERS[type(request)](self, request)
 
     def plan_queues(self, creates: Sequence[commands.CreateQueue]) -> Plan:
@@ -129,6 +137,8 @@ class Queues:
         if self._reserved:
             for each in creates:
                 self._check_reserved(each)
+        for each in creates if self.transfers.relocations else ():
+            self.transfers.check(each, self.now_ms)
         new = self._directory.check_new(creates, self.limits.queues_max, is_replay=self.is_replay)
         self.check_memory(sum(memory_of(each.queue, each.tags) for each in new))
 
@@ -162,6 +172,9 @@ class Queues:
     def visible(self, queue: str, now_ms: int) -> bool:
         """Whether a receive would return a message."""
         self.advance(now_ms)
+        self.transfers.check(commands.Receive(queue), self.now_ms)
+        if self.transfers.is_arriving(queue):
+            return False
         found = self._directory[queue]
         return found.in_flight < found.config.in_flight_max and found.order.first() is not None
 
@@ -282,6 +295,10 @@ class Queues:
 
         return apply
 
+    def plan_delete(self, queue: str) -> Plan:
+        """Delete a queue, also one that moves."""
+        return self._delete_queue(commands.DeleteQueue(queue))
+
     def _purge_queue(self, request: commands.PurgeQueue) -> Plan:
         queue = self._directory[request.queue]
 
@@ -350,7 +367,7 @@ class Queues:
         queue = self._directory[request.queue]
         if not self.is_replay:
             check_receive(request)
-        count = min(request.count, room_for(queue))
+        count = 0 if self.transfers.is_arriving(request.queue) else min(request.count, room_for(queue))
         visibility_ms = queue.config.visibility_ms if request.visibility_ms is None else request.visibility_ms
 
         def apply() -> Answer:
@@ -371,7 +388,8 @@ class Queues:
 
         def apply() -> Answer:
             depth = len(queue.messages)
-            refused = acknowledge(queue, request.receipts, self._counters.lease)
+            is_elsewhere = self.transfers.has_left(queue.name) or self.transfers.is_arriving(queue.name)
+            refused = acknowledge(queue, request.receipts, self._counters.lease, is_elsewhere=is_elsewhere)
             if len(queue.messages) < depth:
                 self._changed(queue, NEVER)
             return commands.Acknowledged(refused)
@@ -382,6 +400,8 @@ class Queues:
         queue = self._directory[request.queue]
         if not self.is_replay:
             check_batch(len(request.changes))
+            reasons = sum(len(each.reason) for each in request.changes)
+            self.check_memory(reasons, reserve=self.limits.memory_max // REASONS_SHARE)
 
         def apply() -> Answer:
             refused = change_visibility(queue, request.changes, self.now_ms, self._counters.lease)

@@ -35,6 +35,10 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     deduplication: str
     origin: str | None
     """The queue whose dead letter it is."""
+    reason: str = ""
+    """The last reason for a failed attempt that a consumer gave."""
+    attempts: int = 0
+    """Receives in the queue whose dead letter it is."""
 
 
 def state_of(message: Message) -> str:
@@ -49,7 +53,7 @@ def state_of(message: Message) -> str:
 
 
 def moved(message: Message, *, origin: str | None, now_ms: int) -> Message:
-    """The message as it enters another queue: it keeps its number, all else starts afresh."""
+    """The message as it enters another queue: it keeps its number, and a dead letter says why it is one."""
     return Message(
         message.number,
         message.body,
@@ -63,4 +67,6 @@ def moved(message: Message, *, origin: str | None, now_ms: int) -> Message:
         message.group,
         message.deduplication,
         origin,
+        "" if origin is None else message.reason,
+        0 if origin is None else message.receive_count,
     )

@@ -47,6 +47,7 @@ class QueueState:
         "_counters",
         "_numbers",
         "_stale",
+        "arrived_above",
         "bytes",
         "changed_ms",
         "config",
@@ -88,6 +89,8 @@ class QueueState:
         self.deduplication = Deduplication(counters)
         self.shares_bodies = False
         """Some messages may share their body with messages of other queues."""
+        self.arrived_above = 0
+        """The queue came from another broker, and has given the messages that followed it larger numbers than this."""
         self.totals = QueueTotals()
         self.wake_ms: int | None = None
         """When `QueueTimers` advances this queue next."""
@@ -148,6 +151,12 @@ class QueueState:
         message.visible_ms = visible_ms
         self.hidden.add((message,), visible_ms)
         self._stale += 1
+
+    def fail(self, message: Message, reason: str) -> None:
+        """Keep why an attempt failed."""
+        added = len(reason) - len(message.reason)
+        message.reason = reason
+        self._hold(0, added)
 
     def give_back(self, message: Message) -> None:
         """Make a message in flight visible again."""
@@ -321,9 +330,13 @@ class QueueState:
             self._counters.memory += self._counters.bodies.release(messages)
         bytes_gone = 0
         for message in messages:
-            bytes_gone += len(message.body) + len(message.attributes)
+            bytes_gone += size_of(message)
             message.visible_ms = GONE
-            message.body = message.attributes = b""  # stale entries hold the message, but need not hold these
+            message.body, message.attributes, message.reason = (
+                b"",
+                b"",
+                "",
+            )  # stale entries hold the message, but need not hold these
         self._stale += len(messages)
         self._hold(-len(messages), -bytes_gone)
 
@@ -349,4 +362,4 @@ def tags_memory(tags: dict[str, str]) -> int:
 
 
 def size_of(message: Message) -> int:
-    return len(message.body) + len(message.attributes)
+    return len(message.body) + len(message.attributes) + len(message.reason)

@@ -22,7 +22,7 @@ from lavant.broker.queues.message import Message
 from lavant.broker.queues.operations.redrive import Redrives
 from lavant.broker.queues.ordering.interface import Turn
 from lavant.broker.queues.queue import QueueState, size_of
-from lavant.core.errors import UNDECODABLE, CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, check_format
 
 FORMAT = 2
 CHUNK_BYTES = 1 << 20
@@ -62,6 +62,8 @@ class QueuePart(_Part, tag="queue", frozen=True):
     totals: QueueTotals
     shares_bodies: bool = False
     """Messages with the same body as those of other queues share the object again."""
+    arrived_above: int = 0
+    """As in `QueueState`."""
 
 
 class MessagesPart(_Part, tag="messages", frozen=True):
@@ -115,11 +117,7 @@ def decode(chunks: Iterable[bytes], directory: Directory, moves: Redrives, count
     head = next(parts, None)
     if not isinstance(head, QueuesHead):
         raise _corrupt("it does not begin with its head")
-    if head.format != FORMAT:
-        raise CorruptSnapshot(
-            f"the snapshot of the queues has format {head.format}, this version reads {FORMAT}; "
-            "start the version that wrote it"
-        )
+    check_format("the snapshot of the queues", head.format, FORMAT, oldest=FORMAT)
     check_rules(head.rules)
     counters.rules = head.rules
     counters.number, counters.lease = head.number, head.lease
@@ -155,6 +153,7 @@ class _Filling:
         self._queue.changed_ms = part.changed_ms
         self._queue.totals = part.totals
         self._queue.shares_bodies = part.shares_bodies
+        self._queue.arrived_above = part.arrived_above
         self._visible: list[Message] = []
         self._turns: list[Turn] = []
         directory.add(self._queue)
@@ -186,8 +185,17 @@ class _Filling:
 
 
 def _parts_of(queue: QueueState) -> Iterator[Part]:
-    times_ms = (queue.created_ms, queue.changed_ms)
-    yield QueuePart(queue.name, queue.config, queue.tags, *times_ms, queue.serial, queue.totals, queue.shares_bodies)
+    yield QueuePart(
+        queue.name,
+        queue.config,
+        queue.tags,
+        queue.created_ms,
+        queue.changed_ms,
+        queue.serial,
+        queue.totals,
+        queue.shares_bodies,
+        queue.arrived_above,
+    )
     for messages in _by_size(queue.messages.values()):
         yield MessagesPart(messages)
     for numbers in by_count(queue.order.visible_order(), CHUNK_NUMBERS):

@@ -19,7 +19,7 @@ from lavant.broker.protocol.queue_config import (
     QueueConfig,
 )
 from lavant.broker.protocol.queues import Receive, Refused
-from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
+from lavant.core.errors import AtOtherBroker, InvalidValue, LavantError, LimitExceeded
 
 
 def refusal(error: LavantError) -> Refused:
@@ -29,7 +29,8 @@ def refusal(error: LavantError) -> Refused:
     >>> refusal(QueueFull("there is no room"))
     Refused(code='QueueFull', reason='there is no room')
     """
-    return Refused(type(error).__name__, str(error))
+    address = error.address if isinstance(error, AtOtherBroker) else ""
+    return Refused(type(error).__name__, str(error), address)
 
 
 _NAME = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")

@@ -9,10 +9,11 @@ import msgspec
 
 from lavant.broker.matching import MATCHERS
 from lavant.broker.storage.objects import ObjectStorage, open_storage
-from lavant.core.errors import UNDECODABLE, CorruptSnapshot, IdentityMismatch, InvalidValue
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, IdentityMismatch, InvalidValue, too_new
 from lavant.core.identities import UNKNOWN, derived_identity, is_other
 
 SETTINGS = "store.json"
+FORMAT = 1
 HEAD = "head.json"
 ATTEMPTS_MAX = 3
 """A remote head may be deleted between its listing and its reading, if the store changes all the time."""
@@ -24,7 +25,7 @@ class StoreSettings(msgspec.Struct, frozen=True):
     scheme: str
     slices: int
     """At first; a version knows its own number."""
-    format: int = 1
+    format: int = FORMAT
     identity: str = UNKNOWN
     """Identifies this store, as opposed to another one in the same place."""
 
@@ -156,6 +157,8 @@ class SliceReader:
         except FileNotFoundError:
             raise CorruptSnapshot(f"{self.storage.uri} holds no subscriptions: {SETTINGS} is missing") from None
         settings = _decode_json(self.storage, SETTINGS, content, StoreSettings)
+        if settings.format > FORMAT:
+            raise too_new(f"{self.storage.uri}/{SETTINGS}", settings.format, FORMAT)
         self.is_of_old = settings.identity == UNKNOWN
         if not self.is_of_old:
             return settings

@@ -70,6 +70,11 @@ class Admission:
         check_namespace(request.namespace)
         return fingerprint_of(request.publications) if request.key else b""
 
+    def knows(self, request: Publish, now_ms: int) -> bool:
+        """Whether a request with this idempotency key was admitted here."""
+        key = request.namespace, request.key
+        return bool(request.key) and (key in self._in_progress or self._remembered.find(*key, now_ms) is not None)
+
     def repetition(
         self, context: RequestContext, request: Publish, fingerprint: bytes, now_ms: int
     ) -> Published | bool:

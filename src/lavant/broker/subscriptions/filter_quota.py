@@ -34,8 +34,11 @@ class FilterQuota:
         self._counts: dict[NamespaceScheme, Counter[Hashable]] = {}
         self._promised: dict[NamespaceScheme, set[Hashable]] = {}
 
-    def check(self, scope: NamespaceScheme, filters: Filters, limits: SubscriptionLimits) -> None:
-        """Raise if these filters add features to a scope that has enough. Existing filters may exceed the limit."""
+    def check(
+        self, scope: NamespaceScheme, filters: Filters, limits: SubscriptionLimits, freed: Filters | None = None
+    ) -> None:
+        """Raise if these filters add features to a scope that has enough, once those that are `freed` have gone.
+        Existing filters may exceed the limit."""
         known, promised = self._counts.get(scope), self._promised.get(scope, set())
         scopes = len(self._counts.keys() | self._promised.keys())
         if known is None and not promised and self._scopes_max is not None and scopes >= self._scopes_max:
@@ -44,6 +47,9 @@ class FilterQuota:
                 "fewer namespaces, or another server"
             )
         held: Mapping[Any, int] = {} if known is None else known
+        if freed is not None:
+            going = _features(freed)
+            held = {feature: count for feature, count in held.items() if count > going.get(feature, 0)}
         new = {feature for feature in _features(filters) if feature not in held and feature not in promised}
         if not new:
             return

@@ -17,8 +17,11 @@ from lavant.broker.queues.validation import refusal
 from lavant.core.errors import UNDECODABLE, InvalidValue, LimitExceeded
 from lavant.core.publications.columns import ENVELOPE
 from lavant.core.publications.publication import ID, PAYLOAD, POINT, TIME, check_attributes, check_envelope
+from lavant.core.publications.trace_context import TRACEPARENT, TRACESTATE, of_row
 
 PLAIN, ENCRYPTED = "plain", "encrypted"
+_BESIDE = frozenset((*ENVELOPE, TRACEPARENT, TRACESTATE))
+"""Names that are no attributes."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -54,7 +57,7 @@ def accept_relayed(body: bytes, point: bytes | None) -> ParsedPublication | Refu
             vector = np.frombuffer(point, "<f8")
             EncryptedBatch(vector[np.newaxis])  # raises if its length is out of bounds
             return ParsedPublication(id, ENCRYPTED, vector.tolist(), body)
-        attributes = {name: value for name, value in row.items() if name not in ENVELOPE}
+        attributes = {name: value for name, value in row.items() if name not in _BESIDE}
         check_attributes(attributes)
         return ParsedPublication(id, PLAIN, attributes, body)
     except (InvalidValue, ValueError) as error:
@@ -70,7 +73,7 @@ def _accept(data: bytes, id: str, time_ms: int) -> ParsedPublication | Refused:
 
 
 def _accept_plain(row: dict[str, Any], id: str, time_ms: int) -> ParsedPublication:
-    attributes = {name: value for name, value in row.items() if value is not None and name not in ENVELOPE}
+    attributes = {name: value for name, value in row.items() if value is not None and name not in _BESIDE}
     check_attributes(attributes)
     envelope = _envelope(row, id, time_ms)
     return ParsedPublication(envelope[ID], PLAIN, attributes, _body({**attributes, **envelope}))
@@ -78,7 +81,7 @@ def _accept_plain(row: dict[str, Any], id: str, time_ms: int) -> ParsedPublicati
 
 def _accept_encrypted(row: dict[str, Any], id: str, time_ms: int) -> ParsedPublication:
     point = row.pop(POINT)
-    others = [name for name in row if name not in ENVELOPE]
+    others = [name for name in row if name not in _BESIDE]
     if others:
         raise InvalidValue(f"an encrypted publication has no attributes beside its {POINT}, got {others[0]!r}")
     if not isinstance(point, list) or not 2 <= len(point) <= DIMENSIONS_MAX:
@@ -113,6 +116,8 @@ def _envelope(row: dict[str, Any], id: str, time_ms: int) -> dict[str, Any]:
     if payload is not None:
         check_envelope(id="", time_ms=0, payload=_bytes_of(payload))
         envelope[PAYLOAD] = payload
+    if TRACEPARENT in row:
+        envelope |= of_row(row).row()
     return envelope
 
 

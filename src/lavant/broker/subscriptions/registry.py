@@ -35,13 +35,16 @@ from lavant.broker.protocol.subscriptions import (
     ListSubscriptions,
     Subscribe,
     Subscribed,
+    SubscriptionRequest,
     SubscriptionsListed,
     SubscriptionState,
     Unadvertise,
     Unsubscribe,
+    UpdateSubscription,
 )
 from lavant.broker.queues.accounting.quotas import check_count
 from lavant.broker.queues.machine import Queues
+from lavant.broker.queues.operations.transfer import Relocation
 from lavant.broker.queues.plan import Plan, unchanged
 from lavant.broker.queues.queue import memory_of as queue_memory
 from lavant.broker.subscriptions import validation
@@ -53,6 +56,7 @@ from lavant.core.errors import (
     DuplicateSubscription,
     InvalidValue,
     QuotaExceeded,
+    SubscriptionChanged,
     UnknownAdvertisement,
     UnknownSubscription,
 )
@@ -71,6 +75,8 @@ class Added(msgspec.Struct, frozen=True, gc=False):
 
     subscription: SubscriptionState
     serial: int
+    replaces: int = 0
+    """The number that the same subscription had before its filter was changed."""
 
 
 class Removed(msgspec.Struct, frozen=True, gc=False):
@@ -96,6 +102,8 @@ class Subscriptions:
         self._advertisements: dict[Key, AdvertisementState] = {}
         self._advertised: dict[str, list[Filter]] = {}
         """Parsed filters of the advertisements, by namespace; empty after a change."""
+        self.moved: dict[Key, Relocation] = {}
+        """Subscriptions that are at another broker now."""
         self._sorted: list[Key] = []
         self._by_queue: dict[str, dict[Key, None]] = {}
         self.recent = IdempotencyKeys(queues.counters)
@@ -112,6 +120,12 @@ class Subscriptions:
         """Whether this very subscription exists, not another one of the same name."""
         found = self._subscriptions.get((state.namespace, state.name))
         return found is not None and found.number == state.number
+
+    def has(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self._subscriptions
+
+    def has_advertisement(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self._advertisements
 
     def count(self, namespace: str) -> int:
         """Number of subscriptions in a namespace."""
@@ -132,9 +146,23 @@ class Subscriptions:
         """Raises if there is none of that name."""
         state = self._subscriptions.get((namespace, name))
         if state is None:
+            self._check_moved((namespace, name))
             shown = name[:NAME_CHARACTERS_MAX]
-            raise UnknownSubscription(f"there is no subscription {shown!r}; list the subscriptions to see their names")
+            raise UnknownSubscription(
+                f"there is no subscription {shown!r}; `lavant subscriptions ls` lists the subscriptions"
+            )
         return state
+
+    def updated_by(self, request: SubscriptionRequest) -> SubscriptionState | None:
+        """The subscription whose filter a request changes, if there is one."""
+        is_update = isinstance(request, UpdateSubscription)
+        return self._subscriptions.get((request.namespace, request.name)) if is_update else None
+
+    def _check_moved(self, key: Key) -> None:
+        """Raise if it is at another broker."""
+        relocation = self.moved.get(key)
+        if relocation is not None and relocation.until_ms > self._queues.now_ms:
+            raise relocation.moved()
 
     def forget(self) -> None:
         """Forget expired idempotency keys."""
@@ -167,6 +195,11 @@ class Subscriptions:
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _subscribe(self, request: Subscribe) -> Plan:
+        self._check_moved((request.namespace, request.name))
+        return self.plan_subscribe(request)
+
+    def plan_subscribe(self, request: Subscribe, dead_letters: QueueConfig | None = None) -> Plan:
+        """A subscription; if its dead-letter queue is missing, it is created with these settings, if any."""
         if not self._queues.is_replay:
             validation.check_subscribe(request)
         number = self._number + 1
@@ -177,6 +210,9 @@ class Subscriptions:
         self._check_room(request.namespace, number)
         queue = in_namespace(request.namespace, request.queue if request.queue else name)
         creates = self._queues_for(queue, request)
+        letters = request.config.dead_letters
+        if dead_letters is not None and letters is not None and not self._queues.exists(letters):
+            creates.insert(0, CreateQueue(letters, dead_letters))
         create_queues = self._queues.plan_queues(creates)
         state = SubscriptionState(
             number,
@@ -225,6 +261,30 @@ class Subscriptions:
             return [CreateQueue(queue, config)]
         return [CreateQueue(dead_letters, QueueConfig(order=config.order)), CreateQueue(queue, config)]
 
+    def _update_subscription(self, request: UpdateSubscription) -> Plan:
+        state = self.find(request.namespace, request.name)
+        if request.number not in (0, state.number):
+            raise SubscriptionChanged(
+                f"subscription {state.name!r} was changed: its number is {state.number}, not {request.number}; "
+                "read it again"
+            )
+        relocation = self._queues.transfers.relocations.get(state.queue)
+        if relocation is not None:
+            raise relocation.moving()
+        if request.filter == state.filter:
+            return unchanged(Subscribed(state, is_new=False))
+        numbers = self.numbers(1)
+        updated = msgspec.structs.replace(state, number=numbers[0], filter=request.filter)
+        self._queues.check_memory(memory_of(updated) - memory_of(state))
+
+        def apply() -> Answer:
+            self.take_numbers(numbers)
+            self._replace(state, updated)
+            self._queues.changed = True
+            return Subscribed(updated, is_new=False)
+
+        return apply
+
     def _unsubscribe(self, request: Unsubscribe) -> Plan:
         state = self.find(request.namespace, request.name)
         key = (state.namespace, state.name)
@@ -242,6 +302,14 @@ class Subscriptions:
             return Done()
 
         return apply
+
+    def hand_over(self, state: SubscriptionState) -> None:
+        """A subscription moves to another broker; its queue stays for what is in flight."""
+        self._forget((state.namespace, state.name))
+
+    def is_alone(self, state: SubscriptionState) -> bool:
+        """Whether the subscription owns its queue, and shares it with no other one."""
+        return state.owns_queue and list(self._by_queue[state.queue]) == [(state.namespace, state.name)]
 
     def _describe_subscription(self, request: DescribeSubscription) -> Answer:
         return Subscribed(self.find(request.namespace, request.name), is_new=False)
@@ -277,6 +345,18 @@ class Subscriptions:
         if not users:
             del self._by_queue[state.queue]
         self.changes.append(Removed(state))
+        self.on_changed(state, False)
+
+    def _replace(self, state: SubscriptionState, updated: SubscriptionState) -> None:
+        """Neighbouring brokers are told of the new filter first: what both match is never without a route."""
+        key = (state.namespace, state.name)
+        for ordered in (self._subscriptions, self._by_queue[state.queue]):
+            del ordered[key]  # it comes last, like the newest number
+        self._subscriptions[key] = updated
+        self._by_queue[state.queue][key] = None
+        self._counters.memory += memory_of(updated) - memory_of(state)
+        self.changes += [Removed(state), Added(updated, self._queues.serial(state.queue), state.number)]
+        self.on_changed(updated, True)
         self.on_changed(state, False)
 
     # ── advertisements ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -394,5 +474,5 @@ def _same(existing: SubscriptionState, request: Subscribe) -> SubscriptionState:
         return existing
     raise DuplicateSubscription(
         f"subscription {existing.name!r} exists already with another filter, queue, webhook or lease; "
-        "unsubscribe first, or choose another name"
+        "update its filter, unsubscribe first, or choose another name"
     )

@@ -18,10 +18,10 @@ from lavant.broker.queues.snapshot import by_count
 from lavant.broker.subscriptions.idempotency import RememberedRequest
 from lavant.broker.subscriptions.log_offsets import LogOffset
 from lavant.broker.subscriptions.registry import Subscriptions
-from lavant.core.errors import UNDECODABLE, CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, check_format
 
 FORMAT = 3
-FORMATS_READ = (2, 3)
+FORMAT_OLDEST = 2
 CHUNK_ENTRIES = 1000
 
 
@@ -89,12 +89,7 @@ def decode(chunks: Iterable[bytes], registry: Subscriptions) -> None:
     head = next(parts, None)
     if not isinstance(head, SubscriptionsHead):
         raise _corrupt("it does not begin with its head")
-    if head.format not in FORMATS_READ:
-        raise CorruptSnapshot(
-            f"the snapshot of the subscriptions has format {head.format}, this version reads "
-            f"{' and '.join(map(str, FORMATS_READ))}; "
-            "start the version that wrote it"
-        )
+    check_format("the snapshot of the subscriptions", head.format, FORMAT, oldest=FORMAT_OLDEST)
     subscriptions: list[SubscriptionState] = []
     advertisements: list[AdvertisementState] = []
     keys: list[tuple[str, int, list[str | Refused]]] = []

@@ -154,6 +154,7 @@ class JobExecution:
             job.input,
             job.results_for(index),
             timeout_ms,
+            job.trace,
         )
 
     def release(self, job: Job, index: int) -> None:

@@ -20,6 +20,7 @@ from lavant.broker.protocol.jobs import Result
 from lavant.broker.queues.accounting.memory import ATTEMPT, JOB, RESULT, TASK, text_bytes
 from lavant.broker.workflows.definitions.dag import JobType, is_taken
 from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.trace_context import NO_TRACE, TraceContext
 
 WAITING, QUEUED, RUNNING = "waiting", "queued", "running"
 DONE, SKIPPED, DEAD, CANCELLED = "done", "skipped", "dead", "cancelled"
@@ -70,6 +71,7 @@ class Job:
         "number",
         "submitted_ms",
         "tasks",
+        "trace",
         "type",
         "undecided",
     )
@@ -84,6 +86,7 @@ class Job:
         submitted_ms: int,
         deadline_ms: int,
         tasks: list[TaskState] | None = None,
+        trace: TraceContext = NO_TRACE,
     ) -> None:
         self.number = number
         self.type = type_
@@ -91,6 +94,7 @@ class Job:
         self.input = input_
         self.submitted_ms = submitted_ms
         self.deadline_ms = deadline_ms
+        self.trace = trace
         self.tasks = [TaskState(WAITING, step.needed) for step in type_.steps] if tasks is None else tasks
         self.undecided = sum(1 for task in self.tasks if task.state in (WAITING, QUEUED, RUNNING))
         """Number of tasks that may still run."""
@@ -150,15 +154,16 @@ def size_of(result: Result) -> int:
 
 def memory_of(job: Job) -> int:
     """Memory of a running job, without its messages."""
-    return memory_of_new(job.name, job.input, len(job.tasks)) + sum(
+    return memory_of_new(job.name, job.input, len(job.tasks), job.trace) + sum(
         sum(ATTEMPT + text_bytes(attempt.reason) for attempt in task.attempts) + memory_of_result(task.result)
         for task in job.tasks
     )
 
 
-def memory_of_new(name: str, input_: bytes, tasks: int) -> int:
+def memory_of_new(name: str, input_: bytes, tasks: int, trace: TraceContext) -> int:
     """Memory of a job when it is submitted."""
-    return JOB + text_bytes(name) + len(input_) + tasks * TASK
+    traced = sum(map(text_bytes, trace)) if trace.parent else 0
+    return JOB + text_bytes(name) + len(input_) + tasks * TASK + traced
 
 
 def memory_of_result(result: Result | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from lavant.broker.protocol.jobs import JobsListed, JobSummary, KeepJobs, Result
@@ -87,6 +87,8 @@ class JobStore:
         self._jobs: dict[int, Job | bytes] = {}
         """An ended job is stored as its view."""
         self._by_name: dict[str, int] = {}
+        self.on_ended: Callable[[Job, str, str, int], None] | None = None
+        """Called with each job that ends, its state, the reason and the time."""
         self._numbers = SortedNumbers()
 
     def __getitem__(self, number: int) -> Job | bytes:
@@ -145,6 +147,8 @@ class JobStore:
         view = encode_view(job, state, reason, now_ms)
         self._jobs[job.number] = view
         self._archive(EndedJob(job.number, now_ms, job.name, len(view)))
+        if self.on_ended is not None:
+            self.on_ended(job, state, reason, now_ms)
         self.forget(now_ms)
 
     def restore_ended(self, number: int, ended_ms: int, name: str, view: bytes) -> None:

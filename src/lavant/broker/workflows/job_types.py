@@ -44,7 +44,7 @@ class JobTypes:
         if found is None:
             shown = name[:NAME_CHARACTERS_MAX]
             raise UnknownJobType(
-                f"there is no job type {shown!r}; define it first, or list the job types to see their names"
+                f"there is no job type {shown!r}; define it first; `lavant job types` lists the job types"
             )
         return found
 

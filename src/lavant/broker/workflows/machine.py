@@ -21,7 +21,16 @@ from typing import Any, ClassVar
 
 from lavant.broker.protocol import jobs as commands
 from lavant.broker.protocol.commands import Request
-from lavant.broker.protocol.queues import Done
+from lavant.broker.protocol.jobs import (
+    AddSchedule,
+    FireSchedule,
+    ListSchedules,
+    RemoveSchedule,
+    ScheduleAdded,
+    SchedulesListed,
+    ScheduleState,
+)
+from lavant.broker.protocol.queues import Done, Refused, Send, SendEntry, Sent
 from lavant.broker.protocol.registry import COMMANDS, JOBS, QUERIES, handlers_of
 from lavant.broker.queues.accounting.memory import ATTEMPT, MESSAGE
 from lavant.broker.queues.accounting.quotas import DEFAULT_LIMITS, QueueLimits
@@ -66,9 +75,11 @@ from lavant.broker.workflows.request_validation import (
     check_result,
     check_submission,
 )
+from lavant.broker.workflows.schedules import Schedules, check_schedule, memory_of_schedule, next_of
 from lavant.broker.workflows.topics import Topics
 from lavant.broker.workflows.views import is_same, view_of
-from lavant.core.errors import AttemptOver, IdempotencyConflict, UnknownJob
+from lavant.core.errors import AttemptOver, IdempotencyConflict, Missing, UnknownJob
+from lavant.core.publications.trace_context import trace_context
 
 _DONE = Done()
 
@@ -106,6 +117,7 @@ class Jobs(Queues):
         self._types = JobTypes(self._counters)
         self._topics = Topics(self._directory, self._counters, self._moved)
         self._reserved = self._topics.queues
+        self.schedules = Schedules(self._counters)
         self._execution = JobExecution(self._store, self._types, self._topics)
 
     def handle(self, request: Request, now_ms: int) -> Any:
@@ -122,13 +134,16 @@ class Jobs(Queues):
         return [*advanced, *self.touched()]
 
     def wakeup_ms(self) -> int | None:
-        return earliest(super().wakeup_ms(), self._execution.next_ms(), self._store.archive.next_ms())
+        return earliest(super().wakeup_ms(), *self._own_times())
 
     def may_wake_before(self, time_ms: int) -> bool:
-        for own_ms in (self._execution.next_ms(), self._store.archive.next_ms()):
+        for own_ms in self._own_times():
             if own_ms is not None and own_ms < time_ms:
                 return True
         return super().may_wake_before(time_ms)
+
+    def _own_times(self) -> tuple[int | None, ...]:
+        return self._execution.next_ms(), self._store.archive.next_ms(), self.schedules.next_ms()
 
     def touched(self) -> list[str]:
         """The queues that got messages since the last call, apart from those that `advance` returned."""
@@ -140,8 +155,12 @@ class Jobs(Queues):
         """Number of running jobs."""
         return self._store.running
 
+    def watch_ends(self, on_ended: Callable[[Job, str, str, int], None]) -> None:
+        """Call it with each job that ends from now on, its state, the reason and the time. It must not raise."""
+        self._store.on_ended = on_ended
+
     def snapshot(self) -> Iterator[bytes]:
-        yield from snapshot.encode(self._store, self._types, self._topics)
+        yield from snapshot.encode(self._store, self._types, self._topics, self.schedules)
         yield from super().snapshot()
 
     @classmethod
@@ -153,7 +172,7 @@ class Jobs(Queues):
         jobs = super().restore(queues, limits)
         assert isinstance(jobs, Jobs)
         jobs.job_limits = job_limits
-        snapshot.fill(saved, jobs._store, jobs._types, jobs._topics, jobs._execution)
+        snapshot.fill(saved, jobs._store, jobs._types, jobs._topics, jobs._execution, jobs.schedules)
         return jobs
 
     def _check_reserved(self, request: Any) -> None:
@@ -232,7 +251,8 @@ class Jobs(Queues):
             return unchanged(commands.JobSubmitted(known, is_new=False))
         self._store.check_room(len(request.input), self.job_limits)
         tasks = len(type_.starts) * (ATTEMPT + MESSAGE)
-        self.check_memory(memory_of_new(request.name, request.input, len(type_.steps)) + tasks)
+        trace = trace_context(*request.trace)
+        self.check_memory(memory_of_new(request.name, request.input, len(type_.steps), trace) + tasks)
 
         def apply() -> commands.JobSubmitted:
             self._store.number += 1
@@ -243,6 +263,7 @@ class Jobs(Queues):
                 input_=request.input,
                 submitted_ms=self.now_ms,
                 deadline_ms=self.now_ms + type_.definition.timeout_ms,
+                trace=trace,
             )
             self._execution.begin(job, self.now_ms)
             self.changed = True
@@ -267,6 +288,67 @@ class Jobs(Queues):
     def _list_jobs(self, request: commands.ListJobs) -> commands.JobsListed:
         check_range("count", request.count, 1, LISTED_MAX)
         return self._store.listed(request.after, request.count, request.state)
+
+    # ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _add_schedule(self, request: AddSchedule) -> Plan:
+        if not self.is_replay:
+            check_schedule(request)
+            self.schedules.check_room(request.namespace, request.name)
+        self.check_memory(memory_of_schedule(request))
+        next_ms = next_of(request, self.now_ms, self.now_ms)
+        before = self.schedules.get(request.namespace, request.name)
+
+        def apply() -> ScheduleAdded:
+            what = (request.name, request.cron, request.interval_ms, request.job_type, request.queue, request.body)
+            schedule = ScheduleState(*what, created_ms=self.now_ms, next_ms=next_ms, namespace=request.namespace)
+            if before is not None and (before.name, *_content(before)) == what:
+                return ScheduleAdded(before, is_new=False)
+            self.schedules.put(schedule)
+            self.changed = True
+            return ScheduleAdded(schedule, is_new=True)
+
+        return apply
+
+    def _remove_schedule(self, request: RemoveSchedule) -> Plan:
+        schedule = self.schedules.find(request.namespace, request.name)
+
+        def apply() -> Done:
+            self.schedules.remove(schedule.namespace, schedule.name)
+            self.changed = True
+            return _DONE
+
+        return apply
+
+    def _fire_schedule(self, request: FireSchedule) -> Plan:
+        """Raises if there is no room, and it should fire later; what is missing is an error that it keeps."""
+        schedule = self.schedules.find(request.namespace, request.name)
+        try:
+            act, error = self._scheduled(schedule), ""
+        except Missing as missing:
+            act, error = unchanged(_DONE), str(missing)
+
+        def apply() -> Done:
+            answer = act()
+            refused = answer.entries[0] if isinstance(answer, Sent) else None
+            self.schedules.fired(schedule, self.now_ms, refused.reason if isinstance(refused, Refused) else error)
+            self.changed = True
+            return _DONE
+
+        return apply
+
+    def _scheduled(self, schedule: ScheduleState) -> Plan:
+        if schedule.job_type:
+            return self._submit_job(commands.SubmitJob(schedule.job_type, schedule.body))
+        is_in_order = self._directory[schedule.queue].is_in_order
+        group = schedule.name if is_in_order else ""
+        once = f"{schedule.name}-{schedule.next_ms}" if is_in_order else ""
+        return self.plan(Send(schedule.queue, [SendEntry(schedule.body, b"", None, group, once)]))
+
+    def _list_schedules(self, request: ListSchedules) -> SchedulesListed:
+        check_range("count", request.count, 1, LISTED_MAX)
+        found = [each for each in self.schedules.of(request.namespace) if each.name > request.after]
+        return SchedulesListed(found[: request.count])
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -395,6 +477,10 @@ class Jobs(Queues):
         **Queues._ANSWERS,
         **handlers_of(JOBS, vars(), QUERIES),
     }
+
+
+def _content(schedule: ScheduleState) -> tuple[str, int, str, str, bytes]:
+    return schedule.cron, schedule.interval_ms, schedule.job_type, schedule.queue, schedule.body
 
 
 def _attempts_at(job: Job | bytes, task: str) -> tuple[list[RunningAttempt] | list[commands.AttemptView], int]:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lavant.broker.protocol.jobs import KeepJobs
+from lavant.broker.protocol.jobs import KeepJobs, ScheduleState
 from lavant.broker.queues.snapshot import CHUNK_BYTES
 from lavant.broker.workflows.definitions.dag import JobType
 from lavant.broker.workflows.definitions.definition import JobDefinition
@@ -21,8 +21,10 @@ from lavant.broker.workflows.execution import JobExecution
 from lavant.broker.workflows.job import Job, TaskState
 from lavant.broker.workflows.job_store import JobStore
 from lavant.broker.workflows.job_types import JobTotals, JobTypes
+from lavant.broker.workflows.schedules import Schedules
 from lavant.broker.workflows.topics import Topics
-from lavant.core.errors import UNDECODABLE, CorruptSnapshot
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, check_format
+from lavant.core.publications.trace_context import NO_TRACE, TraceContext
 
 FORMAT = 1
 JOB_BYTES = 256
@@ -40,6 +42,7 @@ class JobsHead(_Part, tag="jobs", frozen=True):
     topics: list[str]
     types: list[tuple[JobDefinition, JobTotals | None]]
     """All in use; those without totals only by running jobs."""
+    schedules: list[ScheduleState] = []
 
 
 class SavedJob(msgspec.Struct, frozen=True, array_like=True):
@@ -51,6 +54,7 @@ class SavedJob(msgspec.Struct, frozen=True, array_like=True):
     submitted_ms: int
     deadline_ms: int
     tasks: list[TaskState]
+    trace: TraceContext = NO_TRACE
 
 
 class RunningPart(_Part, tag="running-jobs", frozen=True):
@@ -74,7 +78,7 @@ _decode = msgspec.msgpack.Decoder(Part).decode
 _kind_of = msgspec.msgpack.Decoder(list[Any]).decode
 
 
-def encode(store: JobStore, types: JobTypes, topics: Topics) -> Iterator[bytes]:
+def encode(store: JobStore, types: JobTypes, topics: Topics, schedules: Schedules) -> Iterator[bytes]:
     places: dict[int, int] = {}
     definitions: list[tuple[JobDefinition, JobTotals | None]] = []
     for type_ in types:
@@ -84,7 +88,8 @@ def encode(store: JobStore, types: JobTypes, topics: Topics) -> Iterator[bytes]:
         if id(job.type) not in places:
             places[id(job.type)] = len(definitions)
             definitions.append((job.type.definition, None))
-    yield _encode(JobsHead(FORMAT, store.number, store.archive.keep, topics.names(), definitions))
+    keep = store.archive.keep
+    yield _encode(JobsHead(FORMAT, store.number, keep, topics.names(), definitions, list(schedules)))
     running = ((_saved(job, places[id(job.type)]), job.bytes) for job in store.all_running())
     ended = ((ended, len(ended[3])) for ended in store.all_ended())
     for jobs in _by_size(running):
@@ -111,18 +116,23 @@ def decode(chunks: Iterable[bytes]) -> tuple[list[Part], Iterator[bytes]]:
     raise _corrupt("its end is missing")
 
 
-def fill(parts: list[Part], store: JobStore, types: JobTypes, topics: Topics, execution: JobExecution) -> None:
+def fill(
+    parts: list[Part],
+    store: JobStore,
+    types: JobTypes,
+    topics: Topics,
+    execution: JobExecution,
+    schedules: Schedules,
+) -> None:
     """Fill a machine that has its queues and no jobs yet."""
     if not parts:
         return
     head, *others = parts
     assert isinstance(head, JobsHead)
-    if head.format != FORMAT:
-        raise CorruptSnapshot(
-            f"the snapshot of the jobs has format {head.format}, this version reads {FORMAT}; start the version that "
-            "wrote it"
-        )
+    check_format("the snapshot of the jobs", head.format, FORMAT, oldest=FORMAT)
     topics.restore(head.topics)
+    for schedule in head.schedules:
+        schedules.put(schedule)
     store.number, store.archive.keep = head.number, head.keep
     used = [JobType(definition) for definition, _ in head.types]
     for type_, (_, totals) in zip(used, head.types, strict=True):
@@ -142,7 +152,7 @@ def fill(parts: list[Part], store: JobStore, types: JobTypes, topics: Topics, ex
 
 
 def _saved(job: Job, type_: int) -> SavedJob:
-    return SavedJob(job.number, type_, job.name, job.input, job.submitted_ms, job.deadline_ms, job.tasks)
+    return SavedJob(job.number, type_, job.name, job.input, job.submitted_ms, job.deadline_ms, job.tasks, job.trace)
 
 
 def _restored(saved: SavedJob, types: list[JobType]) -> Job:
@@ -156,6 +166,7 @@ def _restored(saved: SavedJob, types: list[JobType]) -> Job:
         submitted_ms=saved.submitted_ms,
         deadline_ms=saved.deadline_ms,
         tasks=saved.tasks,
+        trace=saved.trace,
     )
 
 

@@ -41,6 +41,7 @@ def encode_view(job: Job, state: str = RUNNING, reason: str = "", ended_ms: int 
             job.results(),
             job.input if state not in (RUNNING, COMPLETED) else b"",
             input_digest(job.input) if state == COMPLETED else b"",
+            *((job.trace,) if job.trace.parent else ()),
         )
     )
 

@@ -91,13 +91,13 @@ def is_trusted(directory: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(directory: Path, wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Excludes other processes, where locks are available. The end of a process releases its lock.
+def locked(directory: Path, wait: Callable[[], None] | None = None, name: str = "kernels") -> Iterator[None]:
+    """Excludes other processes with this lock, where locks are available. The end of a process releases its lock.
 
     While another process holds it, `wait` is called repeatedly, if given.
     """
     try:
-        file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         yield
         return

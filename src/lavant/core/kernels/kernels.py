@@ -81,6 +81,16 @@ def trailing_zeros(typing_context: Any, value: Any) -> Any:
 
 
 @_instruction
+def count_ones(typing_context: Any, value: Any) -> Any:
+    """The number of one bits of an unsigned 64-bit word."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return numba.uint64(numba.uint64), generate
+
+
+@_instruction
 def double_bits(typing_context: Any, value: Any) -> Any:
     """The 64 bits of a double as an unsigned word."""
 

@@ -20,6 +20,7 @@ from lavant.core.kernels.kernels import KERNELS
 class KernelSet(NamedTuple):
     """The kernels of a package."""
 
+    name: str
     call_all: Callable[[], None]
     kinds: int
     """The number of pairs of kernel and argument types, that is of compilations with an empty cache."""
@@ -47,7 +48,7 @@ def warm_up(
 ) -> int:
     """Calls the kernels and returns how many were compiled. `on_progress` is called for each, and may raise to stop.
 
-    Of several processes that start at once, one compiles; the others wait and load its results. While a process waits,
+    Of several processes that want a set at once, one compiles it; the others wait and load it. While a process waits,
     `pause` is called repeatedly, if given. A process that only loads needs no lock (`is_locked`).
     """
     counter = _Counter(sum(each.kinds for each in sets), on_progress)
@@ -58,13 +59,13 @@ def warm_up(
         pause()
 
     directory = cache_state().directory
-    lock = (
-        locked(directory, None if pause is None else wait)
-        if is_locked and directory is not None
-        else contextlib.nullcontext()
-    )
-    with lock, _heard_by(counter):
-        for each in sets:
+    for each in sets:
+        lock = (
+            locked(directory, None if pause is None else wait, each.name)
+            if is_locked and directory is not None
+            else contextlib.nullcontext()
+        )
+        with lock, _heard_by(counter):
             each.call_all()
     if counter.compiled and directory is not None:
         prune(directory)

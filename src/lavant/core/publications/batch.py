@@ -148,15 +148,21 @@ class PublicationBatch:
 
 
 def _encode_strings(column: pa.Array) -> StringColumn:
+    if len(column) == 1 and not pa.types.is_dictionary(column.type):  # a dictionary of one string costs much more
+        ends, blob = _texts_of(column)
+        return StringColumn(np.zeros(1, np.int32) - column.null_count, ends - ends[0], blob[ends[0] : ends[1]])
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     codes = encoded.indices.cast(pa.int32())
     if codes.null_count:
         codes = codes.fill_null(-1)
-    texts = encoded.dictionary
+    return StringColumn(codes.to_numpy(), *_texts_of(encoded.dictionary))
+
+
+def _texts_of(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Where texts begin and end in their bytes, and these bytes."""
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
-    blob = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return StringColumn(codes.to_numpy(), ends, blob)
+    return ends, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
 
 
 def _as_doubles(column: pa.Array) -> NDArray[np.float64]:

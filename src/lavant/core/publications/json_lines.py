@@ -55,7 +55,7 @@ def publication_of(line: bytes) -> Publication:
     """Parses one line.
 
     >>> publication_of(b'{"a": 1, "@id": "7", "b": null}')
-    Publication(attributes={'a': 1}, id='7', time_ms=0, payload=None)
+    Publication(attributes={'a': 1}, id='7', time_ms=0, payload=None, trace=None)
     """
     row = publication_row(line)
     id, time_ms = row.get(ID), row.get(TIME)

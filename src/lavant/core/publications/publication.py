@@ -1,4 +1,4 @@
-"""Publications, subscriptions and advertisements as values."""
+"""Publications and advertisements as values."""
 
 from __future__ import annotations
 
@@ -7,15 +7,9 @@ from typing import NamedTuple
 import msgspec
 
 from lavant.core.errors import InvalidValue, LimitExceeded
-from lavant.core.ids import (
-    SUBSCRIPTION_ID_MAX,
-    AdvertisementId,
-    PublicationId,
-    PublisherId,
-    SubscriberId,
-    SubscriptionId,
-)
+from lavant.core.ids import AdvertisementId, PublisherId
 from lavant.core.publications.attributes import ATTRIBUTES_MAX, AttributeValue, check_known_name, check_value
+from lavant.core.publications.trace_context import TraceContext
 
 ID, TIME, PAYLOAD, POINT = "@id", "@time_ms", "@payload", "@point"
 """Names beside attributes, in JSON and in columns; an encrypted publication has a point instead of attributes."""
@@ -24,7 +18,7 @@ PUBLICATION_ID_LENGTH_MAX = 128
 TIME_MS_MAX = 2**63 - 1
 
 
-class Publication(msgspec.Struct, frozen=True, kw_only=True):
+class Publication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One event: attributes, which filters compare, and a payload, which they ignore.
 
     >>> Publication(id="1", time_ms=0, attributes={"symbol": "YHOO", "volume": 203400}).attributes["volume"]
@@ -32,25 +26,15 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     attributes: dict[str, AttributeValue]
-    id: PublicationId = PublicationId("")
+    id: str = ""
     time_ms: int = 0
     payload: bytes | None = None
+    trace: TraceContext | None = None
+    """The trace that it belongs to; that of the current span by default."""
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes)
         check_envelope(id=self.id, time_ms=self.time_ms, payload=self.payload)
-
-
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """The interest of a subscriber, as the text of a filter."""
-
-    id: SubscriptionId
-    filter: str
-    subscriber: SubscriberId
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.id <= SUBSCRIPTION_ID_MAX:
-            raise InvalidValue(f"a subscription id lies between 0 and {SUBSCRIPTION_ID_MAX}, got {self.id}")
 
 
 class Advertisement(msgspec.Struct, frozen=True, kw_only=True):

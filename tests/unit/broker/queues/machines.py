@@ -30,8 +30,8 @@ from lavant.broker.protocol.queues import (
     VisibilityChange,
     VisibilityChanged,
 )
-from lavant.broker.queues import Queues
 from lavant.broker.queues.compatibility import RULES
+from lavant.broker.queues.machine import Queues
 
 Q = "orders"
 MINUTE_MS = 60_000

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.unit.broker.queues.model_values import ModelMessage, ModelQueue, ModelTurn
 
+from lavant.broker.protocol import queue_config as limits
 from lavant.broker.protocol import queues as c
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queue_config import DEDUPLICATION_MS, DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
@@ -237,24 +238,11 @@ class Model:
             if not dead:
                 break
         queue.totals["received"] += len(leased)
-        deliveries = [self.delivery(message) for message in leased]
+        deliveries = [message.delivery() for message in leased]
         if visibility_ms == 0:
             for message in leased:
                 self.show(queue, message)
         return c.Received(deliveries)
-
-    def delivery(self, message: ModelMessage) -> c.Delivery:
-        return c.Delivery(
-            c.Receipt(message.number, message.lease),
-            message.entry.body,
-            message.entry.attributes,
-            message.sent_ms,
-            message.first_received_ms,
-            message.receive_count,
-            message.entry.group,
-            message.name,
-            message.origin,
-        )
 
     def bury(self, queue: ModelQueue, line: list[ModelMessage]) -> int:
         """Move dead letters: how many."""
@@ -282,6 +270,8 @@ class Model:
                 None,
                 lease=message.lease,
                 origin=origin,
+                reason="" if origin is None else message.reason,
+                attempts=0 if origin is None else message.receive_count,
                 place=self.place,
             )
         )
@@ -346,7 +336,7 @@ class Model:
             message = queue.find(change.receipt.number)
             if change.visibility_ms < 0:
                 faults[place] = refused(InvalidValue)
-            elif change.visibility_ms > VISIBILITY_MS_MAX:
+            elif change.visibility_ms > VISIBILITY_MS_MAX or len(change.reason) > limits.REASON_CHARACTERS_MAX:
                 faults[place] = c.Refused("LimitExceeded", "")
             elif change.receipt.lease > self.lease:
                 faults[place] = refused(InvalidValue)
@@ -354,10 +344,11 @@ class Model:
                 faults[place] = c.Refused("NotInFlight", "")
             elif message.lease != change.receipt.lease:
                 faults[place] = c.Refused("StaleReceipt", "")
-            elif change.visibility_ms == 0:
-                self.show(queue, message)
             else:
+                message.reason = change.reason if change.reason else message.reason
                 message.hidden_until_ms = self.now_ms + change.visibility_ms
+                if change.visibility_ms == 0:
+                    self.show(queue, message)
         return c.VisibilityChanged(faults)
 
     # ── moves ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -480,6 +471,8 @@ class Model:
                     message.receive_count,
                     message.entry.group,
                     message.origin,
+                    message.reason,
+                    message.attempts,
                 )
                 for message in messages
                 if message.number > request.after

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lavant.broker.protocol.queue_config import DEDUPLICATION_MS, SECOND_MS, QueueConfig
-from lavant.broker.protocol.queues import SendEntry
+from lavant.broker.protocol.queues import Delivery, Receipt, SendEntry
 
 
 @dataclass
@@ -21,6 +21,8 @@ class ModelMessage:
     receive_count: int = 0
     first_received_ms: int = 0
     origin: str | None = None
+    reason: str = ""
+    attempts: int = 0
     place: int = 0
     """In the line of an out-of-order queue; counts up each time that it becomes visible."""
 
@@ -30,11 +32,26 @@ class ModelMessage:
 
     @property
     def size(self) -> int:
-        return len(self.entry.body) + len(self.entry.attributes)
+        return len(self.entry.body) + len(self.entry.attributes) + len(self.reason)
 
     @property
     def state(self) -> str:
         return "visible" if self.is_visible else "in flight" if self.is_leased else "delayed"
+
+    def delivery(self) -> Delivery:
+        return Delivery(
+            Receipt(self.number, self.lease),
+            self.entry.body,
+            self.entry.attributes,
+            self.sent_ms,
+            self.first_received_ms,
+            self.receive_count,
+            self.entry.group,
+            self.name,
+            self.origin,
+            self.reason,
+            self.attempts,
+        )
 
 
 @dataclass

@@ -22,7 +22,7 @@ from lavant.broker.protocol.queues import (
     QueueCreated,
     TagQueue,
 )
-from lavant.broker.queues import QueueLimits
+from lavant.broker.queues.accounting.quotas import QueueLimits
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, QueueExists, UnknownQueue
 
 NEW = QueueConfig()

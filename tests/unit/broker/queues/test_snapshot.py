@@ -10,8 +10,9 @@ from tests.unit.broker.queues.machines import Q, QueueMachine, bodies, machine_w
 
 from lavant.broker.protocol.queue_config import DEDUPLICATION_MS
 from lavant.broker.protocol.queues import ListMoves, MoveSome, Open, PurgeQueue, SendEntry, StartMove, TagQueue
-from lavant.broker.queues import UNLIMITED, QueueLimits, Queues
 from lavant.broker.queues import snapshot as module
+from lavant.broker.queues.accounting.quotas import UNLIMITED, QueueLimits
+from lavant.broker.queues.machine import Queues
 from lavant.core.errors import CorruptSnapshot
 
 
@@ -172,7 +173,7 @@ def test_a_snapshot_of_another_format_is_refused() -> None:
     chunks = list(machine_with().snapshot())
     head = msgspec.msgpack.decode(chunks[0])
     head[1] = 99
-    with pytest.raises(CorruptSnapshot, match="has format 99, this version reads 2"):
+    with pytest.raises(CorruptSnapshot, match="has format 99, this version of Lavant reads up to format 2"):
         Queues.restore([msgspec.msgpack.encode(head), *chunks[1:]])
 
 

@@ -28,6 +28,7 @@ from lavant.broker.protocol.subscriptions import (
     SubscriptionsListed,
     Unadvertise,
     Unsubscribe,
+    UpdateSubscription,
     Webhook,
 )
 from lavant.broker.queues.accounting.quotas import QueueLimits
@@ -39,6 +40,7 @@ from lavant.core.errors import (
     DuplicateSubscription,
     InvalidValue,
     LimitExceeded,
+    SubscriptionChanged,
     UnknownAdvertisement,
     UnknownQueue,
     UnknownSubscription,
@@ -350,3 +352,18 @@ def test_a_journal_that_was_written_under_other_limits_is_replayed() -> None:
     assert len(broker.subscriptions) == 1
     with pytest.raises(InvalidValue):
         broker.handle(CreateQueue("z" * 500, beyond), 8)
+
+
+def test_an_update_takes_a_new_number_and_only_one_of_two_that_read_the_same_wins() -> None:
+    asked = Asked()
+    before = asked.subscribe("a > 1", "s").subscription
+    asked.broker.subscriptions.changes.clear()
+    answer = asked(UpdateSubscription("s", "a > 2", number=before.number))
+    assert isinstance(answer, Subscribed)
+    assert answer.subscription == msgspec.structs.replace(before, number=before.number + 1, filter="a > 2")
+    serial = asked.broker.queues.serial("s")
+    assert asked.broker.subscriptions.changes == [Removed(before), Added(answer.subscription, serial, before.number)]
+    with pytest.raises(SubscriptionChanged, match="its number is 2, not 1; read it again"):
+        asked(UpdateSubscription("s", "a > 3", number=before.number))
+    asked(UpdateSubscription("s", "a > 2"))
+    assert not asked.broker.changed

@@ -8,24 +8,19 @@ import msgspec
 import pytest
 
 from lavant.core.errors import InvalidValue, LimitExceeded
-from lavant.core.ids import SUBSCRIPTION_ID_MAX, PublicationId, SubscriberId, SubscriptionId
+from lavant.core.ids import PublicationId
 from lavant.core.publications.attributes import ATTRIBUTES_MAX
 from lavant.core.publications.publication import (
     PAYLOAD_BYTES_MAX,
     PUBLICATION_ID_LENGTH_MAX,
     TIME_MS_MAX,
     Publication,
-    Subscription,
     check_attributes,
 )
 
 
 def publication(**fields: Any) -> Publication:
     return Publication(**{"attributes": {}, **fields})
-
-
-def subscription(id: int) -> Subscription:
-    return Subscription(id=SubscriptionId(id), filter="a = 1", subscriber=SubscriberId("s"))
 
 
 def test_a_publication_needs_nothing_but_attributes() -> None:
@@ -73,13 +68,6 @@ def test_one_attribute_too_many_is_over_the_limit() -> None:
 def test_one_byte_of_payload_too_many_is_over_the_limit() -> None:
     with pytest.raises(LimitExceeded, match="a payload has 1048577 bytes, at most 1048576 are allowed"):
         publication(payload=bytes(PAYLOAD_BYTES_MAX + 1))
-
-
-def test_subscription_ids_fill_32_bits() -> None:
-    assert [subscription(id).id for id in (0, SUBSCRIPTION_ID_MAX)] == [0, 2**32 - 1]
-    for id in (-1, SUBSCRIPTION_ID_MAX + 1):
-        with pytest.raises(InvalidValue, match=f"a subscription id lies between 0 and 4294967295, got {id}"):
-            subscription(id)
 
 
 def test_values_are_frozen() -> None:

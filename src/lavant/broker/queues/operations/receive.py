@@ -43,6 +43,8 @@ def receive(
             message.group,
             message.deduplication,
             message.origin,
+            message.reason,
+            message.attempts,
         )
         for message in leased
     ]
@@ -97,4 +99,6 @@ def peeked(message: Message) -> PeekedMessage:
         message.receive_count,
         message.group,
         message.origin,
+        message.reason,
+        message.attempts,
     )

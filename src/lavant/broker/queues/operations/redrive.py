@@ -166,4 +166,4 @@ class Redrives:
 
 
 def _unknown(task: int) -> UnknownMove:
-    return UnknownMove(f"there is no move {task}; list the moves of its source queue to see their numbers")
+    return UnknownMove(f"there is no move {task}; `lavant queue info` lists the moves of a queue")

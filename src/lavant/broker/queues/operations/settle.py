@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lavant.broker.protocol.queue_config import VISIBILITY_MS_MAX
+from lavant.broker.protocol.queue_config import REASON_CHARACTERS_MAX, VISIBILITY_MS_MAX
 from lavant.broker.protocol.queues import Receipt, Refused, VisibilityChange
 from lavant.broker.queues.message import Message, state_of
 from lavant.broker.queues.queue import QueueState
@@ -12,18 +12,29 @@ from lavant.broker.queues.validation import refusal
 from lavant.core.errors import InvalidValue, LimitExceeded, NotInFlight, StaleReceipt
 
 
-def acknowledge(queue: QueueState, receipts: Sequence[Receipt], lease_last: int) -> dict[int, Refused]:
+def acknowledge(
+    queue: QueueState, receipts: Sequence[Receipt], lease_last: int, *, is_elsewhere: bool = False
+) -> dict[int, Refused]:
     """Return the refused receipts. A message that is already gone is no error.
 
     A receipt is valid unless a later lease was given. A lease later than the last known one comes from a receive that
-    was lost in a crash. In an out-of-order queue a receipt also stays valid after its lease has run out.
+    was lost in a crash. In an out-of-order queue a receipt also stays valid after its lease has run out, unless the
+    queue has left for another broker, or is arriving (`is_elsewhere`): then the message has followed it, or will. Nor
+    does it stay valid at the new broker, or after the queue has returned: the message may be there, under another
+    number.
     """
     refused: dict[int, Refused] = {}
     done: list[Message] = []
     messages, is_in_order = queue.messages, queue.is_in_order
     for place, receipt in enumerate(receipts):
         message = messages.get(receipt.number)
+        fault = _not_held(queue, message, receipt, lease_last) if is_elsewhere else None
+        if fault is not None:
+            refused[place] = fault
+            continue
         if message is None:
+            if receipt.number <= queue.arrived_above:
+                refused[place] = _from_before(queue, receipt)
             continue
         if receipt.lease < message.lease and (is_in_order or message.visible_ms):
             refused[place] = _stale(queue, message)
@@ -49,6 +60,8 @@ def change_visibility(
             refused[place] = fault
             continue
         assert message is not None
+        if change.reason:
+            queue.fail(message, change.reason)
         if change.visibility_ms == 0:
             queue.give_back(message)
         else:
@@ -83,6 +96,12 @@ def _fault(queue: QueueState, message: Message | None, change: VisibilityChange,
                 "change it again before it has passed"
             )
         )
+    if len(change.reason) > REASON_CHARACTERS_MAX:
+        return refusal(
+            LimitExceeded(
+                f"a reason has at most {REASON_CHARACTERS_MAX} characters, got {len(change.reason)}; give its beginning"
+            )
+        )
     return _not_held(queue, message, change.receipt, lease_last)
 
 
@@ -109,6 +128,15 @@ def _stale(queue: QueueState, message: Message) -> Refused:
         StaleReceipt(
             f"message {message.number} of queue {queue.name!r} was received again since, {message.receive_count} times "
             "in all; receive with a visibility_ms that is longer than your work takes"
+        )
+    )
+
+
+def _from_before(queue: QueueState, receipt: Receipt) -> Refused:
+    return refusal(
+        NotInFlight(
+            f"message {receipt.number} was received before queue {queue.name!r} moved here; unless it was acknowledged "
+            "then, it is delivered again"
         )
     )
 

@@ -23,14 +23,13 @@ from hashlib import shake_128
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lavant.broker.storage.journal.disk import SECTOR_BYTES
 
 _HOLLOW = bytes(SECTOR_BYTES // 2)
 """A sector with at most one bit set has at least this many zeros in a row."""
 _MASKS_MAX = 255
+_ZERO_SECTOR = bytes(SECTOR_BYTES)
+_ZEROS = bytes(1 << 16)
 
 
 def is_hollow(body: bytes) -> bool:
@@ -49,17 +48,20 @@ def hide(body: bytes, journal_id: int) -> tuple[int, bytes]:
 
 def apply_mask(body: bytes, mask: int, journal_id: int) -> bytes:
     """Mask or unmask: applied twice, it restores the body."""
-    pattern = np.resize(_pattern(mask, journal_id), len(body))
-    return (np.frombuffer(body, np.uint8) ^ pattern).tobytes()
+    length = len(body)
+    pattern = (_pattern(mask, journal_id) * (length // SECTOR_BYTES + 1))[:length]
+    return (int.from_bytes(body, "little") ^ int.from_bytes(pattern, "little")).to_bytes(length, "little")
 
 
 @lru_cache(16)
-def _pattern(mask: int, journal_id: int) -> NDArray[np.uint8]:
+def _pattern(mask: int, journal_id: int) -> bytes:
     seed = mask.to_bytes(8, "little") + journal_id.to_bytes(8, "little")
-    return np.frombuffer(shake_128(seed).digest(SECTOR_BYTES), np.uint8)
+    return shake_128(seed).digest(SECTOR_BYTES)
 
 
-MAGIC = b"LVBLOCK1"
+FORMAT = 1
+KIND = b"LVBLOCK"
+MAGIC = b"%b%d" % (KIND, FORMAT)
 _MARK = b"\xa5\x5a\xa5\x5a"
 _START = struct.Struct("<8sI")
 _FIELDS = struct.Struct("<IQQIII4s")
@@ -165,15 +167,13 @@ def is_torn(data: bytes, offset: int, header: Header | None) -> bool:
     end = end_of(offset, header)
     if end > len(data):
         return False
-    sectors = np.frombuffer(data, np.uint8, end - offset, offset).reshape(-1, SECTOR_BYTES)
-    return data[end - 1] == 0 or not sectors.any(axis=1).all()
+    sectors = (data[start : start + SECTOR_BYTES] for start in range(offset, end, SECTOR_BYTES))
+    return data[end - 1] == 0 or _ZERO_SECTOR in sectors
 
 
 def is_empty(data: bytes, offset: int) -> bool:
     """Whether there are only zeros from here on."""
-    words = (len(data) - offset) // 8
-    tail = offset + 8 * words
-    return not data[tail:].strip(b"\0") and not np.frombuffer(data, np.uint64, words, offset).any()
+    return all(_ZEROS.startswith(data[start : start + len(_ZEROS)]) for start in range(offset, len(data), len(_ZEROS)))
 
 
 def find_header(data: bytes, offset: int, journal_id: int, first_min: int) -> int | None:

@@ -21,7 +21,7 @@ from lavant.broker.storage.journal.blocks import block_bytes, encode_block
 from lavant.broker.storage.journal.config import DEFAULT, JournalConfig
 from lavant.broker.storage.journal.disk import Disk
 from lavant.broker.storage.journal.files import apply_upkeep, clean_up, read_manifest
-from lavant.broker.storage.journal.manifest import MANIFEST, JournalManifest, segment_name
+from lavant.broker.storage.journal.manifest import MANIFEST, JournalManifest, segment_name, snapshot_name
 from lavant.broker.storage.journal.segment_reader import JournalEnd, SegmentReader, TornEnd
 from lavant.broker.storage.journal.segments import Segments, SegmentUpkeep, create_segment
 from lavant.broker.storage.journal.snapshots import read_snapshot
@@ -94,7 +94,7 @@ class Journal:
             disk.replace(MANIFEST, [manifest.encode()])
         if not manifest.segments():
             clean_up(disk, manifest, config)
-            upkeep = create_segment(manifest, config.segment_bytes)
+            upkeep = create_segment(manifest, config.next_segment_bytes(0, 0))
             apply_upkeep(disk, upkeep)
             manifest = upkeep.manifest
         journal = cls(manifest, config)
@@ -156,7 +156,7 @@ class Journal:
     @property
     def is_exhausted(self) -> bool:
         """Full, and even the reserve is used up: stage nothing more."""
-        return self.is_full and self._segments.room_bytes < self._config.segment_bytes // EXHAUSTED_FRACTION
+        return self.is_full and self._segments.room_bytes < self._segments.active.size_bytes // EXHAUSTED_FRACTION
 
     def _take(self) -> list[bytes]:
         """The staged records for the next block, which then fits into the active segment; there may be none."""
@@ -194,7 +194,9 @@ class Journal:
         if self._snapshot is not None:
             self._upkeep = self._segments.use_snapshot(self.durable, *self._snapshot)
         elif not self._segments.has_spare:
-            self._upkeep = self._segments.create_spare(self.durable, self._config.segment_bytes)
+            waiting_bytes = block_bytes(1, len(self._staged[0])) if self._staged else 0
+            size_bytes = self._config.next_segment_bytes(self._segments.active.size_bytes, waiting_bytes)
+            self._upkeep = self._segments.create_spare(self.durable, size_bytes)
         return self._upkeep
 
     def finish_upkeep(self, upkeep: SegmentUpkeep) -> None:
@@ -231,6 +233,17 @@ class Journal:
     def closing(self) -> SegmentUpkeep:
         """The last upkeep, applied when the journal is closed: the manifest then records where it ends."""
         return SegmentUpkeep(manifest=msgspec.structs.replace(self._segments.manifest, durable=self.durable))
+
+    def durable_files(self) -> tuple[JournalManifest, dict[str, int | None]]:
+        """A journal that ends with the last durable record: its manifest, and how many bytes of each file it needs.
+
+        None stands for the whole file. These bytes never change, though compaction may remove the files.
+        """
+        manifest, filled = self._segments.filled(self.durable)
+        files: dict[str, int | None] = {segment_name(extent.number): extent.filled_bytes for extent in filled}
+        if manifest.snapshot is not None:
+            files[snapshot_name(manifest.snapshot)] = None
+        return manifest, files
 
     @property
     def sealed_bytes(self) -> int:

@@ -21,7 +21,7 @@ import zlib
 import msgspec
 
 from lavant.broker.storage.journal.config import JournalConfig
-from lavant.core.errors import UNDECODABLE, CorruptJournal
+from lavant.core.errors import UNDECODABLE, CorruptJournal, NewerFormat, too_new
 
 MANIFEST = "manifest"
 FORMAT = 1
@@ -62,10 +62,7 @@ def decode_manifest(data: bytes, config: JournalConfig) -> JournalManifest:
         raise CorruptJournal(f"{path} is damaged at byte 0: no manifest begins there; restore the file from a copy")
     version = int(match[1])
     if version != FORMAT:
-        raise CorruptJournal(
-            f"{path} has format {version}, this version of Lavant reads format {FORMAT}; "
-            "use the version that wrote it, or a later one"
-        )
+        raise too_new(path, version, FORMAT)
     text = data[match.end() :].removesuffix(b"\n")
     if zlib.crc32(text) != int(match[2], 16):
         raise CorruptJournal(
@@ -74,16 +71,10 @@ def decode_manifest(data: bytes, config: JournalConfig) -> JournalManifest:
     try:
         return msgspec.json.decode(text, type=JournalManifest)
     except UNDECODABLE as error:
-        raise CorruptJournal(
+        raise NewerFormat(
             f"{path} has content that this version of Lavant does not know ({error}); use the version that wrote "
             "it, or a later one"
         ) from None
-
-
-def format_of(data: bytes) -> int | None:
-    """The format number of a manifest; None if it is not one."""
-    match = _FIRST_LINE.match(data)
-    return None if match is None else int(match[1])
 
 
 def segment_name(number: int) -> str:

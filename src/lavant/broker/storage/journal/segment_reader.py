@@ -15,6 +15,10 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from lavant.broker.storage.journal.blocks import (
+    FORMAT,
+    HEADER_BYTES,
+    KIND,
+    MAGIC,
     decode_block,
     end_of,
     find_header,
@@ -27,7 +31,7 @@ from lavant.broker.storage.journal.config import JournalConfig
 from lavant.broker.storage.journal.disk import SECTOR_BYTES, Disk
 from lavant.broker.storage.journal.manifest import JournalManifest, segment_name
 from lavant.broker.storage.journal.segments import Extent
-from lavant.core.errors import CorruptJournal
+from lavant.core.errors import CorruptJournal, is_newer, too_new
 
 
 class TornEnd(NamedTuple):
@@ -96,6 +100,10 @@ class SegmentReader:
 
     def _examine(self, number: int, data: bytes, offset: int, expected: int) -> TornEnd:
         """Decide what is here instead of the next block: a torn end, or else an error."""
+        digit, rest = data[offset + len(KIND) : offset + len(MAGIC)], data[offset + len(MAGIC) : offset + HEADER_BYTES]
+        is_other = read_header(MAGIC + rest, 0) is None
+        if data.startswith(KIND, offset) and is_other and is_newer(digit, FORMAT):
+            raise too_new(self._config.path(segment_name(number)), digit, FORMAT)
         header = read_header(data, offset)
         if header is not None and header.journal_id != self._manifest.journal_id:
             raise self._damaged(number, offset, "a block of another journal begins there; put back this journal's file")

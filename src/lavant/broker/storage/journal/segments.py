@@ -87,6 +87,12 @@ class Segments:
             remove.append(snapshot_name(self.manifest.snapshot))
         return SegmentUpkeep(manifest=manifest, remove=tuple(remove))
 
+    def filled(self, durable: int) -> tuple[JournalManifest, list[Extent]]:
+        """The segments that hold records, and the manifest of a journal that ends with them."""
+        filled = self._extents[: self._active + 1] if self.active.filled_bytes else self._extents[: self._active]
+        last = filled[-1].number if filled else self.manifest.first_segment - 1
+        return msgspec.structs.replace(self.manifest, last_segment=last, durable=durable), filled
+
     def update(self, upkeep: SegmentUpkeep) -> None:
         """The upkeep was applied."""
         dropped = upkeep.manifest.first_segment - self.manifest.first_segment

@@ -16,9 +16,11 @@ from collections.abc import Iterable, Iterator
 from lavant.broker.storage.journal.config import JournalConfig
 from lavant.broker.storage.journal.disk import Disk
 from lavant.broker.storage.journal.manifest import JournalManifest, snapshot_name
-from lavant.core.errors import CorruptJournal, LimitExceeded
+from lavant.core.errors import CorruptJournal, LimitExceeded, is_newer, too_new
 
-_MAGIC = b"LVSNAPS1"
+FORMAT = 1
+_KIND = b"LVSNAPS"
+_MAGIC = b"%b%d" % (_KIND, FORMAT)
 _START = struct.Struct("<8sI")
 _FIELDS = struct.Struct("<QQ")
 _FRAME = struct.Struct("<II")
@@ -49,7 +51,13 @@ def read_snapshot(disk: Disk, manifest: JournalManifest, config: JournalConfig) 
     name = snapshot_name(manifest.snapshot)
     fields = _FIELDS.pack(manifest.journal_id, manifest.snapshot)
     checksum = zlib.crc32(fields)
-    if disk.read(name, 0, _START_BYTES) != _START.pack(_MAGIC, checksum) + fields:
+    start = disk.read(name, 0, _START_BYTES)
+    expected_start = _START.pack(_MAGIC, checksum) + fields
+    digit = start[len(_KIND) : len(_MAGIC)]
+    is_other = start[len(_MAGIC) :] != expected_start[len(_MAGIC) :]
+    if start.startswith(_KIND) and is_other and is_newer(digit, FORMAT):
+        raise too_new(config.path(name), digit, FORMAT)
+    if start != expected_start:
         raise _damaged(config, name, 0, "no snapshot of this journal begins there")
     position = _START_BYTES
     while True:

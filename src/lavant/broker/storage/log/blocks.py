@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lavant.core.errors import CorruptSnapshot, LimitExceeded
+from lavant.core.errors import CorruptSnapshot, LimitExceeded, is_newer, too_new
 
-MAGIC = 0x4C564C31
+FORMAT = 1
+MAGIC = 0x4C564C00 | ord(str(FORMAT))
 HEADER = struct.Struct("<IIIIQI")
 _CHECKED = struct.Struct("<IIQI")
 """The part of the header that its checksum covers: all after it."""
@@ -131,7 +132,11 @@ def headers_of(data: bytes, name: str, *, first_offset: int) -> list[BlockHeader
 
 def _header(data: bytes, position: int, name: str) -> BlockHeader:
     magic, header_checksum, *fields = HEADER.unpack(data)
-    if magic != MAGIC or header_checksum != zlib.crc32(_CHECKED.pack(*fields)):
+    digit = bytes([magic & 0xFF])
+    is_other = header_checksum != zlib.crc32(_CHECKED.pack(*fields))
+    if magic >> 8 == MAGIC >> 8 and is_other and is_newer(digit, FORMAT):
+        raise too_new(name, digit, FORMAT)
+    if magic != MAGIC or is_other:
         raise CorruptSnapshot(
             f"{name} is damaged at byte {position}: no block starts there; restore the file from a copy"
         )

@@ -10,26 +10,30 @@ from pathlib import Path
 import msgspec
 
 from lavant.broker.storage.objects import ObjectStorage, open_storage
-from lavant.core.errors import UNDECODABLE, CorruptSnapshot, IdentityMismatch
+from lavant.core.errors import UNDECODABLE, CorruptSnapshot, IdentityMismatch, too_new
 from lavant.core.identities import UNKNOWN, is_other, new_identity
 
 SETTINGS = "log.json"
+FORMAT = 1
 
 
 class _Settings(msgspec.Struct, frozen=True):
     identity: str
-    format: int = 1
+    format: int = FORMAT
 
 
 def log_identity(place: str | Path | ObjectStorage) -> str:
     """`UNKNOWN` if there is no log, or one from before identities."""
     storage = open_storage(place)
     try:
-        return msgspec.json.decode(storage.read(SETTINGS), type=_Settings).identity
+        settings = msgspec.json.decode(storage.read(SETTINGS), type=_Settings)
     except FileNotFoundError:
         return UNKNOWN
     except UNDECODABLE as error:
         raise CorruptSnapshot(f"{storage.uri}/{SETTINGS} is damaged: {error}; restore it from a copy") from None
+    if settings.format > FORMAT:
+        raise too_new(f"{storage.uri}/{SETTINGS}", settings.format, FORMAT)
+    return settings.identity
 
 
 def check_log(place: str | Path | ObjectStorage, expected: str) -> str:

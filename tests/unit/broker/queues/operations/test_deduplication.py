@@ -9,7 +9,7 @@ from tests.unit.broker.queues.machines import MINUTE_MS, Q, bodies, machine_with
 
 from lavant.broker.protocol.queue_config import DEDUPLICATION_MS
 from lavant.broker.protocol.queues import DeleteQueue, DescribeQueue, MoveSome, Open, PurgeQueue, SendEntry, StartMove
-from lavant.broker.queues import QueueLimits
+from lavant.broker.queues.accounting.quotas import QueueLimits
 from lavant.broker.queues.operations.deduplication import name_of_content
 from lavant.core.errors import LimitExceeded
 

@@ -19,7 +19,7 @@ from lavant.broker.protocol.queues import (
     MoveState,
     StartMove,
 )
-from lavant.broker.queues import QueueLimits
+from lavant.broker.queues.accounting.quotas import QueueLimits
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, MoveRunning, UnknownMove, UnknownQueue
 
 DEAD, OTHER = "dead", "other"

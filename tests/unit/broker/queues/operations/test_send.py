@@ -9,8 +9,8 @@ from tests.unit.broker.queues.machines import MINUTE_MS, Q, QueueMachine, bodies
 
 from lavant.broker.protocol.queue_config import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, DELAY_MS_MAX, QueueConfig
 from lavant.broker.protocol.queues import ConfigureQueue, DeleteQueue, PurgeQueue, Refused, Send, SendEntry, Sent
-from lavant.broker.queues import QueueLimits
 from lavant.broker.queues.accounting.memory import MESSAGE
+from lavant.broker.queues.accounting.quotas import QueueLimits
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, StorageFull, UnknownQueue
 
 

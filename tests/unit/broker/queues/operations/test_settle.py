@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.broker.queues.machines import Q, bodies, machine_with, receipts
+from tests.unit.broker.queues.machines import Q, QueueMachine, bodies, machine_with, receipts
 
 from lavant.broker.protocol.queue_config import VISIBILITY_MS_MAX
 from lavant.broker.protocol.queues import Acknowledge, ChangeVisibility, Open, Receipt
+from lavant.broker.queues.operations.transfer import Relocation, RelocationStage
 from lavant.core.errors import InvalidValue, LimitExceeded, UnknownQueue
 
 BOTH_ORDERS = pytest.mark.parametrize("order", ["out-of-order", "in-order"])
@@ -43,6 +44,23 @@ def test_a_late_receipt_counts_while_nobody_else_has_had_the_message(order: str)
     assert machine.acknowledge(delivery.receipt) == {}
     assert machine.receive() == []
     assert machine.states() == (0, 0, 0)
+
+
+def test_a_receipt_from_before_a_move_is_refused_since_the_message_has_another_number_now() -> None:
+    machine = machine_with(visibility_ms=100)
+    (old,) = machine.send(b"a")
+    (delivery,) = machine.receive()
+    machine.states(now_ms=100)
+    machine.transfers.relocations[Q] = Relocation(RelocationStage.ARRIVING, Q, "B2")
+    assert machine.acknowledge(delivery.receipt, Receipt(9, 1)) == dict.fromkeys((0, 1), "NotInFlight")
+    del machine.transfers.relocations[Q]
+    machine.transfers.arrange(Q, [old], above=50)
+    for each in (machine, QueueMachine.restore(machine.snapshot())):
+        assert isinstance(each, QueueMachine)
+        assert each.acknowledge(delivery.receipt, Receipt(50, 1)) == dict.fromkeys((0, 1), "NotInFlight")
+        (again,) = each.receive()
+        assert again.receipt.number == 51
+        assert each.acknowledge(again.receipt, again.receipt) == {}
 
 
 @BOTH_ORDERS

@@ -7,6 +7,7 @@ from tests.unit.broker.storage.journal.journals import ID, SMALL, commit, conten
 
 from lavant.broker.storage.disks import MemoryDisk
 from lavant.broker.storage.journal import Journal, JournalConfig
+from lavant.broker.storage.journal.manifest import is_segment
 from lavant.core.errors import InvalidValue, LimitExceeded, StorageFull
 
 
@@ -130,6 +131,39 @@ def test_staged_bytes_are_those_that_are_not_on_their_way(disk: MemoryDisk) -> N
     assert journal.staged_bytes == 5
     journal.begin()
     assert journal.staged_bytes == 0
+
+
+GROWING = JournalConfig(segment_bytes=65_536, first_segment_bytes=4096)
+
+
+def sizes(disk: MemoryDisk) -> list[int]:
+    return [len(disk.read(name)) for name in disk.names() if is_segment(name)]
+
+
+def test_segments_grow_with_use(disk: MemoryDisk) -> None:
+    journal, _ = opened(disk, GROWING)
+    keep_up(journal, disk)
+    assert sizes(disk) == [4096, 16_384]
+    records = numbered(1, 400, size=400)
+    commit(journal, disk, records)
+    assert sizes(disk) == [4096, 16_384, *4 * [65_536]]
+    assert contents(disk, GROWING) == records
+
+
+def test_a_record_larger_than_the_spare_gets_a_segment_that_holds_it(disk: MemoryDisk) -> None:
+    journal, _ = opened(disk, GROWING)
+    keep_up(journal, disk)
+    records = [b"a", b"l" * GROWING.record_bytes_max, b"b"]
+    commit(journal, disk, records)
+    assert contents(disk, GROWING) == records
+
+
+def test_a_small_journal_that_is_full_can_still_be_exhausted(disk: MemoryDisk) -> None:
+    disk.capacity_bytes = 4096 + 1024
+    journal, _ = opened(disk, GROWING)
+    fill(journal, disk)
+    assert not journal.is_exhausted
+    exhaust(journal, disk)
 
 
 def test_segments_of_another_size_are_used_up_and_new_ones_have_the_size_that_is_set(disk: MemoryDisk) -> None:

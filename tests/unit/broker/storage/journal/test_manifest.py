@@ -52,7 +52,7 @@ def test_no_beginning_is_believed() -> None:
 def test_a_later_format_is_refused_in_words() -> None:
     later = MANIFEST.encode().replace(b"lavant-journal 1 ", b"lavant-journal 2 ")
     with pytest.raises(
-        CorruptJournal, match=r"^/d/manifest has format 2, this version of Lavant reads format 1; use the"
+        CorruptJournal, match=r"^/d/manifest has format 2, this version of Lavant reads up to format 1; use the"
     ):
         decode_manifest(later, JournalConfig(directory="/d"))
 

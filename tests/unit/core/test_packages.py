@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import uvicorn
 from tests.scheduling import XDIST
 
 from lavant.core.errors import MissingComponent
-from lavant.core.versions import VersionRange
+from lavant.core.packages import VersionRange
 from lavant.pipeline.internals.versions import PYSPARK
 from lavant.service.net import http_server
 
@@ -39,4 +40,5 @@ def test_the_server_does_not_start_with_another_uvicorn(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("versions", [http_server.UVICORN, PYSPARK, XDIST], ids=lambda versions: versions.package)
 def test_the_project_requires_the_same_versions(versions: VersionRange) -> None:
     project: dict[str, Any] = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
-    assert str(versions) in [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    extras = project["project"]["optional-dependencies"].values()
+    assert str(versions) in [*chain(*extras), *project["dependency-groups"]["dev"]]
