@@ -17,56 +17,136 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lavant.broker.filters import Filter, covers, explain, intersects
     from lavant.broker.matching import EncryptedMatcher, Matches, PlainMatcher, ScanMatcher
-    from lavant.broker.protocol.jobs import Result
+    from lavant.broker.protocol.jobs import JobSummary, JobView, Result, ScheduleState
+    from lavant.broker.protocol.queue_config import QueueConfig
+    from lavant.broker.protocol.queues import Delivery, Described, MoveState, PeekedMessage, Receipt, SendEntry
+    from lavant.broker.protocol.subscriptions import AdvertisementState, SubscriptionState, Webhook
     from lavant.client.async_client import AsyncClient, connect_async
     from lavant.client.client import Client, connect
+    from lavant.client.connection.retries import Retries
+    from lavant.client.consumers.consumer import AsyncConsumer, Consumer, QueueMessage
     from lavant.client.encryption import Key, NumericAttribute, Schema
+    from lavant.client.publisher import Publisher, PublisherConfig, PublisherStatistics
+    from lavant.client.queues.queue import AsyncQueue, Queue
+    from lavant.client.subscriptions.async_subscription import AsyncSubscription
+    from lavant.client.subscriptions.notification import Notification
+    from lavant.client.subscriptions.subscription import Subscription
     from lavant.client.workers.functions import task
     from lavant.client.workers.task import Task
     from lavant.client.workers.worker import Worker
+    from lavant.client.workflows import Workflow
     from lavant.core import errors
-    from lavant.core.errors import LavantError, PermanentFailure
+    from lavant.core.errors import (
+        Conflict,
+        Denied,
+        Internal,
+        Invalid,
+        LavantError,
+        Missing,
+        OverLimit,
+        PartlyRefused,
+        PermanentFailure,
+        Unavailable,
+    )
     from lavant.core.publications.batch import PublicationBatch
     from lavant.core.publications.json_lines import from_json_lines, to_json_lines
-    from lavant.core.publications.publication import Advertisement, Publication, Subscription
+    from lavant.core.publications.publication import Advertisement, Publication
+
+    __version__: str
 
 _HOMES = {
     "lavant.broker.filters": ("Filter", "covers", "explain", "intersects"),
     "lavant.broker.matching": ("EncryptedMatcher", "Matches", "PlainMatcher", "ScanMatcher"),
-    "lavant.broker.protocol.jobs": ("Result",),
+    "lavant.broker.protocol.jobs": ("JobSummary", "JobView", "Result", "ScheduleState"),
+    "lavant.broker.protocol.queue_config": ("QueueConfig",),
+    "lavant.broker.protocol.queues": ("Delivery", "Described", "MoveState", "PeekedMessage", "Receipt", "SendEntry"),
+    "lavant.broker.protocol.subscriptions": ("AdvertisementState", "SubscriptionState", "Webhook"),
     "lavant.client.async_client": ("AsyncClient", "connect_async"),
     "lavant.client.client": ("Client", "connect"),
+    "lavant.client.connection.retries": ("Retries",),
+    "lavant.client.consumers.consumer": ("AsyncConsumer", "Consumer", "QueueMessage"),
     "lavant.client.encryption": ("Key", "NumericAttribute", "Schema"),
+    "lavant.client.publisher": ("Publisher", "PublisherConfig", "PublisherStatistics"),
+    "lavant.client.queues.queue": ("AsyncQueue", "Queue"),
+    "lavant.client.subscriptions.async_subscription": ("AsyncSubscription",),
+    "lavant.client.subscriptions.notification": ("Notification",),
+    "lavant.client.subscriptions.subscription": ("Subscription",),
     "lavant.client.workers.functions": ("task",),
     "lavant.client.workers.task": ("Task",),
     "lavant.client.workers.worker": ("Worker",),
+    "lavant.client.workflows": ("Workflow",),
+    "lavant.core.errors": (
+        "Conflict",
+        "Denied",
+        "Internal",
+        "Invalid",
+        "LavantError",
+        "Missing",
+        "OverLimit",
+        "PartlyRefused",
+        "PermanentFailure",
+        "Unavailable",
+    ),
     "lavant.core.publications.batch": ("PublicationBatch",),
-    "lavant.core.errors": ("LavantError", "PermanentFailure"),
     "lavant.core.publications.json_lines": ("from_json_lines", "to_json_lines"),
-    "lavant.core.publications.publication": ("Advertisement", "Publication", "Subscription"),
+    "lavant.core.publications.publication": ("Advertisement", "Publication"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Advertisement",
+    "AdvertisementState",
     "AsyncClient",
+    "AsyncConsumer",
+    "AsyncQueue",
+    "AsyncSubscription",
     "Client",
+    "Conflict",
+    "Consumer",
+    "Delivery",
+    "Denied",
+    "Described",
     "EncryptedMatcher",
     "Filter",
+    "Internal",
+    "Invalid",
+    "JobSummary",
+    "JobView",
     "Key",
     "LavantError",
     "Matches",
+    "Missing",
+    "MoveState",
+    "Notification",
     "NumericAttribute",
+    "OverLimit",
+    "PartlyRefused",
+    "PeekedMessage",
     "PermanentFailure",
     "PlainMatcher",
     "Publication",
     "PublicationBatch",
+    "Publisher",
+    "PublisherConfig",
+    "PublisherStatistics",
+    "Queue",
+    "QueueConfig",
+    "QueueMessage",
+    "Receipt",
     "Result",
+    "Retries",
     "ScanMatcher",
+    "ScheduleState",
     "Schema",
+    "SendEntry",
     "Subscription",
+    "SubscriptionState",
     "Task",
+    "Unavailable",
+    "Webhook",
     "Worker",
+    "Workflow",
+    "__version__",
     "connect",
     "connect_async",
     "covers",
@@ -81,8 +161,22 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Loads a name when it is first used: `import lavant` itself costs nothing."""
-    if name == "errors":
-        return import_module("lavant.core.errors")
-    if name not in _HOME_OF:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415
+
+        found: Any = version("lavant")
+    elif name == "errors":
+        found = import_module("lavant.core.errors")
+    elif name in _HOME_OF:
+        from lavant.core.packages import named_extras  # noqa: PLC0415  `import lavant` loads no other module
+
+        with named_extras():
+            found = getattr(import_module(_HOME_OF[name]), name)
+    else:
         raise AttributeError(f"module 'lavant' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

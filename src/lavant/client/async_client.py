@@ -10,19 +10,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lavant.broker.protocol.subscriptions import Subscribe
-from lavant.client.client_operations import ClientOperations
+from lavant.client.client_operations import ClientOperations, checked_name
 from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.retries import RETRIES, TIMEOUT_S, Retries
 from lavant.client.connection.settings import ConnectionSettings
+from lavant.client.consumers.base import ConsumerParts
+from lavant.client.consumers.consumer import AsyncConsumer
 from lavant.client.queues.queue import AsyncQueue
+from lavant.client.requests import Replies
 from lavant.client.subscriptions.async_subscription import AsyncHandler, AsyncSubscription
 from lavant.client.subscriptions.base import SubscriptionParts
 from lavant.client.subscriptions.lease import Lease, end_all
-from lavant.core.addresses import QUEUES_URL
+from lavant.client.subscriptions.notification import Notification
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 
 
 async def connect_async(
-    url: str = QUEUES_URL,
+    url: str = "",
     *,
     key: str = "",
     ca_file: Path | str | None = None,
@@ -39,7 +44,7 @@ async def connect_async(
     retries: Retries = RETRIES,
 ) -> AsyncClient:
     """Connects an asynchronous client. The parameters are those of `connect`."""
-    settings = ConnectionSettings.of(url, key=key, ca_file=ca_file, timeout_s=timeout_s, retries=retries)
+    settings = ConnectionSettings.from_environment(url, key=key, ca_file=ca_file, timeout_s=timeout_s, retries=retries)
     return await AsyncClient(settings, None if encryption is None else encryption.cipher()).open()
 
 
@@ -50,15 +55,41 @@ class AsyncClient(ClientOperations[AsyncQueue, AsyncSubscription, AsyncHandler],
         super().__init__(settings)
         self._cipher = cipher
         self._subscribed: set[AsyncSubscription] = set()
+        self._consumers: set[AsyncConsumer] = set()
+        self._replies: Replies | None = None
+        self._replying = asyncio.Lock()
 
     async def close(self) -> None:
         """Like `Client.close`; requests in flight fail."""
+        for consumer in list(self._consumers):
+            await consumer.close()
         leases = [lease for each in list(self._subscribed) for lease in await each._detach()]
         await end_all(leases)
         await super().close()
 
     def queue(self, name: str) -> AsyncQueue:
-        return AsyncQueue(self, name)
+        return AsyncQueue(self, checked_name(name), self._new_consumer)
+
+    def _new_consumer(self, queue: str, prefetch: int, visibility_s: float | None) -> AsyncConsumer:
+        parts = ConsumerParts(self, self._settings, queue, prefetch, visibility_s, self._consumers.discard)
+        consumer = AsyncConsumer(parts)
+        self._consumers.add(consumer)
+        return consumer
+
+    async def _expect_replies(self) -> Replies:
+        async with self._replying:
+            if self._replies is None:
+                replies = Replies()
+
+                async def received(reply: Notification) -> None:
+                    replies.received(reply)
+
+                await self.subscribe(replies.filter, handler=received)
+                self._replies = replies
+            return self._replies
+
+    async def _reply_of(self, future: Future[Notification], timeout_s: float) -> Notification:
+        return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
 
     def _new_subscription(self, parts: SubscriptionParts) -> AsyncSubscription:
         return AsyncSubscription(parts)

@@ -11,24 +11,28 @@ IBM
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lavant.broker.protocol.subscriptions import Subscribe
-from lavant.client.client_operations import ClientOperations
+from lavant.client.client_operations import ClientOperations, checked_name
 from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.connection import Connection
 from lavant.client.connection.loop_thread import LoopThread
 from lavant.client.connection.retries import RETRIES, TIMEOUT_S, Retries
 from lavant.client.connection.settings import ConnectionSettings
+from lavant.client.consumers.base import ConsumerParts
+from lavant.client.consumers.consumer import Consumer
 from lavant.client.operations import run_blocking
 from lavant.client.queues.queue import Queue
+from lavant.client.requests import Replies
 from lavant.client.subscriptions.base import SubscriptionParts
 from lavant.client.subscriptions.lease import Lease, end_all
-from lavant.client.subscriptions.subscription import ClientSubscription, Handler
-from lavant.core.addresses import QUEUES_URL
+from lavant.client.subscriptions.notification import Notification
+from lavant.client.subscriptions.subscription import Handler, Subscription
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def connect(
-    url: str = QUEUES_URL,
+    url: str = "",
     *,
     key: str = "",
     ca_file: Path | str | None = None,
@@ -49,14 +53,16 @@ def connect(
 ) -> Client:
     """Connects to the server at `url`: `lavant://HOST:PORT`, or `lavants://HOST:PORT` with TLS.
 
-    `key` is the API key, if the server requires one. With `encryption`, everything is encrypted before it is sent. An
-    answer may take `timeout_s`; `retries` says how often the client tries to reach a server that does not answer.
+    Without `url`, `key` or `ca_file`, the environment variables `LAVANT_URL`, `LAVANT_KEY` and `LAVANT_CA_FILE` are
+    read; without those, the server is at `lavant://127.0.0.1:7324`. `key` is the API key, if the server requires one.
+    With `encryption`, everything is encrypted before it is sent. An answer may take `timeout_s`; `retries` says how
+    often the client tries to reach a server that does not answer.
     """
-    settings = ConnectionSettings.of(url, key=key, ca_file=ca_file, timeout_s=timeout_s, retries=retries)
+    settings = ConnectionSettings.from_environment(url, key=key, ca_file=ca_file, timeout_s=timeout_s, retries=retries)
     return Client(settings, None if encryption is None else encryption.cipher()).open()
 
 
-class Client(ClientOperations[Queue, ClientSubscription, Handler], Connection):
+class Client(ClientOperations[Queue, Subscription, Handler], Connection):
     """A blocking client. Threads may share one."""
 
     def __init__(self, settings: ConnectionSettings, cipher: Cipher | None = None) -> None:
@@ -64,13 +70,18 @@ class Client(ClientOperations[Queue, ClientSubscription, Handler], Connection):
         self._cipher = cipher
         self._thread: LoopThread | None = None
         self._starting = threading.Lock()
-        self._subscribed: set[ClientSubscription] = set()
+        self._subscribed: set[Subscription] = set()
+        self._consumers: set[Consumer] = set()
+        self._replies: Replies | None = None
+        self._replying = threading.Lock()
         self._leasing = AsyncConnection(settings)
         """Renews the leases of temporary subscriptions, in the background."""
         self._transports: list[BackgroundTransport] = []
 
     def close(self) -> None:
-        """Ends temporary subscriptions and closes the connection, for good."""
+        """Ends consumers and temporary subscriptions, and closes the connection, for good."""
+        for consumer in list(self._consumers):
+            consumer.close()
         leases = [lease for each in list(self._subscribed) for lease in run_blocking(each._detach())]
         if leases:
             self._background().run(end_all(leases))
@@ -101,10 +112,27 @@ class Client(ClientOperations[Queue, ClientSubscription, Handler], Connection):
         return Publisher(transport, store, wanted)
 
     def queue(self, name: str) -> Queue:
-        return Queue(self, name)
+        return Queue(self, checked_name(name), self._new_consumer)
 
-    def _new_subscription(self, parts: SubscriptionParts) -> ClientSubscription:
-        return ClientSubscription(parts, self._background)
+    def _new_consumer(self, queue: str, prefetch: int, visibility_s: float | None) -> Consumer:
+        parts = ConsumerParts(self, self._settings, queue, prefetch, visibility_s, self._consumers.discard)
+        consumer = Consumer(parts, self._background)
+        self._consumers.add(consumer)
+        return consumer
+
+    async def _expect_replies(self) -> Replies:
+        with self._replying:
+            if self._replies is None:
+                replies = Replies()
+                self.subscribe(replies.filter, handler=replies.received)
+                self._replies = replies
+            return self._replies
+
+    async def _reply_of(self, future: Future[Notification], timeout_s: float) -> Notification:
+        return future.result(timeout_s)
+
+    def _new_subscription(self, parts: SubscriptionParts) -> Subscription:
+        return Subscription(parts, self._background)
 
     def _start_lease(self, request: Subscribe) -> Lease:
         lease = Lease(self._leasing, request)

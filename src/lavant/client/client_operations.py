@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from lavant import tracing
 from lavant.broker.protocol.queue_config import QueueConfig
-from lavant.broker.protocol.queues import MoveState
+from lavant.broker.protocol.queues import MoveState, SendEntry
 from lavant.broker.protocol.subscriptions import AdvertisementState, Subscribe, SubscriptionState, Webhook
+from lavant.client import queue_calls
+from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call
 from lavant.client.connection.settings import ConnectionSettings
+from lavant.client.consumers.base import check_receiving
+from lavant.client.consumers.consumer import QueueMessage
+from lavant.client.consumers.prefetcher import PREFETCH
 from lavant.client.jobs import PAGE_SIZE, JobOperations
 from lavant.client.operations import listing, operation
 from lavant.client.publications import Publishable, Requests, Result, only_id, with_payload
-from lavant.client.queues import calls as queue_calls
-from lavant.client.queues.calls import NEW_QUEUE
+from lavant.client.queue_calls import NEW_QUEUE
 from lavant.client.queues.queue import QueueOperations
+from lavant.client.requests import Replies, reply_to
 from lavant.client.subscriptions import calls
-from lavant.client.subscriptions.base import SubscriptionBase, SubscriptionParts, check_receiving
+from lavant.client.subscriptions.base import SubscriptionBase, SubscriptionParts
 from lavant.client.subscriptions.lease import Lease
-from lavant.client.subscriptions.prefetcher import PREFETCH
-from lavant.core.errors import Overloaded
+from lavant.client.subscriptions.notification import Notification
+from lavant.core.errors import InvalidValue, NoReply, Overloaded
+from lavant.core.publications.publication import Publication
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
 
-QueueT = TypeVar("QueueT", bound=QueueOperations)
+QueueT = TypeVar("QueueT", bound=QueueOperations[Any, Any])
 SubscriptionT = TypeVar("SubscriptionT", bound=SubscriptionBase[Any])
 HandlerT = TypeVar("HandlerT")
 
@@ -40,18 +48,46 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
     # ── publications ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @operation
-    async def publish(self, publication: Publishable, *, payload: bytes | None = None) -> str:
-        """Publishes, and returns the id: it is in the queues of all matching subscriptions then, and on disk."""
-        requests = Requests([with_payload(publication, payload)], self._cipher)
-        await self._publish(requests)
-        return only_id(requests)
+    async def publish(self, publication: Publishable, *, payload: Body | None = None) -> str:
+        """Publishes, and returns the id: it is in the queues of all matching subscriptions then, and on disk. A payload
+        may be bytes, text, or a dict or list, which are sent as JSON."""
+        return await self._publish_one(with_payload(publication, payload))
 
     @operation
     async def publish_many(self, publications: Iterable[Publishable]) -> list[str]:
         """Publishes in order and returns the ids. `PartlyRefused` says which were not accepted, if any."""
-        requests = Requests(publications, self._cipher)
-        await self._publish(requests)
-        return requests.ids()
+        given = list(publications)
+        with tracing.producing("publish", count=len(given)):
+            requests = Requests(given, self._cipher, trace=tracing.current())
+            await self._publish(requests)
+            return requests.ids()
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @operation
+    async def request(self, queue: str, body: Body, *, timeout_s: float = 30.0) -> Notification:
+        """Sends a message to a queue, and returns the reply: its payload is what a consumer of the queue gave to
+        `reply`. Raises `NoReply` after `timeout_s`; the message may still be handled then."""
+        if self._cipher is not None:
+            raise InvalidValue("replies cannot be encrypted; connect without `encryption` for requests")
+        replies = await self._expect_replies()
+        number, future = replies.expect()
+        try:
+            with tracing.producing("request", queue):
+                entry = SendEntry(body_bytes(body), replies.attributes(number, tracing.current()))
+                await self._answer(queue_calls.send(queue, entry))
+                return await self._reply_of(future, timeout_s)
+        except TimeoutError:
+            raise NoReply(
+                f"no reply came from queue {queue!r} within {timeout_s:g} s; is there a consumer, and does it reply?"
+            ) from None
+        finally:
+            replies.forget(number)
+
+    @operation
+    async def reply(self, message: QueueMessage, body: Body) -> None:
+        """Answers a message that was sent with `request`, and does not acknowledge it."""
+        await self._publish_one(reply_to(message, body_bytes(body, "a reply")))
 
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -161,6 +197,12 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
 
     # ── private ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    async def _publish_one(self, publication: Publication) -> str:
+        with tracing.producing("publish"):
+            requests = Requests([publication], self._cipher, trace=tracing.current())
+            await self._publish(requests)
+            return only_id(requests)
+
     async def _publish(self, requests: Requests) -> None:
         for places, call in requests:
             requests.take(places, await self._answer_when_not_overloaded(call))
@@ -175,6 +217,13 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
                 if pause_s is None:
                     raise
             await self._sleep(pause_s)
+
+    async def _expect_replies(self) -> Replies:
+        """The replies to this client, with a subscription for them."""
+        raise NotImplementedError
+
+    async def _reply_of(self, future: Future[Notification], timeout_s: float) -> Notification:
+        raise NotImplementedError
 
     def _add_subscription(
         self, state: SubscriptionState, lease: Lease | None, prefetch: int, visibility_s: float | None
@@ -191,3 +240,9 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
 
     def _start_lease(self, request: Subscribe) -> Lease:
         raise NotImplementedError
+
+
+def checked_name(name: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidValue(f"a queue's name must be a string that is not empty, got {name!r:.60}")
+    return name

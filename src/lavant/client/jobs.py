@@ -7,29 +7,32 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
 
-import msgspec
-
+from lavant import tracing
 from lavant.broker.protocol.jobs import (
+    AddSchedule,
     CancelJob,
     DefineJobs,
     DescribeJob,
     JobSummary,
     JobView,
     ListJobs,
+    ListSchedules,
+    RemoveSchedule,
+    ScheduleState,
     SubmitJob,
 )
+from lavant.broker.workflows.definitions.definition import Workflows
 from lavant.broker.workflows.definitions.toml_file import read_workflows
 from lavant.broker.workflows.job import RUNNING
+from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call, done
 from lavant.client.operations import Caller, listing, operation
+from lavant.client.times import milliseconds
+from lavant.client.workflows import Workflow, workflows_of
 from lavant.core.errors import InvalidValue
-
-Input: TypeAlias = "bytes | str | dict[str, Any] | list[Any]"
-"""Dicts and lists are sent as JSON."""
 
 PAGE_SIZE = 1000
 POLL_S, POLL_S_MAX = 0.02, 1.0
@@ -40,19 +43,21 @@ class JobOperations(Caller):
     """The part of a client that is about jobs."""
 
     @operation
-    async def define_jobs(self, source: Path | str) -> None:
-        """Defines job types and their topics, from a TOML file or its text. Running jobs keep the old definition."""
-        await self._answer(Call(DefineJobs(read_workflows(_text(source))), done))
+    async def define_jobs(self, source: Path | str | Workflow | Sequence[Workflow]) -> None:
+        """Defines job types and their topics: from a TOML file or its text, or from a `Workflow` or several. Running
+        jobs keep the old definition."""
+        await self._answer(Call(DefineJobs(_workflows(source)), done))
 
     @operation
-    async def submit(self, job_type: str, input: Input = b"", *, name: str = "") -> int:
+    async def submit(self, job_type: str, input: Body = b"", *, name: str = "") -> int:
         """Submits a job and returns its number; the job is on the server's disk then, and will end.
 
         A second submission under the same name returns the same job, as long as the server remembers it.
         """
         unique = name if name else f"~{secrets.token_hex(8)}"  # so that a retry does not submit it twice
-        request = SubmitJob(job_type, _bytes(input), unique)
-        return await self._answer(Call(request, lambda answer: answer.job))
+        with tracing.producing("submit", job_type):
+            request = SubmitJob(job_type, body_bytes(input, "a job's input"), unique, tracing.current())
+            return await self._answer(Call(request, lambda answer: answer.job))
 
     @operation
     async def job(self, number: int) -> JobView:
@@ -87,9 +92,51 @@ class JobOperations(Caller):
                 yield each
             after = page.after
 
+    # ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @operation
+    async def schedule(
+        self,
+        name: str,
+        *,
+        cron: str = "",
+        every_s: float | None = None,
+        job: str = "",
+        queue: str = "",
+        body: Body = b"",
+    ) -> ScheduleState:
+        """Submits a `job` of this type, or sends a message to a `queue`, again and again: at the times of a `cron`
+        expression, in UTC, or `every_s` seconds. A schedule of the same name is replaced. It is durable, and fires once
+        each time, also if the server is restarted; times that pass while the server is down count as one."""
+        interval_ms = milliseconds("every", every_s, None)
+        request = AddSchedule(
+            name, cron, 0 if interval_ms is None else interval_ms, job, queue, body_bytes(body, "a schedule's body")
+        )
+        return await self._answer(Call(request, lambda answer: answer.schedule))
+
+    @operation
+    async def unschedule(self, name: str) -> None:
+        """Removes a schedule; what it has made stays."""
+        await self._answer(Call(RemoveSchedule(name), done, is_repeatable=False))
+
+    @listing
+    async def schedules(self) -> AsyncIterator[ScheduleState]:
+        """All schedules, sorted by name."""
+        after = ""
+        while found := (await self._answer(Call(ListSchedules(after, PAGE_SIZE), lambda answer: answer))).schedules:
+            for each in found:
+                yield each
+            after = found[-1].name
+
 
 def _describe(job: int) -> Call[JobView]:
     return Call(DescribeJob(job), lambda answer: answer)
+
+
+def _workflows(source: Path | str | Workflow | Sequence[Workflow]) -> Workflows:
+    if isinstance(source, str | Path):
+        return read_workflows(_text(source))
+    return workflows_of([source] if isinstance(source, Workflow) else source)
 
 
 def _text(source: Path | str) -> str:
@@ -100,9 +147,3 @@ def _text(source: Path | str) -> str:
         return Path(source).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidValue(f"cannot read the definitions of jobs in {source}: {error}") from None
-
-
-def _bytes(input: Input) -> bytes:
-    if isinstance(input, str):
-        return input.encode()
-    return msgspec.json.encode(input) if isinstance(input, dict | list) else bytes(input)

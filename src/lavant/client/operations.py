@@ -13,7 +13,7 @@ end in the calling thread: whatever it awaits blocks instead of suspending it, s
 An operation that is a single call is declared by `@single_call`, and spares the blocking client the coroutine:
 
         @single_call
-        def send(self, body: bytes) -> Call[int]: ...
+        def acknowledge(self, *messages: Leased) -> Call[None]: ...
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from functools import update_wrapper, wraps
 from types import FunctionType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_args, get_origin, overload
 
+from lavant import tracing
 from lavant.client.connection.calls import Call
 
 P = ParamSpec("P")
@@ -50,8 +51,8 @@ class Blocking:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name, function in _operations(cls, {"AsyncIterator": "Iterator"}):
-            setattr(cls, name, _blocking(function))
+        for name, function, declared in _operations(cls, {"AsyncIterator": "Iterator"}):
+            setattr(cls, name, _iterator(function) if declared.is_listing else _blocking(function, declared))
 
 
 class Asynchronous:
@@ -59,16 +60,19 @@ class Asynchronous:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name, function in _operations(cls, {}):
-            is_call = not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
-            setattr(cls, name, _awaited_call(function) if is_call else function)
+        for name, function, declared in _operations(cls, {}):
+            is_call = not (inspect.iscoroutinefunction(function) or declared.is_listing)
+            setattr(cls, name, _awaited_call(function, declared) if is_call else function)
 
 
 class SharedOperation(Generic[P, BlockingResult, AsyncResult]):
     """A method that blocks or not, depending on the class; `Blocking` and `Asynchronous` define it."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, is_listing: bool = False, is_sending: bool = False) -> None:
         self.function = cast(FunctionType, function)
+        self.is_listing = is_listing
+        self.is_sending = is_sending
+        """Whether it has a span of its own."""
 
     @overload
     def __get__(self, instance: Blocking, owner: Any) -> Callable[P, BlockingResult]: ...
@@ -96,11 +100,18 @@ def single_call(
     return SharedOperation(function)
 
 
+def sending_call(
+    function: Callable[Concatenate[Any, P], Call[T]],
+) -> SharedOperation[P, T, Coroutine[Any, Any, T]]:
+    """Declares a single call that sends to a queue, which is named by `name` of the object."""
+    return SharedOperation(function, is_sending=True)
+
+
 def listing(
     function: Callable[Concatenate[Any, P], AsyncIterator[T]],
 ) -> SharedOperation[P, Iterator[T], AsyncIterator[T]]:
-    """Declares an asynchronous generator function as an operation: the blocking client offers an iterator."""
-    return SharedOperation(function)
+    """Declares a function that returns an asynchronous generator: the blocking client offers an iterator."""
+    return SharedOperation(function, is_listing=True)
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
@@ -119,7 +130,9 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError(f"{work} suspended, but a blocking client has no event loop")
 
 
-def _operations(owner: type, names: dict[str, str]) -> Iterator[tuple[str, FunctionType]]:
+def _operations(
+    owner: type, names: dict[str, str]
+) -> Iterator[tuple[str, FunctionType, SharedOperation[Any, Any, Any]]]:
     """The operations that `owner` inherits, each with its own copy of the function.
 
     Annotations of the copy name the types of `owner`: those in `names`, and the arguments of generic bases.
@@ -132,7 +145,7 @@ def _operations(owner: type, names: dict[str, str]) -> Iterator[tuple[str, Funct
     for name in dir(owner):
         declared = inspect.getattr_static(owner, name)
         if isinstance(declared, SharedOperation):
-            yield name, _copy(declared.function, f"{owner.__qualname__}.{name}", names)
+            yield name, _copy(declared.function, f"{owner.__qualname__}.{name}", names), declared
 
 
 def _copy(function: FunctionType, qualified_name: str, names: dict[str, str]) -> FunctionType:
@@ -148,10 +161,7 @@ def _copy(function: FunctionType, qualified_name: str, names: dict[str, str]) ->
     return copy
 
 
-def _blocking(function: FunctionType) -> Callable[..., Any]:
-    if inspect.isasyncgenfunction(function):
-        return _iterator(function)
-
+def _blocking(function: FunctionType, declared: SharedOperation[Any, Any, Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         return run_blocking(function(*args, **kwargs))
@@ -160,20 +170,32 @@ def _blocking(function: FunctionType) -> Callable[..., Any]:
     def run_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self._connection.run(function(self, *args, **kwargs))
 
-    return run if inspect.iscoroutinefunction(function) else run_call
+    @wraps(function)
+    def run_sending(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with tracing.producing("send", self.name):
+            return self._connection.run(function(self, *args, **kwargs))
+
+    if inspect.iscoroutinefunction(function):
+        return run
+    return run_sending if declared.is_sending else run_call
 
 
-def _awaited_call(function: FunctionType) -> Callable[..., Any]:
+def _awaited_call(function: FunctionType, declared: SharedOperation[Any, Any, Any]) -> Callable[..., Any]:
     @wraps(function)
     async def run_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return await self._connection.run(function(self, *args, **kwargs))
 
-    return run_call
-
-
-def _iterator(function: Callable[P, AsyncGenerator[T, None]]) -> Callable[P, Iterator[T]]:
     @wraps(function)
-    def method(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    async def run_sending(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with tracing.producing("send", self.name):
+            return await self._connection.run(function(self, *args, **kwargs))
+
+    return run_sending if declared.is_sending else run_call
+
+
+def _iterator(function: Callable[..., AsyncGenerator[T, None]]) -> Callable[..., Iterator[T]]:
+    @wraps(function)
+    def method(*args: Any, **kwargs: Any) -> Iterator[T]:
         items = function(*args, **kwargs)
         try:
             while True:

@@ -12,11 +12,13 @@ import msgspec
 
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import Publish, Published
+from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call
 from lavant.client.connection.errors import error_of
 from lavant.core.errors import InvalidValue, LavantError, PartlyRefused
 from lavant.core.publications.attributes import AttributeValue
 from lavant.core.publications.publication import ID, PAYLOAD, POINT, TIME, Publication
+from lavant.core.publications.trace_context import NO_TRACE, TraceContext
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
@@ -57,10 +59,13 @@ class Requests:
         publications: Iterable[Publishable],
         cipher: Cipher | None,
         key_of: Callable[[Sequence[bytes]], str] = random_key,
+        trace: TraceContext = NO_TRACE,
     ) -> None:
+        """Publications that have no trace of their own get this one."""
         self._results: list[Result | None] = []
         self._encoded: list[_Encoded] = []
         self._key_of = key_of
+        self._trace = trace
         checked: list[tuple[int, Publication]] = []
         for place, each in enumerate(publications):
             try:
@@ -69,7 +74,7 @@ class Requests:
             except InvalidValue as error:
                 self._results.append(error)
         if cipher is None:
-            rows = [(place, _encode(_row(each))) for place, each in checked]
+            rows = [(place, _encode(_row(each, trace))) for place, each in checked]
             self._encoded = [_Encoded(place, row, row) for place, row in rows]
         else:
             self._encode_sealed(checked, cipher)
@@ -106,7 +111,7 @@ class Requests:
 
     def _encode_sealed(self, checked: Sequence[tuple[int, Publication]], cipher: Cipher) -> None:
         try:
-            self._encoded += _sealed(checked, cipher)
+            self._encoded += _sealed(checked, cipher, self._trace)
         except InvalidValue as error:
             if len(checked) == 1:
                 self._results[checked[0][0]] = error
@@ -123,37 +128,46 @@ def only_id(requests: Requests) -> str:
         raise refused.refused[0] from None
 
 
-def with_payload(publication: Publishable, payload: bytes | None) -> Publication:
+def with_payload(publication: Publishable, payload: Body | None) -> Publication:
     if payload is None:
         return _checked(publication)
     if isinstance(publication, Publication):
         raise InvalidValue("a Publication carries its own payload; give the payload there")
-    return Publication(attributes=dict(publication), payload=payload)
+    return Publication(attributes=_attributes(publication), payload=body_bytes(payload, "a payload"))
 
 
 def _checked(publication: Publishable) -> Publication:
     if isinstance(publication, Publication):
         return publication
-    return Publication(attributes=dict(publication))
+    return Publication(attributes=_attributes(publication))
 
 
-def _row(publication: Publication) -> dict[str, Any]:
-    row: dict[str, Any] = dict(publication.attributes)
-    _add_envelope(row, publication, publication.payload)
+def _attributes(publication: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    if not isinstance(publication, Mapping):
+        raise InvalidValue(
+            f"publish takes a dict of attributes, or a Publication, got {publication!r:.80}; text and bytes go into "
+            "`payload`"
+        )
+    return dict(publication)
+
+
+def _row(publication: Publication, trace: TraceContext) -> dict[str, Any]:
+    row: dict[str, Any] = {**publication.attributes}
+    _add_envelope(row, publication, publication.payload, trace)
     return row
 
 
-def _sealed(checked: Sequence[tuple[int, Publication]], cipher: Cipher) -> list[_Encoded]:
+def _sealed(checked: Sequence[tuple[int, Publication]], cipher: Cipher, trace: TraceContext) -> list[_Encoded]:
     points = cipher.points([publication for _, publication in checked])
     encoded = []
     for (place, publication), point in zip(checked, points, strict=True):
         row: dict[str, Any] = {POINT: point}
-        _add_envelope(row, publication, cipher.seal(publication))
+        _add_envelope(row, publication, cipher.seal(publication), trace)
         encoded.append(_Encoded(place, publication.id.encode(), _encode(row)))
     return encoded
 
 
-def _add_envelope(row: dict[str, Any], publication: Publication, payload: bytes | None) -> None:
+def _add_envelope(row: dict[str, Any], publication: Publication, payload: bytes | None, trace: TraceContext) -> None:
     """Leaves out an empty id and time: the server assigns them."""
     if publication.id:
         row[ID] = publication.id
@@ -161,6 +175,9 @@ def _add_envelope(row: dict[str, Any], publication: Publication, payload: bytes 
         row[TIME] = publication.time_ms
     if payload is not None:
         row[PAYLOAD] = base64.b64encode(payload).decode()
+    trace = trace if publication.trace is None else publication.trace
+    if trace.parent:
+        row |= trace.row()
 
 
 def _results(answer: Published) -> list[Result]:

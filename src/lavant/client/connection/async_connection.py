@@ -10,12 +10,14 @@ from typing import Any, Self, TypeVar
 from lavant.broker.protocol.commands import Answer
 from lavant.broker.protocol.queues import Refused
 from lavant.client.connection.calls import Call
-from lavant.client.connection.errors import error_of
+from lavant.client.connection.errors import error_of, in_words_of_the_caller
 from lavant.client.connection.link import AsyncLink
-from lavant.client.connection.retries import Pauses, Retries
+from lavant.client.connection.redirects import FOLLOWED_MAX, PAUSE_S, RequestPart, merged, settled
+from lavant.client.connection.retries import NO_RETRIES, Pauses, Retries
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.operations import Asynchronous, Caller
-from lavant.core.errors import ConnectionLost, MissingComponent, NotReady
+from lavant.core.addresses import Address
+from lavant.core.errors import AccessDenied, ConnectionLost, InvalidValue, MissingComponent, NotReady
 
 T = TypeVar("T")
 
@@ -28,6 +30,8 @@ class AsyncConnection(Caller, Asynchronous):
         self._link: AsyncLink | None = None
         self._connecting = asyncio.Lock()
         self._is_closed = False
+        self._others: dict[Address, AsyncConnection] = {}
+        """Connections to brokers to which subscriptions have moved."""
 
     async def open(self) -> Self:
         """Like `Connection.open`."""
@@ -45,21 +49,78 @@ class AsyncConnection(Caller, Asynchronous):
 
     async def run(self, call: Call[T], *, retries: Retries | None = None) -> T:
         """Like `Connection.run`, except that calls do not wait for each other."""
-        link = self._link
-        if link is not None and link.is_writable and link.fault is None:  # the usual case
-            try:
-                answer = await link.ask(call.request, call.wait_ms)
-            except ConnectionLost:
-                if self._is_closed or not call.is_repeatable:
-                    raise
-                answer = await self._ask_until_answered(call, retries)
-        else:
-            answer = await self._ask_until_answered(call, retries)
+        redirects = self._settings.redirects
+        if redirects and redirects.knows(call.request):
+            return await self._follow(call, retries)
+        answer = await self._ask(call, retries)
+        if type(answer) is Refused and answer.address:
+            redirects.learn(call.request, answer)
+            return await self._follow(call, retries)
         return call.read(answer)
+
+    async def _follow(self, call: Call[T], retries: Retries | None) -> T:
+        """Like `Connection._follow`."""
+        redirects = self._settings.redirects
+        for _ in range(FOLLOWED_MAX):
+            answers: list[tuple[RequestPart, Answer]] = []
+            for part in redirects.parts(call.request):
+                given = await self._answer_elsewhere(call, part, retries)
+                if given is None:
+                    break
+                redirects.answered(part, given)
+                answers.append((part, settled(part, given)))
+            else:
+                answer = merged(answers)
+                if type(answer) is not Refused or not redirects.goes_on(call.request, answers[-1][0], answer):
+                    return call.read(answer)
+            await asyncio.sleep(PAUSE_S)
+        return call.read(answer)
+
+    async def _answer_elsewhere(self, call: Call[T], part: RequestPart, retries: Retries | None) -> Answer | None:
+        """Like `Connection._answer_elsewhere`."""
+        call = call.of(part.request)
+        if part.address is None:
+            return await self._ask(call, retries)
+        if not part.is_optional:
+            return await self._at(part.address)._ask(call, retries)
+        try:
+            return await self._at(part.address)._ask(call.once(), NO_RETRIES)
+        except (MissingComponent, AccessDenied):
+            self._settings.redirects.forget(part.request)
+            return None
+        except ConnectionLost:
+            self._settings.redirects.unanswered(part)
+            if not call.is_repeatable:
+                raise
+            return await self._at(part.address)._ask(call, retries)
+
+    def _at(self, address: Address) -> AsyncConnection:
+        if address == self._settings.address:
+            return self
+        self._check_open()  # a connection that is opened after `close` would stay open
+        return self._others.setdefault(address, AsyncConnection(self._settings.at(address)))
+
+    async def _ask(self, call: Call[Any], retries: Retries | None) -> Answer:
+        link = self._link
+        try:
+            if link is not None and link.is_writable and link.fault is None:  # the usual case
+                try:
+                    answer = await link.ask(call.request, call.wait_ms)
+                except ConnectionLost:
+                    if self._is_closed or not call.is_repeatable:
+                        raise
+                    answer = await self._ask_until_answered(call, retries)
+            else:
+                answer = await self._ask_until_answered(call, retries)
+        except InvalidValue as error:
+            raise in_words_of_the_caller(call.request, error) from None
+        return answer
 
     async def close(self) -> None:
         """Closes the connection for good; requests in flight fail."""
         self._is_closed = True
+        for other in self._others.values():
+            await other.close()
         if self._link is not None:
             self._link.close()
             await self._link.closed.wait()
@@ -95,11 +156,19 @@ class AsyncConnection(Caller, Asynchronous):
 
     async def _connected(self) -> AsyncLink:
         async with self._connecting:
-            if self._is_closed:
-                raise ConnectionLost(f"this client of {self._settings.address} was closed; connect again")
+            self._check_open()
             if self._link is None or self._link.fault is not None:
-                self._link = await self._new_link()
+                link = await self._new_link()
+                if self._is_closed:  # meanwhile
+                    link.close()
+                    await link.closed.wait()
+                self._check_open()
+                self._link = link
             return self._link
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConnectionLost(f"this client of {self._settings.address} was closed; connect again")
 
     async def _new_link(self) -> AsyncLink:
         settings = self._settings

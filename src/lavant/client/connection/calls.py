@@ -37,6 +37,14 @@ class Call(Generic[T]):
             raise error_of(given)
         return self._read(given)
 
+    def of(self, request: RequestFor[Any]) -> Call[T]:
+        """The same call for a part of the request."""
+        return self if request is self.request else Call(request, self._read, is_repeatable=self.is_repeatable)
+
+    def once(self) -> Call[T]:
+        """The same call, to be sent once."""
+        return Call(self.request, self._read, is_repeatable=False)
+
     @property
     def wait_ms(self) -> int:
         """How long the server may wait before it answers."""

@@ -10,14 +10,17 @@ from typing import Any, Self, TypeVar
 
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queue_config import SECOND_MS
-from lavant.broker.protocol.queues import Send
+from lavant.broker.protocol.queues import Refused, Send
 from lavant.broker.protocol.subscriptions import Publish
 from lavant.client.connection.calls import Call
 from lavant.client.connection.channel import Channel
-from lavant.client.connection.retries import Pauses, Retries
+from lavant.client.connection.errors import in_words_of_the_caller
+from lavant.client.connection.redirects import FOLLOWED_MAX, PAUSE_S, RequestPart, merged, settled
+from lavant.client.connection.retries import NO_RETRIES, Pauses, Retries
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.operations import Blocking, Caller
-from lavant.core.errors import ConnectionLost, LavantError, MissingComponent, NotReady
+from lavant.core.addresses import Address
+from lavant.core.errors import AccessDenied, ConnectionLost, InvalidValue, LavantError, MissingComponent, NotReady
 from lavant.core.frames import append_frame
 
 T = TypeVar("T")
@@ -33,6 +36,9 @@ class Connection(Caller, Blocking):
         self._channel: Channel | None = None
         self._is_closed = False
         self._lock = threading.Lock()
+        self._others: dict[Address, Connection] = {}
+        """Connections to brokers to which subscriptions have moved."""
+        self._others_lock = threading.Lock()
 
     def open(self) -> Self:
         """Connects now and waits for a server that is starting. Raises if none answers.
@@ -57,26 +63,99 @@ class Connection(Caller, Blocking):
 
         `retries` says how often, instead of the client's settings.
         """
+        redirects = self._settings.redirects
+        if redirects and redirects.knows(call.request):
+            return self._follow(call, retries)
+        answer = self._answer_to(call, retries)
+        if type(answer) is Refused and answer.address:
+            redirects.learn(call.request, answer)
+            return self._follow(call, retries)
+        return call.read(answer)
+
+    def _follow(self, call: Call[T], retries: Retries | None) -> T:
+        """Carries out a call at the brokers to which the redirects lead."""
+        redirects = self._settings.redirects
+        for _ in range(FOLLOWED_MAX):
+            answers: list[tuple[RequestPart, Answer]] = []
+            for part in redirects.parts(call.request):
+                given = self._answer_elsewhere(call, part, retries)
+                if given is None:
+                    break
+                redirects.answered(part, given)
+                answers.append((part, settled(part, given)))
+            else:
+                answer = merged(answers)
+                if type(answer) is not Refused or not redirects.goes_on(call.request, answers[-1][0], answer):
+                    return call.read(answer)
+            time.sleep(PAUSE_S)
+        return call.read(answer)
+
+    def _answer_elsewhere(self, call: Call[T], part: RequestPart, retries: Retries | None) -> Answer | None:
+        """None if the first broker has to be asked, since nothing could be sent to the other one."""
+        call = call.of(part.request)
+        if part.address is None:
+            return self._answer_to(call, retries)
+        if not part.is_optional:
+            return self._at(part.address)._answer_to(call, retries)
+        try:
+            return self._at(part.address)._answer_to(call.once(), NO_RETRIES)
+        except (MissingComponent, AccessDenied):
+            self._settings.redirects.forget(part.request)
+            return None
+        except ConnectionLost:
+            self._settings.redirects.unanswered(part)
+            if not call.is_repeatable:
+                raise
+            return self._at(part.address)._answer_to(call, retries)
+
+    def _at(self, address: Address) -> Connection:
+        if address == self._settings.address:
+            return self
+        with self._others_lock:
+            self._check_open()  # a connection that is opened after `close` would stay open
+            if address not in self._others:
+                self._others[address] = Connection(self._settings.at(address))
+            return self._others[address]
+
+    def _answer_to(self, call: Call[Any], retries: Retries | None) -> Answer:
         with self._lock:
             try:
-                answer = self._ask(call)
+                return self._ask(call)
             except (ConnectionLost, MissingComponent) as error:
-                answer = self._ask_again(call, error, self._settings.retries if retries is None else retries)
-        return call.read(answer)
+                return self._ask_again(call, error, self._settings.retries if retries is None else retries)
 
     def pipeline(self, wanted: Sequence[Call[Any]]) -> list[Any]:
         """Carries out many calls without waiting in between, and returns their results or errors in order.
 
         Nothing is retried. If the connection breaks, an error is raised, and some calls may have been carried out.
         """
+        redirects = self._settings.redirects
+        if redirects and any(redirects.knows(call.request) for call in wanted):
+            return [self._result(call) for call in wanted]
         with self._lock:
             answers = [answer for part in _parts(wanted) for answer in self._ask_many(part)]
-        return [_result(call, answer) for call, answer in zip(wanted, answers, strict=True)]
+        for call, answer in zip(wanted, answers, strict=True):
+            if type(answer) is Refused and answer.address:
+                redirects.learn(call.request, answer)
+        return [
+            self._result(call) if type(answer) is Refused and answer.address else _result(call, answer)
+            for call, answer in zip(wanted, answers, strict=True)
+        ]
+
+    def _result(self, call: Call[Any]) -> Any:
+        """The result of a call that is redirected, or its error."""
+        try:
+            return self.run(call)
+        except LavantError as error:
+            return error
 
     def close(self) -> None:
         """Closes the connection for good."""
-        with self._lock:
+        with self._others_lock:
             self._is_closed = True
+        for other in self._others.values():
+            other.close()
+        with self._lock:
             self._drop()
 
     def __enter__(self) -> Self:
@@ -100,6 +179,9 @@ class Connection(Caller, Blocking):
             channel = self._channel_for(call.wait_ms, is_repeatable=call.is_repeatable)
             channel.write(buffer)
             return channel.read()[1]
+        except InvalidValue as error:
+            self._drop()
+            raise in_words_of_the_caller(call.request, error) from None
         except BaseException:  # part of an answer may still arrive: the connection cannot be used again
             self._drop()
             raise
@@ -140,11 +222,14 @@ class Connection(Caller, Blocking):
         return channel
 
     def _connected(self) -> Channel:
-        if self._is_closed:
-            raise ConnectionLost(f"this client of {self._settings.address} was closed; connect again")
+        self._check_open()
         if self._channel is None:
             self._channel = Channel(self._settings)
         return self._channel
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConnectionLost(f"this client of {self._settings.address} was closed; connect again")
 
     def _drop(self) -> None:
         if self._channel is not None:

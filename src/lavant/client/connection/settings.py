@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from lavant.client.connection.redirects import Redirects
 from lavant.client.connection.retries import Retries
-from lavant.core.addresses import Address
+from lavant.core.addresses import QUEUES_URL, Address
 from lavant.core.errors import InvalidValue, ServerUnreachable
 
 
@@ -19,6 +21,8 @@ class ConnectionSettings(NamedTuple):
     timeout_s: float
     retries: Retries
     tls: ssl.SSLContext | None
+    redirects: Redirects
+    """Where subscriptions and queues are that have moved."""
 
     @classmethod
     def of(cls, url: str, *, key: str, ca_file: Path | str | None, timeout_s: float, retries: Retries) -> Self:
@@ -30,7 +34,30 @@ class ConnectionSettings(NamedTuple):
         if not timeout_s > 0:
             raise InvalidValue(f"a client's timeout_s must be positive, got {timeout_s}")
         address = Address.parse(url)
-        return cls(address, key.encode(), timeout_s, retries, _context(address, ca_file))
+        if not isinstance(key, str):
+            raise InvalidValue(f"the API key must be a string, got {type(key).__name__}; see `encryption` for a Key")
+        return cls(address, key.encode(), timeout_s, retries, _context(address, ca_file), Redirects())
+
+    def at(self, address: Address) -> Self:
+        """For another broker of the same federation."""
+        if self.address.is_secure and not address.is_secure:
+            raise ServerUnreachable(f"a subscription has moved to {address}, which has no TLS, unlike {self.address}")
+        tls = None
+        if address.is_secure:
+            tls = _context(address, None) if self.tls is None else self.tls
+        return self._replace(address=address, tls=tls)
+
+    @classmethod
+    def from_environment(
+        cls, url: str, *, key: str, ca_file: Path | str | None, timeout_s: float, retries: Retries
+    ) -> Self:
+        """What is not given is read from `LAVANT_URL`, `LAVANT_KEY` and `LAVANT_CA_FILE`."""
+        given = url if url else os.environ.get("LAVANT_URL", "")
+        address = Address.parse(given if given else QUEUES_URL)
+        if ca_file is None and address.is_secure and os.environ.get("LAVANT_CA_FILE"):
+            ca_file = os.environ["LAVANT_CA_FILE"]
+        secret = key if key else os.environ.get("LAVANT_KEY", "")
+        return cls.of(str(address), key=secret, ca_file=ca_file, timeout_s=timeout_s, retries=retries)
 
     def nobody_answers(self, error: OSError) -> ServerUnreachable:
         """The error for a failed connection, with its remedy."""
@@ -42,7 +69,8 @@ class ConnectionSettings(NamedTuple):
         if isinstance(error, ssl.SSLError):
             return ServerUnreachable(f"the server at {self.address} does not speak TLS: {error.reason or error}")
         return ServerUnreachable(
-            f"no server answers at {self.address}: {error}; start one with `lavant serve --port {self.address.port}`"
+            f"no server answers at {self.address}: {error}; "
+            f"start one with `lavant serve --data DIR --port {self.address.port}`"
         )
 
 

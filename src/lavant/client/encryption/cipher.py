@@ -17,7 +17,8 @@ import msgspec
 
 from lavant.broker.filters import Filter
 from lavant.broker.protocol.subscriptions import EncryptedFilter
-from lavant.core.errors import InvalidValue, MissingComponent
+from lavant.core.errors import InvalidValue
+from lavant.core.packages import named_extras
 from lavant.core.publications.attributes import AttributeValue
 from lavant.core.publications.publication import Publication
 
@@ -73,10 +74,8 @@ class Cipher:
 
 
 def _aead(material: bytes) -> Any:
-    try:
+    with named_extras():
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
         from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
-    except ImportError:
-        raise MissingComponent("encryption needs the package cryptography: pip install 'lavant[encryption]'") from None
     return AESGCM(HKDF(SHA256(), KEY_BYTES, salt=None, info=PURPOSE).derive(material))

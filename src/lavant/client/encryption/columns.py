@@ -24,7 +24,7 @@ def values_of(schema: Schema, publications: Columns | Rows) -> tuple[Doubles, tu
     if isinstance(publications, Mapping):
         return _from_columns(schema, publications), None
     rows = [(p.attributes if isinstance(p, Publication) else p) for p in publications]
-    ids = tuple(p.id for p in publications if isinstance(p, Publication))
+    ids = tuple(PublicationId(p.id) for p in publications if isinstance(p, Publication))
     values = [[_number(row, number, name) for name in schema.names] for number, row in enumerate(rows)]
     array = np.array(values, np.float64).reshape(len(rows), len(schema.names))
     return array, ids if rows and len(ids) == len(rows) else None

@@ -25,6 +25,7 @@ from typing import Self
 
 import msgspec
 
+from lavant import tracing
 from lavant.broker.storage.disks import FileDisk
 from lavant.broker.storage.journal import JournalConfig
 from lavant.client.publisher.records import encode_publication
@@ -119,7 +120,8 @@ class Publisher:
     # ── for applications ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def publish(self, publication: Publication, *, wait_s: float = 0.0) -> bool:
-        """Takes a publication, to be stored and published soon. One without an id gets one.
+        """Takes a publication, to be stored and published soon. One without an id gets one, and one without a trace
+        belongs to that of the current span.
 
         If the buffer is full, waits up to `wait_s` seconds; False if it stayed full and the publication was dropped.
         Raises `LimitExceeded` if it is too large, `StorageFailed` if the disk has failed, and `PublisherClosed`.
@@ -127,6 +129,8 @@ class Publisher:
         if not publication.id:
             name = PublicationId(f"{self._id_prefix}-{next(self._id_numbers)}")
             publication = msgspec.structs.replace(publication, id=name)
+        if publication.trace is None and tracing.is_on():
+            publication = msgspec.structs.replace(publication, trace=tracing.current())
         encoded = encode_publication(publication)
         if len(encoded) > self._store.publication_bytes_max:
             raise LimitExceeded(

@@ -43,7 +43,7 @@ def replay(records: Iterable[bytes]) -> tuple[dict[int, Publication], int]:
 
     >>> one, two = (encode_publication(Publication(attributes={"n": n})) for n in (1, 2))
     >>> replay([encode_received(1, one), encode_received(2, two), *encode_settled([1])])
-    ({2: Publication(attributes={'n': 2}, id='', time_ms=0, payload=None)}, 2)
+    ({2: Publication(attributes={'n': 2}, id='', time_ms=0, payload=None, trace=None)}, 2)
     """
     unpublished: dict[int, Publication] = {}
     last = 0

@@ -2,47 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
 
+from lavant import tracing
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Delivery, Described, MoveState, PeekedMessage, SendEntry
+from lavant.client import queue_calls as calls
+from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call
-from lavant.client.operations import Asynchronous, Blocking, Caller, single_call
-from lavant.client.queues import calls
-from lavant.client.queues.calls import Leased
+from lavant.client.consumers.base import check_receiving
+from lavant.client.consumers.consumer import AsyncConsumer, AsyncMessageHandler, Consumer, MessageHandler
+from lavant.client.consumers.prefetcher import PREFETCH
+from lavant.client.operations import Asynchronous, Blocking, Caller, sending_call, single_call
+from lavant.client.queue_calls import Leased
+from lavant.client.times import milliseconds
+from lavant.core.errors import InvalidValue
+from lavant.core.publications.trace_context import as_attributes
+
+ConsumerT = TypeVar("ConsumerT", Consumer, AsyncConsumer)
+HandlerT = TypeVar("HandlerT")
 
 
-class QueueOperations:
+class QueueOperations(Generic[ConsumerT, HandlerT]):
     """The operations on a queue."""
 
-    def __init__(self, connection: Caller, name: str) -> None:
+    def __init__(
+        self, connection: Caller, name: str, new_consumer: Callable[[str, int, float | None], ConsumerT]
+    ) -> None:
         self._connection = connection
+        self._new_consumer: Callable[[str, int, float | None], ConsumerT] = new_consumer
         self.name = name
 
-    @single_call
+    def consume(
+        self,
+        handler: HandlerT | None = None,
+        *,
+        workers: int = 1,
+        prefetch: int = PREFETCH,
+        visibility_s: float | None = None,
+    ) -> ConsumerT:
+        """Returns a consumer: iterate over it, or call its `run` with a handler. With a `handler`, messages are handled
+        in the background, by so many `workers`, until you close the consumer.
+
+        `prefetch` messages are leased ahead, for `visibility_s` at a time; leases are extended while you work.
+        """
+        check_receiving(prefetch, visibility_s, workers)
+        consumer: Any = self._new_consumer(self.name, prefetch, visibility_s)
+        if handler is not None:
+            consumer.start(handler, workers=workers)
+        return consumer  # type: ignore[no-any-return]
+
+    @sending_call
     def send(
         self,
-        body: bytes,
+        body: Body,
         *,
         attributes: bytes = b"",
-        delay_ms: int | None = None,
+        delay_s: float | None = None,
         group: str = "",
         deduplication: str = "",
+        delay_ms: int | None = None,
     ) -> Call[int]:
-        """Sends a message and returns its number; the message is on the server's disk then."""
-        return calls.send(self.name, SendEntry(body, attributes, delay_ms, group, deduplication))
+        """Sends a message and returns its number; the message is on the server's disk then. Text is sent as UTF-8,
+        dicts and lists as JSON. It is visible after `delay_s`; that of the queue by default."""
+        delay = milliseconds("delay", delay_s, delay_ms)
+        kept = attributes if attributes else as_attributes(tracing.current())
+        return calls.send(self.name, SendEntry(body_bytes(body), kept, delay, group, deduplication))
 
-    @single_call
-    def send_many(self, messages: Iterable[bytes | SendEntry]) -> Call[list[int]]:
+    @sending_call
+    def send_many(self, messages: Iterable[Body | SendEntry]) -> Call[list[int]]:
         """Sends messages and returns their numbers. `PartlyRefused` says which were not accepted, if any."""
-        return calls.send_many(self.name, messages)
+        return calls.send_many(self.name, messages, as_attributes(tracing.current()))
 
     @single_call
     def receive(
-        self, count: int = 1, *, visibility_ms: int | None = None, wait_ms: int | None = None
+        self,
+        count: int = 1,
+        *,
+        visibility_s: float | None = None,
+        wait_s: float | None = None,
+        visibility_ms: int | None = None,
+        wait_ms: int | None = None,
     ) -> Call[list[Delivery]]:
-        """Leases up to `count` messages for `visibility_ms`; none if none came within `wait_ms`."""
-        return calls.receive(self.name, count, visibility_ms, wait_ms)
+        """Leases up to `count` messages for `visibility_s`; none if none came within `wait_s`. `consume` is simpler."""
+        hidden, waits = milliseconds("visibility", visibility_s, visibility_ms), milliseconds("wait", wait_s, wait_ms)
+        return calls.receive(self.name, count, hidden, waits)
 
     @single_call
     def acknowledge(self, *messages: Leased) -> Call[None]:
@@ -50,9 +95,15 @@ class QueueOperations:
         return calls.acknowledge(self.name, messages)
 
     @single_call
-    def change_visibility(self, *messages: Leased, visibility_ms: int) -> Call[None]:
-        """Extends the leases of messages to `visibility_ms` from now; 0 releases them."""
-        return calls.change_visibility(self.name, messages, visibility_ms)
+    def change_visibility(
+        self, *messages: Leased, visibility_s: float | None = None, reason: str = "", visibility_ms: int | None = None
+    ) -> Call[None]:
+        """Extends the leases of messages to `visibility_s` from now; 0 releases them. The server keeps the `reason` of
+        a failure, for people who look at dead letters."""
+        hidden = milliseconds("visibility", visibility_s, visibility_ms)
+        if hidden is None:
+            raise InvalidValue("change_visibility needs visibility_s, the length of the lease from now")
+        return calls.change_visibility(self.name, messages, hidden, reason)
 
     @single_call
     def peek(self, count: int = 10, *, after: int = 0) -> Call[list[PeekedMessage]]:
@@ -100,9 +151,9 @@ class QueueOperations:
         return calls.list_moves(self.name)
 
 
-class Queue(QueueOperations, Blocking):
+class Queue(QueueOperations[Consumer, MessageHandler], Blocking):
     """A queue of a `Client`."""
 
 
-class AsyncQueue(QueueOperations, Asynchronous):
+class AsyncQueue(QueueOperations[AsyncConsumer, AsyncMessageHandler], Asynchronous):
     """A queue of an `AsyncClient`."""

@@ -18,6 +18,7 @@ from lavant.broker.protocol.subscriptions import (
     SubscriptionState,
     Unadvertise,
     Unsubscribe,
+    UpdateSubscription,
     Webhook,
 )
 from lavant.broker.subscriptions.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
@@ -77,6 +78,10 @@ def subscribe_again(request: Subscribe) -> Call[bool]:
 
 def renew(name: str) -> Call[SubscriptionState]:
     return Call(RenewSubscription(name), _subscribed)
+
+
+def update(name: str, filter: str | EncryptedFilter) -> Call[SubscriptionState]:
+    return Call(UpdateSubscription(name, filter), _subscribed)
 
 
 def unsubscribe(name: str) -> Call[None]:

@@ -14,8 +14,10 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from lavant.broker.protocol.queue_config import SECOND_MS
-from lavant.broker.protocol.subscriptions import Subscribe
+from lavant.broker.protocol.subscriptions import EncryptedFilter, Subscribe
 from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.retries import Retries
 from lavant.client.subscriptions import calls
@@ -44,6 +46,10 @@ class Lease:
     def start(self) -> None:
         """Starts to renew the lease."""
         self._renewing = asyncio.get_running_loop().create_task(self._renew_forever())
+
+    def updated(self, filter: str | EncryptedFilter) -> None:
+        """The subscription has another filter now, also if it must be made again."""
+        self._request = replace(self._request, filter=filter)
 
     async def renew(self) -> None:
         """Renews the lease now. If the server has no such subscription, makes it again, unless it has ended here."""

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lavant.broker.protocol.queue_config import SECOND_MS, VISIBILITY_MS_MAX
 from lavant.broker.protocol.queues import Delivery
-from lavant.core.errors import UNDECODABLE, InvalidValue
+from lavant.client.bodies import json_of, text_of
+from lavant.client.consumers.item import ReceivedItem, Settle
+from lavant.core.errors import UNDECODABLE
 from lavant.core.publications.attributes import AttributeValue
 from lavant.core.publications.publication import ID, PAYLOAD, TIME
+from lavant.core.publications.trace_context import (
+    NO_TRACE,
+    TRACEPARENT,
+    TRACESTATE,
+    TraceContext,
+    of_message,
+    of_row,
+)
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
 
-RETRY_S_FIRST, RETRY_S_MAX = 1.0, 300.0
-
-_ENVELOPE = frozenset((ID, TIME, PAYLOAD))
+_ENVELOPE = frozenset((ID, TIME, PAYLOAD, TRACEPARENT, TRACESTATE))
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Notification:
-    """Comes again until it is acknowledged. Only the first `acknowledge` or `retry` counts."""
+class Notification(ReceivedItem):
+    """A publication that matched a subscription."""
 
-    __slots__ = ("_is_settled", "_settle", "attempt", "attributes", "id", "payload", "time_ms")
+    __slots__ = ("attributes", "id", "payload", "time_ms")
 
     def __init__(
         self,
@@ -37,46 +44,29 @@ class Notification:
         time_ms: int,
         payload: bytes | None,
         attempt: int,
-        settle: Callable[[int | None], None],
+        settle: Settle,
+        trace: TraceContext = NO_TRACE,
     ) -> None:
+        super().__init__(attempt, settle, trace)
         self.attributes = attributes
         self.id = id
         self.time_ms = time_ms
+        """When it was published, in milliseconds since 1970."""
         self.payload = payload
-        self.attempt = attempt
-        """The attempt number, from 1."""
-        self._settle = settle
-        self._is_settled = False
 
-    def acknowledge(self) -> None:
-        """Marks it as done: it never comes again. The server is told in the background, in batches."""
-        self._settle_once(None)
+    def text(self) -> str:
+        """The payload as text; empty without one."""
+        return "" if self.payload is None else text_of(self.payload)
 
-    def retry(self, after_s: float = 0.0) -> None:
-        """Releases it: it comes again after `after_s`, to any consumer."""
-        if not 0 <= after_s * SECOND_MS <= VISIBILITY_MS_MAX:
-            raise InvalidValue(f"after_s must be between 0 and {VISIBILITY_MS_MAX // SECOND_MS} s, got {after_s}")
-        self._settle_once(round(after_s * SECOND_MS))
+    def json(self, type: Any = Any) -> Any:
+        """The payload decoded from JSON, as a value of `type`; None without one."""
+        return None if self.payload is None else json_of(self.payload, type)
 
     def __repr__(self) -> str:
         return f"Notification({dict(self.attributes)!r}, id={self.id!r})"
 
-    def _settle_once(self, retry_ms: int | None) -> None:
-        if not self._is_settled:
-            self._is_settled = True
-            self._settle(retry_ms)
 
-
-def pause_s(attempt: int) -> float:
-    """The pause before a failed notification comes again; it doubles with each attempt.
-
-    >>> [pause_s(attempt) for attempt in (1, 2, 3, 20)]
-    [1.0, 2.0, 4.0, 300.0]
-    """
-    return min(RETRY_S_FIRST * 2.0 ** min(attempt - 1, 20), RETRY_S_MAX)
-
-
-def notification_of(delivery: Delivery, cipher: Cipher | None, settle: Callable[[int | None], None]) -> Notification:
+def notification_of(delivery: Delivery, cipher: Cipher | None, settle: Settle) -> Notification:
     """Decodes a delivery. Raises `InvalidValue` if it is encrypted with another key.
 
     A queue may also hold messages that are not publications: they are all payload.
@@ -96,4 +86,5 @@ def notification_of(delivery: Delivery, cipher: Cipher | None, settle: Callable[
         payload=payload,
         attempt=delivery.receive_count,
         settle=settle,
+        trace=of_row(row) if TRACEPARENT in row else of_message(delivery.attributes),
     )

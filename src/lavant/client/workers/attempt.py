@@ -19,6 +19,7 @@ from collections.abc import Awaitable
 from enum import Enum, auto
 from typing import Any
 
+from lavant import tracing
 from lavant.broker.workflows.limits import REASON_CHARACTERS_MAX
 from lavant.client.workers.backend import Backend
 from lavant.client.workers.functions import Handler
@@ -133,8 +134,13 @@ def _reason(error: BaseException) -> str:
 
 
 def _started(task: Task, handler: Handler) -> Awaitable[Made]:
-    awaitable: Awaitable[Made] = handler.function(task) if handler.is_async else _in_thread(task, handler)
-    return awaitable
+    return _traced(task, handler) if handler.is_async else _in_thread(task, handler)
+
+
+async def _traced(task: Task, handler: Handler) -> Made:
+    with tracing.processing(task.topic, task.trace):
+        made: Made = await handler.function(task)
+    return made
 
 
 def _in_thread(task: Task, handler: Handler) -> asyncio.Future[Made]:
@@ -144,7 +150,8 @@ def _in_thread(task: Task, handler: Handler) -> asyncio.Future[Made]:
 
     def work() -> None:
         try:
-            made, error = handler.function(task), None
+            with tracing.processing(task.topic, task.trace):
+                made, error = handler.function(task), None
         except (Exception, SystemExit) as raised:
             made, error = None, raised
         with contextlib.suppress(RuntimeError):  # the worker ended without it

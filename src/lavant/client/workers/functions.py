@@ -14,11 +14,12 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from lavant.client.workers.task import Task
+from lavant.client.workers.typed import called_with_task
 from lavant.core.errors import InvalidValue
 
 Function: TypeAlias = Callable[[Task], Any]
 """Returns `Made`, or an awaitable of it."""
-_F = TypeVar("_F", bound=Callable[[Task], Any])
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _TOPICS = "lavant_topics"
 
@@ -37,9 +38,11 @@ class Handler(NamedTuple):
 def task(topic: str) -> Callable[[_F], _F]:
     """Makes workers call this function for the tasks of a topic. Apply it several times for several topics.
 
+    The function takes the `Task`, or parameters with type hints: members of the job's input, a JSON object.
+
     >>> @task("resize")
-    ... def resize(task: Task) -> bytes:
-    ...     return task.input[:10]
+    ... def resize(file: str, width: int = 100) -> str:
+    ...     return f"{file} is {width} wide"
     """
     if not isinstance(topic, str) or not topic:
         raise InvalidValue(f'@task needs the name of a topic, as in @task("resize"), got {topic!r}')
@@ -63,9 +66,11 @@ def load(place: str, topics: Sequence[str] = ()) -> list[Handler]:
         if not callable(function):
             raise InvalidValue(f"{name} has no function {attribute!r}; it has {_listed(_functions(module))}")
         marked = getattr(function, _TOPICS, ())
-        found = [Handler(topic, function) for topic in (marked if marked else topics)]
+        found = [Handler(topic, called_with_task(function)) for topic in (marked if marked else topics)]
     else:
-        found = [Handler(topic, each) for each in _functions(module) for topic in getattr(each, _TOPICS)]
+        found = [
+            Handler(topic, called_with_task(each)) for each in _functions(module) for topic in getattr(each, _TOPICS)
+        ]
     return _chosen(place, found, topics)
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 
+from lavant import tracing
 from lavant.broker.workflows.limits import WORKER_CHARACTERS_MAX
 from lavant.client.workers.backend import Backend
 from lavant.client.workers.worker import DRAIN_S, Worker
@@ -45,6 +46,7 @@ async def work(
     on_started: Callable[[], None] = lambda: None,
 ) -> Worker:
     """Works until SIGTERM or SIGINT; a second signal ends the process at once."""
+    tracing.configure("lavant-worker")
     backend = await open_backend()
     try:
         worker = make(backend)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, TypeAlias
 
 import msgspec
 
 from lavant.broker.protocol.jobs import Result
+from lavant.client.bodies import json_of, text_of
 from lavant.core.errors import InvalidValue
 from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.trace_context import NO_TRACE, TraceContext
 
-Made: TypeAlias = "Result | bytes | str | dict[str, AttributeValue] | None"
-"""The results of a function: a body, attributes for the conditions of the workflow, or both as a `Result`."""
+Made: TypeAlias = "Result | bytes | str | dict[str, AttributeValue] | list[Any] | msgspec.Struct | object | None"
+"""The results of a function: a body, attributes for the conditions of the workflow, or both as a `Result`. Lists,
+dataclasses and structs become a body in JSON."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,15 +34,21 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Results of the preceding tasks, by their names."""
     timeout_s: float
     """The time limit of the attempt, from its start."""
+    trace: TraceContext = NO_TRACE
+    """The trace of the job; `trace.headers()` passes it on."""
 
     @property
     def key(self) -> str:
         """An idempotency key for other systems: the same in each attempt, and of no other task."""
         return f"{self.job}/{self.name}"
 
-    def json(self) -> Any:
-        """The job's input, decoded from JSON."""
-        return msgspec.json.decode(self.input)
+    def json(self, type: Any = Any) -> Any:
+        """The job's input, decoded from JSON, as a value of `type`."""
+        return json_of(self.input, type)
+
+    def text(self) -> str:
+        """The job's input as text."""
+        return text_of(self.input)
 
     def __str__(self) -> str:
         return f"attempt {self.attempt} at task {self.name!r} of job {self.job}"
@@ -59,6 +69,9 @@ def result_of(made: Made) -> Result:
         return Result(made.encode())
     if isinstance(made, dict):
         return Result(b"", made)
+    if isinstance(made, list | msgspec.Struct) or dataclasses.is_dataclass(made):
+        return Result(msgspec.json.encode(made))
     raise InvalidValue(
-        f"a task's function returned {type(made).__name__}; return bytes, text, a dict of attributes, a Result or None"
+        f"a task's function returned {type(made).__name__}; return bytes, text, a dict of attributes, a list, "
+        "dataclass or msgspec.Struct (sent as JSON), a Result or None"
     )

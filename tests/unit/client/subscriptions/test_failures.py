@@ -20,13 +20,18 @@ def failed(config: QueueConfig, attempt: int) -> int:
     """For how long a notification is hidden whose handler raised."""
     subscription = SubscriptionBase[None](SubscriptionParts(Caller(), SETTINGS, STATE, None, None, 1, None, print))
     subscription._take_config(config)
-    told: list[int | None] = []
-    notification = Notification({}, id="7", time_ms=0, payload=None, attempt=attempt, settle=told.append)
+    told: list[tuple[int | None, str]] = []
+
+    def settle(retry_ms: int | None, reason: str) -> None:
+        told.append((retry_ms, reason))
+
+    notification = Notification({}, id="7", time_ms=0, payload=None, attempt=attempt, settle=settle)
     try:
         raise RuntimeError("no luck")
-    except RuntimeError:
-        subscription._failed(notification)
-    [retry_ms] = told
+    except RuntimeError as error:
+        subscription._failed(notification, error)
+    [(retry_ms, reason)] = told
+    assert reason == "RuntimeError: no luck"
     assert retry_ms is not None
     return retry_ms
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import msgspec
 import pytest
-from tests.unit.client.subscriptions.test_prefetcher import in_loop
+from tests.unit.client.consumers.test_prefetcher import in_loop
 
 from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.queues import Done, Refused
@@ -193,3 +194,13 @@ def test_a_lease_has_bounds(lease_s: float) -> None:
 def test_a_lease_is_a_number(lease_s: float) -> None:
     with pytest.raises(LavantError, match="lease_s must be between 1 and 86400, got"):
         wanted(lease_s=lease_s)
+
+
+@in_loop
+async def test_what_is_made_again_has_the_filter_that_it_was_updated_to() -> None:
+    server = Server()
+    renewed = server.lease()
+    renewed.updated("price > 2")
+    server.is_known = False
+    await renewed.renew()
+    assert server.asked[-1] == msgspec.structs.replace(REQUEST, filter="price > 2")

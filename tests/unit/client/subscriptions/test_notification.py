@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from lavant.broker.protocol.queues import Delivery, Receipt
+from lavant.client.consumers.quota import ReceiveQuota
 from lavant.client.subscriptions.notification import Notification, notification_of
-from lavant.client.subscriptions.quota import NotificationQuota
 from lavant.core.errors import InvalidValue
 
 
 def read(body: bytes, told: list[int | None] | None = None) -> Notification:
     delivery = Delivery(Receipt(7, 9), body, b"", 5, 6, 2, "", "")
-    return notification_of(delivery, None, ([] if told is None else told).append)
+    heard: list[int | None] = [] if told is None else told
+    return notification_of(delivery, None, lambda retry_ms, reason: heard.append(retry_ms))
 
 
 def test_a_publication_is_read_as_it_was_published() -> None:
@@ -47,12 +48,12 @@ def test_a_pause_out_of_bounds_is_refused(after_s: float) -> None:
 @pytest.mark.parametrize(("count", "timeout_s"), [(0, None), (-1, None), (None, -1)])
 def test_bad_limits_are_refused(count: int | None, timeout_s: float | None) -> None:
     with pytest.raises(InvalidValue, match="leave it out"):
-        NotificationQuota(count, timeout_s)
+        ReceiveQuota(count, timeout_s)
 
 
 def test_what_was_claimed_in_vain_is_given_back() -> None:
     now_s = [10.0]
-    quota = NotificationQuota(1, 5, lambda: now_s[0])
+    quota = ReceiveQuota(1, 5, lambda: now_s[0])
     assert quota.claim()
     assert not quota.claim()
     quota.give_back()

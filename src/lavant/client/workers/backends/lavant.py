@@ -46,6 +46,7 @@ class LavantBackend:
             input=given.input,
             results=given.results,
             timeout_s=given.timeout_ms / SECOND_MS,
+            trace=given.trace,
         )
 
     async def complete(self, task: Task, result: Result) -> None:

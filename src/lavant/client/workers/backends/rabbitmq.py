@@ -155,6 +155,7 @@ class RabbitMQBackend:
             input=given.input,
             results=given.results,
             timeout_s=given.timeout_ms / SECOND_MS,
+            trace=given.trace,
         )
 
     # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Prefetches messages of a subscription, extends their leases, and settles them in batches.
+"""Prefetches messages of a queue, extends their leases, and settles them in batches.
 
     server ──Receive──► ready ──take──► being handled ──settle──► settled ──Acknowledge, ChangeVisibility──► server
                           └───────── held: leases extended until they are settled ─────────┘
@@ -19,13 +19,13 @@ from typing import TypeVar
 
 from lavant.broker.protocol.queue_config import BATCH_ENTRIES_MAX, SECOND_MS, WAIT_MS_MAX
 from lavant.broker.protocol.queues import ChangeVisibility, Delivery, VisibilityChange
+from lavant.client import queue_calls as calls
 from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.calls import Call
-from lavant.client.queues import calls
 from lavant.core.errors import LavantError, PartlyRefused, TooManyInFlight, UnknownQueue
 
 PREFETCH = 256
-"""Notifications that are leased ahead; 1 MiB each at most."""
+"""Messages that are leased ahead; 1 MiB each at most."""
 PREFETCH_MAX = BATCH_ENTRIES_MAX
 HELD_S_MAX = 12 * 3600.0
 """A lease is not extended for longer: its handler is considered stuck."""
@@ -39,8 +39,8 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 
-class HeldNotification:
-    """A message that is leased to this subscriber."""
+class HeldMessage:
+    """A message that is leased to this consumer."""
 
     __slots__ = ("delivery", "is_lost", "is_settled", "leased_s", "since_s")
 
@@ -78,9 +78,9 @@ class Prefetcher:
         self._wake = wake
         self._revive = revive
         self._loop = asyncio.get_running_loop()
-        self._ready: deque[HeldNotification] = deque()
-        self._held: dict[int, HeldNotification] = {}
-        self._settled: deque[tuple[HeldNotification, int | None]] = deque()
+        self._ready: deque[HeldMessage] = deque()
+        self._held: dict[int, HeldMessage] = {}
+        self._settled: deque[tuple[HeldMessage, int | None, str]] = deque()
         self._arrived, self._room, self._to_settle = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._settling = asyncio.Lock()
         self._failure: LavantError | None = None
@@ -90,7 +90,7 @@ class Prefetcher:
 
     # ── from any thread ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def take(self) -> HeldNotification | None:
+    def take(self) -> HeldMessage | None:
         """The next message, if one is ready."""
         while self._ready and not self._is_stopped:
             try:
@@ -103,16 +103,17 @@ class Prefetcher:
                 return held
         return None
 
-    def settle(self, held: HeldNotification, retry_ms: int | None) -> None:
-        """Acknowledges a message (None), or releases it after `retry_ms`. The server is told in the background."""
+    def settle(self, held: HeldMessage, retry_ms: int | None, reason: str = "") -> None:
+        """Acknowledges a message (None), or releases it after `retry_ms`, with the reason. The server is told in the
+        background."""
         held.is_settled = True
-        self._settled.append((held, retry_ms))
+        self._settled.append((held, retry_ms, reason))
         if not self._to_settle.is_set():
             self._wake(self._to_settle)
 
     # ── in the loop ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def next(self, timeout_s: float | None) -> HeldNotification | None:
+    async def next(self, timeout_s: float | None) -> HeldMessage | None:
         """Waits for a message; None if none came in time or it was stopped. Raises the error that ended prefetching."""
         deadline_s = None if timeout_s is None else self._loop.time() + timeout_s
         while (held := self.take()) is None:
@@ -148,10 +149,10 @@ class Prefetcher:
                 if not is_queue_gone and self._failure is None:
                     # A receive in flight is answered before this, unless the queue is empty.
                     await self._connection.run(calls.describe(self._queue))
-                    self._settled.extend((held, 0) for held in self._ready)
+                    self._settled.extend((held, 0, "") for held in self._ready)
                     await self.flush()
         except (LavantError, TimeoutError) as error:  # the leases expire, and the messages come again
-            _logger.warning("subscriber of %s: not all settled messages could be reported: %s", self._queue, error)
+            _logger.warning("consumer of %s: not all settled messages could be reported: %s", self._queue, error)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -179,7 +180,7 @@ class Prefetcher:
                 continue
             now_s = self._loop.time()
             for delivery in found:
-                held = HeldNotification(delivery, now_s)
+                held = HeldMessage(delivery, now_s)
                 self._held[delivery.receipt.number] = held
                 self._ready.append(held)
             if found:
@@ -193,19 +194,19 @@ class Prefetcher:
             self._to_settle.clear()
             await self.flush()
 
-    async def _tell(self, some: list[tuple[HeldNotification, int | None]]) -> None:
-        done = [held for held, retry_ms in some if retry_ms is None]
-        again = [(held, retry_ms) for held, retry_ms in some if retry_ms is not None]
+    async def _tell(self, some: list[tuple[HeldMessage, int | None, str]]) -> None:
+        done = [held for held, retry_ms, _ in some if retry_ms is None]
+        again = [(held, retry_ms, reason) for held, retry_ms, reason in some if retry_ms is not None]
         try:
             if done:
                 await self._ask(
                     calls.acknowledge(self._queue, [held.delivery for held in done], is_patient=not self._is_stopped)
                 )
         except PartlyRefused as refused:  # their leases had expired: they come again
-            _logger.info("subscriber of %s: %s", self._queue, refused)
+            _logger.info("consumer of %s: %s", self._queue, refused)
         if again:
             await self._ask(_hide(self._queue, again))
-        for held, _ in some:
+        for held, *_ in some:
             self._forget(held)
 
     async def _extend(self) -> None:
@@ -219,13 +220,13 @@ class Prefetcher:
                 if some:
                     await self._extend_some(some)
 
-    def _is_due(self, held: HeldNotification, period_s: float) -> bool:
+    def _is_due(self, held: HeldMessage, period_s: float) -> bool:
         now_s = self._loop.time()
         return now_s - held.leased_s > period_s / 2 and now_s - held.since_s < HELD_S_MAX
 
-    async def _extend_some(self, some: list[HeldNotification]) -> None:
+    async def _extend_some(self, some: list[HeldMessage]) -> None:
         now_s = self._loop.time()
-        refused = await self._ask(_hide(self._queue, [(held, self._visibility_ms) for held in some]))
+        refused = await self._ask(_hide(self._queue, [(held, self._visibility_ms, "") for held in some]))
         for place, held in enumerate(some):
             if place in refused and not held.is_settled:
                 held.is_lost = True
@@ -242,13 +243,13 @@ class Prefetcher:
             await self._revive()
             return await self._connection.run(call)
 
-    def _forget(self, held: HeldNotification) -> None:
+    def _forget(self, held: HeldMessage) -> None:
         number = held.delivery.receipt.number
         if self._held.get(number) is held:  # it may have come again already
             del self._held[number]
 
 
-def _hide(queue: str, changes: list[tuple[HeldNotification, int]]) -> Call[frozenset[int]]:
+def _hide(queue: str, changes: list[tuple[HeldMessage, int, str]]) -> Call[frozenset[int]]:
     """Changes leases, and returns the indices of those that had expired, which is no error here."""
-    wanted = [VisibilityChange(held.delivery.receipt, hidden_ms) for held, hidden_ms in changes]
+    wanted = [VisibilityChange(held.delivery.receipt, hidden_ms, reason) for held, hidden_ms, reason in changes]
     return Call(ChangeVisibility(queue, wanted), lambda answer: frozenset(answer.refused))

@@ -1,4 +1,4 @@
-"""Limits the number of notifications and the time, for several workers together."""
+"""Limits the number of messages and the time, for several workers together."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from lavant.core.errors import InvalidValue
 
 
-class NotificationQuota:
-    """Call `claim` before you ask for a notification, and `give_back` if none came.
+class ReceiveQuota:
+    """Call `claim` before you ask for a message, and `give_back` if none came.
 
-    >>> quota = NotificationQuota(count=2, timeout_s=None)
+    >>> quota = ReceiveQuota(count=2, timeout_s=None)
     >>> quota.claim(), quota.claim(), quota.claim()
     (True, True, False)
     """

@@ -36,6 +36,7 @@ from lavant.broker.protocol.queues import (
     VisibilityChange,
     VisibilityChanged,
 )
+from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call, done, refuse_some
 from lavant.client.connection.errors import error_of
 
@@ -83,9 +84,9 @@ def send(queue: str, entry: SendEntry) -> Call[int]:
     return Call(Send(queue, [entry]), _sent_one, is_repeatable=False)
 
 
-def send_many(queue: str, messages: Iterable[bytes | SendEntry]) -> Call[list[int]]:
-    """Returns the numbers of the messages, in order."""
-    entries = [SendEntry(message) if isinstance(message, bytes) else message for message in messages]
+def send_many(queue: str, messages: Iterable[Body | SendEntry], attributes: bytes = b"") -> Call[list[int]]:
+    """Returns the numbers of the messages, in order. Bodies are sent with these attributes."""
+    entries = [each if isinstance(each, SendEntry) else SendEntry(body_bytes(each), attributes) for each in messages]
     return Call(Send(queue, entries), _sent, is_repeatable=False)
 
 
@@ -98,8 +99,8 @@ def acknowledge(queue: str, messages: Iterable[Leased], *, is_patient: bool = Fa
     return Call(Acknowledge(queue, [_receipt(message) for message in messages], is_patient), _acknowledged)
 
 
-def change_visibility(queue: str, messages: Iterable[Leased], visibility_ms: int) -> Call[None]:
-    changes = [VisibilityChange(_receipt(message), visibility_ms) for message in messages]
+def change_visibility(queue: str, messages: Iterable[Leased], visibility_ms: int, reason: str = "") -> Call[None]:
+    changes = [VisibilityChange(_receipt(message), visibility_ms, reason) for message in messages]
     return Call(ChangeVisibility(queue, changes), _visibility_changed)
 
 

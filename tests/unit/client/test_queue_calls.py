@@ -22,9 +22,9 @@ from lavant.broker.protocol.queues import (
     SentEntry,
     VisibilityChanged,
 )
+from lavant.client import queue_calls as calls
 from lavant.client.connection.calls import Call
-from lavant.client.queues import calls
-from lavant.client.queues.calls import NEW_QUEUE
+from lavant.client.queue_calls import NEW_QUEUE
 from lavant.core.errors import (
     InvalidValue,
     LavantError,

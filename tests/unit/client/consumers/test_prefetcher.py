@@ -23,7 +23,7 @@ from lavant.broker.protocol.queues import (
 )
 from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.calls import Call
-from lavant.client.subscriptions.prefetcher import HeldNotification, Prefetcher
+from lavant.client.consumers.prefetcher import HeldMessage, Prefetcher
 from lavant.core.errors import StorageFull, TooManyInFlight, UnknownQueue
 
 
@@ -95,13 +95,13 @@ def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]
     return run
 
 
-async def taken(intake: Prefetcher, count: int) -> list[HeldNotification]:
+async def taken(intake: Prefetcher, count: int) -> list[HeldMessage]:
     found = [await intake.next(10) for _ in range(count)]
     assert None not in found
-    return cast(list[HeldNotification], found)
+    return cast(list[HeldMessage], found)
 
 
-def numbers(held: list[HeldNotification]) -> list[int]:
+def numbers(held: list[HeldMessage]) -> list[int]:
     return [each.delivery.receipt.number for each in held]
 
 
