@@ -9,7 +9,7 @@ COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src ./src
 # A Python of its own, which runs in any image: that of the base image may be another version.
 ENV UV_PYTHON_INSTALL_DIR=/opt/python UV_PYTHON_PREFERENCE=only-managed UV_PROJECT_ENVIRONMENT=/opt/lavant
-RUN uv sync --locked --no-dev --no-editable --compile-bytecode --python 3.12
+RUN uv sync --locked --no-dev --no-editable --compile-bytecode --python 3.12 --extra spark --extra hdfs --extra s3 --extra zookeeper
 # The base image has them.
 RUN rm -rf /opt/lavant/lib/python3.12/site-packages/pyspark/jars
 

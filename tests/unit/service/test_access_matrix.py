@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 from starlette.applications import Starlette
-from tests.unit.service.auth.test_authorization import INTERNAL, REQUESTS
+from tests.unit.service.auth.test_authorization import INTERNAL, OF_THE_SERVER, REQUESTS
 from tests.unit.service.front_ends import ARN, FrontEnds, Open, credential, denied, key
 from tests.unit.service.wiring import in_loop, until
 
-from lavant.broker.protocol import federation, jobs, queues, subscriptions
+from lavant.broker.protocol import jobs, queues, subscriptions
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.workflows.definitions.toml_file import convert_workflows
 from lavant.service.aws.sqs.actions import ACTIONS
@@ -81,7 +81,7 @@ NATIVE = [
 
 
 def is_of_the_server(request: Any) -> bool:
-    return type(request).__module__ in (federation.__name__, jobs.__name__)
+    return type(request) in OF_THE_SERVER
 
 
 @each_kind
@@ -156,6 +156,7 @@ HTTP: dict[tuple[str, str], Route] = {
     ("POST", "/subscriptions"): Route("subscribe", "/subscriptions", {"filter": "a = 1", "name": "new"}),
     ("GET", "/subscriptions"): Route("", "/subscriptions"),
     ("GET", "/subscriptions/{name}"): Route("", "/subscriptions/s"),
+    ("PATCH", "/subscriptions/{name}"): Route("subscribe", "/subscriptions/none", {"filter": "a = 2"}),
     ("DELETE", "/subscriptions/{name}"): Route("subscribe", "/subscriptions/none"),
     ("POST", "/subscriptions/{name}/renew"): Route("subscribe", "/subscriptions/none/renew"),
     ("POST", "/subscriptions/{name}/receive"): Route("subscribe", "/subscriptions/s/receive", {"wait_ms": 0}),
@@ -169,6 +170,16 @@ HTTP: dict[tuple[str, str], Route] = {
     ("POST", "/advertisements"): Route("publish", "/advertisements", {"filter": "a = 1", "name": "new"}),
     ("GET", "/advertisements"): Route("", "/advertisements"),
     ("DELETE", "/advertisements/{name}"): Route("publish", "/advertisements/none"),
+    ("GET", "/queues"): Route("", "/queues"),
+    ("PUT", "/queues/{name}"): Route("admin", "/queues/new", {}),
+    ("GET", "/queues/{name}"): Route("", "/queues/q"),
+    ("DELETE", "/queues/{name}"): Route("admin", "/queues/none"),
+    ("POST", "/queues/{name}/messages"): Route("publish", "/queues/q/messages", {"messages": [{"text": "a"}]}),
+    ("GET", "/queues/{name}/messages"): Route("subscribe", "/queues/q/messages"),
+    ("DELETE", "/queues/{name}/messages"): Route("admin", "/queues/q/messages"),
+    ("POST", "/queues/{name}/receive"): Route("subscribe", "/queues/q/receive", {"wait_ms": 0}),
+    ("POST", "/queues/{name}/acknowledge"): Route("subscribe", "/queues/q/acknowledge", {"receipts": ["1-1"]}),
+    ("POST", "/queues/{name}/redrive"): Route("admin", "/queues/none/redrive", {}),
     ("GET", "/resources"): Route("", "/resources", is_of_the_server=True),
     ("GET", "/telemetry"): Route("", "/telemetry", is_of_the_server=True),
     ("PUT", "/workflows"): Route("admin", "/workflows", TABLES, is_of_the_server=True),
@@ -176,12 +187,23 @@ HTTP: dict[tuple[str, str], Route] = {
     ("GET", "/jobs"): Route("", "/jobs", is_of_the_server=True),
     ("GET", "/jobs/{number}"): Route("", "/jobs/1", is_of_the_server=True),
     ("DELETE", "/jobs/{number}"): Route("publish", "/jobs/1", is_of_the_server=True),
+    ("PUT", "/schedules/{name}"): Route("admin", "/schedules/s", {"cron": "@daily", "queue": "q"}),
+    ("GET", "/schedules"): Route("", "/schedules"),
+    ("DELETE", "/schedules/{name}"): Route("admin", "/schedules/none"),
     ("GET", "/federation"): Route("", "/federation", is_of_the_server=True),
     ("POST", "/federation/trace"): Route("", "/federation/trace", {"publication": {"a": 1}}, is_of_the_server=True),
+    ("GET", "/federation/subscriptions"): Route("", "/federation/subscriptions", is_of_the_server=True),
+    ("POST", "/federation/moves"): Route(
+        "admin", "/federation/moves", {"subscription": "s", "broker": "b"}, is_of_the_server=True
+    ),
+    ("GET", "/federation/balancing"): Route("", "/federation/balancing", is_of_the_server=True),
+    ("PUT", "/federation/balancing"): Route("admin", "/federation/balancing", {"is_on": True}, is_of_the_server=True),
     ("DELETE", "/federation/neighbours/{name}"): Route("admin", "/federation/neighbours/b", is_of_the_server=True),
 }
 PUBLIC = {"/", "/healthz", "/readyz", "/metrics", "/openapi.json"}
 """Paths that ask for no key, with GET and HEAD."""
+BACKUP = "/backup"
+"""For operators only; it is no request of the broker, so it has no operation."""
 WAYS = {(each.method, each.path): each.way for each in OPERATIONS}
 
 
@@ -196,7 +218,7 @@ def test_no_route_is_there_that_is_in_no_table(tmp_path: Path) -> None:
         application = front.api._application  # type: ignore[attr-defined]
         assert isinstance(application, Starlette)
         paths = {route.path for route in application.routes}  # type: ignore[attr-defined]
-        assert paths == {path for _, path in HTTP} | (PUBLIC & {"/", "/openapi.json"})
+        assert paths == {path for _, path in HTTP} | (PUBLIC & {"/", "/openapi.json"}) | {BACKUP}
 
     in_front(tmp_path, work)
 
@@ -232,6 +254,18 @@ def test_http_routes(tmp_path: Path, kind: Kind) -> None:
             if not is_right:
                 wrong.append((place, status))
         assert wrong == []
+
+    in_front(tmp_path, work)
+
+
+@each_kind
+def test_a_backup_is_for_operators(tmp_path: Path, kind: Kind) -> None:
+    async def work(front: FrontEnds) -> None:
+        status = (await front.http(kind.name, "GET", BACKUP)).status
+        if kind in STRANGERS:
+            assert status == 401
+        else:  # there is nothing to back up: this server has no disk
+            assert status == (409 if kind.passes("admin", is_of_the_server=True) else 403)
 
     in_front(tmp_path, work)
 

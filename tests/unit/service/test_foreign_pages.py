@@ -62,6 +62,7 @@ class World:
         await ask("", subscriptions.Advertise("a = 1", "ad"))
         await ask("", jobs.DefineJobs(convert_workflows(TABLES)))
         await ask("", jobs.SubmitJob("j", b"{}"))
+        await ask("", jobs.AddSchedule("old", "@yearly", queue="q"))
         self.of_q, self.of_s = [await self._leased(queue) for queue in ("q", "s")]
 
     async def _leased(self, queue: str) -> queues.Receipt:
@@ -89,8 +90,12 @@ class World:
 
     def _routes(self) -> list[Asked]:
         receipt = f"{self.of_s.number:x}-{self.of_s.lease:x}"
+        of_q = f"{self.of_q.number:x}-{self.of_q.lease:x}"
         paths = {"/subscriptions/none": "/subscriptions/s", "/advertisements/none": "/advertisements/ad"}
+        paths |= {"/schedules/none": "/schedules/old"}
+        paths |= {"/queues/none": "/queues/q", "/queues/none/redrive": "/queues/q/redrive"}
         bodies = {"/subscriptions/s/acknowledge": {"receipts": [receipt]}, "/workflows": NEW_TABLES}
+        bodies |= {"/queues/q/acknowledge": {"receipts": [of_q]}, "/queues/none/redrive": {"destination": "source"}}
         return [
             Asked(
                 f"{method} {path}",
@@ -160,6 +165,8 @@ class World:
 NO_EFFECT = {
     "CancelMessageMoveTask",
     "/subscriptions/{name}/renew",
+    "/federation/balancing",
+    "/federation/moves",
     "/federation/trace",
     "/federation/neighbours/{name}",
 }
@@ -320,7 +327,13 @@ def test_a_refusal_says_what_was_wrong_and_which_option_lets_it_in(tmp_path: Pat
     async def work(world: World) -> None:
         host = await world.front.open("GET", "/healthz", {"host": "evil.example:7324"}).response()
         assert (host.status, host.headers["connection"]) == (421, "close")
+        assert host.headers["content-type"] == "application/problem+json"
         assert host.json == {
+            "type": "urn:lavant:MisdirectedRequest",
+            "title": "Misdirected Request",
+            "status": 421,
+            "detail": host.json["message"],
+            "code": "MisdirectedRequest",
             "error": {"code": "MisdirectedRequest", "reason": host.json["message"]},
             "message": "the request is for the host 'evil.example:7324', and this server answers to localhost, IP "
             "addresses, queues.test; if it is to be reached by that name, start it with --public-host evil.example",

@@ -24,6 +24,10 @@ class TokenBucket:
         """At least one: a rate of less than one a second is possible."""
         return max(1.0, self.rate_per_s)
 
+    def left(self, now_s: float) -> float:
+        """The tokens that can be taken now; negative while the bucket is overdrawn."""
+        return min(self._size, self._tokens + max(0.0, now_s - self._filled_s) * self.rate_per_s)
+
     def take(self, count: int, now_s: float) -> float:
         """Take tokens, and return 0; or return the seconds to wait if there are too few."""
         self._tokens = min(self._size, self._tokens + max(0.0, now_s - self._filled_s) * self.rate_per_s)

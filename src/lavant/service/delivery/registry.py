@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import Context
 from typing import TypeVar, cast
 
 from lavant.broker.protocol.subscriptions import Subscribe, SubscriptionState
@@ -65,17 +66,26 @@ class Deliveries:
         for kind in self._kinds.values():
             yield from kind.families()
 
-    def _changed(self, changes: Iterable[Change]) -> None:
+    def _changed(self, changes: Sequence[Change]) -> None:
+        """A subscription whose filter is changed goes on with the tasks that it has."""
+        goes_on = {change.replaces for change in changes if isinstance(change, Added)}
         for change in changes:
             if isinstance(change, Added):
-                self._start(change.subscription)
-            else:
+                tasks = self._tasks.pop(change.replaces, None)
+                if tasks is not None:
+                    self._tasks[change.subscription.number] = tasks
+                elif not change.replaces:
+                    self._start(change.subscription)
+            elif change.subscription.number not in goes_on:
                 for task in self._tasks.pop(change.subscription.number, ()):
                     task.cancel()
 
     def _start(self, subscription: SubscriptionState) -> None:
+        # In a context of its own: a delivery does not belong to the request that made the subscription.
         tasks = [
-            asyncio.create_task(_deliver(kind, subscription), name=f"{kind.name} {subscription.name}")
+            asyncio.create_task(
+                _deliver(kind, subscription), name=f"{kind.name} {subscription.name}", context=Context()
+            )
             for kind in self._kinds.values()
             if kind.serves(subscription)
         ]

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from lavant.broker.protocol.queue_config import WAIT_MS_MAX
 from lavant.broker.protocol.queues import Delivery, Receipt, Receive, Received, Refused
-from lavant.core.errors import TooManyInFlight, error_class
+from lavant.core.errors import SubscriptionMoved, TooManyInFlight, error_class
 from lavant.service.auth.keys import Principal
 from lavant.service.delivery.interface import DeliveryKind
 from lavant.service.delivery.queue import acknowledge, give_back, release
@@ -89,6 +89,8 @@ class PrefetchWindow:
         leased_s = time.monotonic()
         answer = await self._service.execute(request, self._principal)
         if isinstance(answer, Refused):
+            if answer.code == SubscriptionMoved.__name__:
+                raise SubscriptionMoved(answer.reason, answer.address)
             if answer.code != TooManyInFlight.__name__:
                 raise error_class(answer.code)(answer.reason)
             await asyncio.sleep(IN_FLIGHT_FULL_S)

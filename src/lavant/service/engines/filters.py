@@ -16,7 +16,14 @@ from lavant.broker.filters.limits import NO_LIMITS
 from lavant.broker.matching.encrypted.values import EncryptedFilters
 from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.broker.matching.plain.table import FilterTable
-from lavant.broker.protocol.subscriptions import EncryptedFilter, Subscribe, SubscriptionState, Unsubscribe
+from lavant.broker.protocol.subscriptions import (
+    EncryptedFilter,
+    Subscribe,
+    SubscriptionRequest,
+    SubscriptionState,
+    Unsubscribe,
+    UpdateSubscription,
+)
 from lavant.broker.subscriptions.filter_quota import FilterQuota, Filters, NamespaceScheme
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.subscriptions.parsing import ENCRYPTED, PLAIN
@@ -33,10 +40,10 @@ class FilterAdmission:
         self._engine = engine
         self._quota = FilterQuota(engine.scopes_max)
 
-    def prepare(self, subscribes: Iterable[Subscribe]) -> list[Filters | LavantError]:
+    def prepare(self, requests: Iterable[Subscribe | UpdateSubscription]) -> list[Filters | LavantError]:
         """Parse filters; an error says why one cannot be matched."""
         prepared: list[Filters | LavantError] = []
-        for request in subscribes:
+        for request in requests:
             try:
                 prepared.append(prepared_filter(request.filter))
             except LavantError as error:
@@ -44,13 +51,20 @@ class FilterAdmission:
         return prepared
 
     def problem(
-        self, request: Subscribe | Unsubscribe, filters: Filters | LavantError | None, limits: SubscriptionLimits
+        self,
+        request: SubscriptionRequest,
+        filters: Filters | LavantError | None,
+        replaced: SubscriptionState | None,
+        limits: SubscriptionLimits,
     ) -> LavantError | None:
-        """Why a request is refused: the result of `prepare`, or the quota. None if it is accepted."""
+        """Why a request is refused: the result of `prepare`, or the quota. None if it is accepted. An update frees what
+        the filter of the `replaced` subscription uses."""
         if isinstance(request, Unsubscribe) or filters is None or isinstance(filters, LavantError):
             return filters if isinstance(filters, LavantError) else None
+        scope = _scope(request)
+        freed = None if replaced is None or _scope(replaced) != scope else _known_filter(replaced.filter)
         try:
-            self._quota.check(_scope(request), filters, limits)
+            self._quota.check(scope, filters, limits, freed)
         except LavantError as error:
             return error
         return None
@@ -64,11 +78,12 @@ class FilterAdmission:
         batches = list(change_batches(changes, prepared))
         self._engine.change(batches)
         for batch in batches:
-            self._quota.count(batch.scope, batch.filters, is_removal=batch.serials is None)
+            if batch.is_counted:
+                self._quota.count(batch.scope, batch.filters, is_removal=batch.serials is None)
         self._quota.keep_promises()
 
 
-def _scope(subscription: Subscribe | SubscriptionState) -> NamespaceScheme:
+def _scope(subscription: Subscribe | UpdateSubscription | SubscriptionState) -> NamespaceScheme:
     return NamespaceScheme(subscription.namespace, scheme_of(subscription.filter))
 
 
@@ -84,6 +99,11 @@ def prepared_filter(filter: str | EncryptedFilter) -> Filters:
     return encode_filters([filter]) if isinstance(filter, str) else tests_of(filter)
 
 
+def _known_filter(filter: str | EncryptedFilter) -> Filters:
+    """Encode a filter that was accepted once, maybe by a version with other limits."""
+    return encode_filters([Filter.parse(filter, NO_LIMITS)]) if isinstance(filter, str) else tests_of(filter)
+
+
 def change_batches(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Iterator[ChangeBatch]:
     """Group changes by scope. `prepared` holds encoded filters by number; others are encoded here without limits,
     because they were accepted once, maybe by a version with other limits."""
@@ -91,14 +111,20 @@ def change_batches(changes: Sequence[Change], prepared: Mapping[int, Filters]) -
     for change in changes:
         by_scope[NamespaceScheme(change.subscription.namespace, scheme_of(change.subscription.filter))].append(change)
     for scope, own in by_scope.items():
-        for kind, run in groupby(own, key=type):
+        for (kind, is_counted), run in groupby(own, key=_kind):
             alike = list(run)
             done = 0
             for filters in _tables(alike, prepared):
                 part = alike[done : done + len(filters)]
                 done += len(filters)
                 serials = [change.serial for change in part if isinstance(change, Added)] if kind is Added else None
-                yield ChangeBatch(scope, [change.subscription.number for change in part], filters, serials)
+                yield ChangeBatch(scope, [change.subscription.number for change in part], filters, serials, is_counted)
+
+
+def _kind(change: Change) -> tuple[type[Change], bool]:
+    """Changes of one kind go together. Encrypted filters of neighbours count, since all in a scope have one shape."""
+    subscription = change.subscription
+    return type(change), not subscription.is_route or isinstance(subscription.filter, EncryptedFilter)
 
 
 def _tables(changes: Sequence[Change], prepared: Mapping[int, Filters]) -> Iterator[Filters]:

@@ -29,6 +29,8 @@ class ChangeBatch(NamedTuple):
     filters: Filters
     serials: list[int] | None
     """Numbers of their queues; None if they are removed."""
+    is_counted: bool = True
+    """Whether they count in the filter quota of their namespace: the plain filters of neighbouring brokers do not."""
 
 
 class Logged(Protocol):
@@ -91,4 +93,20 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release all resources."""
+        ...
+
+
+class MatchProbe(Protocol):
+    """Watches what an engine matches. Called in the loop."""
+
+    async def pace(self, publications: int, started_s: float) -> None:
+        """Wait, if a batch that was begun then must take longer."""
+        ...
+
+    def matched(self, publications: int, seconds: float) -> None:
+        """A batch was matched."""
+        ...
+
+    def fanned_out(self, namespace: str, publications: Sequence[ParsedPublication], part: FanOutBatch) -> None:
+        """The queues of some publications are known."""
         ...

@@ -13,15 +13,16 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lavant.service.auth.audit.log import ORIGIN, Origin, peer_of
-from lavant.service.http.context import ApiContext
-from lavant.service.http.errors import ApiError, response_of
+from lavant.service.http.backup import BackupRoute
+from lavant.service.http.context import ApiContext, tag_of
+from lavant.service.http.errors import ApiError, redirected, response_of
 from lavant.service.http.openapi import openapi
 from lavant.service.http.operation import EVENTS, STREAM, Operation
 from lavant.service.http.routes.operations import OPERATIONS
 from lavant.service.http.streams.sse import EventStreams
 from lavant.service.http.streams.websocket import Streams
 
-PATHS = frozenset({"/openapi.json"} | {"/" + operation.path.split("/")[1] for operation in OPERATIONS})
+PATHS = frozenset({"/openapi.json", "/backup"} | {"/" + operation.path.split("/")[1] for operation in OPERATIONS})
 """First parts of the paths that belong to this application."""
 
 _ABOUT = """\
@@ -31,9 +32,10 @@ This is a Lavant server: publish, subscribe by content, durable queues.
   POST /subscriptions                         subscribe
   GET  /subscriptions/NAME/events             server-sent events
   GET  /subscriptions/NAME/stream             WebSocket
+  PUT  /queues/NAME                           durable queues
   PUT  /workflows, POST /jobs                 jobs as workflows over queues
   GET  /openapi.json                          a description of all routes
-  GET  /metrics, /healthz, /readyz            for operators
+  GET  /metrics, /healthz, /readyz, /backup   for operators
 
 Clients of Amazon SQS use this address as their endpoint.
 """
@@ -43,12 +45,17 @@ def api_application(context: ApiContext) -> ASGIApp:
     """The application, with the routes of `OPERATIONS`."""
     events, streams = EventStreams(context), Streams(context)
     document = msgspec.json.encode(openapi())
+    document_tag = tag_of(document)
 
     async def about(request: Request) -> Response:
         return PlainTextResponse(_ABOUT)
 
     async def description(request: Request) -> Response:
-        return Response(document, media_type="application/json")
+        if document_tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers={"ETag": document_tag})
+        return Response(document, headers={"ETag": document_tag}, media_type="application/json")
+
+    backup = Route("/backup", BackupRoute(context), methods=["GET"])
 
     def route(operation: Operation) -> BaseRoute:
         if operation.way == EVENTS:
@@ -59,7 +66,7 @@ def api_application(context: ApiContext) -> ASGIApp:
         return Route(operation.path, partial(operation.handler, context), methods=[operation.method])
 
     application = Starlette(
-        routes=[Route("/", about), Route("/openapi.json", description), *map(route, OPERATIONS)],
+        routes=[Route("/", about), Route("/openapi.json", description), backup, *map(route, OPERATIONS)],
         exception_handlers={
             ApiError: _on_error,
             HTTPException: _on_http_error,
@@ -91,7 +98,7 @@ class _Counted:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return response_of(error)
+    return response_of(redirected(error, request))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

@@ -83,10 +83,24 @@ def check_json(given: str) -> None:
 
 
 def decode(body: bytes, kind: Any) -> Any:
+    """A member that is null counts as left out, unless null is a value of its own there."""
     try:
         return msgspec.json.decode(body, type=kind)
     except UNDECODABLE as error:
-        raise bad_request(f"the body is invalid: {error}; /openapi.json describes it") from None
+        try:
+            return msgspec.convert(_without_nulls(msgspec.json.decode(body)), kind, str_keys=True)
+        except (*UNDECODABLE, msgspec.ValidationError):
+            raise bad_request(f"the body is invalid: {error}; /openapi.json describes it") from None
+
+
+_NULL_IS_A_VALUE = frozenset({"input"})
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {name: each for name, each in value.items() if each is not None or name in _NULL_IS_A_VALUE}
+        return {name: each if name in _NULL_IS_A_VALUE else _without_nulls(each) for name, each in kept.items()}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _too_large(limits: ServiceLimits) -> ApiError:

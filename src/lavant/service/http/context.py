@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,10 +28,12 @@ from lavant.service.http.errors import ApiError, error_of
 from lavant.service.http.streams.sse_resume import SseResume
 from lavant.service.net.connections import RequestConnection, connection_of
 from lavant.service.observability.counters import Meters
+from lavant.service.observability.logs import tell_of_unknown_key
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 
 if TYPE_CHECKING:
     from lavant.service.autoscaling.views import Resources
+    from lavant.service.storage.backups.archive import Backup
 
 
 class ApiContext:
@@ -47,6 +50,8 @@ class ApiContext:
         """The view of the autoscaler, if there is one."""
         self.telemetry: Path | None = None
         """The directory of telemetry files, if they are written."""
+        self.open_backup: Callable[[], Backup] | None = None
+        """Opens a backup of the data directory, if there is one."""
         self.stopping = asyncio.Event()
         """Set when the server is about to stop: streams end."""
 
@@ -56,6 +61,7 @@ class ApiContext:
         try:
             principal = self.keys.principal(secret.strip().encode() if scheme.lower() == "bearer" else b"")
         except AccessDenied as error:
+            tell_of_unknown_key(ORIGIN.get())
             if self.service.audit is not None:
                 self.service.audit.not_authenticated(ORIGIN.get(), type(error).__name__)
             raise ApiError(
@@ -139,5 +145,35 @@ def http_errors() -> Iterator[None]:
         raise error_of(refusal(error)) from None
 
 
-def json_response(value: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+def json_response(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
+
+
+def tagged_response(request: HTTPConnection, value: object, tag: str, status: int = 200) -> Response:
+    """An answer with an ETag; only 304 if the client has it already."""
+    headers = {"ETag": tag}
+    if status == 200 and tag in _tags(request.headers.get("if-none-match", "")):
+        return Response(status_code=304, headers=headers)
+    return json_response(value, status, headers)
+
+
+def check_tag(request: HTTPConnection, tag: str) -> None:
+    """Raises 412 if the request has an If-Match that does not name the current state."""
+    given = request.headers.get("if-match")
+    if given is not None and given.strip() != "*" and tag not in _tags(given):
+        raise ApiError(
+            412, "PreconditionFailed", f"it has changed: its ETag is {tag}, If-Match is {given[:80]}; read it again"
+        )
+
+
+def tag_of(*parts: object) -> str:
+    """A strong ETag for this content.
+
+    >>> tag_of(1, "a") == tag_of(1, "a") != tag_of(1, "b")
+    True
+    """
+    return f'"{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:24]}"'
+
+
+def _tags(header: str) -> list[str]:
+    return [each.strip().removeprefix("W/") for each in header.split(",")]

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: a status, and `{"error": {"code": …, "reason": …}}`.
+"""Errors as HTTP answers: a status, and a problem (RFC 9457) with the members `code` and `error` beside its own.
 
 The status and Retry-After of each error are declared in `lavant.core.errors`. Routes add statuses for mistakes of HTTP:
 
@@ -14,12 +14,17 @@ A full disk or queue is 503, not 507, which clients and proxies do not retry.
 from __future__ import annotations
 
 import math
+from http import HTTPStatus
 
 import msgspec
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from lavant.broker.protocol.queues import Refused
+from lavant.core.addresses import http_address
 from lavant.core.errors import LimitExceeded, error_class
+
+PROBLEM = "application/problem+json"
 
 
 class HttpFault(msgspec.Struct, frozen=True):
@@ -31,10 +36,34 @@ class HttpFault(msgspec.Struct, frozen=True):
     """For people: what was wrong, the value, and what to do."""
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """The body of every error answer."""
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of every error answer: a problem as RFC 9457 defines it."""
 
+    type: str
+    """`urn:lavant:CODE`."""
+    title: str
+    """The meaning of the status."""
+    status: int
+    detail: str
+    """For people, as `error.reason`."""
+    code: str
     error: HttpFault
+    message: str = ""
+    """The same again, for those that Amazon's SDKs show."""
+
+
+def problem(status: int, code: str, reason: str, *, message: str = "") -> bytes:
+    """The body of an error answer.
+
+    >>> msgspec.json.decode(problem(404, "UnknownQueue", "there is no queue 'a'"))["title"]
+    'Not Found'
+    """
+    try:
+        title = HTTPStatus(status).phrase
+    except ValueError:
+        title = "Client Closed Request" if status == 499 else "Error"
+    fault = HttpFault(code, reason)
+    return msgspec.json.encode(Failure(f"urn:lavant:{code}", title, status, reason, code, fault, message))
 
 
 class ApiError(Exception):
@@ -75,13 +104,23 @@ def status_of(code: str) -> int:
 
 def _refused_with(status: int, refused: Refused) -> ApiError:
     retry_after_s = error_class(refused.code).http_retry_after_s
-    return ApiError(status, refused.code, refused.reason, retry_after_s=retry_after_s)
+    headers = {"Location": http_address(refused.address)} if refused.address else None
+    return ApiError(status, refused.code, refused.reason, retry_after_s=retry_after_s, headers=headers)
 
 
 def bad_request(reason: str, code: str = "InvalidValue") -> ApiError:
     return ApiError(400, code, reason)
 
 
+def redirected(error: ApiError, connection: HTTPConnection) -> ApiError:
+    """The same error; if it names another broker, then with the whole address of what was asked for."""
+    if "Location" in error.headers:
+        query = f"?{connection.url.query}" if connection.url.query else ""
+        address = error.headers["Location"] + connection.url.path + query
+        is_websocket = connection.scope["type"] == "websocket"
+        error.headers["Location"] = address.replace("http", "ws", 1) if is_websocket else address
+    return error
+
+
 def response_of(error: ApiError) -> Response:
-    body = msgspec.json.encode(Failure(HttpFault(error.code, error.reason)))
-    return Response(body, error.status, error.headers, "application/json")
+    return Response(problem(error.status, error.code, error.reason), error.status, error.headers, PROBLEM)

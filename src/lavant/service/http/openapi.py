@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import msgspec
 
 from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES
-from lavant.service.http.errors import Failure
+from lavant.core.errors import SubscriptionMoved
+from lavant.service.http.errors import PROBLEM, Failure
 from lavant.service.http.operation import Operation, OperationOutcome, Parameter
 from lavant.service.http.routes.operations import OPERATIONS
 
@@ -67,8 +68,8 @@ def _described(operation: Operation, schema_of: SchemaOf) -> dict[str, Any]:
         "operationId": _name_of(operation),
         "responses": {str(each.status): _outcome(each, schema_of) for each in operation.outcomes},
     }
-    described["responses"]["401"] = _failed("no key, or an unknown one", schema_of)
-    described["responses"]["403"] = _failed("the key lacks the scope, or belongs to another namespace", schema_of)
+    for outcome in _usual(operation):
+        described["responses"].setdefault(str(outcome.status), _outcome(outcome, schema_of))
     if operation.parameters:
         described["parameters"] = [_parameter(each) for each in operation.parameters]
     if operation.bodies:
@@ -81,6 +82,24 @@ def _described(operation: Operation, schema_of: SchemaOf) -> dict[str, Any]:
     return described
 
 
+def _usual(operation: Operation) -> Iterator[OperationOutcome]:
+    """The outcomes that operations have in common; one that declares the status itself says it better."""
+    if operation.path.startswith("/subscriptions/{name}"):
+        yield OperationOutcome(SubscriptionMoved.http_status, "it has moved to another broker: see `Location`")
+    has_number = any(each.kind is int for each in operation.parameters)
+    if operation.bodies or has_number:
+        yield OperationOutcome(400, "an invalid parameter or body")
+    yield OperationOutcome(401, "no key, or an unknown one")
+    yield OperationOutcome(403, "the key lacks the scope, or belongs to another namespace")
+    if operation.bodies:
+        yield OperationOutcome(408, "the body arrived too slowly")
+        yield OperationOutcome(413, "the body is too large")
+    if operation.bodies or operation.method == "POST":
+        yield OperationOutcome(415, "the content type is unknown; send a request without a body as JSON, too")
+    yield OperationOutcome(429, "the namespace of this key sends too many requests; see Retry-After")
+    yield OperationOutcome(503, "the server starts or stops, or its disk is full; see Retry-After")
+
+
 def _name_of(operation: Operation) -> str:
     """
     >>> _name_of(OPERATIONS[0])
@@ -90,7 +109,7 @@ def _name_of(operation: Operation) -> str:
 
 
 def _outcome(outcome: OperationOutcome, schema_of: SchemaOf) -> dict[str, Any]:
-    if outcome.status >= 400:
+    if outcome.status >= 400 or outcome.status == SubscriptionMoved.http_status:
         return _failed(outcome.help, schema_of)
     if outcome.kind is None:
         return {"description": outcome.help}
@@ -99,7 +118,7 @@ def _outcome(outcome: OperationOutcome, schema_of: SchemaOf) -> dict[str, Any]:
 
 
 def _failed(help: str, schema_of: SchemaOf) -> dict[str, Any]:
-    return {"description": help, "content": {"application/json": {"schema": schema_of(Failure)}}}
+    return {"description": help, "content": {PROBLEM: {"schema": schema_of(Failure)}}}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -71,6 +71,11 @@ class NewSubscription(_In, frozen=True):
     """If given, the subscription is temporary: it ends if no client receives from it or renews it for so long."""
 
 
+class SubscriptionUpdate(_In, frozen=True):
+    filter: str | EncryptedFilterBody
+    """For publications from now on."""
+
+
 class WebhookView(_Out, frozen=True):
     url: str
     attempts_max: int
@@ -113,6 +118,115 @@ class SubscriptionsPage(_Out, frozen=True):
     subscriptions: list[SubscriptionView]
     next: str | None
     """The value of `after` for the next page; null on the last page."""
+
+
+# ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NewQueue(_In, frozen=True):
+    settings: QueueSettings = QueueSettings()
+    """What is left out has its default."""
+    tags: dict[str, str] | None = None
+    """Null keeps those of a queue that exists."""
+
+
+class QueueView(_Out, frozen=True):
+    name: str
+    settings: QueueSettings
+    tags: dict[str, str]
+    created_ms: int
+    changed_ms: int
+    messages: MessagesView
+    totals: dict[str, int]
+    """Since the queue was created."""
+
+
+class QueuesPage(_Out, frozen=True):
+    queues: list[str]
+    next: str | None
+
+
+class NewMessage(_In, frozen=True):
+    """A message: give one of `text`, `json` and `body_base64`."""
+
+    text: str | None = None
+    json: Any = msgspec.UNSET
+    body_base64: bytes | None = None
+    delay_ms: int | None = None
+    group: str = ""
+    deduplication: str = ""
+
+
+class SendBody(_In, frozen=True):
+    messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=1000)]
+
+
+class SendAnswer(_Out, frozen=True):
+    ids: list[int | None]
+    """In the order of the request; null where a message was refused."""
+    refused: list[RefusedEntry]
+
+
+class QueuedMessage(_Out, frozen=True, omit_defaults=True):
+    """A message of a queue, received or looked at."""
+
+    id: int
+    sent_ms: int
+    attempt: int
+    """How often it was received, this time included."""
+    receipt: str = ""
+    """Of a received message."""
+    state: str = ""
+    """Of a message that was looked at: `visible`, `in flight` or `delayed`."""
+    text: str | None = None
+    body_base64: bytes | None = None
+    """In base64, if the body is not text."""
+    group: str = ""
+    origin: str | None = None
+    """The source queue of a dead letter."""
+    reason: str = ""
+    """Why the last attempt failed, if a consumer said so."""
+    attempts: int = 0
+    """How often a dead letter was received in its source queue."""
+    traceparent: str = ""
+    """The trace context that a received message was sent with."""
+    tracestate: str = ""
+
+
+class QueuedMessages(_Out, frozen=True):
+    messages: list[QueuedMessage]
+
+
+class ReleasedMessage(_In, frozen=True):
+    receipt: str
+    after_ms: int = 0
+    """It is visible again after so long."""
+    reason: str = ""
+    """Kept with the message, for people who look at dead letters."""
+
+
+class SettleBody(_In, frozen=True):
+    receipts: list[str] = []
+    """Of messages that are done: they are deleted."""
+    release: list[ReleasedMessage] = []
+    """Messages to release or, with a long `after_ms`, to keep for longer."""
+
+
+class SettleAnswer(_Out, frozen=True):
+    acknowledged: int
+    released: int
+    refused: list[RefusedEntry]
+    """Of both lists together: those of `release` come after `receipts`."""
+
+
+class RedriveBody(_In, frozen=True):
+    destination: str | None = None
+    """Null moves each message back to the queue that it came from."""
+    rate_per_s: int | None = None
+
+
+class RedriveAnswer(_Out, frozen=True):
+    task: int
 
 
 # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,6 +369,38 @@ class JobDescription(_Out, frozen=True):
 class DefinedAnswer(_Out, frozen=True):
     types: list[str]
     topics: list[str]
+
+
+# ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NewSchedule(_In, frozen=True):
+    """Give one of `cron` and `interval_ms`, and one of `job_type` and `queue`."""
+
+    cron: str = ""
+    """Five fields, in UTC."""
+    interval_ms: int = 0
+    job_type: str = ""
+    queue: str = ""
+    input: Any = ""
+    """The job's input, or the body of the message. Text is taken as it is, any other value as JSON."""
+
+
+class ScheduleView(_Out, frozen=True):
+    name: str
+    cron: str
+    interval_ms: int
+    job_type: str
+    queue: str
+    next_ms: int
+    fired: int
+    last_ms: int
+    last_error: str
+
+
+class SchedulesPage(_Out, frozen=True):
+    schedules: list[ScheduleView]
+    next: str | None
 
 
 # ── advertisements ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Dispatch of HTTP requests by path: health, metrics, the HTTP interface, and everything else to SQS.
+"""Dispatch of HTTP requests: health, metrics, the HTTP interface, and SQS.
 
 This is the one ASGI application behind all HTTP connections (`http_server`), whose fast path serves most SQS calls
 without it.
@@ -20,6 +20,7 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_SQS_BODIES = (b"application/x-www-form-urlencoded", b"application/x-amz-json")
 PLAIN_TEXT = "text/plain; charset=utf-8"
 OPERATIONS_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -27,7 +28,8 @@ OPERATIONS_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 class Operations:
     """`/healthz`, `/readyz` and `/metrics`, for operators and their programs.
 
-    `health` returns why the server should be restarted, `readiness` why it should get no requests, or None; `remarks`
+    `health` returns why the server should be restarted, `readiness` why it should get no requests, or None; a server
+    that is only not ready is healthy, and `/healthz` tells both (200, and that it is starting). `remarks`
     lists other problems; `may_see` tells whether a secret gives access to the metrics.
     """
 
@@ -54,9 +56,10 @@ class Operations:
             await self._show_metrics(scope, send)
         else:
             fault = self._faults[scope["path"]]()
+            said = fault if fault is not None else self._faults["/readyz"]()  # alive, but perhaps still starting
             remarks = "".join(f"{remark}\n" for remark in self._remarks())
-            status, text = (200, f"ok\n{remarks}") if fault is None else (503, f"{fault}\n{remarks}")
-            await _respond(scope, send, status, PLAIN_TEXT, text.encode())
+            text = f"{'ok' if said is None else said}\n{remarks}"
+            await _respond(scope, send, 200 if fault is None else 503, PLAIN_TEXT, text.encode())
 
     async def _show_metrics(self, scope: Scope, send: Send) -> None:
         if self._may_see(_bearer(scope)):
@@ -67,7 +70,8 @@ class Operations:
 
 
 class HttpApplication:
-    """Paths under `api_paths` go to the HTTP interface, `paths` to the operations on this port, the rest to SQS.
+    """Paths under `api_paths` go to the HTTP interface, `paths` to the operations on this port. Of the rest, what looks
+    like a request of SQS goes there; the HTTP interface answers other paths with 404.
 
     Until the server is ready, only operations are answered.
     """
@@ -99,11 +103,9 @@ class HttpApplication:
         end = path.find("/", 1)
         if (path if end < 0 else path[:end]) in self._api_paths or scope["type"] == "websocket":
             return self._api
-        if scope["method"] not in {"GET", "HEAD"}:
-            return self._sqs
-        if path == "/" and b"Action=" not in scope["query_string"]:
-            return self._api
-        return self._operations if path in self._paths else self._sqs
+        if path in self._paths and scope["method"] in {"GET", "HEAD"}:
+            return self._operations
+        return self._sqs if is_sqs(scope) else self._api
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Clients of all protocols understand the status."""
@@ -111,6 +113,26 @@ class HttpApplication:
             self._readiness.check()
         except NotReady as error:
             await response_of(error_of(refusal(error)))(scope, receive, send)
+
+
+def is_sqs(scope: Scope) -> bool:
+    """Whether a request is one of SQS: it names an action, is signed as Amazon's clients sign, or has such a body.
+
+    >>> is_sqs({"method": "POST", "query_string": b"", "headers": [(b"x-amz-target", b"AmazonSQS.SendMessage")]})
+    True
+    >>> is_sqs({"method": "POST", "query_string": b"", "headers": [(b"accept", b"*/*")]})
+    False
+    """
+    if b"Action=" in scope["query_string"] or b"X-Amz-" in scope["query_string"]:
+        return True
+    if scope["method"] in {"GET", "HEAD"}:
+        return False
+    for name, value in scope["headers"]:
+        if name.startswith(b"x-amz-") or (name == b"authorization" and value.startswith(b"AWS")):
+            return True
+        if name == b"content-type" and value.lower().startswith(_SQS_BODIES):
+            return True
+    return False
 
 
 def _bearer(scope: Scope) -> str:

@@ -31,6 +31,7 @@ from lavant.service.auth.authorization import authorize, revoked, strip
 from lavant.service.auth.keys import KeyRing, Principal
 from lavant.service.auth.tenants import ANYBODY
 from lavant.service.net.admission import Ticket
+from lavant.service.observability.logs import tell_of_unknown_key
 from lavant.service.runtime.readiness import Readiness
 
 if TYPE_CHECKING:
@@ -295,8 +296,10 @@ class NativeProtocol(asyncio.Protocol):
             self._readiness.check()
             self._ticket.authenticated(ANYBODY if self._principal is None else self._principal.tenant)
         except (AccessDenied, NotReady, QuotaExceeded) as error:
-            if audit is not None and isinstance(error, AccessDenied):
-                audit.not_authenticated(self._origin, type(error).__name__)
+            if isinstance(error, AccessDenied):
+                tell_of_unknown_key(self._origin)
+                if audit is not None:
+                    audit.not_authenticated(self._origin, type(error).__name__)
             self._hang_up(error, GREETING_NUMBER)
             return
         self._is_greeted = True

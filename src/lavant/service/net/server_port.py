@@ -44,10 +44,12 @@ from lavant.service.net.tls import Tls
 from lavant.service.observability.counters import Meters
 from lavant.service.observability.metrics import FamiliesOf, Metrics
 from lavant.service.observability.openmetrics import MetricFamily
+from lavant.service.observability.process_metrics import ProcessMetrics
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.readiness import Readiness
 from lavant.service.runtime.settings import ServeSettings
-from lavant.service.storage.stores import RecordStore
+from lavant.service.storage.backups.source import open_backup
+from lavant.service.storage.stores import JournalStore, RecordStore
 
 if TYPE_CHECKING:
     from lavant.service.autoscaling.views import Resources
@@ -101,7 +103,8 @@ class ServerPort:
             audit=service.audit,
         )
         quotas = partial(self._keys.tenants.families, broker, settings.metrics.queues_max)
-        own = (meters.families, self._deliveries.families, self._families, quotas)
+        process = ProcessMetrics(settings.data)
+        own = (process.families, meters.families, self._deliveries.families, self._families, quotas)
         rendered = Metrics(broker.queues, store, service, (*own, *metrics), queues_max=settings.metrics.queues_max)
         may_see = partial(_may_see_metrics, settings.metrics.key, self._keys)
         operations = Operations(
@@ -116,6 +119,8 @@ class ServerPort:
             readiness=readiness,
         )
         self._context.telemetry = settings.telemetry
+        if isinstance(store, JournalStore) and settings.data is not None:
+            self._context.open_backup = partial(open_backup, store.journal, settings.data)
         guard = BrowserGuard(HostList(settings.hosts), settings.allowed_origins)
         self._http = HttpProtocols(application, sqs, settings.limits, guard, readiness=readiness)
         self._operations = HttpProtocols(operations, None, settings.limits, guard)

@@ -20,15 +20,20 @@ import logging
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from lavant import tracing
 from lavant.broker.machine.effects import Effect, Observer, Record, Reply
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.protocol.commands import Answer, Request
+from lavant.broker.protocol.federation import MoveSubscription, SwitchBalancing
 from lavant.broker.protocol.queues import DeleteQueue, Receive, Refused
+from lavant.broker.queues.validation import refusal
+from lavant.core.errors import InvalidValue
 from lavant.service.auth.audit.log import AuditLog
 from lavant.service.auth.keys import Principal
 from lavant.service.engines.interface import Engine
 from lavant.service.net.admission import SendBuffers
 from lavant.service.net.connections import ClientGone, RequestConnection
+from lavant.service.observability.request_spans import traced
 from lavant.service.observability.telemetry.events import TelemetryEvents
 from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.ingest import REQUESTS, Ingest
@@ -157,6 +162,7 @@ class BrokerRuntime:
         """Records every authorised request, if configured."""
         self.links: FederationLinks | None = None
         """The links to other brokers, if this one is in a federation, while it serves."""
+        self.is_traced = tracing.is_on()
         self._server = server
         self._store = store
         self._clock = clock
@@ -202,8 +208,15 @@ class BrokerRuntime:
 
     def request(self, client: RuntimeClient, number: int, request: Request, raw: bytes | None) -> None:
         self.requests += 1
+        if self.links is not None and self.links.redirects.takes(client, number, request):
+            return
+        if self.is_traced:
+            client = traced(client, request)
         if type(request) in REQUESTS and not self._has_failed:
             self.ingest.request(client, number, request)  # type: ignore[arg-type]
+            return
+        if isinstance(request, MoveSubscription | SwitchBalancing):
+            self._ask_links(client, number, request)
             return
         try:
             self._perform(self._server.request(client, number, request, raw, self._clock.now_ms()))
@@ -211,6 +224,13 @@ class BrokerRuntime:
             self.fail(error)
         if type(request) is DeleteQueue:
             self.ingest.go_on()  # subscriptions may have ended with it
+
+    def _ask_links(self, client: RuntimeClient, number: int, request: MoveSubscription | SwitchBalancing) -> None:
+        if self.links is not None:
+            self.links.request(client, number, request)
+        else:
+            error = InvalidValue("this server is no broker of a federation, so nothing can move; start it with --name")
+            self.perform([Reply(client, number, refusal(error))])
 
     def had_turn(self, namespace: str) -> None:
         """A connection of this namespace has processed some requests."""
@@ -337,7 +357,8 @@ class BrokerRuntime:
             elif isinstance(effect, Reply):
                 effect.client.reply(effect)
             else:
-                _logger.error("error while answering %.300r", effect.request, exc_info=effect.error)
+                # Not the request itself: it may hold messages, or the secret of a webhook.
+                _logger.error("error while answering %s", type(effect.request).__name__, exc_info=effect.error)
 
     def _worked(self, namespace: str, seconds: float) -> None:
         """Charge a namespace for time of the loop outside its turns."""

@@ -47,7 +47,9 @@ from lavant.broker.protocol.subscriptions import (
     PublishOutcome,
     RoutedPublications,
     Subscribe,
+    SubscriptionRequest,
     Unsubscribe,
+    UpdateSubscription,
 )
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.validation import refusal
@@ -59,7 +61,7 @@ from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.errors import InvalidValue, LavantError
 from lavant.service.engines.filters import FilterAdmission
-from lavant.service.engines.interface import Engine, EngineBatch, Logged
+from lavant.service.engines.interface import Engine, EngineBatch, Logged, MatchProbe
 from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.ingest_queue import PUBLICATIONS_AT_ONCE, ChangeStep, DeliverStep, IngestQueue
 from lavant.service.runtime.limits import ServiceLimits
@@ -70,7 +72,7 @@ DELIVERED_BYTES_MAX = 32 << 20
 INLINE_S_MAX = 0.0015
 """A shorter batch is matched in the event loop itself: waking a thread would take as long."""
 NOTHING = FanOut([], b"", b"", b"")
-REQUESTS = (Publish, Subscribe, Unsubscribe)
+REQUESTS = (Publish, Subscribe, UpdateSubscription, Unsubscribe)
 """Go through the ingest queue; all other requests go straight to the broker machine."""
 
 _T = TypeVar("_T")
@@ -120,6 +122,8 @@ class Ingest:
         """Called with the size of a batch, the number of subscriptions and of matches, and the duration if known."""
         self.on_worked: Callable[[str, float], None] = lambda namespace, seconds: None
         """Called with the time that the event loop spent on a namespace."""
+        self.probe: MatchProbe | None = None
+        """Measures what is matched, if the broker balances."""
         self._server = server
         self._subscriptions = server.broker.subscriptions
         self._federation = server.broker.federation
@@ -129,7 +133,7 @@ class Ingest:
         self._perform = perform
         self._on_failed = on_failed
         self._queue = IngestQueue()
-        self._admission = Admission(
+        self.admission = Admission(
             server.queues,
             server.broker.subscriptions,
             publications_max=limits.publications_waiting_max,
@@ -140,6 +144,7 @@ class Ingest:
         self._filters = FilterAdmission(engine)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._task: asyncio.Task[None] | None = None
+        self._awaiting: list[Callable[[], None]] = []
 
     async def load(self) -> None:
         """Load all subscriptions into the engine, before the first request."""
@@ -151,7 +156,7 @@ class Ingest:
         )
         await self._retire()
 
-    def request(self, client: Hashable, number: int, request: Publish | Subscribe | Unsubscribe) -> None:
+    def request(self, client: Hashable, number: int, request: Publish | SubscriptionRequest) -> None:
         """Take a request of a client. It is answered later, or refused now."""
         context = RequestContext(client, number, None)
         try:
@@ -166,14 +171,10 @@ class Ingest:
             self._queue.add(request.namespace, step)
             self.go_on()
 
-    def require_advertisements(self) -> None:
-        """Refuse publications that no advertisement matches. Called once, at the start."""
-        self._admission.requires_advertisements = True
-
     def relay(self, relay: RelayPublications) -> None:
         """Take publications of a neighbouring broker; its connection is answered by `Published`."""
         context = RequestContext(relay.connection, relay.number, None)
-        admitted = self._admission.relay(context, relay.batch, relay.indexes, relay.link)
+        admitted = self.admission.relay(context, relay.batch, relay.indexes, relay.link)
         if admitted.accepted:
             self._queue.add(admitted.namespace, admitted)
             self.go_on()
@@ -194,10 +195,19 @@ class Ingest:
         if self._task is None and (self._queue or self._subscriptions.changes):
             self._task = asyncio.get_running_loop().create_task(self._work())
 
+    def when_matchers_know(self, then: Callable[[], None]) -> None:
+        """Call a function when the engine knows all subscriptions up to now, and all that it matched without them is
+        recorded."""
+        if self._task is None and not self._subscriptions.changes:
+            then()
+        else:
+            self._awaiting.append(then)
+            self.go_on()
+
     @property
     def waiting(self) -> int:
         """Publications that wait to be matched."""
-        return self._admission.publications
+        return self.admission.publications
 
     @property
     def keys(self) -> IdempotencyKeys:
@@ -216,8 +226,8 @@ class Ingest:
     def _admit(self, context: RequestContext, request: Publish) -> AdmittedPublish | None:
         """None if it is answered without matching: a repetition, or a request of which nothing was accepted."""
         now_ms = self._clock.now_ms()
-        fingerprint = self._admission.check(request)
-        repetition = self._admission.repetition(context, request, fingerprint, now_ms)
+        fingerprint = self.admission.check(request)
+        repetition = self.admission.repetition(context, request, fingerprint, now_ms)
         if repetition is True:
             return None
         if isinstance(repetition, Published):  # durable before it leaves, like the first answer
@@ -225,7 +235,7 @@ class Ingest:
             return None
         if self._engine.waits:
             self._engine.check_room(request.namespace)
-        admitted = self._admission.admit(context, request, fingerprint, now_ms, is_delivered_later=self._engine.waits)
+        admitted = self.admission.admit(context, request, fingerprint, now_ms, is_delivered_later=self._engine.waits)
         if not admitted.accepted:
             self.refused += len(admitted.entries)
             self._perform([Reply(context.client, context.number, Published(admitted.entries))])
@@ -247,24 +257,32 @@ class Ingest:
                     self._queue.take(1)
                     await first.deliveries.deliver(first.context, first.results, self._in_thread)
                 await self._retire()
+                self._matchers_know()
         except Exception as error:
             self._on_failed(error)
         finally:
             self._task = None
 
+    def _matchers_know(self) -> None:
+        if self._awaiting and not self._subscriptions.changes:
+            awaiting, self._awaiting = self._awaiting, []
+            for then in awaiting:
+                then()
+
     # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _change(self, steps: list[ChangeStep]) -> None:
-        subscribes = [each.request for each in steps if isinstance(each.request, Subscribe)]
-        filters = iter(await self._in_thread(self._filters.prepare, subscribes))
+        requests = [each.request for each in steps if not isinstance(each.request, Unsubscribe)]
+        filters = iter(await self._in_thread(self._filters.prepare, requests))
         changes, prepared = self._subscriptions.changes, dict[int, Any]()
         has_removed = any(isinstance(change, Removed) for change in changes)
         for place, step in enumerate(steps):
             request, known = step.request, len(changes)
-            filter = next(filters) if isinstance(request, Subscribe) else None
-            problem = self._filters.problem(request, filter, self._subscriptions.limits)
-            if problem is not None and has_removed:
-                self._queue.put_back(steps[place:])  # there may be room after the removals
+            filter = None if isinstance(request, Unsubscribe) else next(filters)
+            replaced = self._subscriptions.updated_by(request)
+            problem = self._filters.problem(request, filter, replaced, self._subscriptions.limits)
+            if problem is not None and (has_removed or (replaced is not None and changes)):
+                self._queue.put_back(steps[place:])  # there may be room after these changes
                 break
             if problem is not None:
                 self._answer(step.context, refusal(problem))
@@ -308,21 +326,28 @@ class Ingest:
                 matched = self._match(groups)
             else:
                 matched = await self._in_thread(self._match, groups)
+            if self.probe is not None:
+                await self.probe.pace(len(places), started_s)
             seconds = time.monotonic() - started_s
             logged = [result for _, result in matched if not isinstance(result, list)]
             parts = [(group, part) for group, result in matched if isinstance(result, list) for part in result]
             if not logged:
                 matches = sum(len(part.places) // INTEGERS.itemsize for _, part in parts)
                 self.on_matched(len(places), len(self._subscriptions), matches, seconds)
+            if self.probe is not None:
+                self.probe.matched(len(places), seconds)
             for (group, part), is_last in _with_last(parts):
                 started_s = time.monotonic()
+                if self.probe is not None:
+                    own = group[part.start : part.stop]
+                    self.probe.fanned_out(own[0].publish.namespace, [each.accepted for each in own], part)
                 self._deliver(group, part, publishes if is_last and not logged else [])
                 self.on_worked(group[0].publish.namespace, time.monotonic() - started_s)
                 await asyncio.sleep(0)  # let other namespaces run
             if logged:
                 await self._count(logged, publishes)
         finally:
-            self._admission.matched(publishes)
+            self.admission.matched(publishes)
         self.published += len(places)
 
     def _match(self, groups: list[tuple[EngineBatch, list[_Publication]]]) -> _Matched:
@@ -356,7 +381,7 @@ class Ingest:
         except LavantError as error:
             for each in reversed(logged):
                 await self._in_thread(each.withdraw)
-            self._admission.answered(publishes)
+            self.admission.answered(publishes)
             for publish in publishes:
                 self.refused += len(publish.accepted)
                 for context in (publish.context, *publish.repetitions):
@@ -405,7 +430,7 @@ class Ingest:
         try:
             self._record(NOTHING, publishes)
         except LavantError:
-            self._admission.answered(publishes)
+            self.admission.answered(publishes)
             for each in publishes:
                 each.key = ""
             self._record(NOTHING, publishes)
@@ -428,7 +453,7 @@ class Ingest:
             routed=routed,
         )
         self._perform(self._server.deliver(deliver, answers, self._clock.now_ms()))
-        self._admission.answered(keyed)
+        self.admission.answered(keyed)
 
     def _answer(self, context: RequestContext, answer: Refused) -> None:
         self._perform([Reply(context.client, context.number, answer)])

@@ -13,7 +13,7 @@ import msgspec
 
 from lavant.broker.machine.long_polls import RequestContext
 from lavant.broker.protocol.match_protocol import MatchResults
-from lavant.broker.protocol.subscriptions import Subscribe, Unsubscribe
+from lavant.broker.protocol.subscriptions import SubscriptionRequest
 from lavant.broker.subscriptions.admission import AdmittedPublish
 from lavant.core.fair_queue import FairQueue
 from lavant.service.runtime.match_delivery import MatchDelivery
@@ -31,7 +31,7 @@ class ChangeStep(msgspec.Struct):
     """A change of subscriptions."""
 
     context: RequestContext
-    request: Subscribe | Unsubscribe
+    request: SubscriptionRequest
 
 
 class DeliverStep(msgspec.Struct):

@@ -1,15 +1,17 @@
-"""A server's kernels: loaded in a thread, after a subprocess has compiled those that are missing in the cache.
+"""A server's kernels: loaded in a thread, after subprocesses have compiled those that are missing in the cache.
 
-The compiler takes some 240 MB that a process does not give back, and blocks the event loop at times, so it runs in a
-process of its own. Without a cache for compiled kernels, the server compiles them in the thread.
+The compiler takes some 240 MB that a process does not give back, and blocks the event loop at times, so it runs in
+processes of its own: one for each set of kernels, as many at once as there are cores. Without a cache for compiled
+kernels, the server compiles them in the thread.
 
-    python -m lavant.service.runtime.kernels broker models    compiles; prints its progress: compiled, kinds, elsewhere
+    python -m lavant.service.runtime.kernels plain    compiles a set; prints its progress: compiled, kinds, elsewhere
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -21,8 +23,8 @@ from lavant.core.kernels.warmup import KernelSet, WarmupProgress, warm_up
 
 LOCK_TRIED_S = 0.1
 """Interval of the check whether another process has compiled the kernels."""
-BROKER, MODELS = "broker", "models"
-"""Sets of kernels: matching and routing; those of the resource manager."""
+PLAIN, ENCRYPTED, MODELS = "plain", "encrypted", "models"
+"""Sets of kernels: matching and routing; matching of encrypted publications; those of the resource manager."""
 
 OnProgress = Callable[[WarmupProgress], None]
 
@@ -33,7 +35,7 @@ async def prepare_kernels(names: Sequence[str], on_progress: OnProgress) -> None
         with contextlib.suppress(_Missing):
             await _warm_up_in_thread(names, on_progress, may_compile=False)
             return
-        await _compile_in_subprocess(names, on_progress)
+        await _compile_in_subprocesses(names, on_progress)
     await _warm_up_in_thread(names, on_progress, may_compile=True)
 
 
@@ -67,9 +69,29 @@ async def _warm_up_in_thread(names: Sequence[str], on_progress: OnProgress, *, m
         ended.set()
 
 
-async def _compile_in_subprocess(names: Sequence[str], on_progress: OnProgress) -> None:
+async def _compile_in_subprocesses(names: Sequence[str], on_progress: OnProgress) -> None:
+    """Compiles the sets side by side, and reports their common progress."""
+    at = {name: WarmupProgress(0, _set_of(name).kinds) for name in names}
+    free = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def compile_set(name: str) -> None:
+        def tell(progress: WarmupProgress) -> None:
+            at[name] = progress
+            is_elsewhere = all(each.is_elsewhere for each in at.values())
+            compiled, kinds = sum(each.compiled for each in at.values()), sum(each.kinds for each in at.values())
+            on_progress(WarmupProgress(compiled, kinds, is_elsewhere))
+
+        async with free:
+            await _compile_in_subprocess(name, tell)
+
+    async with asyncio.TaskGroup() as compiling:
+        for name in names:
+            compiling.create_task(compile_set(name))
+
+
+async def _compile_in_subprocess(name: str, on_progress: OnProgress) -> None:
     """If the process fails, the server compiles the rest itself."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, *names, stdout=PIPE)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, name, stdout=PIPE)
     try:
         await _follow(process, on_progress)
     finally:
@@ -91,9 +113,9 @@ def _set_of(name: str) -> KernelSet:
         from lavant.models.warmup import MODEL_KERNELS  # noqa: PLC0415  only the resource manager needs the models
 
         return MODEL_KERNELS
-    from lavant.broker.warmup import BROKER_KERNELS  # noqa: PLC0415
+    from lavant.broker.warmup import ENCRYPTED_KERNELS, PLAIN_KERNELS  # noqa: PLC0415
 
-    return BROKER_KERNELS
+    return ENCRYPTED_KERNELS if name == ENCRYPTED else PLAIN_KERNELS
 
 
 def _main(names: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from lavant import tracing
 from lavant.broker.federation.machine import FederationMachine
 from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.replay import replay
@@ -37,10 +39,11 @@ from lavant.service.net.descriptors import raise_limit
 from lavant.service.net.server_port import Files, ServerPort
 from lavant.service.net.tls import Tls
 from lavant.service.observability.metrics import FamiliesOf, figures_of, queue_names
+from lavant.service.observability.request_spans import job_ended
 from lavant.service.observability.telemetry import Telemetry, TelemetryFiles
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.clock import TimeKeeper
-from lavant.service.runtime.kernels import BROKER, MODELS, prepare_kernels
+from lavant.service.runtime.kernels import ENCRYPTED, MODELS, PLAIN, prepare_kernels
 from lavant.service.runtime.memory import format_bytes, memory_limit
 from lavant.service.runtime.readiness import Readiness
 from lavant.service.runtime.settings import ACCEPT, ServeSettings
@@ -79,6 +82,7 @@ def run(
     on_progress: Callable[[WarmupProgress], None] = lambda progress: None,
 ) -> None:
     """Serve until a signal. Raises the error that ended the server, if one did."""
+    tracing.configure("lavant")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve(settings, on_started, on_progress))
 
@@ -102,6 +106,8 @@ async def serve(
     except BaseException:
         await store.close()
         raise
+    if service.is_traced:
+        broker.queues.watch_ends(job_ended)
     components = _Components.of(settings, broker, service)
     service.report_to(telemetry.events, *([] if components.resources is None else [components.resources.observers]))
     readiness = Readiness(lambda: _fault(service, components.spark))
@@ -165,7 +171,7 @@ async def _begin(
         components.bridge.start()
     readiness.begin()
     if links is not None:
-        links.start()
+        links.start(_url(_reachable(at.host), at.port, is_tls=at.is_tls))
     if components.resources is not None:
         await components.resources.start(_url(at.host, at.port, is_tls=at.is_tls))
 
@@ -267,8 +273,6 @@ def _links(
         return None
     config = federation_config(settings.federation, settings.limits, identity=store.identity.hex())
     machine = FederationMachine(service.server, config)
-    if config.requires_advertisements:
-        service.ingest.require_advertisements()
     return FederationLinks(service, machine, settings.federation, times.clock, keys=keys, readiness=readiness)
 
 
@@ -324,6 +328,11 @@ def _url(host: str, port: int, *, is_tls: bool) -> str:
     return f"lavant{'s' if is_tls else ''}://{f'[{reached}]' if ':' in reached else reached}:{port}"
 
 
+def _reachable(host: str) -> str:
+    """For clients on other machines: a server that listens at all addresses is reached by the name of its machine."""
+    return socket.gethostname() if host in ("0.0.0.0", "::") else host
+
+
 def _telemetry(settings: ServeSettings, broker: BrokerState) -> Telemetry:
     if settings.telemetry is None:
         return Telemetry(broker.queues)
@@ -342,7 +351,7 @@ async def _warm_up(readiness: Readiness, on_progress: Callable[[WarmupProgress],
         on_progress(progress)
 
     readiness.starts_with("loading kernels")
-    await prepare_kernels([BROKER, MODELS] if has_models else [BROKER], tell)
+    await prepare_kernels([PLAIN, ENCRYPTED, MODELS] if has_models else [PLAIN, ENCRYPTED], tell)
 
 
 def _failure(service: BrokerRuntime) -> str | None:

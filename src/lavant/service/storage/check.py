@@ -20,8 +20,8 @@ from lavant.broker.machine.state import BrokerState
 from lavant.broker.storage.disks import FileDisk, OverlayDisk
 from lavant.broker.storage.disks.locks import LOCK
 from lavant.broker.storage.journal import Journal, JournalConfig
-from lavant.broker.storage.journal.manifest import FORMAT, MANIFEST, format_of, is_segment, is_snapshot
-from lavant.core.errors import InvalidValue, LavantError, StorageLocked
+from lavant.broker.storage.journal.manifest import MANIFEST, is_segment, is_snapshot
+from lavant.core.errors import InvalidValue, LavantError, NewerFormat, StorageLocked
 from lavant.core.identities import derived_identity
 from lavant.service.engines.factory import DIRECTORY as SPARK
 from lavant.service.observability.metrics import figures_of, queue_names
@@ -67,7 +67,7 @@ class Level(StrEnum):
     DAMAGE = "damage"
     """Data is lost or wrong: a server does not open it."""
     OBSTACLE = "obstacle"
-    """It is intact, but a server cannot open it here: permissions, space, an older version."""
+    """It is intact, but a server cannot open it here: permissions, space, or it is of a newer version."""
     NOTE = "note"
     """Worth knowing; a server opens it."""
 
@@ -83,6 +83,7 @@ class StorageFinding(msgspec.Struct, frozen=True):
 OnRead = Callable[[int], None]
 """Called with the number of bytes read."""
 OWN_FILES = frozenset({MANIFEST, LOCK, "clock", SPARK})
+TOO_NEW = "too-new"
 _RESTORE = "restore the directory from a copy, or make one of what can be read: lavant check {0} --repair NEW"
 
 
@@ -181,19 +182,22 @@ def _opened(disk: FileDisk, directory: Path) -> tuple[tuple[Journal, BrokerState
 
         broker = replay(recovered.chunks, records(), after=recovered.position)
     except Exception as error:  # damaged bytes may raise anything
-        return None, [_damage(code, error, disk, directory)]
+        return None, [_problem(code, error, directory)]
     return (journal, broker), [
         StorageFinding("torn-end", Level.NOTE, torn.described(config), "nothing: the next start truncates it")
         for torn in journal.torn
     ]
 
 
-def _damage(code: str, error: Exception, disk: FileDisk, directory: Path) -> StorageFinding:
-    written = format_of(disk.read(MANIFEST)) if code == "manifest" and MANIFEST in disk.names() else None
-    if written is not None and written != FORMAT:
-        return StorageFinding("too-new", Level.OBSTACLE, str(error), "start the version of Lavant that wrote it")
+def _problem(code: str, error: Exception, directory: Path) -> StorageFinding:
+    if isinstance(error, NewerFormat):
+        return _too_new(str(error))
     said = str(error) if isinstance(error, LavantError) else f"{type(error).__name__}: {error}"
     return StorageFinding(code, Level.DAMAGE, said, _RESTORE.format(directory))
+
+
+def _too_new(said: str) -> StorageFinding:
+    return StorageFinding(TOO_NEW, Level.OBSTACLE, said, "start the version of Lavant that wrote it")
 
 
 def _rights(directory: Path, names: list[str]) -> Iterator[StorageFinding]:
@@ -243,7 +247,9 @@ def _logs(directory: Path, broker: BrokerState, identity: bytes) -> Iterator[Sto
     for name, offset in broker.subscriptions.log_offsets.all():
         place = directory / SPARK / name / "log"
         log = namespace_logs.scan(offset, place, derived_identity(identity, name))
-        if log.problem:
+        if log.is_newer:
+            yield _too_new(log.problem)
+        elif log.problem:
             said = f"{log.lost} accepted publications of the publication log {name!r} cannot be read: {log.problem}"
             yield StorageFinding("lane-log", Level.DAMAGE, said, _RESTORE.format(directory))
     if broker.subscriptions.log_offsets.lag:

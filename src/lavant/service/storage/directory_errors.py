@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lavant.core.errors import CorruptJournal, CorruptSnapshot, InvalidValue, StorageFailed, StorageFull
+from lavant.core.errors import CorruptJournal, CorruptSnapshot, InvalidValue, NewerFormat, StorageFailed, StorageFull
 
 _REMEDIES = {
     errno.EACCES: "give the user that runs the server the right to read and write it, or use another directory",
@@ -20,6 +20,7 @@ _REMEDIES = {
     errno.EIO: "the disk fails; replace it, and restore the directory from a copy",
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_DIRECTORY = (errno.EEXIST, errno.ENOTDIR)
 
 
 @contextmanager
@@ -30,6 +31,8 @@ def explained(directory: Path | None) -> Iterator[None]:
         return
     try:
         yield
+    except NewerFormat:
+        raise
     except (CorruptJournal, CorruptSnapshot) as error:
         raise type(error)(f"{error}. `lavant check {directory}` says more, and can save the intact part") from error
     except OSError as error:
@@ -37,7 +40,8 @@ def explained(directory: Path | None) -> Iterator[None]:
         if error.errno in _FULL:
             raise StorageFull(f"there is no space for {path} ({error.strerror}); free space on the disk") from error
         remedy = _REMEDIES.get(error.errno or 0, "check it, or use another directory")
-        raise StorageFailed(f"{path} cannot be used ({error.strerror}): {remedy}") from error
+        kind = InvalidValue if error.errno in _NO_DIRECTORY else StorageFailed
+        raise kind(f"{path} cannot be used ({error.strerror}): {remedy}") from error
 
 
 def checked_directory(directory: Path) -> None:

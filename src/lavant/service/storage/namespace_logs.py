@@ -10,7 +10,7 @@ import msgspec
 from lavant.broker.storage.log.blocks import file_name, files_of, read_block, scan_blocks
 from lavant.broker.storage.log.identity import check_log
 from lavant.broker.subscriptions.log_offsets import LogOffset
-from lavant.core.errors import CorruptSnapshot, LavantError
+from lavant.core.errors import CorruptSnapshot, LavantError, NewerFormat
 from lavant.core.identities import UNKNOWN
 
 
@@ -24,6 +24,8 @@ class LaneLog(msgspec.Struct, frozen=True):
     """Why no further, or other damage; empty if there is none."""
     kept: tuple[tuple[str, int], ...]
     """Readable files and the number of bytes of each."""
+    is_newer: bool = False
+    """A newer version of Lavant wrote it."""
 
     @property
     def lost(self) -> int:
@@ -33,12 +35,12 @@ class LaneLog(msgspec.Struct, frozen=True):
 
 def scan(offsets: LogOffset, directory: Path, identity: str = UNKNOWN) -> LaneLog:
     """Read undelivered publications of a log, which must have this identity if given. Delivered files are skipped."""
-    end, problem = offsets.delivered, ""
+    end, problem, is_newer = offsets.delivered, "", False
     kept: dict[str, int] = {}
     try:
         check_log(directory, identity)
     except LavantError as error:
-        problem = str(error)
+        problem, is_newer = str(error), isinstance(error, NewerFormat)
     try:
         for path in _files_behind(directory, offsets.delivered):
             for block in scan_blocks(path):
@@ -50,11 +52,11 @@ def scan(offsets: LogOffset, directory: Path, identity: str = UNKNOWN) -> LaneLo
                     end = max(end, behind)
                 kept[path.name] = block.position + block.length
     except (LavantError, OSError) as error:
-        if end < offsets.accepted or not problem:
-            problem = str(error)
+        if not is_newer and (end < offsets.accepted or not problem):
+            problem, is_newer = str(error), isinstance(error, NewerFormat)
     if end < offsets.accepted and not problem:
         problem = f"it ends at publication {end}, and publications up to {offsets.accepted} were accepted"
-    return LaneLog(offsets.accepted, end, problem, tuple(kept.items()))
+    return LaneLog(offsets.accepted, end, problem, tuple(kept.items()), is_newer)
 
 
 def _files_behind(directory: Path, offset: int) -> list[Path]:

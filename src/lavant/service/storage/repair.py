@@ -18,7 +18,7 @@ from lavant.broker.subscriptions.log_offsets import LogOffset
 from lavant.core.errors import InvalidValue
 from lavant.service.engines.factory import DIRECTORY as SPARK
 from lavant.service.storage import namespace_logs
-from lavant.service.storage.check import Contents, OnRead, WatchedDisk, held
+from lavant.service.storage.check import TOO_NEW, Contents, OnRead, WatchedDisk, check, held
 from lavant.service.storage.directory_errors import checked_directory, explained
 
 _ALSO = ("clock",)
@@ -41,13 +41,15 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def repair(directory: Path, target: Path, on_read: OnRead = lambda size: None) -> Repaired:
-    """Make the copy. Raises if the target exists, the directory is in use, or nothing can be saved."""
+    """Make the copy. Raises if the target exists, the directory is in use or of a newer version, or nothing can
+    be saved."""
     checked_directory(directory)
     report = target.with_name(target.name + ".left-out.jsonl")
     for path in (target, report):
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise InvalidValue(f"{path} exists already; give --repair a new directory")
     with held(directory), explained(target):
+        _refuse_newer(directory)
         disk = WatchedDisk(directory, on_read)
         config = JournalConfig(directory=str(directory))
         found = salvage(disk, config)
@@ -72,6 +74,13 @@ def repair(directory: Path, target: Path, on_read: OnRead = lambda size: None) -
         contents=Contents.of(rescued.broker),
         left_out=dict(counts),
     )
+
+
+def _refuse_newer(directory: Path) -> None:
+    """What a newer version of Lavant wrote is not damaged, and would be left out."""
+    for finding in check(directory).findings:
+        if finding.code == TOO_NEW:
+            raise InvalidValue(f"{finding.said}; it is not damaged")
 
 
 def _write(target: Path, found: Salvaged, rescued: Rescued) -> None:

@@ -9,7 +9,18 @@ import pytest
 
 from lavant.broker.protocol import federation, jobs, queues, subscriptions
 from lavant.broker.protocol.queue_config import QueueConfig
-from lavant.broker.protocol.registry import BROKER, FEDERATION, INGEST, JOBS, REGISTRY, SCOPES, SERVER, SUBSCRIPTIONS
+from lavant.broker.protocol.registry import (
+    BROKER,
+    FEDERATION,
+    INGEST,
+    JOBS,
+    LINKS,
+    MIGRATION,
+    REGISTRY,
+    SCOPES,
+    SERVER,
+    SUBSCRIPTIONS,
+)
 from lavant.core.errors import AccessDenied, Overloaded
 from lavant.service.auth.authorization import authorize, check_rate, in_namespace, strip
 from lavant.service.auth.keys import Principal
@@ -27,9 +38,21 @@ INTERNAL: list[Any] = [
     queues.MoveSome(1, 1),
     subscriptions.Deliver(SPREAD),
     jobs.ReleaseTasks([]),
+    jobs.FireSchedule("s"),
     federation.AddNeighbour("b", "i", "l"),
     federation.LearnRoutes("b", "l", []),
     federation.AcknowledgeLink("b", "l", 1),
+    federation.OfferSubscription("m", "", "s", "i", "b", "lavant://b", 1),
+    federation.HandOverSubscription("m"),
+    federation.ForgetMessages("m", [1]),
+    federation.EndDeparture("m", 1),
+    federation.PrepareArrival(
+        "m", "i", "b", federation.MovingSubscription("", "s", "a > 1", "s", QueueConfig(), {}, None, 0, None)
+    ),
+    federation.TakeMessages("m", []),
+    federation.OpenArrival("m", [], 1),
+    federation.EndArrival("m"),
+    federation.RedirectSubscription("", "s", "b", "lavant://b", 1),
 ]
 DEAD = QueueConfig(dead_letters="dead", receives_max=2)
 
@@ -41,6 +64,7 @@ REQUESTS: list[tuple[Any, str]] = [
     (jobs.SubmitJob("j"), "publish"),
     (jobs.CancelJob(1), "publish"),
     (subscriptions.Subscribe("a = 1", "s", config=DEAD), "subscribe"),
+    (subscriptions.UpdateSubscription("s", "a = 2"), "subscribe"),
     (subscriptions.Unsubscribe("s"), "subscribe"),
     (subscriptions.RenewSubscription("s"), "subscribe"),
     (queues.Receive("q"), "subscribe"),
@@ -62,7 +86,11 @@ REQUESTS: list[tuple[Any, str]] = [
     (jobs.DefineJobs(None), "admin"),  # type: ignore[arg-type]
     (jobs.RemoveJobType("j"), "admin"),
     (jobs.KeepJobs(), "admin"),
+    (jobs.AddSchedule("s", "@daily", queue="q"), "admin"),
+    (jobs.RemoveSchedule("s"), "admin"),
     (federation.RemoveNeighbour("b"), "admin"),
+    (federation.MoveSubscription("s", "b"), "admin"),
+    (federation.SwitchBalancing(True), "admin"),
     (subscriptions.DescribeSubscription("s"), ""),
     (subscriptions.ListSubscriptions(), ""),
     (subscriptions.ListAdvertisements(), ""),
@@ -74,10 +102,14 @@ REQUESTS: list[tuple[Any, str]] = [
     (jobs.ListJobs(), ""),
     (jobs.DescribeJobType("j"), ""),
     (jobs.ListJobTypes(), ""),
+    (jobs.ListSchedules(), ""),
     (federation.DescribeFederation(), ""),
 ]
 KINDS = {type(request): request for request, _ in REQUESTS}
-OF_THE_SERVER = tuple(kind for kind in KINDS if REGISTRY[kind].machine in (JOBS, FEDERATION))
+SCHEDULES = (jobs.AddSchedule, jobs.RemoveSchedule, jobs.ListSchedules)
+OF_THE_SERVER = tuple(
+    kind for kind in KINDS if REGISTRY[kind].machine in (JOBS, FEDERATION, MIGRATION, LINKS) and kind not in SCHEDULES
+)
 
 
 def test_every_request_of_clients_is_decided_about() -> None:

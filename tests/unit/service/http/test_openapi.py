@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +70,10 @@ def test_settings_of_a_queue_have_the_declared_text_and_range(attribute: QueueAt
     assert described["description"] == attribute.text
     bounds = (None, None) if attribute.most is None else (attribute.least, attribute.most)
     assert (described.get("minimum"), described.get("maximum")) == bounds
+
+
+def test_the_page_names_every_route() -> None:
+    page = (Path(__file__).resolve().parents[4] / "docs" / "http.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(GET|PUT|PATCH|POST|DELETE) (/[\w/]*)[?`]", page))
+    wanted = {(each.method, re.sub(r"\{(\w+)\}", lambda found: found[1].upper(), each.path)) for each in OPERATIONS}
+    assert sorted(wanted - named) == []

@@ -37,6 +37,7 @@ def ask(
     key: str = "",
     shown: str = "",
     is_apart: bool = False,
+    headers: list[tuple[bytes, bytes]] | None = None,
     readiness: Readiness | None = None,
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """`key` is wanted, `shown` is shown; the metrics may be on a port apart."""
@@ -61,7 +62,7 @@ def ask(
     )
     path, _, query = path.partition("?")
     scope = {"type": "http", "method": method, "path": path, "query_string": query.encode()}
-    scope["headers"] = [(b"authorization", b"Bearer " + shown.encode())] if shown else []
+    scope["headers"] = [(b"authorization", b"Bearer " + shown.encode())] if shown else headers or []
     asyncio.run(application(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
@@ -96,18 +97,34 @@ def test_head_has_the_length_and_no_body() -> None:
         ("POST", "/subscriptions/a/receive", API),
         ("GET", "/", API),
         ("HEAD", "/", API),
-        ("POST", "/", SQS),
         ("GET", "/?Action=ListQueues", SQS),
-        ("POST", "/metrics", SQS),
-        ("GET", "/000000000000/q", SQS),
-        ("POST", "/000000000000/publish", SQS),
-        ("POST", "/publisher", SQS),
-        ("POST", "/publishx/", SQS),
-        ("POST", "", SQS),
+        ("GET", "/000000000000/q?Action=ReceiveMessage", SQS),
+        ("POST", "/?X-Amz-Signature=1", SQS),
+        ("POST", "/", API),
+        ("POST", "/metrics", API),
+        ("GET", "/000000000000/q", API),
+        ("POST", "/publisher", API),
+        ("DELETE", "/nowhere", API),
+        ("POST", "", API),
     ],
 )
 def test_the_path_decides_who_answers(method: str, path: str, status: int) -> None:
     assert ask(method, path)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"x-amz-target", b"AmazonSQS.SendMessage"),
+        (b"authorization", b"AWS4-HMAC-SHA256 Credential=a"),
+        (b"content-type", b"application/x-amz-json-1.0"),
+        (b"content-type", b"Application/x-www-form-urlencoded; charset=utf-8"),
+    ],
+)
+def test_what_looks_like_sqs_goes_there(name: bytes, value: bytes) -> None:
+    for path in ("/", "/000000000000/q", "/nowhere"):
+        assert ask("POST", path, headers=[(name, value)])[0] == SQS
+    assert ask("POST", "/publish", headers=[(name, value)])[0] == API
 
 
 def test_openmetrics_text_is_as_the_standard_wants_it() -> None:
@@ -139,7 +156,7 @@ def test_metrics_with_a_key_are_for_those_who_show_it() -> None:
 
 
 def test_metrics_on_a_port_of_their_own_are_not_on_the_others() -> None:
-    assert ask("GET", "/metrics", is_apart=True)[0] == SQS
+    assert ask("GET", "/metrics", is_apart=True)[0] == API
     assert ask("GET", "/healthz", is_apart=True)[0] == 200
 
 
@@ -164,7 +181,7 @@ def test_the_port_of_the_metrics_has_nothing_else(method: str, path: str, status
 def test_a_server_that_starts_lives_and_says_how_far_it_is() -> None:
     starting = Readiness(lambda: None)
     starting.starts_with("compiling kernels 12/31")
-    assert ask("GET", "/healthz", readiness=starting)[::2] == (200, b"ok\n")
+    assert ask("GET", "/healthz", readiness=starting)[::2] == (200, ask("GET", "/readyz", readiness=starting)[2])
     said = b"the server is starting: compiling kernels 12/31\n"
     assert ask("GET", "/readyz", readiness=starting)[::2] == (503, said)
     assert ask("GET", "/metrics", readiness=starting)[0] == 200

@@ -25,7 +25,7 @@ def double(x: int) -> int:
 def small_set() -> KernelSet:
     """One kernel, as a new process would have it."""
     made: Any = kernel(double)
-    return KernelSet(lambda: made(3), kinds=1)
+    return KernelSet("test", lambda: made(3), kinds=1)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def program(directory: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> No
 
 def prepared() -> list[WarmupProgress]:
     heard: list[WarmupProgress] = []
-    asyncio.run(kernels.prepare_kernels([kernels.BROKER], heard.append))
+    asyncio.run(kernels.prepare_kernels([kernels.PLAIN], heard.append))
     return heard
 
 
@@ -77,7 +77,7 @@ def test_what_a_process_that_fails_leaves_undone_is_done_here(
 ) -> None:
     program(tmp_path, monkeypatch, end)
     assert prepared() == [WarmupProgress(1, 1)]
-    assert [path.suffix for path in cache.iterdir() if path.name != "lock"] == [".kernel"]
+    assert [path.suffix for path in cache.iterdir() if path.suffix != ".lock"] == [".kernel"]
     assert prepared() == []
 
 
@@ -94,7 +94,7 @@ def test_a_server_that_stops_meanwhile_ends_the_process(tmp_path: Path, monkeypa
 
     async def run() -> None:
         heard: list[WarmupProgress] = []
-        task = asyncio.ensure_future(kernels.prepare_kernels([kernels.BROKER], heard.append))
+        task = asyncio.ensure_future(kernels.prepare_kernels([kernels.PLAIN], heard.append))
         await until(lambda: bool(heard))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

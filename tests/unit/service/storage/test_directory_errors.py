@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lavant.core.errors import CorruptJournal, LavantError, StorageFailed, StorageFull
+from lavant.core.errors import CorruptJournal, InvalidValue, LavantError, StorageFailed, StorageFull
 from lavant.service.storage.directory_errors import explained
 
 HERE = Path("data")
@@ -26,7 +26,7 @@ HERE = Path("data")
     ],
 )
 def test_every_error_of_the_system_names_the_file_the_reason_and_what_to_do(number: int, remedy: str) -> None:
-    with pytest.raises(StorageFailed) as raised, explained(HERE):
+    with pytest.raises((StorageFailed, InvalidValue)) as raised, explained(HERE):
         raise OSError(number, os.strerror(number), "data/segment-0000000001")
     assert str(raised.value).startswith(f"data/segment-0000000001 cannot be used ({os.strerror(number)}): ")
     assert remedy in str(raised.value)

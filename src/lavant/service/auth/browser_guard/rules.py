@@ -15,12 +15,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lavant.core.errors import InvalidValue
 from lavant.service.auth.browser_guard.hosts import Authority, HostList, authority_of
-from lavant.service.http.errors import HttpFault
+from lavant.service.http.errors import PROBLEM, problem
 
 PAGES = frozenset({"/", "/healthz", "/readyz", "/metrics", "/openapi.json"})
 """Allowed targets of links: they need no key and change nothing."""
@@ -167,13 +166,6 @@ def _headers(scope: Scope) -> _Headers:
 # ── middleware ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Refused(msgspec.Struct, frozen=True):
-    """An error of the HTTP interface, with the member that Amazon's SDKs show."""
-
-    error: HttpFault
-    message: str
-
-
 class Guarded:
     """An application behind the guard."""
 
@@ -196,8 +188,8 @@ class Guarded:
 
 async def _refuse(refused: Refusal, scope: Scope, send: Send) -> None:
     """Refuse, and close the connection: its body, of any size, is not read."""
-    body = msgspec.json.encode(_Refused(HttpFault(refused.code, refused.reason), refused.reason))
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    body = problem(refused.status, refused.code, refused.reason, message=refused.reason)
+    headers = [(b"content-type", PROBLEM.encode()), (b"connection", b"close")]
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
     headers.append((b"content-length", str(len(body)).encode()))
     await _start(send, kind, refused.status, headers, b"" if scope.get("method") == "HEAD" else body)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lavant.core.errors import InvalidValue, MissingComponent
+from lavant.core.packages import named_extras
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 FILE_BYTES_MAX = 1 << 20
@@ -107,12 +108,8 @@ def read_kubeconfig(path: Path, context: str = "") -> ClusterAccess:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    try:
+    with named_extras():
         import yaml  # noqa: PLC0415  an extra
-    except ImportError:
-        raise MissingComponent(
-            "a kubeconfig needs the package pyyaml; install it with pip install 'lavant[kubernetes]'"
-        ) from None
     try:
         tables = yaml.safe_load(path.read_bytes()[:FILE_BYTES_MAX])
     except (OSError, yaml.YAMLError) as error:

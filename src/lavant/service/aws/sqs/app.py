@@ -23,6 +23,7 @@ from lavant.service.aws.sqs.errors import NOT_AUTHENTICATED, SqsError, refusal
 from lavant.service.aws.sqs.settings import SqsSettings
 from lavant.service.net.admission import NOTHING_RESERVED, ByteBudget, Reservation
 from lavant.service.net.connections import ClientGone, RequestConnection, connection_of
+from lavant.service.observability.logs import tell_of_unknown_key
 from lavant.service.runtime.limits import LIMITS
 
 _log = logging.getLogger(__name__)
@@ -128,8 +129,11 @@ class SqsApp:
             raise
 
     def _note(self, error: SqsError, peer: str) -> None:
-        """Records a failed authentication in the audit log."""
-        if self._audit is not None and error.kind in NOT_AUTHENTICATED:
+        """Records a failed authentication in both logs."""
+        if error.kind not in NOT_AUTHENTICATED:
+            return
+        tell_of_unknown_key(Origin("sqs", peer))
+        if self._audit is not None:
             self._audit.not_authenticated(Origin("sqs", peer), error.kind)
 
     def _context(self, principal: Principal) -> SqsContext:

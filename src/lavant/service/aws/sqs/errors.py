@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lavant.broker.protocol.queues import Refused
+from lavant.core.addresses import http_address
 from lavant.core.errors import LimitExceeded, error_class
 
 _SQS = "com.amazonaws.sqs#"
@@ -45,6 +46,7 @@ FAULTS = {
     "MissingParameter": _own("MissingRequiredParameterException", "MissingParameter"),
     "OverLimit": _own("OverLimit", status=403),
     "QueueDoesNotExist": _own("QueueDoesNotExist", _SIMPLE + "NonExistentQueue"),
+    "QueueMoved": _own("QueueMoved", _SIMPLE + "QueueMoved", status=421),
     "QueueNameExists": _own("QueueNameExists", "QueueAlreadyExists"),
     "ReceiptHandleIsInvalid": _own("ReceiptHandleIsInvalid", status=404),
     "ResourceNotFoundException": _own("ResourceNotFoundException", status=404),
@@ -108,6 +110,8 @@ def bad_value(parameter: str, value: object, reason: str) -> SqsError:
 def refusal(refused: Refused) -> SqsError:
     """A refusal of the broker as an SQS error."""
     kind = error_class(refused.code).sqs_fault
+    if kind == "QueueMoved":
+        return SqsError(kind, f"The queue is at another broker now, use the endpoint {http_address(refused.address)}.")
     if kind == "QueueDoesNotExist":
         return SqsError(kind, "The specified queue does not exist.")
     return SqsError(kind, refused.reason)

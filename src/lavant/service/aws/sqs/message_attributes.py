@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from hashlib import md5
 
-import msgspec
-
-from lavant.core.errors import UNDECODABLE
+from lavant.core.publications.trace_context import Attribute
 from lavant.service.aws.sqs import limits
 from lavant.service.aws.sqs.errors import SqsError
 from lavant.service.aws.sqs.requests import MessageAttributes, MessageAttributeValue
@@ -25,48 +22,6 @@ TRACE_HEADER = "AWSTraceHeader"
 _NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 _RESERVED = ("aws.", "amazon.")
 _NUMBER = re.compile(r"\s*[+-]?(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?[0-9]{1,4}))?\s*")
-
-
-class Attribute(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    name: str
-    type: str
-    value: bytes
-    """Text is in UTF-8."""
-
-    @property
-    def is_binary(self) -> bool:
-        return self.type.startswith("Binary")
-
-
-class MessageExtras(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="sqs"):
-    """The data that SQS keeps with a message. The tag tells it from data of other protocols."""
-
-    attributes: list[Attribute]
-    md5: bytes
-    """Over all attributes."""
-    trace_header: str = ""
-    group: str = ""
-    """The message group in a standard queue; in FIFO queues the broker keeps it."""
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(MessageExtras).decode
-NOTHING = MessageExtras([], b"")
-
-
-def encode_extras(extras: MessageExtras) -> bytes:
-    """Encodes the data; empty for most messages."""
-    return b"" if extras == NOTHING else _encode(extras)
-
-
-def decode_extras(data: bytes) -> MessageExtras:
-    """Decodes the data of a message; empty if another protocol has sent it."""
-    if not data:
-        return NOTHING
-    try:
-        return _decode(data)
-    except UNDECODABLE:
-        return NOTHING
 
 
 def accepted(attributes: MessageAttributes) -> list[Attribute]:
@@ -94,21 +49,6 @@ def accepted_trace_header(attributes: MessageAttributes) -> str:
 def bytes_of(attributes: Iterable[Attribute]) -> int:
     """Returns their share of the message's size."""
     return sum(len(attribute.name) + len(attribute.type.encode()) + len(attribute.value) for attribute in attributes)
-
-
-def md5_of(attributes: Iterable[Attribute]) -> bytes:
-    """Computes the MD5 that SDKs compare over sent or received attributes.
-
-    >>> md5_of([Attribute("Foo", "String", b"Bar")]).hex()
-    'ae7155c6026991b6d54b11589678bf9c'
-    """
-    hashing = md5(usedforsecurity=False)
-    for attribute in attributes:
-        name, type_, value = attribute.name.encode(), attribute.type.encode(), attribute.value
-        hashing.update(len(name).to_bytes(4, "big") + name + len(type_).to_bytes(4, "big") + type_)
-        hashing.update(b"\x02" if attribute.is_binary else b"\x01")
-        hashing.update(len(value).to_bytes(4, "big") + value)
-    return hashing.digest()
 
 
 def _accepted(name: str, attribute: MessageAttributeValue) -> Attribute:

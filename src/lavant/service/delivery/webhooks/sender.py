@@ -13,9 +13,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
+from urllib.parse import urlsplit
 
+from lavant import tracing
 from lavant.broker.protocol.commands import Request
-from lavant.broker.protocol.queue_config import VISIBILITY_MS_MAX, WAIT_MS_MAX
+from lavant.broker.protocol.queue_config import REASON_CHARACTERS_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX
 from lavant.broker.protocol.queues import (
     Acknowledge,
     ChangeVisibility,
@@ -30,11 +32,13 @@ from lavant.broker.protocol.queues import (
 )
 from lavant.broker.protocol.subscriptions import Subscribe, SubscriptionState, Webhook
 from lavant.core.errors import UnknownQueue
+from lavant.core.publications.trace_context import TraceContext, of_message, of_publication
 from lavant.service.delivery.interface import DeliveryKind
 from lavant.service.delivery.queue import is_json
 from lavant.service.delivery.webhooks.addresses import WebhookFault, check_address
 from lavant.service.delivery.webhooks.http_client import Idle, Posted, WebhookClient
 from lavant.service.observability.counters import counter_family, histogram_family
+from lavant.service.observability.logs import RepeatedFault
 from lavant.service.observability.openmetrics import Histogram, MetricFamily
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.limits import ServiceLimits
@@ -130,6 +134,8 @@ class WebhookSender:
         self._kind = kind
         self._client = client
         self._requests: set[asyncio.Task[None]] = set()
+        self._fault = RepeatedFault()
+        self._is_failing = False
         self._timeout_s = self._webhook.timeout_ms / 1000
         self._visibility_s = 2 * self._timeout_s + SLACK_S
 
@@ -171,33 +177,54 @@ class WebhookSender:
         try:
             async with self._kind.turns:
                 if time.monotonic() - received_s < self._timeout_s + SLACK_S:  # otherwise its lease may have expired
-                    settled = _hidden(self._queue, delivery, 0.0)
+                    settled = _hidden(self._queue, delivery, 0.0, "the server was stopped")
                     settled = await self._attempt(delivery)
         finally:
             self._service.ask(settled)
 
     async def _attempt(self, delivery: Delivery) -> Request:
         """Posts a message, and returns the request that settles it."""
-        try:
-            with self._kind.seconds.timed():
-                posted = await self._client.post(self._headers(delivery), delivery.body, self._timeout_s)
-        except WebhookFault as fault:
-            posted, said = Posted(0), str(fault)
-        else:
-            said = f"status {posted.status}"
+        context = of_message(delivery.attributes) if delivery.attributes else of_publication(delivery.body)
+        with tracing.calling("POST", context) as span:
+            if span is not None:
+                span.set_attributes(self._span_attributes(delivery))
+                context = tracing.current()
+            headers = self._headers(delivery, context)
+            try:
+                with self._kind.seconds.timed():
+                    posted = await self._client.post(headers, delivery.body, self._timeout_s)
+            except WebhookFault as fault:
+                posted, said = Posted(0), str(fault)
+            else:
+                said = f"status {posted.status}"
+            tracing.fail(span, "" if posted.is_success else said)
         if posted.is_success:
             self._kind.results["success"] += 1
             self._kind.delivered[WEBHOOK] += 1
+            self._tell_of_success()
             return Acknowledge(self._queue, [delivery.receipt])
         self._kind.results["failure"] += 1
-        _logger.info(
-            "webhook of %s, message %d, attempt %d: %s",
-            self._subscription.name,
-            delivery.receipt.number,
-            delivery.receive_count,
-            said,
-        )
-        return _hidden(self._queue, delivery, await self._pause_s(delivery.receive_count, posted))
+        self._tell(delivery, said)
+        return _hidden(self._queue, delivery, await self._pause_s(delivery.receive_count, posted), said)
+
+    def _tell(self, delivery: Delivery, said: str) -> None:
+        failures = self._fault.add()
+        self._is_failing = True
+        if failures is not None:
+            _logger.warning(
+                "webhook of subscription %s failed: %s (message %d, attempt %d); %d failures since the last line",
+                self._subscription.name,
+                said,
+                delivery.receipt.number,
+                delivery.receive_count,
+                failures,
+            )
+
+    def _tell_of_success(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            self._fault.over()
+            _logger.info("webhook of subscription %s works again", self._subscription.name)
 
     async def _pause_s(self, attempt: int, posted: Posted) -> float:
         """The pause before the next attempt; none after the last one: the next receive dead-letters the message."""
@@ -207,7 +234,16 @@ class WebhookSender:
                 return 0.0
         return pause_s(attempt, posted.retry_after_s, self._limits, random.random())
 
-    def _headers(self, delivery: Delivery) -> dict[str, str]:
+    def _span_attributes(self, delivery: Delivery) -> dict[str, str | int]:
+        return {
+            "http.request.method": "POST",
+            "http.request.resend_count": delivery.receive_count - 1,
+            "lavant.subscription": self._subscription.name,
+            "messaging.message.id": str(delivery.receipt.number),
+            "server.address": str(urlsplit(self._webhook.url).hostname),
+        }
+
+    def _headers(self, delivery: Delivery, context: TraceContext) -> dict[str, str]:
         id, time_s = str(delivery.receipt.number), int(time.time())
         headers = {
             "Content-Type": "application/json" if is_json(delivery.body) else "application/octet-stream",
@@ -216,6 +252,7 @@ class WebhookSender:
             "Lavant-Attempt": str(delivery.receive_count),
             "Webhook-Id": id,
             "Webhook-Timestamp": str(time_s),
+            **context.headers(),
         }
         if self._webhook.secret:
             headers["Webhook-Signature"] = signature(self._webhook.secret, id, time_s, delivery.body)
@@ -237,6 +274,7 @@ def pause_s(attempt: int, retry_after_s: float | None, limits: ServiceLimits, ch
     return max(own_s, asked_s)
 
 
-def _hidden(queue: str, delivery: Delivery, seconds: float) -> ChangeVisibility:
+def _hidden(queue: str, delivery: Delivery, seconds: float, reason: str) -> ChangeVisibility:
     visibility_ms = min(round(seconds * 1000), VISIBILITY_MS_MAX)
-    return ChangeVisibility(queue, [VisibilityChange(delivery.receipt, visibility_ms)])
+    change = VisibilityChange(delivery.receipt, visibility_ms, f"webhook: {reason}"[:REASON_CHARACTERS_MAX])
+    return ChangeVisibility(queue, [change])

@@ -27,6 +27,7 @@ from lavant.broker.protocol.queues import Refused
 from lavant.broker.queues.validation import refusal
 from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.publications.publication import ID, PAYLOAD, TIME
+from lavant.core.publications.trace_context import trace_context
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
@@ -88,6 +89,7 @@ def _row(fields: dict[str, Any]) -> dict[str, Any]:
     envelope: dict[str, Any] = {ID: fields["id"]}
     if fields.get("time") is not None:
         envelope[TIME] = _milliseconds(fields["time"])
+    envelope |= trace_context(fields.get("traceparent"), fields.get("tracestate", "")).row()
     data = fields.get("data")
     if isinstance(data, dict):
         members = {name: value for name, value in data.items() if name not in row and _is_attribute(name, value)}

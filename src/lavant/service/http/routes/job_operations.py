@@ -24,6 +24,7 @@ from lavant.broker.queues.validation import refusal
 from lavant.broker.workflows.definitions.toml_file import convert_workflows, read_workflows
 from lavant.core.errors import InvalidValue
 from lavant.core.estimation import read_history
+from lavant.core.publications.trace_context import of_headers
 from lavant.service.http.bodies import JSON, content_type, decode, integer, read_body, read_json
 from lavant.service.http.context import ApiContext, json_response
 from lavant.service.http.errors import ApiError, bad_request, error_of
@@ -68,7 +69,7 @@ async def define(context: ApiContext, request: Request) -> Response:
 async def submit(context: ApiContext, request: Request) -> Response:
     principal = context.principal(request)
     asked = await read_json(request, context.limits, NewJob)
-    answer = await context.ask(principal, SubmitJob(asked.type, _input(asked), asked.name))
+    answer = await context.ask(principal, SubmitJob(asked.type, _input(asked), asked.name, of_headers(request.headers)))
     return json_response(JobAnswer(job=answer.job, is_new=answer.is_new), 201 if answer.is_new else 200)
 
 
@@ -236,6 +237,8 @@ JOB_OPERATIONS = (
             OperationOutcome(201, "it is on disk, and will end", JobAnswer, {"job": 7, "is_new": True}),
             OperationOutcome(400, "a value that cannot be accepted"),
             OperationOutcome(404, "no job type has that name"),
+            OperationOutcome(422, "the name belongs to a job with another type or input; nothing was submitted"),
+            OperationOutcome(429, "the limit of running jobs is reached"),
             OperationOutcome(503, "there is no room on the disk; see Retry-After"),
         ),
     ),

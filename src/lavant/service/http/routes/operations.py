@@ -15,6 +15,7 @@ from lavant.broker.protocol.subscriptions import (
     Subscribe,
     Unadvertise,
     Unsubscribe,
+    UpdateSubscription,
 )
 from lavant.service.http.bodies import JSON
 from lavant.service.http.operation import EVENTS, STREAM, Body, Operation, OperationOutcome, Parameter
@@ -24,6 +25,8 @@ from lavant.service.http.routes import receive as pulling
 from lavant.service.http.routes.cloudevents import BATCH, STRUCTURED
 from lavant.service.http.routes.federation import FEDERATION_OPERATIONS
 from lavant.service.http.routes.job_operations import JOB_OPERATIONS
+from lavant.service.http.routes.queue_operations import QUEUE_OPERATIONS
+from lavant.service.http.routes.schedules import SCHEDULE_OPERATIONS
 from lavant.service.http.schemas import (
     AcknowledgeAnswer,
     AcknowledgeBody,
@@ -36,6 +39,7 @@ from lavant.service.http.schemas import (
     ReceiveBody,
     SubscribeManyAnswer,
     SubscriptionsPage,
+    SubscriptionUpdate,
     SubscriptionView,
 )
 
@@ -55,6 +59,10 @@ _PUBLICATION = {"symbol": "IBM", "price": 121.5, "@id": "quote-1"}
 _EVENT = {"specversion": "1.0", "id": "1", "source": "/till/7", "type": "sold", "data": {"price": 3.5}}
 _SUBSCRIPTION = {"name": "dear", "filter": "price > 100"}
 _SEEN = {"name": "dear", "filter": "price > 100", "queue": "dear", "owns_queue": True, "created_ms": 1772271000000}
+_SEEN_WHOLE = {
+    **_SEEN,
+    "messages": {"visible": 3, "in_flight": 0, "delayed": 0, "oldest_sent_ms": 1772271000123},
+}
 _SUBSCRIBED = (SubscriptionView, SubscribeManyAnswer)
 _MESSAGE = {"receipt": "2a-100000001", "id": 42, "attempt": 1, "publication": _PUBLICATION}
 _ADVERTISEMENT = {"name": "quotes", "filter": "price > 0"}
@@ -130,15 +138,29 @@ OPERATIONS = (
         request=DescribeSubscription,
         summary="Describe a subscription and its queue",
         handler=subscriptions.describe_subscription,
-        parameters=(_NAME,),
+        parameters=(_NAME, Parameter("If-None-Match", "header", "304 if the ETag is still this one")),
         outcomes=(
-            OperationOutcome(
-                200,
-                "the subscription",
-                SubscriptionView,
-                {**_SEEN, "messages": {"visible": 3, "in_flight": 0, "delayed": 0, "oldest_sent_ms": 1772271000123}},
-            ),
+            OperationOutcome(200, "the subscription", SubscriptionView, _SEEN_WHOLE),
+            OperationOutcome(304, "the client has the subscription already; its messages may be others"),
             _NOT_FOUND,
+        ),
+    ),
+    Operation(
+        method="PATCH",
+        path="/subscriptions/{name}",
+        request=UpdateSubscription,
+        summary="Change the filter of a subscription; its queue stays, with everything that waits there",
+        handler=subscriptions.update,
+        parameters=(
+            _NAME,
+            Parameter("If-Match", "header", "only if the ETag of the subscription is still this one; 412 otherwise"),
+        ),
+        bodies=(Body(JSON, SubscriptionUpdate, {"filter": "price > 120"}),),
+        outcomes=(
+            OperationOutcome(200, "the subscription", SubscriptionView, _SEEN_WHOLE),
+            _BAD_FILTER,
+            _NOT_FOUND,
+            OperationOutcome(412, "the subscription has another ETag than If-Match says"),
         ),
     ),
     Operation(
@@ -282,6 +304,8 @@ OPERATIONS = (
         parameters=(Parameter("name", "path", "of the advertisement", is_required=True),),
         outcomes=(OperationOutcome(204, "removed"), _NOT_FOUND),
     ),
+    *QUEUE_OPERATIONS,
     *JOB_OPERATIONS,
+    *SCHEDULE_OPERATIONS,
     *FEDERATION_OPERATIONS,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -11,6 +13,7 @@ from starlette.responses import Response
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import Publish
 from lavant.broker.subscriptions.limits import PUBLICATIONS_MAX
+from lavant.core.publications.trace_context import TRACEPARENT, TraceContext, of_headers
 from lavant.service.auth.keys import Principal
 from lavant.service.http.bodies import JSON, content_type, decode, read_body
 from lavant.service.http.context import ApiContext, json_response
@@ -29,6 +32,9 @@ async def publish(context: ApiContext, request: Request) -> Response:
     principal = context.principal(request)
     body = await read_body(request, context.limits)
     entries = publications_in(content_type(request), request.headers, body)
+    context_of_trace = of_headers(request.headers)
+    if context_of_trace.parent:
+        entries = [_traced(each, context_of_trace) if isinstance(each, bytes) else each for each in entries]
     if len(entries) > PUBLICATIONS_MAX:
         raise ApiError(
             413, "LimitExceeded", f"a request has at most {PUBLICATIONS_MAX} publications, got {len(entries)}"
@@ -45,7 +51,31 @@ async def publish(context: ApiContext, request: Request) -> Response:
         ids=[None if isinstance(each, Refused) else each for each in outcome],
         refused=[RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()],
     )
-    return json_response(answer, ACCEPTED)
+    return json_response(answer, ACCEPTED, rate_headers(principal, time.monotonic()))
+
+
+def rate_headers(principal: Principal, now_s: float) -> dict[str, str] | None:
+    """How many publications the key may send now, and when the whole second's worth is there again."""
+    bucket = principal.bucket
+    if bucket is None:
+        return None
+    left = bucket.left(now_s)
+    reset_s = max(0, math.ceil((max(1.0, bucket.rate_per_s) - left) / bucket.rate_per_s))
+    return {
+        "RateLimit-Limit": f"{bucket.rate_per_s:g}",
+        "RateLimit-Remaining": str(max(0, math.floor(left))),
+        "RateLimit-Reset": str(reset_s),
+    }
+
+
+def _traced(entry: bytes, context: TraceContext) -> bytes:
+    """The publication with the context of the request, unless it has its own."""
+    start = entry.lstrip()
+    if not start.startswith(b"{") or TRACEPARENT.encode() in entry:
+        return entry
+    rest = start[1:].lstrip()
+    members = msgspec.json.encode(context.row())[:-1]
+    return members + (b"}" if rest.startswith(b"}") else b"," + rest)
 
 
 async def _outcome(

@@ -59,7 +59,7 @@ async def acknowledge(context: ApiContext, request: Request) -> Response:
     if not 1 <= len(asked.receipts) + len(asked.give_back) <= context.limits.entries_max:
         raise ApiError(400, "LimitExceeded", f"give 1 to {context.limits.entries_max} receipts")
     state = await find(context, principal, request.path_params["name"])
-    done, returned = ([_receipt(text) for text in texts] for texts in (asked.receipts, asked.give_back))
+    done, returned = ([receipt_of(text) for text in texts] for texts in (asked.receipts, asked.give_back))
     wanted = Acknowledge(state.queue, done)
     command = context.authorized(principal, wanted)
     assert isinstance(command, Acknowledge)
@@ -84,7 +84,7 @@ def _message(delivery: Delivery) -> ReceivedMessage:
     publication, body = content_of(delivery)
     receipt = delivery.receipt
     return ReceivedMessage(
-        receipt=f"{receipt.number:x}-{receipt.lease:x}",
+        receipt=text_of_receipt(receipt),
         id=receipt.number,
         attempt=delivery.receive_count,
         publication=publication,
@@ -92,7 +92,11 @@ def _message(delivery: Delivery) -> ReceivedMessage:
     )
 
 
-def _receipt(text: str) -> Receipt:
+def text_of_receipt(receipt: Receipt) -> str:
+    return f"{receipt.number:x}-{receipt.lease:x}"
+
+
+def receipt_of(text: str) -> Receipt:
     number, _, lease = text.partition("-")
     try:
         receipt = Receipt(int(number, 16), int(lease, 16))

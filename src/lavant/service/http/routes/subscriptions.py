@@ -1,4 +1,4 @@
-"""`/subscriptions`: create, list, describe, renew and remove."""
+"""`/subscriptions`: create, list, describe, update, renew and remove."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lavant.broker.protocol.queues import DescribeQueue, Refused
+from lavant.broker.protocol.queues import Described, DescribeQueue, Refused
 from lavant.broker.protocol.subscriptions import (
     DescribeSubscription,
     EncryptedFilter,
@@ -18,11 +18,12 @@ from lavant.broker.protocol.subscriptions import (
     Subscribed,
     SubscriptionState,
     Unsubscribe,
+    UpdateSubscription,
     Webhook,
 )
 from lavant.service.auth.keys import Principal
-from lavant.service.http.bodies import check_json, content_type, decode, integer, page_end, read_body
-from lavant.service.http.context import ApiContext, json_response
+from lavant.service.http.bodies import check_json, content_type, decode, integer, page_end, read_body, read_json
+from lavant.service.http.context import ApiContext, check_tag, json_response, tag_of, tagged_response
 from lavant.service.http.errors import ApiError, error_of_all
 from lavant.service.http.schemas import (
     EncryptedFilterBody,
@@ -32,6 +33,7 @@ from lavant.service.http.schemas import (
     RefusedEntry,
     SubscribeManyAnswer,
     SubscriptionsPage,
+    SubscriptionUpdate,
     SubscriptionView,
     WebhookView,
 )
@@ -80,7 +82,23 @@ async def list_subscriptions(context: ApiContext, request: Request) -> Response:
 
 async def describe_subscription(context: ApiContext, request: Request) -> Response:
     principal = context.principal(request)
-    state = await find(context, principal, request.path_params["name"])
+    return await _answered(context, principal, request, await find(context, principal, request.path_params["name"]))
+
+
+async def update(context: ApiContext, request: Request) -> Response:
+    """With If-Match, the broker checks once more that nobody else changes the subscription in between."""
+    principal, name = context.principal(request), request.path_params["name"]
+    wanted = await read_json(request, context.limits, SubscriptionUpdate)
+    number = 0
+    if "if-match" in request.headers:
+        state = await find(context, principal, name)
+        check_tag(request, _tag(state, await context.ask(principal, DescribeQueue(state.queue))))
+        number = state.number
+    answer = await context.ask(principal, UpdateSubscription(name, _filter(wanted.filter), number=number))
+    return await _answered(context, principal, request, answer.subscription)
+
+
+async def _answered(context: ApiContext, principal: Principal, request: Request, state: SubscriptionState) -> Response:
     described = await context.ask(principal, DescribeQueue(state.queue))
     figures = described.figures
     messages = MessagesView(
@@ -89,8 +107,17 @@ async def describe_subscription(context: ApiContext, request: Request) -> Respon
         delayed=figures.delayed,
         oldest_sent_ms=figures.oldest_sent_ms,
     )
-    settings = QueueSettings(**msgspec.structs.asdict(described.config))
-    return json_response(msgspec.structs.replace(view(state), messages=messages, settings=settings))
+    whole = msgspec.structs.replace(view(state), messages=messages, settings=_settings(described))
+    return tagged_response(request, whole, _tag(state, described))
+
+
+def _tag(state: SubscriptionState, described: Described) -> str:
+    """Of the subscription and the settings of its queue; figures change all the time, and are not part of it."""
+    return tag_of(state.number, state.created_ms, _settings(described))
+
+
+def _settings(described: Described) -> QueueSettings:
+    return QueueSettings(**msgspec.structs.asdict(described.config))
 
 
 async def renew(context: ApiContext, request: Request) -> Response:
@@ -133,9 +160,9 @@ def view(state: SubscriptionState) -> SubscriptionView:
 
 
 def _command(wanted: NewSubscription) -> Subscribe:
-    filter, webhook = wanted.filter, wanted.webhook
+    webhook = wanted.webhook
     return Subscribe(
-        filter if isinstance(filter, str) else EncryptedFilter(filter.dimensions, filter.tests),
+        _filter(wanted.filter),
         name=wanted.name,
         queue=wanted.queue,
         config=wanted.settings.config(),
@@ -144,3 +171,7 @@ def _command(wanted: NewSubscription) -> Subscribe:
         else Webhook(webhook.url, webhook.attempts_max, webhook.timeout_ms, webhook.secret),
         lease_ms=wanted.lease_ms,
     )
+
+
+def _filter(filter: str | EncryptedFilterBody) -> str | EncryptedFilter:
+    return filter if isinstance(filter, str) else EncryptedFilter(filter.dimensions, filter.tests)

@@ -27,8 +27,8 @@ from lavant.service.auth.keys import Principal
 from lavant.service.delivery.queue import acknowledge
 from lavant.service.delivery.stream import SSE, PrefetchWindow, StreamDelivery
 from lavant.service.http.context import ApiContext
-from lavant.service.http.errors import ApiError, bad_request, response_of
-from lavant.service.http.streams.stream_source import attached, first_of
+from lavant.service.http.errors import ApiError, bad_request, redirected, response_of
+from lavant.service.http.streams.stream_source import attached, continued_at, first_of
 from lavant.service.net.connections import connection_of
 
 PREFETCH = 1000
@@ -65,7 +65,7 @@ class EventStreams:
                     finally:
                         context.sse_resume.ended(window.queue, window)
         except ApiError as error:
-            await response_of(error)(scope, receive, send)
+            await response_of(redirected(error, request))(scope, receive, send)
 
 
 class _Stream:
@@ -84,6 +84,7 @@ class _Stream:
         self._limits = context.limits
         self._principal = principal
         self._window = window
+        self._request = Request(scope)
         self._connection = connection_of(scope)
         self._receive = receive
         self._send = send
@@ -104,9 +105,9 @@ class _Stream:
                 self._context.revoked(self._principal),
                 self._context.stopping.wait(),
             )
-        except ApiError as error:  # its queue was deleted, or its key revoked
+        except ApiError as error:  # its queue was deleted or has moved, or its key was revoked
             if not self._principal.is_revoked:
-                await self._write(b"event: end\ndata: " + error.code.encode() + b"\n\n")
+                await self._write(end_of(error, continued_at(error, self._request, self._window, "events")))
         except TimeoutError:
             self._connection.abort()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -146,6 +147,16 @@ class _Stream:
         async with asyncio.timeout(self._limits.unread_s_max):
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
         self._wrote_s = time.monotonic()
+
+
+def end_of(error: ApiError, address: str | None) -> bytes:
+    """The last event of a stream: the code of an error, and the address at which the stream goes on, if it does.
+
+    >>> end_of(ApiError(404, "UnknownQueue", "there is no such queue"), None)
+    b'event: end\\ndata: UnknownQueue\\n\\n'
+    """
+    data = error.code if address is None else f"{error.code} {address}"
+    return f"event: end\ndata: {data}\n\n".encode()
 
 
 def event_of(delivery: Delivery) -> bytes:

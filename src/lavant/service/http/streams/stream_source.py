@@ -28,7 +28,7 @@ from lavant.service.auth.keys import Principal
 from lavant.service.delivery.stream import PrefetchWindow, StreamDelivery
 from lavant.service.http.bodies import integer
 from lavant.service.http.context import ApiContext
-from lavant.service.http.errors import bad_request
+from lavant.service.http.errors import ApiError, bad_request
 from lavant.service.http.routes.subscriptions import find
 
 
@@ -77,6 +77,15 @@ async def attached(
     finally:
         # Also for a principal whose key was revoked: its subscription must not stay.
         await asyncio.shield(context.service.execute(in_namespace(principal, Unsubscribe(state.name))))
+
+
+def continued_at(error: ApiError, connection: HTTPConnection, window: PrefetchWindow, way: str) -> str | None:
+    """The address at which a stream goes on if its subscription has moved to another broker."""
+    if "Location" not in error.headers:
+        return None
+    # A stream that was opened by a filter has a subscription with the name of its queue.
+    name = connection.path_params.get("name", window.queue.rpartition("/")[2])
+    return f"{error.headers['Location']}/subscriptions/{name}/{way}"
 
 
 @asynccontextmanager

@@ -23,16 +23,18 @@ from lavant.core.errors import UNDECODABLE
 from lavant.service.auth.keys import Principal
 from lavant.service.delivery.stream import WEBSOCKET, PrefetchWindow, StreamDelivery
 from lavant.service.http.context import ApiContext
-from lavant.service.http.errors import ApiError, response_of
+from lavant.service.http.errors import ApiError, redirected, response_of
 from lavant.service.http.routes.receive import content_of
 from lavant.service.http.schemas import RefusedEntry, StreamConfirmation, StreamMessage, StreamReply
-from lavant.service.http.streams.stream_source import attached, first_of
+from lavant.service.http.streams.stream_source import attached, continued_at, first_of
 from lavant.service.net.connections import connection_of
 
 PREFETCH = 100
 LEFT = (WebSocketDisconnect, WebSocketDisconnected)
 """The client is gone: noticed now, or before."""
 BAD_FRAME, GOING_AWAY, POLICY = 1007, 1001, 1008
+MOVED = 4307
+"""The reason is the address at which the stream goes on: the subscription is at another broker."""
 
 _decode = msgspec.json.Decoder(StreamReply).decode
 _encode = msgspec.json.Encoder().encode
@@ -55,7 +57,7 @@ class Streams:
                     await _Stream(context, principal, window, socket).run()
         except ApiError as error:
             with suppress(*LEFT):
-                await socket.send_denial_response(response_of(error))
+                await socket.send_denial_response(response_of(redirected(error, socket)))
         except LEFT:  # before the handshake ended, or during the denial
             pass
 
@@ -81,7 +83,10 @@ class _Stream:
         except UNDECODABLE as error:
             code, reason = BAD_FRAME, f'a frame is {{"ack": [ids], "nack": [ids]}}: {error}'
         except ApiError as error:
+            address = continued_at(error, self._socket, self._window, "stream")
             code, reason = POLICY, f"{error.code}: {error.reason}"
+            if address is not None:
+                code, reason = MOVED, address.replace("http", "ws", 1)
         except TimeoutError:
             self._connection.abort()
             return

@@ -18,7 +18,7 @@ fast path of SQS. They use these internals of uvicorn, which may change with any
 
 import uvicorn
 
-from lavant.core.versions import VersionRange
+from lavant.core.packages import VersionRange
 
 UVICORN = VersionRange("uvicorn", (0, 54), (0, 55))
 

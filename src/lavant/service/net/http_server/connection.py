@@ -18,7 +18,6 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any, cast
 
-import msgspec
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -29,7 +28,7 @@ from lavant.service.auth.tenants import Tenant
 from lavant.service.aws.http import HttpResponse, body_bytes
 from lavant.service.aws.sqs.app import SqsApp
 from lavant.service.aws.sqs.errors import SqsError
-from lavant.service.http.errors import Failure, HttpFault
+from lavant.service.http.errors import PROBLEM, problem
 from lavant.service.net.admission import Ticket
 from lavant.service.net.connections import STATE as CONNECTION
 from lavant.service.net.connections import ClientGone
@@ -358,8 +357,7 @@ def _has_hung_up(socket: Any) -> bool:
 
 def _too_slow(seconds: float) -> bytes:
     reason = f"the body did not arrive within {seconds:g} s; send less at once"
-    body = msgspec.json.encode(Failure(HttpFault("TooSlow", reason)))
-    response = HttpResponse(408, [(b"content-type", b"application/json")], body)
+    response = HttpResponse(408, [(b"content-type", PROBLEM.encode())], problem(408, "TooSlow", reason))
     return encode_response(response, (), keep_alive=False)
 
 

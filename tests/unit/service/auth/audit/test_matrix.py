@@ -41,8 +41,9 @@ MARK = "MARK-s3cr3t"
 
 ADMINISTRATION = {
     "CreateQueue", "ConfigureQueue", "TagQueue", "DeleteQueue", "PurgeQueue", "StartMove", "CancelMove", "Subscribe",
-    "Unsubscribe", "Advertise", "Unadvertise", "DefineJobs", "RemoveJobType", "KeepJobs", "CancelJob",
-    "RemoveNeighbour",
+    "UpdateSubscription", "Unsubscribe", "Advertise", "Unadvertise", "DefineJobs", "RemoveJobType", "KeepJobs",
+    "CancelJob", "AddSchedule", "RemoveSchedule",
+    "RemoveNeighbour", "MoveSubscription", "SwitchBalancing",
 }  # fmt: skip
 OF_DATA = {
     "Publish", "Send", "Receive", "Acknowledge", "ChangeVisibility", "Release", "RenewSubscription", "SubmitJob",
@@ -51,6 +52,7 @@ OF_DATA = {
 QUERIES = {
     "Peek", "DescribeQueue", "ListQueues", "ListSources", "ListMoves", "DescribeSubscription", "ListSubscriptions",
     "ListAdvertisements", "DescribeJob", "ListJobs", "DescribeJobType", "ListJobTypes",
+    "ListSchedules",
     "DescribeFederation",
 }  # fmt: skip
 
@@ -59,6 +61,7 @@ ROUTES: dict[tuple[str, str], list[str]] = {
     ("POST", "/subscriptions"): ["Subscribe"],
     ("GET", "/subscriptions"): [],
     ("GET", "/subscriptions/{name}"): [],
+    ("PATCH", "/subscriptions/{name}"): ["UpdateSubscription"],
     ("DELETE", "/subscriptions/{name}"): ["Unsubscribe"],
     ("POST", "/subscriptions/{name}/renew"): ["RenewSubscription"],
     ("POST", "/subscriptions/{name}/receive"): ["Receive"],
@@ -70,6 +73,16 @@ ROUTES: dict[tuple[str, str], list[str]] = {
     ("POST", "/advertisements"): ["Advertise"],
     ("GET", "/advertisements"): [],
     ("DELETE", "/advertisements/{name}"): ["Unadvertise"],
+    ("GET", "/queues"): [],
+    ("PUT", "/queues/{name}"): ["CreateQueue"],
+    ("GET", "/queues/{name}"): [],
+    ("DELETE", "/queues/{name}"): ["DeleteQueue"],
+    ("POST", "/queues/{name}/messages"): ["Send"],
+    ("GET", "/queues/{name}/messages"): [],
+    ("DELETE", "/queues/{name}/messages"): ["PurgeQueue"],
+    ("POST", "/queues/{name}/receive"): ["Receive"],
+    ("POST", "/queues/{name}/acknowledge"): ["Acknowledge"],
+    ("POST", "/queues/{name}/redrive"): ["StartMove"],
     ("GET", "/resources"): [],
     ("GET", "/telemetry"): [],
     ("PUT", "/workflows"): ["DefineJobs"],
@@ -77,8 +90,15 @@ ROUTES: dict[tuple[str, str], list[str]] = {
     ("GET", "/jobs"): [],
     ("GET", "/jobs/{number}"): [],
     ("DELETE", "/jobs/{number}"): ["CancelJob"],
+    ("PUT", "/schedules/{name}"): ["AddSchedule"],
+    ("GET", "/schedules"): [],
+    ("DELETE", "/schedules/{name}"): ["RemoveSchedule"],
     ("GET", "/federation"): [],
     ("POST", "/federation/trace"): [],
+    ("GET", "/federation/subscriptions"): [],
+    ("POST", "/federation/moves"): ["MoveSubscription"],
+    ("GET", "/federation/balancing"): [],
+    ("PUT", "/federation/balancing"): ["SwitchBalancing"],
     ("DELETE", "/federation/neighbours/{name}"): ["RemoveNeighbour"],
 }
 """Commands of each route; those of data have lines only where these are wanted. Streams receive and acknowledge by

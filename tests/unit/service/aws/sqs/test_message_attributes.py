@@ -7,18 +7,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lavant.service.aws.sqs.errors import SqsError
-from lavant.service.aws.sqs.message_attributes import (
+from lavant.core.publications.trace_context import (
     NOTHING,
     Attribute,
     MessageExtras,
-    accepted,
-    accepted_trace_header,
-    bytes_of,
     decode_extras,
     encode_extras,
     md5_of,
 )
+from lavant.service.aws.sqs.errors import SqsError
+from lavant.service.aws.sqs.message_attributes import accepted, accepted_trace_header, bytes_of
 from lavant.service.aws.sqs.requests import MessageAttributeValue as Value
 
 HELLO = Attribute("Hello", "String", b"There")

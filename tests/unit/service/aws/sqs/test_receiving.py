@@ -13,10 +13,10 @@ from tests.unit.service.fake_connections import FakeConnection
 
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.queues import Delivery, Receipt, Receive, Received, Refused
+from lavant.core.publications.trace_context import Attribute, MessageExtras, encode_extras, md5_of
 from lavant.service.auth.keys import Principal
 from lavant.service.aws.sqs.app import SqsApp
 from lavant.service.aws.sqs.handles import Handles
-from lavant.service.aws.sqs.message_attributes import Attribute, MessageExtras, encode_extras, md5_of
 from lavant.service.net.connections import STATE, ClientGone, RequestConnection
 
 SEALS = Handles(b"salt")

@@ -10,8 +10,8 @@ from tests.unit.service.aws.sqs.talking import FIFO_URL, QUEUE_URL, Script, ask,
 
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import DescribeQueue, Refused, Send, SendEntry, Sent, SentEntry
+from lavant.core.publications.trace_context import Attribute, MessageExtras, decode_extras
 from lavant.service.aws.sqs.handles import Handles
-from lavant.service.aws.sqs.message_attributes import Attribute, MessageExtras, decode_extras
 
 SEALS = Handles(b"salt")
 MIB = 1 << 20

@@ -7,11 +7,18 @@ from hashlib import md5
 
 from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.broker.protocol.queues import Delivery, Receive
+from lavant.core.publications.trace_context import (
+    Attribute,
+    MessageExtras,
+    as_attributes,
+    decode_extras,
+    md5_of,
+    of_publication,
+)
 from lavant.service.aws.sqs import limits, requests, results
 from lavant.service.aws.sqs.context import SqsCall, SqsContext
 from lavant.service.aws.sqs.errors import bad_value
 from lavant.service.aws.sqs.handles import sequence_number
-from lavant.service.aws.sqs.message_attributes import Attribute, MessageExtras, decode_extras, md5_of
 from lavant.service.aws.sqs.names import is_fifo, queue_of_url
 from lavant.service.aws.sqs.queue_attributes import unknown_attribute
 from lavant.service.aws.text import text_of
@@ -86,6 +93,8 @@ def _message(
 ) -> results.SqsMessage:
     text, is_encoded = text_of(delivery.body)
     extras = decode_extras(delivery.attributes)
+    if wanted and not delivery.attributes:
+        extras = decode_extras(as_attributes(of_publication(delivery.body)))
     attributes, checksum = _attributes(extras, wanted)
     if is_encoded:
         attributes = sorted([*attributes, ENCODING_ATTRIBUTE], key=lambda attribute: attribute.name)

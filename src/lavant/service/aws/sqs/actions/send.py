@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.broker.protocol.queues import DescribeQueue, Refused, Send, SendEntry
+from lavant.core.publications.trace_context import Attribute, MessageExtras, encode_extras, md5_of
 from lavant.service.aws.sqs import limits, requests, results
 from lavant.service.aws.sqs.actions.batches import check_batch, check_exists, failed
 from lavant.service.aws.sqs.context import SqsCall, SqsContext
@@ -16,13 +17,9 @@ from lavant.service.aws.sqs.errors import SqsError, bad_value, entry_refusal, mi
 from lavant.service.aws.sqs.handles import sequence_number
 from lavant.service.aws.sqs.message_attributes import (
     TRACE_HEADER,
-    Attribute,
-    MessageExtras,
     accepted,
     accepted_trace_header,
     bytes_of,
-    encode_extras,
-    md5_of,
 )
 from lavant.service.aws.sqs.names import is_fifo, queue_of_url
 from lavant.service.aws.text import is_text
