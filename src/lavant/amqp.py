@@ -17,10 +17,11 @@ import logging
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from lavant.broker.protocol.amqp_messages import CONTENT_TYPE, QUEUE_ARGUMENTS, locked_out, unreachable, without_library
+from lavant.broker.protocol.amqp_messages import CONTENT_TYPE, QUEUE_ARGUMENTS, locked_out, unreachable
 from lavant.core.errors import ConnectionLost
+from lavant.core.packages import named_extras
 
-try:
+with named_extras():
     import aio_pika
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractQueue
     from aio_pika.connection import make_url
@@ -32,8 +33,6 @@ try:
         InvalidFrameError,
         ProbableAuthenticationError,
     )
-except ImportError:  # an extra
-    raise without_library() from None
 
 CALL_S_MAX = 10.0
 """For RabbitMQ to answer or to confirm: it may be short of memory or disk, and hold publishers up."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import AsJson, Key, print_json, print_table
+from lavant.cli.common import AsJson, CaFile, Key, print_json, print_table
 
 if TYPE_CHECKING:
     from lavant.cli.reports.benchmarks import BenchmarkResult
@@ -40,13 +40,14 @@ def pub(
     ] = 4,
     url: Server = None,
     key: Key = "",
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure throughput and latency from publisher to subscribers."""
     from lavant.cli.reports.benchmarks import publish  # noqa: PLC0415
 
     with _server(url) as address, _progress("publishing", seconds) as tick:
-        work = publish(address, key, seconds=seconds, rate=rate, subscribers=subscribers, tick=tick)
+        work = publish(address, key, ca_file, seconds=seconds, rate=rate, subscribers=subscribers, tick=tick)
         results = asyncio.run(work)
     _show(results, as_json=as_json)
 
@@ -59,13 +60,14 @@ def queue(
     size: Annotated[int, typer.Option(min=0, max=1 << 20, help="size of a message in bytes")] = 1000,
     url: Server = None,
     key: Key = "",
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure throughput and latency of send, receive and acknowledge."""
     from lavant.cli.reports.benchmarks import cycle  # noqa: PLC0415
 
     with _server(url) as address, _progress("queueing", seconds) as tick:
-        work = cycle(address, key, seconds=seconds, clients=clients, batch=batch, size_bytes=size, tick=tick)
+        work = cycle(address, key, ca_file, seconds=seconds, clients=clients, batch=batch, size_bytes=size, tick=tick)
         results = asyncio.run(work)
     _show(results, as_json=as_json)
 

@@ -9,14 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-
-from lavant.core.files import local_path
 
 if TYPE_CHECKING:
     from lavant.client.client import Client
@@ -27,6 +25,8 @@ EXIT_FAILED = 1
 HTTP_S_MAX = 5.0
 LISTENS_WITHIN_S = 30.0
 """A server that was just started loads its modules and replays its journal before it listens."""
+
+_quiet = ContextVar("quiet", default=False)
 
 Url = Annotated[str, typer.Option(help="address of the server", envvar="LAVANT_URL")]
 Key = Annotated[str, typer.Option(help="API key, if the server requires one", envvar="LAVANT_KEY")]
@@ -72,7 +72,7 @@ def _wait_until_listening(url: str) -> None:
         except ConnectionRefusedError:
             if attempt == 0:
                 text = f"nothing listens at {address} yet; waiting up to {LISTENS_WITHIN_S:g} s"
-                print(f"lavant: {text}", file=sys.stderr, flush=True)
+                note(f"lavant: {text}")
             time.sleep(pause_s)
         except OSError:
             return
@@ -99,13 +99,38 @@ def ask_http(
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False))
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def set_quiet(is_quiet: bool) -> None:
+    """Whether `report`, `note` and `progress` print nothing, for the command that runs."""
+    _quiet.set(is_quiet)
+
+
+def report(text: str, *, as_json: bool, **fields: Any) -> None:
+    """Say that a command has done its work: a sentence unless it is to be quiet, or these fields as JSON."""
+    if as_json:
+        print_json(fields)
+    elif not _quiet.get():
+        print(text, flush=True)
+
+
+def note(text: str) -> None:
+    """Tell a person something on standard error, unless the command is to be quiet."""
+    if not _quiet.get():
+        print(text, file=sys.stderr, flush=True)
 
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str] = (), has_header: bool = True
 ) -> None:
-    """Print a table to standard output, with the columns in `numbers` aligned to the right."""
+    """Print a table to standard output, with the columns in `numbers` aligned to the right.
+
+    A terminal's rows are folded to its width. A file or pipe gets each row on one line.
+    """
+    if not sys.stdout.isatty():
+        _print_plain_table(columns, rows, numbers=numbers, has_header=has_header)
+        return
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -117,6 +142,20 @@ def print_table(
     Console(markup=False, highlight=False).print(table)
 
 
+def _print_plain_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str], has_header: bool
+) -> None:
+    cells = [list(columns)] if has_header else []
+    cells += [[printable(cell) for cell in row] for row in rows]
+    widths = [max((len(row[place]) for row in cells), default=0) for place in range(len(columns))]
+    for row in cells:
+        padded = (
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        )
+        print("  ".join(padded).rstrip())
+
+
 @contextmanager
 def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
     """A progress bar of `total` steps; call the result with the name of each finished step."""
@@ -124,7 +163,7 @@ def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=_quiet.get()) as bar:
         task = bar.add_task(name, total=total)
         yield lambda done: bar.update(task, advance=1, description=done)
 
@@ -164,22 +203,3 @@ def time_of(time_ms: int) -> str:
     '1970-01-01T00:00:01.500Z'
     """
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def take_local_paths(commands: typer.Typer) -> None:
-    """Refuse URIs such as hdfs:// in the `Path` parameters of all commands and groups."""
-    for command in commands.registered_commands:
-        assert command.callback is not None
-        command.callback = _with_local_paths(command.callback)
-    for group in commands.registered_groups:
-        assert group.typer_instance is not None
-        take_local_paths(group.typer_instance)
-
-
-def _with_local_paths(command: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(command)
-    def run(**given: Any) -> Any:
-        taken = {name: local_path(value) if isinstance(value, Path) else value for name, value in given.items()}
-        return command(**taken)
-
-    return run

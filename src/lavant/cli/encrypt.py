@@ -7,24 +7,28 @@ from typing import Annotated
 
 import typer
 
+from lavant.cli.common import AsJson, report
 from lavant.core.errors import UNDECODABLE
 
 
 def keygen(
     key: Annotated[Path, typer.Argument(help="file for the new key")],
     attribute: Annotated[list[str], typer.Option(help="NAME:MIN:MAX:RESOLUTION of a numeric attribute; repeatable")],
+    as_json: AsJson = False,
 ) -> None:
     """Generate a key for encrypted filters over numeric attributes."""
     from lavant.client.encryption import Key, Schema  # noqa: PLC0415
 
     Key.generate(Schema.of(*(_attribute(text) for text in attribute))).save(key)
-    print(f"wrote {key}; share it with publishers and subscribers, and never with the server")
+    text = f"wrote {key}; share it with publishers and subscribers, and never with the server"
+    report(text, as_json=as_json, key=str(key))
 
 
 def encrypt(
     key: Annotated[Path, typer.Option(help="key file of `lavant keygen`")],
     input: Annotated[Path, typer.Option(help="JSON lines of subscriptions (id and filter) or of publications")],
     output: Annotated[Path, typer.Option(help="Parquet file for the result")],
+    as_json: AsJson = False,
 ) -> None:
     """Encrypt subscriptions or publications for `lavant stream --scheme encrypted`."""
     import msgspec  # noqa: PLC0415
@@ -42,7 +46,8 @@ def encrypt(
     are_subscriptions = bool(rows) and all(isinstance(row, dict) and set(row) == {"id", "filter"} for row in rows)
     table = (encrypted_subscriptions if are_subscriptions else encrypted_publications)(secret, rows)
     pq.write_table(table, output)
-    print(f"{len(rows):,} {'subscriptions' if are_subscriptions else 'publications'} encrypted into {output}")
+    what = "subscriptions" if are_subscriptions else "publications"
+    report(f"{len(rows):,} {what} encrypted into {output}", as_json=as_json, **{what: len(rows)}, output=str(output))
 
 
 def _attribute(text: str):  # type: ignore[no-untyped-def]

@@ -21,6 +21,7 @@ def match(
     """Show for each predicate whether a publication satisfies it. Exit code 1 if the filter does not match."""
     from lavant.broker.filters import Filter  # noqa: PLC0415
     from lavant.broker.filters import explain as explain_filter  # noqa: PLC0415
+    from lavant.broker.filters.explanation import kind_of  # noqa: PLC0415
     from lavant.core.publications.json_lines import publication_of  # noqa: PLC0415
 
     parsed = Filter.parse(filter)
@@ -28,12 +29,18 @@ def match(
     matches = parsed.matches(attributes)
     lines = explain_filter(parsed, attributes)
     if as_json:
-        predicates = [{"predicate": line.predicate, "value": line.value, "held": line.held} for line in lines]
+        predicates = [
+            {"predicate": line.predicate, "value": line.value, "held": line.held, "wanted_type": line.wanted}
+            for line in lines
+        ]
         print(json.dumps({"filter": str(parsed), "matches": matches, "predicates": predicates}))
     else:
         print(f"filter   {parsed}")
         for line in lines:
             value = "absent" if line.value is None else repr(line.value)
-            print(f"  {'holds' if line.held else 'FAILS'}  {line.predicate}    (is {value})")
+            wanted = (
+                "" if line.wanted is None or line.value is None else f", {kind_of(line.value)}; {line.wanted} is wanted"
+            )
+            print(f"  {'holds' if line.held else 'FAILS'}  {line.predicate}    (is {value}{wanted})")
         print("matches" if matches else "does not match")
     raise typer.Exit(0 if matches else EXIT_FAILED)

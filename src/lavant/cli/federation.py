@@ -1,4 +1,4 @@
-"""`lavant federation ls | tree | links | trace | rm | demo`."""
+"""`lavant federation ls | tree | links | trace | move | evacuate | balance | rm | demo`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
+from lavant.cli.balance import balance
 from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, ask_http, client, counted, print_json, print_table
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue
 
 federation = typer.Typer(help="Show and change a federation of brokers.", no_args_is_help=True)
+federation.add_typer(balance, name="balance")
 
 TRACE_S_MAX = 15.0
+MOVE_S_MAX = 120.0
 SENT_S_MAX = 10.0
 IDS_SHOWN = 10
 
@@ -28,10 +31,19 @@ def ls(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: As
         print_json(view["members"])
         return
     rows = [
-        (each["name"], str(len(each["path"]) - 1), " → ".join(each["path"]), str(each["epoch"]), each["identity"])
+        (
+            each["name"],
+            each["role"],
+            each["cluster"],
+            str(len(each["path"]) - 1),
+            " → ".join(each["path"]),
+            str(each["epoch"]),
+            each["identity"],
+        )
         for each in view["members"]
     ]
-    print_table(("broker", "hops", "path", "starts", "identity"), rows, numbers=("hops", "starts"))
+    columns = ("broker", "role", "cluster", "hops", "path", "starts", "identity")
+    print_table(columns, rows, numbers=("hops", "starts"))
 
 
 @federation.command()
@@ -43,7 +55,7 @@ def tree(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: 
     if as_json:
         print_json(root)
     else:
-        print(root["name"])
+        print(f"{root['name']}{_role(root)}")
         _draw(root["behind"], "", states)
 
 
@@ -84,6 +96,7 @@ def trace(
     """
     attributes = _attributes(publication)
     if send:
+        url = _entrance(url, key, ca_file)
         attributes = _publish_marked(attributes, namespace, url, key, ca_file)
     deadline_s = time.monotonic() + SENT_S_MAX
     while True:
@@ -101,6 +114,77 @@ def trace(
     is_delivered = any(hop["subscriptions"] for hop in hops) and all(hop["fault"] is None for hop in hops)
     is_delivered = is_delivered and not (send and not all(map(_is_confirmed, hops)))
     raise typer.Exit(0 if is_delivered else EXIT_FAILED)
+
+
+@federation.command()
+def move(
+    subscription: Annotated[str, typer.Argument(help="name of the subscription")],
+    broker: Annotated[str, typer.Argument(help="name of the broker to which it moves")],
+    namespace: Annotated[str, typer.Option(help="namespace of the subscription")] = "",
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a subscription with its queue to another broker, and wait until that delivers.
+
+    Ask the broker where the subscription is. Messages in flight stay until they are acknowledged, or follow.
+    """
+    moved = _move(url, key, ca_file, subscription, broker, namespace)
+    if as_json:
+        print_json(moved)
+    else:
+        print(f"{subscription} is at {broker} ({moved['address']}); paused for {moved['pause_ms']} ms")
+
+
+@federation.command()
+def evacuate(
+    broker: Annotated[str, typer.Argument(help="name of the broker that is to be emptied")],
+    to: Annotated[
+        list[str] | None, typer.Option(help="broker that takes subscriptions; repeatable, default all")
+    ] = None,
+    rate: Annotated[float, typer.Option(min=0.1, help="subscriptions a second, at most")] = 50.0,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move all subscriptions of a broker to others, for maintenance. Ctrl-C stops it; run it again to go on.
+
+    Exit code 1 if some stay.
+    """
+    from lavant.cli.reports.evacuation import Evacuation  # noqa: PLC0415
+
+    view = _view(url, key, ca_file)
+    addresses = {each["name"]: each["address"] for each in view["members"]}
+    addresses[view["name"]] = url
+    if broker not in addresses:
+        raise InvalidValue(f"there is no broker {broker!r} in the federation; there are {', '.join(addresses)}")
+    heads = {each["name"] for each in view["members"] if each["role"] == "head"}
+    others = [name for name in addresses if name != broker]
+    targets = ([name for name in others if name not in heads] or others) if to is None else to
+    unknown = [name for name in targets if name not in addresses or name == broker]
+    if unknown or not targets:
+        raise InvalidValue(
+            f"--to {', '.join(unknown)}: the other brokers are {', '.join(others) if others else 'none'}"
+        )
+    if not addresses[broker]:
+        raise InvalidValue(f"{broker!r} does not tell its address; give its own --url")
+
+    def ask(path: str, body: dict[str, Any] | None = None) -> Any:
+        method = "GET" if body is None else "POST"
+        return ask_http(addresses[broker], path, key, ca_file, method=method, body=body, timeout_s=MOVE_S_MAX)
+
+    result = Evacuation(ask, targets, rate).run()
+    if as_json:
+        print_json(result)
+    else:
+        for name, reason in result["failed"].items():
+            print(f"{name}: {reason}")
+        print(f"{counted(result['moved'], 'subscription')} moved from {broker}, {result['left']} left")
+        if result["is_stopped"]:
+            print("stopped; run the same command again to go on")
+    raise typer.Exit(0 if not result["left"] else EXIT_FAILED)
 
 
 @federation.command("rm")
@@ -132,19 +216,54 @@ def rm(
 
 @federation.command()
 def demo(
-    brokers: Annotated[int, typer.Option(min=3, max=5, help="brokers, in a chain")] = 3,
+    brokers: Annotated[
+        int | None, typer.Option(min=3, max=5, help="brokers, in a chain; 3 by default, 5 with --balance")
+    ] = None,
     publications: Annotated[int, typer.Option(min=10, help="publications at each end of the chain")] = 2000,
+    balance: Annotated[
+        bool, typer.Option("--balance", help="instead, put all subscribers at the weakest broker, and let them move")
+    ] = False,
+    subscribers: Annotated[int, typer.Option(min=10, max=500, help="subscribers, with --balance")] = 100,
+    picture: Annotated[
+        Path | None, typer.Option(help="SVG file of subscriptions and load over time, with --balance")
+    ] = None,
 ) -> None:
-    """Run a chain of brokers as processes, kill one while publications pass, and check every delivery."""
+    """Run a chain of brokers as processes, kill one while publications pass, and check every delivery.
+
+    With --balance: brokers of different strength around one where publications enter; ends when they are balanced.
+    """
     from rich.console import Console  # noqa: PLC0415
 
+    if picture is not None and not balance:
+        raise InvalidValue(f"--picture {picture} needs --balance: the chain has no picture")
+    if balance:
+        from lavant.cli.reports.demonstration.balancing import run_balancing  # noqa: PLC0415
+
+        count = 5 if brokers is None else brokers
+        run_balancing(Console(), brokers=count, subscribers=subscribers, picture_path=picture)
+        return
     from lavant.cli.reports.demonstration.federation import run_federation  # noqa: PLC0415
 
-    run_federation(Console(), brokers=brokers, publications=publications)
+    run_federation(Console(), brokers=3 if brokers is None else brokers, publications=publications)
 
 
 def _view(url: str, key: str, ca_file: Path | None) -> dict[str, Any]:
     return ask_http(url, "/federation", key, ca_file)
+
+
+def _entrance(url: str, key: str, ca_file: Path | None) -> str:
+    """Where publications of clients of a broker enter: at an edge, the nearest head with which it has a link."""
+    view = _view(url, key, ca_file)
+    up = {link["neighbour"] for link in view["links"] if link["state"] == "up"}
+    own, *others = view["members"]
+    heads = (each for each in others if each["role"] == "head" and each["address"] and each["path"][1] in up)
+    head = next(heads, None) if own["role"] == "edge" else None
+    return url if head is None else str(head["address"])
+
+
+def _move(url: str, key: str, ca_file: Path | None, subscription: str, broker: str, namespace: str) -> dict[str, Any]:
+    body = {"subscription": subscription, "broker": broker, "namespace": namespace}
+    return ask_http(url, "/federation/moves", key, ca_file, method="POST", body=body, timeout_s=MOVE_S_MAX)
 
 
 def _attributes(text: str) -> dict[str, Any]:
@@ -181,7 +300,8 @@ def _is_confirmed(hop: dict[str, Any]) -> bool:
 def _branches(members: list[dict[str, Any]]) -> dict[str, Any]:
     """The brokers as a tree: each is behind the last but one of its path."""
     nodes = {
-        tuple(each["path"]): {"name": each["name"], "identity": each["identity"], "behind": []} for each in members
+        tuple(each["path"]): {**{key: each[key] for key in ("name", "identity", "role")}, "behind": []}
+        for each in members
     }
     for path, node in nodes.items():
         parent = nodes.get(path[:-1])
@@ -190,11 +310,16 @@ def _branches(members: list[dict[str, Any]]) -> dict[str, Any]:
     return next(iter(nodes.values()))
 
 
+def _role(node: dict[str, Any]) -> str:
+    return "" if node["role"] == "any" else f", {node['role']}"
+
+
 def _draw(behind: list[dict[str, Any]], margin: str, states: dict[str, str]) -> None:
     for node in behind:
         is_last = node is behind[-1]
         state = states.get(node["name"], "up") if not margin else "up"
-        print(f"{margin}{'└── ' if is_last else '├── '}{node['name']}{'' if state == 'up' else f' ({state})'}")
+        branch, note = "└── " if is_last else "├── ", "" if state == "up" else f" ({state})"
+        print(f"{margin}{branch}{node['name']}{_role(node)}{note}")
         _draw(node["behind"], margin + ("    " if is_last else "│   "), states)
 
 

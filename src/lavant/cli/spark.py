@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, AsJson, counted, print_table
+from lavant.cli.common import EXIT_FAILED, AsJson, counted, print_table, report
+from lavant.cli.planning.size import size
 from lavant.core.errors import InvalidValue
 from lavant.core.files import is_uri
 
@@ -86,14 +87,14 @@ def check(
 
 
 def _print_reports(reports: list[ExecutorReport]) -> None:
-    places = next((report.places for report in reports if report.places), [])
+    places = next((each.places for each in reports if each.places), [])
     rows = []
-    for report in reports:
-        found = report.installation
+    for each in reports:
+        found = each.installation
         versions = ["?"] * len(_VERSIONS) if found is None else [str(getattr(found, name)) for name in _VERSIONS]
-        seen = [_seen(each) for each in report.places] or ["?"] * len(places)
+        seen = [_seen(place) for place in each.places] or ["?"] * len(places)
         rows.append(
-            [report.id, report.address if found is None else found.host, *versions, f"{report.clock_s:+.1f} s", *seen]
+            [each.id, each.address if found is None else found.host, *versions, f"{each.clock_s:+.1f} s", *seen]
         )
     columns = ["executor", "machine", "Lavant", "Python", "PySpark", "PyArrow", "NumPy", "clock"]
     print_table([*columns, *(each.place for each in places)], rows, numbers=("executor", "clock"))
@@ -111,11 +112,14 @@ def _seen(place: PlaceSeen) -> str:
 @spark.command("pack")
 def pack(
     archive: Annotated[Path, typer.Argument(metavar="FILE.tar.gz", help="archive to write")],
+    as_json: AsJson = False,
 ) -> None:
     """Write an archive of Python, Lavant and its dependencies, for executors that have none of them.
 
     Executors need Linux on the same kind of processor, with a C library at least as new as this machine's.
     """
+    from msgspec.structs import asdict  # noqa: PLC0415
+
     from lavant.broker.warmup import BROKER_KERNELS  # noqa: PLC0415
     from lavant.cli.reports.kernels import shown_progress  # noqa: PLC0415
     from lavant.core.kernels.warmup import warm_up  # noqa: PLC0415
@@ -124,10 +128,14 @@ def pack(
 
     started_s = time.monotonic()
     with shown_progress() as show:
-        warm_up([BROKER_KERNELS, PIPELINE_KERNELS], show)
+        warm_up([*BROKER_KERNELS, PIPELINE_KERNELS], show)
     packed = write(archive)
     size = archive.stat().st_size / (1 << 20)
-    print(
+    text = (
         f"{archive}: Lavant {packed.lavant} and Python {packed.python} for {packed.machine}, {size:,.0f} MiB, "
         f"in {time.monotonic() - started_s:.0f} s"
     )
+    report(text, as_json=as_json, archive=str(archive), **asdict(packed))
+
+
+spark.command()(size)

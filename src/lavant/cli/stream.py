@@ -60,6 +60,7 @@ def stream(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     from lavant.broker.storage.objects import open_storage  # noqa: PLC0415
+    from lavant.broker.storage.objects.files import StoredFile  # noqa: PLC0415
     from lavant.cli.kafka_stream import KafkaArguments, run_kafka_stream  # noqa: PLC0415
     from lavant.pipeline.cluster.preflight import preflight  # noqa: PLC0415
     from lavant.pipeline.internals.failures import failures_reported  # noqa: PLC0415
@@ -75,7 +76,8 @@ def stream(
     def session(**more: str) -> Any:
         spark = spark_session(master, driver_host=driver_host, archive=archive, **settings, **more)
         try:
-            preflight(spark, *filter(is_uri, places))
+            # Only the driver reads files; executors read and write stores, logs and the output.
+            preflight(spark, *(each for each in places if is_uri(each) and not StoredFile.at(each).exists()))
         except BaseException:
             spark.stop()
             raise

@@ -32,7 +32,8 @@ def leaf_commands() -> Iterator[tuple[str, ...]]:
             yield words
         else:
             for name, each in inner.items():
-                yield from walk(each, (*words, name))
+                if not each.hidden:
+                    yield from walk(each, (*words, name))
 
     return walk(typer.main.get_command(commands), ())
 

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from lavant.cli import commands
-from lavant.cli.common import take_local_paths
+from lavant.cli.commands import prepare
 from lavant.core.errors import InvalidValue
 
 FILES = ["--subscriptions", "s", "--input", "p", "--output", "o"]
@@ -60,7 +60,7 @@ def test_all_kinds_of_parameters_are_looked_at() -> None:
         pass
 
     above.add_typer(below, name="below")
-    take_local_paths(above)
+    prepare(above)
     run = CliRunner().invoke
     assert run(above, ["below", "first", "file:///x", "--text", "s3://b"]).exit_code == 0
     assert seen == [Path("/x"), None, "s3://b"]

@@ -1,4 +1,4 @@
-"""`lavant job define | submit | show | ls | wait | cancel`."""
+"""`lavant job define | submit | show | ls | types | wait | cancel`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, body_of, client, print_json, print_table, time_of
+from lavant.cli.common import (
+    EXIT_FAILED,
+    AsJson,
+    CaFile,
+    Key,
+    Url,
+    body_of,
+    client,
+    print_json,
+    print_table,
+    report,
+    time_of,
+)
 from lavant.core.addresses import QUEUES_URL
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import InvalidValue, LavantError
 
 if TYPE_CHECKING:
     from lavant.broker.protocol.jobs import JobView
@@ -27,11 +39,12 @@ def define(
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Define or redefine job types and their topics. Running jobs keep their old definition."""
     with client(url, key, ca_file) as server:
         server.define_jobs(file)
-    print(f"defined the job types of {file}")
+    report(f"defined the job types of {file}", as_json=as_json, defined=str(file))
 
 
 @job.command("submit")
@@ -112,12 +125,43 @@ def ls(
     print_table(("job", "type", "state", "submitted", "took s", "name"), rows, numbers=("job", "took s"))
 
 
+@job.command("types")
+def types(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """List job types, how many jobs of each run and ended, and the topics of their tasks."""
+    from lavant.broker.protocol.jobs import DescribeJobType, ListJobTypes  # noqa: PLC0415
+    from lavant.client.connection.calls import Call  # noqa: PLC0415
+
+    with client(url, key, ca_file) as server:
+        [listed] = server.pipeline([Call(ListJobTypes(), lambda answer: answer)])
+        if isinstance(listed, LavantError):
+            raise listed
+        views = server.pipeline([Call(DescribeJobType(name), lambda answer: answer) for name in listed.types])
+    totals = ("running", "completed", "failed", "cancelled")
+    found = [
+        {
+            "type": name,
+            **{total: getattr(view, total) for total in totals},
+            "topics": sorted({task.topic for task in view.definition.tasks}),
+        }
+        for name, view in zip(listed.types, views, strict=True)
+        if not isinstance(view, LavantError)
+    ]
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each["type"], *(f"{each[total]:,}" for total in totals), " ".join(each["topics"])) for each in found]
+    print_table(("type", *totals, "topics"), rows, numbers=totals)
+
+
 @job.command("cancel")
-def cancel(number: Number, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None) -> None:
+def cancel(
+    number: Number, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False
+) -> None:
     """Cancel a job. Exit code 1 if it had ended already."""
     with client(url, key, ca_file) as server:
         is_new = server.cancel(number)
-    print(f"job {number} is cancelled" if is_new else f"job {number} had ended already")
+    text = f"job {number} is cancelled" if is_new else f"job {number} had ended already"
+    report(text, as_json=as_json, job=number, is_cancelled=is_new)
     raise typer.Exit(0 if is_new else EXIT_FAILED)
 
 

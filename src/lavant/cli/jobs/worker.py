@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lavant.cli.common import CaFile, Key, Url
+from lavant.cli.common import AsJson, CaFile, Key, Url, report
 from lavant.core.addresses import QUEUES_URL
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def worker(
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Lease tasks, call the functions marked with @lavant.task, and report their results.
 
@@ -74,8 +75,9 @@ def worker(
         )
 
     def started() -> None:
-        topics = ", ".join(handler.topic for handler in handlers)
-        print(f"worker {worker_name} of {redacted(address)}: topics {topics}, {concurrency} at a time", flush=True)
+        topics = [handler.topic for handler in handlers]
+        text = f"worker {worker_name} of {redacted(address)}: topics {', '.join(topics)}, {concurrency} at a time"
+        report(text, as_json=as_json, worker=worker_name, topics=topics, concurrency=concurrency)
 
     ended = asyncio.run(
         work(
@@ -85,4 +87,5 @@ def worker(
             on_started=started,
         )
     )
-    print(f"worker {worker_name}: {ended.counts}", flush=True)
+    counts = vars(ended.counts)
+    report(f"worker {worker_name}: {ended.counts}", as_json=as_json, worker=worker_name, **counts)

@@ -23,10 +23,14 @@ from lavant.cli.common import (
     Url,
     body_of,
     client,
+    counted,
     print_json,
     print_table,
+    report,
     time_of,
 )
+from lavant.cli.planning.queue_compare import compare_queue
+from lavant.cli.planning.queue_plan import plan_queue
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue, LavantError
 
@@ -49,7 +53,7 @@ def ls(
     as_json: AsJson = False,
 ) -> None:
     """List queues and the number of their messages."""
-    from lavant.client.queues import calls  # noqa: PLC0415
+    from lavant.client import queue_calls as calls  # noqa: PLC0415
 
     with client(url, key, ca_file) as server:
         names = list(server.queues(prefix))
@@ -137,24 +141,30 @@ def create(
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
+    as_json: AsJson = False,
     **settings: Any,
 ) -> None:
     """Create a queue. One that exists with the same attributes is left as it is."""
     tags = dict(_pair(text, "--tag") for text in tag or [])
     with client(url, key, ca_file) as server:
         server.create_queue(queue, _changed(QueueConfig(), settings), tags=tags)
-    print(f"{queue} is there")
+    report(f"{queue} is there", as_json=as_json, queue=queue)
 
 
 @_with_attributes(is_new=False)
-def set_attributes(
-    queue: QueueName, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, **settings: Any
+def configure(
+    queue: QueueName,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+    **settings: Any,
 ) -> None:
     """Set attributes of a queue; the others stay. `--dead-letters ""` and `--label KEY=` remove one."""
     with client(url, key, ca_file) as server:
         of = server.queue(queue)
         of.configure(_changed(of.describe().config, settings))
-    print(f"{queue} is set")
+    report(f"{queue} is set", as_json=as_json, queue=queue)
 
 
 def redrive(
@@ -183,20 +193,34 @@ def redrive(
     raise typer.Exit(EXIT_FAILED if state.status == "failed" else 0)
 
 
-def purge(queue: QueueName, yes: Yes = False, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None) -> None:
+def purge(
+    queue: QueueName,
+    yes: Yes = False,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
     """Remove all messages of a queue."""
-    _confirm(f"Remove all messages of {queue}?", yes)
     with client(url, key, ca_file) as server:
+        _confirm("Remove all messages of", server.queue(queue), yes)
         server.queue(queue).purge()
-    print(f"{queue} is empty")
+    report(f"{queue} is empty", as_json=as_json, purged=queue)
 
 
-def delete(queue: QueueName, yes: Yes = False, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None) -> None:
+def delete(
+    queue: QueueName,
+    yes: Yes = False,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
     """Delete a queue and all its messages."""
-    _confirm(f"Delete {queue} and all its messages?", yes)
     with client(url, key, ca_file) as server:
+        _confirm("Delete queue", server.queue(queue), yes)
         server.queue(queue).delete()
-    print(f"{queue} is gone")
+    report(f"{queue} is gone", as_json=as_json, deleted=queue)
 
 
 def send(
@@ -247,9 +271,9 @@ def receive(
 ) -> None:
     """Receive and print messages; exit code 1 if there are none. Without --acknowledge they are delivered again."""
     with client(url, key, ca_file) as server:
-        messages = server.queue(queue).receive(count, visibility_ms=visibility_ms, wait_ms=wait_ms)
+        messages = server.queue(queue).receive(count, visibility_s=_seconds(visibility_ms), wait_s=_seconds(wait_ms))
         printed = [{"number": each.receipt.number, "lease": each.receipt.lease, **_content(each)} for each in messages]
-        _print(printed, ("number", "sent", "receives", "group", "body"), as_json=as_json)
+        _print(printed, ("number", "sent", "receives", "group", "reason", "body"), as_json=as_json)
         if acknowledge and messages:
             sys.stdout.flush()  # messages that were not printed must not be acknowledged
             server.queue(queue).acknowledge(*messages)
@@ -269,12 +293,15 @@ def peek(
     with client(url, key, ca_file) as server:
         messages = server.queue(queue).peek(count, after=after)
     printed = [{"number": each.number, "state": each.state, **_content(each)} for each in messages]
-    _print(printed, ("number", "state", "sent", "receives", "group", "body"), as_json=as_json)
+    _print(printed, ("number", "state", "sent", "receives", "group", "reason", "body"), as_json=as_json)
 
 
-def _confirm(question: str, yes: bool) -> None:
+def _confirm(what: str, queue: Queue, yes: bool) -> None:
+    """Ask, unless `yes`; raises if there is no such queue, so that nobody is asked about it."""
     if not yes:
-        typer.confirm(question, abort=True)
+        figures = queue.describe().figures
+        held = figures.visible + figures.in_flight + figures.delayed
+        typer.confirm(f"{what} {queue.name}, which holds {counted(held, 'message')}?", abort=True, err=True)
 
 
 def _pair(text: str, flag: str) -> tuple[str, str]:
@@ -303,6 +330,10 @@ def _as_dict(described: Described) -> dict[str, Any]:
     }
 
 
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -310,7 +341,7 @@ def _text(value: object) -> str:
 
 
 def _content(message: Any) -> dict[str, Any]:
-    fields = ("sent_ms", "receive_count", "group", "origin")
+    fields = ("sent_ms", "receive_count", "group", "origin", "reason", "attempts")
     return {field: getattr(message, field) for field in fields} | body_of(message.body)
 
 
@@ -318,12 +349,15 @@ def _stdin_lines() -> Iterator[bytes]:
     return (line.rstrip(b"\n") for line in sys.stdin.buffer)
 
 
+_SELDOM = frozenset(("group", "reason"))
+"""Columns that are shown only if a message has such a thing."""
+
+
 def _print(messages: list[dict[str, Any]], columns: tuple[str, ...], *, as_json: bool) -> None:
     if as_json:
         print_json(messages)
         return
-    if not any(message["group"] for message in messages):
-        columns = tuple(column for column in columns if column != "group")
+    columns = tuple(each for each in columns if each not in _SELDOM or any(message[each] for message in messages))
     rows = [[_cell(message, column) for column in columns] for message in messages]
     if rows:
         print_table(columns, rows, numbers=("number", "receives"))
@@ -342,5 +376,8 @@ def _cell(message: dict[str, Any], column: str) -> str:
 
 
 queue = typer.Typer(help="Inspect and use the queues of a server.", no_args_is_help=True)
-for _command in (ls, info, create, set_attributes, send, receive, peek, redrive, purge, delete):
-    queue.command(_command.__name__.partition("_")[0])(_command)
+for _command in (ls, info, create, configure, send, receive, peek, redrive, purge, delete):
+    queue.command(_command.__name__)(_command)
+queue.command("set", hidden=True)(configure)  # its earlier name
+queue.command("plan")(plan_queue)
+queue.command("compare")(compare_queue)

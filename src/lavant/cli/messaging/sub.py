@@ -14,14 +14,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Encryption, Key, Url, client, print_json, printable, time_of
+from lavant.cli.common import (
+    EXIT_FAILED,
+    AsJson,
+    CaFile,
+    Encryption,
+    Key,
+    Url,
+    client,
+    note,
+    print_json,
+    printable,
+    time_of,
+)
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from lavant.client.client import Client
     from lavant.client.subscriptions.notification import Notification
-    from lavant.client.subscriptions.subscription import ClientSubscription
+    from lavant.client.subscriptions.subscription import Subscription
 
 PREFETCH = 100
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -67,7 +79,7 @@ def sub(
             client(url, key, ca_file, encryption=encrypt, is_patient=True) as server,
             _subscription(server, filter, name, count) as subscription,
         ):
-            print(f"subscribed as {subscription.name}; Ctrl-C ends it", file=sys.stderr, flush=True)
+            note(f"subscribed as {subscription.name}; Ctrl-C ends it")
             # One iterator for all: Ctrl-C is lost if it comes while Python finalizes an iterator that was dropped.
             notifications = subscription.notifications(timeout_s=timeout_s)
             for notification in notifications:
@@ -93,7 +105,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _subscription(server: Client, filter: str | None, name: str, count: int | None) -> ClientSubscription:
+def _subscription(server: Client, filter: str | None, name: str, count: int | None) -> Subscription:
     """Prefetches no more than will be printed."""
     prefetch = PREFETCH if count is None else min(count, PREFETCH)
     if filter is None:

@@ -1,4 +1,4 @@
-"""`lavant subscriptions ls | add | rm | info`."""
+"""`lavant subscriptions ls | add | update | rm | info`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import AsJson, CaFile, Encryption, Key, Url, client, print_json, print_table, time_of
+from lavant.cli.common import AsJson, CaFile, Encryption, Key, Url, client, print_json, print_table, report, time_of
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue, LavantError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lavant.broker.protocol.queues import Described
     from lavant.broker.protocol.subscriptions import SubscriptionState
 
-subscriptions = typer.Typer(help="List, add, show and remove subscriptions.", no_args_is_help=True)
+subscriptions = typer.Typer(help="List, add, update, show and remove subscriptions.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="name of the subscription")]
 
@@ -28,7 +28,7 @@ def ls(
     as_json: AsJson = False,
 ) -> None:
     """List subscriptions, their waiting notifications, and when temporary ones expire."""
-    from lavant.client.queues import calls  # noqa: PLC0415
+    from lavant.client import queue_calls as calls  # noqa: PLC0415
 
     with client(url, key, ca_file) as server:
         found = list(server.subscriptions(prefix))
@@ -77,6 +77,27 @@ def add(
         print(f"{state.name} goes to {_destination(state)}")
 
 
+@subscriptions.command("update")
+def update(
+    name: Name,
+    filter: Annotated[str, typer.Option(help="new filter, as an expression or as triples")],
+    encrypt: Encryption = None,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the filter of a subscription for publications from now on. Waiting notifications stay in its queue."""
+    with client(url, key, ca_file, encryption=encrypt) as server:
+        subscription = server.subscription(name)
+        subscription.update(filter)
+        state = subscription.state
+    if as_json:
+        print_json(_as_dict(state, None))
+    else:
+        print(f"{state.name} now matches {_filter(state)}")
+
+
 @subscriptions.command("rm")
 def rm(
     name: Name,
@@ -84,13 +105,15 @@ def rm(
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Remove a subscription, and its own queue with the waiting notifications."""
-    if not yes:
-        typer.confirm(f"Remove {name} and its waiting notifications?", abort=True)
     with client(url, key, ca_file) as server:
+        server.subscription(name)  # raises if there is none, before anybody is asked
+        if not yes:
+            typer.confirm(f"Remove {name} and its waiting notifications?", abort=True, err=True)
         server.unsubscribe(name)
-    print(f"{name} is gone")
+    report(f"{name} is gone", as_json=as_json, removed=name)
 
 
 @subscriptions.command("info")

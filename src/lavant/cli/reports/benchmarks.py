@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ LATE_S_MAX = 10.0
 
 Tick = Callable[[float], None]
 """Called with the seconds that have passed."""
-WAIT_MS = 5000
+WAIT_S = 5.0
 EVENTS = 256
 
 
@@ -47,12 +48,12 @@ def result(what: str, *, seconds: float, count: int, delays_s: Sequence[float]) 
 
 
 async def publish(
-    url: str, key: str, *, seconds: float, rate: float | None, subscribers: int, tick: Tick
+    url: str, key: str, ca_file: Path | None, *, seconds: float, rate: float | None, subscribers: int, tick: Tick
 ) -> list[BenchmarkResult]:
     """Publish; every subscriber matches exactly the publications of this run."""
     mark = f"bench-{time.time_ns()}"
     arrived = _Arrivals()
-    async with await connect_async(url, key=key) as client:
+    async with await connect_async(url, key=key, ca_file=ca_file) as client:
         subscriptions = [await client.subscribe(f"mark = '{mark}'", handler=arrived.note) for _ in range(subscribers)]
         try:
             answers_s: list[float] = []
@@ -126,13 +127,16 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 async def cycle(
-    url: str, key: str, *, seconds: float, clients: int, batch: int, size_bytes: int, tick: Tick
+    url: str, key: str, ca_file: Path | None, *, seconds: float, clients: int, batch: int, size_bytes: int, tick: Tick
 ) -> list[BenchmarkResult]:
     """Run the clients, each with its own connection and queue."""
     delays_s: list[float] = []
     began = time.monotonic()
     counts = await asyncio.gather(
-        *(_work(url, key, number, began + seconds, batch, size_bytes, delays_s, tick) for number in range(clients))
+        *(
+            _work(url, key, ca_file, number, began + seconds, batch, size_bytes, delays_s, tick)
+            for number in range(clients)
+        )
     )
     took_s = time.monotonic() - began
     what = f"send, receive, acknowledge: {clients} clients, batches of {batch}"
@@ -142,6 +146,7 @@ async def cycle(
 async def _work(
     url: str,
     key: str,
+    ca_file: Path | None,
     number: int,
     until_s: float,
     batch: int,
@@ -151,7 +156,7 @@ async def _work(
 ) -> int:
     began, done = time.monotonic(), 0
     bodies = [bytes(size_bytes)] * batch
-    async with await connect_async(url, key=key) as client:
+    async with await connect_async(url, key=key, ca_file=ca_file) as client:
         queue = await client.create_queue(f"bench-{time.time_ns()}-{number}")
         try:
             while (started := time.monotonic()) < until_s:
@@ -159,7 +164,7 @@ async def _work(
                 await queue.send_many(bodies)
                 left = batch
                 while left:
-                    received = await queue.receive(left, wait_ms=WAIT_MS)
+                    received = await queue.receive(left, wait_s=WAIT_S)
                     await queue.acknowledge(*received)
                     left -= len(received)
                 done += batch

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lavant.core.errors import InvalidValue
 
@@ -35,8 +35,9 @@ class ChartLine(NamedTuple):
 class Chart(NamedTuple):
     """One chart. Axis labels name the quantity and its unit.
 
-    `limit` is a dashed line across, with its label. `y_max` fixes the scale, so that charts can be compared; a triangle
-    with the highest value marks a line that is clipped there.
+    `limit` is a dashed line across, with its label, and `choice` one upwards, at an x. `y_max` fixes the scale, so that
+    charts can be compared: a line leaves the chart where it is higher, and a triangle has its highest value. `is_log`
+    makes the scale logarithmic; all values are positive then.
     """
 
     title: str
@@ -45,6 +46,8 @@ class Chart(NamedTuple):
     lines: Sequence[ChartLine]
     limit: tuple[str, float] | None = None
     y_max: float | None = None
+    choice: tuple[str, float] | None = None
+    is_log: bool = False
 
 
 def picture(charts: Sequence[Chart]) -> str:
@@ -71,15 +74,17 @@ def write_picture(path: Path, svg: str) -> None:
         raise InvalidValue(f"cannot write the picture to {path}: {error.strerror}") from None
 
 
-def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
-    """About `count` round numbers from low to high.
+def ticks(low: float, high: float, *, count: int = 5, is_whole: bool = False) -> list[float]:
+    """About `count` round numbers from low to high, or fewer if they have to be whole.
 
-    >>> ticks(0.0, 9.3)
-    [0.0, 2.0, 4.0, 6.0, 8.0]
+    >>> ticks(0.0, 9.3), ticks(0.0, 2.1), ticks(0.0, 2.1, is_whole=True)
+    ([0.0, 2.0, 4.0, 6.0, 8.0], [0.0, 0.5, 1.0, 1.5, 2.0], [0.0, 1.0, 2.0])
     """
     size = (high - low) / count
     power = 10.0 ** math.floor(math.log10(size))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= size * 0.999)
+    if is_whole:
+        step = max(1.0, step)
     first = math.ceil(low / step - 1e-9)
     return [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -89,9 +94,13 @@ class _Scale(NamedTuple):
     high: float
     start: float
     end: float
+    is_log: bool = False
 
     def __call__(self, value: float) -> float:
-        return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 1)
+        low, high = self.low, self.high
+        if self.is_log:
+            value, low, high = math.log(value), math.log(low), math.log(high)
+        return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
 
 
 def _chart(chart: Chart) -> str:
@@ -99,7 +108,8 @@ def _chart(chart: Chart) -> str:
     ys = [y for line in chart.lines for y in line.ys if math.isfinite(y)]
     ys = [*ys, chart.limit[1]] if chart.limit else ys or [0.0]
     x = _Scale(min(xs), max(*xs, min(xs) + 1e-9), LEFT, WIDTH - RIGHT)
-    y = _Scale(0.0, max(max(ys) * 1.05, 1e-9) if chart.y_max is None else chart.y_max, HEIGHT - BOTTOM, TOP)
+    top = max(max(ys) * 1.05, 1e-9) if chart.y_max is None else chart.y_max
+    y = _Scale(min(ys) / 1.2 if chart.is_log else 0.0, top, HEIGHT - BOTTOM, TOP, chart.is_log)
     parts = [_text(LEFT, TOP - 16, chart.title, size=15, weight=600)]
     for value in _ticks_for(ys, y):
         parts.append(f"<path d='M{LEFT} {y(value)}H{WIDTH - RIGHT}' stroke='#ddd'/>")
@@ -115,6 +125,11 @@ def _chart(chart: Chart) -> str:
         name, value = chart.limit
         parts.append(f"<path d='M{LEFT} {y(value)}H{WIDTH - RIGHT}' stroke='#333' stroke-dasharray='5 4'/>")
         ends.append(_LineEnd(name, "#333", WIDTH - RIGHT, y(value)))
+    if chart.choice is not None:
+        name, value = chart.choice
+        parts.append(f"<path d='M{x(value)} {TOP}V{HEIGHT - BOTTOM}' stroke='#333' stroke-dasharray='2 3'/>")
+        side = "end" if 2 * x(value) > LEFT + WIDTH - RIGHT else "start"
+        parts.append(_text(x(value), TOP - 5, name, anchor=side))
     for number, line in enumerate(chart.lines):
         colour = COLOURS[number % len(COLOURS)]
         path = _path(line, x, y)
@@ -134,9 +149,16 @@ def _chart(chart: Chart) -> str:
 
 
 def _ticks_for(values: Sequence[float], scale: _Scale, *, count: int = 5) -> list[float]:
-    """Ticks of an axis; whole numbers if all values are."""
+    """Ticks of an axis; whole numbers if all values are; 1, 2 and 5 of each power of ten on a logarithmic one."""
+    if scale.is_log:
+        powers = range(math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high)) + 1)
+        marks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+        return [mark for mark in marks if scale.low <= mark <= scale.high]
     are_whole = all(float(value).is_integer() for value in values)
-    return [tick for tick in ticks(scale.low, scale.high, count=count) if tick.is_integer() or not are_whole]
+    return ticks(scale.low, scale.high, count=count, is_whole=are_whole)
+
+
+_Point: TypeAlias = tuple[float, float]
 
 
 class _LineEnd(NamedTuple):
@@ -167,12 +189,35 @@ def _path(line: ChartLine, x: _Scale, y: _Scale) -> str:
     for is_finite, run in groupby(pairs, key=lambda pair: math.isfinite(pair[1])):
         if not is_finite:
             continue
-        points = [(x(px), max(y(py), float(TOP))) for px, py in run]
-        stroke = f"M{points[0][0]:g} {points[0][1]:g}"
-        for px, py in points[1:]:
-            stroke += f"H{px:g}V{py:g}" if line.steps else f"L{px:g} {py:g}"
-        strokes.append(stroke if len(points) > 1 else stroke + "h.1")
+        points = [(x(px), y(py)) for px, py in run]
+        strokes += [_stroke(part, steps=line.steps) for part in _clipped(points, steps=line.steps)]
     return "".join(strokes)
+
+
+def _stroke(points: list[_Point], *, steps: bool) -> str:
+    stroke = f"M{points[0][0]:g} {points[0][1]:g}"
+    for px, py in points[1:]:
+        stroke += f"H{px:g}V{py:g}" if steps else f"L{px:g} {py:g}"
+    return stroke if len(points) > 1 else stroke + "h.1"
+
+
+def _clipped(points: list[_Point], *, steps: bool) -> Iterator[list[_Point]]:
+    """The parts of a line below the upper edge; it ends, and begins again, where it crosses the edge."""
+    part: list[_Point] = []
+    before: _Point | None = None
+    for point in points:
+        is_inside = point[1] >= TOP
+        if before is not None and is_inside != (before[1] >= TOP):
+            share = 1.0 if steps else (TOP - before[1]) / (point[1] - before[1])
+            part.append((round(before[0] + share * (point[0] - before[0]), 1), float(TOP)))
+            if not is_inside:
+                yield part
+                part = []
+        if is_inside:
+            part.append(point)
+        before = point
+    if part:
+        yield part
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12, weight: int = 400,

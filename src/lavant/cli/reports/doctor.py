@@ -7,6 +7,7 @@ import platform
 import re
 import resource
 import shutil
+import ssl
 import statistics
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -147,30 +149,38 @@ def http_address(url: str) -> str:
     return f"{scheme}://{parts.netloc}"
 
 
-def server(url: str) -> list[Finding]:
+def server(url: str, key: str = "", ca_file: Path | None = None) -> list[Finding]:
     """Whether the server is ready, the clocks agree, and memory is left."""
     address = http_address(url)
     name = f"server at {address}"
     try:
-        with urllib.request.urlopen(f"{address}/readyz", timeout=TIMEOUT_S) as response:
+        with _opened(address, "/readyz", key, ca_file) as response:
             said, date = response.read(1000).decode(errors="replace").strip(), response.headers.get("date")
     except urllib.error.HTTPError as error:
-        said = error.read(1000).decode(errors="replace").strip()
+        with error:
+            said = error.read(1000).decode(errors="replace").strip()
         return [Finding(name, CheckVerdict.BAD, f"not ready: {said}", "look at its log")]
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        return [Finding(name, CheckVerdict.NOTE, f"no answer: {reason}", "start one with `lavant serve`")]
+        return [Finding(name, CheckVerdict.NOTE, f"no answer: {reason}", "start one with `lavant serve --data DIR`")]
     findings = [Finding(name, CheckVerdict.OK, said)]
     if date is not None:
         findings.append(_clock(parsedate_to_datetime(date).timestamp()))
-    metrics = _metrics(address)
+    metrics = _metrics(address, key, ca_file)
     return [*findings, *_memory(metrics), *_own_time(metrics)]
 
 
-def _metrics(address: str) -> dict[str, float]:
+def _opened(address: str, path: str, key: str, ca_file: Path | None) -> Any:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    context = ssl.create_default_context(cafile=ca_file) if address.startswith("https") else None
+    request = urllib.request.Request(f"{address}{path}", headers=headers)
+    return urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context)
+
+
+def _metrics(address: str, key: str, ca_file: Path | None) -> dict[str, float]:
     """Metrics without labels; empty if /metrics is not accessible."""
     try:
-        with urllib.request.urlopen(f"{address}/metrics", timeout=TIMEOUT_S) as response:
+        with _opened(address, "/metrics", key, ca_file) as response:
             text = response.read().decode(errors="replace")
     except (OSError, ValueError):
         return {}

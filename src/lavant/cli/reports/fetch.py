@@ -6,12 +6,35 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
 from lavant.cli.reports.doctor import http_address
-from lavant.core.errors import InvalidValue, MissingComponent
+from lavant.core.errors import (
+    AccessDenied,
+    Conflict,
+    Internal,
+    InvalidValue,
+    LavantError,
+    Missing,
+    OverLimit,
+    ServerUnreachable,
+    Unavailable,
+    error_class,
+)
 
 TIMEOUT_S = 30.0
+_KINDS: dict[int, type[LavantError]] = {
+    HTTPStatus.UNAUTHORIZED: AccessDenied,
+    HTTPStatus.FORBIDDEN: AccessDenied,
+    HTTPStatus.NOT_FOUND: Missing,
+    HTTPStatus.CONFLICT: Conflict,
+    HTTPStatus.TOO_MANY_REQUESTS: OverLimit,
+    HTTPStatus.SERVICE_UNAVAILABLE: Unavailable,
+}
 
 
 def fetch(
@@ -25,6 +48,23 @@ def fetch(
     timeout_s: float = TIMEOUT_S,
 ) -> bytes:
     """The body of the answer; the server's reason is the error's. What is sent is JSON."""
+    with opened(url, path, key, ca_file, method=method, body=body, timeout_s=timeout_s) as response:
+        answer: bytes = response.read()
+        return answer
+
+
+@contextmanager
+def opened(
+    url: str,
+    path: str,
+    key: str,
+    ca_file: Path | None,
+    *,
+    method: str = "GET",
+    body: bytes | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Iterator[HTTPResponse]:
+    """The answer, to be read in parts; otherwise like `fetch`."""
     address = http_address(url)
     headers = {"authorization": f"Bearer {key}"} if key else {}
     if body is not None:
@@ -33,17 +73,23 @@ def fetch(
     try:
         request = urllib.request.Request(f"{address}{path}", body, headers, method=method)
         with urllib.request.urlopen(request, timeout=timeout_s, context=context) as response:
-            answer: bytes = response.read()
-            return answer
+            yield response
     except urllib.error.HTTPError as error:
-        raise InvalidValue(_reason(error.read())) from None
-    except (OSError, ValueError) as error:
+        with error:
+            raise _refusal(error.code, error.read()) from None
+    except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise MissingComponent(f"no server answers at {address}: {reason}; start one with `lavant serve`") from None
+        raise ServerUnreachable(
+            f"no server answers at {address}: {reason}; start one with `lavant serve --data DIR`"
+        ) from None
 
 
-def _reason(body: bytes) -> str:
+def _refusal(status: int, body: bytes) -> LavantError:
+    """The error that the server names; otherwise one of the kind that the status says."""
+    kind = _KINDS.get(status, Internal if status >= HTTPStatus.INTERNAL_SERVER_ERROR else InvalidValue)
     try:
-        return str(json.loads(body)["error"]["reason"])
+        said = json.loads(body)["error"]
+        named = error_class(said["code"])
+        return (kind if named is LavantError else named)(str(said["reason"]))
     except (ValueError, KeyError, TypeError):
-        return f"the server answers: {body[:200].decode(errors='replace')}"
+        return kind(f"the server answers: {body[:200].decode(errors='replace')}")

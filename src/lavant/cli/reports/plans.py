@@ -174,14 +174,24 @@ def as_picture(found: PlanOutlook) -> str:
     ]
     overall = ChartLine("all jobs", costs, [step.response_s for step in steps])
     limit = None if isinstance(found.goal, Budget) else ("target", found.goal.response_s)
+    chosen = found.system.cost(found.plan.consumers)
+    budget = f"budget of {found.goal.additional:g} more: " if isinstance(found.goal, Budget) else ""
+    choice = (f"{budget}plan at cost {chosen:g}", chosen)
     consumers = [
         ChartLine(name, costs, [float(step.consumers[number]) for step in steps], steps=True)
         for number, name in enumerate(found.system.network.topic_names)
     ]
     return picture(
         [
-            Chart("Predicted response time", "cost of the allocation", "response time (s)", [overall, *jobs], limit),
-            Chart("Consumers by topic", "cost of the allocation", "consumers", consumers),
+            Chart(
+                "Predicted response time",
+                "cost of the allocation",
+                "response time (s)",
+                [overall, *jobs],
+                limit,
+                choice=choice,
+            ),
+            Chart("Consumers by topic", "cost of the allocation", "consumers", consumers, choice=choice),
         ]
     )
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import urllib.error
-import urllib.request
-from http import HTTPStatus
+from pathlib import Path
 
 import msgspec
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from lavant.cli.reports.doctor import http_address
-from lavant.core.errors import AccessDenied, MissingComponent
+from lavant.cli.reports.fetch import fetch as fetch_http
+from lavant.core.errors import AccessDenied, InvalidValue
 
 QUEUES_SHOWN = 20
 MEMORY_HIGH = 0.99
@@ -111,18 +109,11 @@ def rate(before: MetricsSample, after: MetricsSample, name: str, queue: str = ""
     return max(0.0, after.get(name, queue) - before.get(name, queue)) / span_s if span_s > 0 else 0.0
 
 
-def fetch(url: str, key: str | None, time_s: float) -> MetricsSample:
+def fetch(url: str, key: str, ca_file: Path | None, time_s: float) -> MetricsSample:
     """GET /metrics."""
-    address = http_address(url)
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
     try:
-        request = urllib.request.Request(f"{address}/metrics", headers=headers)
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-            return parse(response.read(BYTES_MAX).decode(), time_s)
-    except urllib.error.HTTPError as error:
-        is_name = error.code == HTTPStatus.MISDIRECTED_REQUEST
-        hint = "start the server with --public-host and that name" if is_name else "give a key with --key"
-        raise AccessDenied(f"{address} refuses /metrics ({error}); {hint}") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise MissingComponent(f"no server answers at {address}: {reason}; start one with `lavant serve`") from None
+        return parse(fetch_http(url, "/metrics", key, ca_file, timeout_s=TIMEOUT_S)[:BYTES_MAX].decode(), time_s)
+    except InvalidValue as error:
+        raise InvalidValue(f"{error}; start the server with --public-host and that name") from None
+    except AccessDenied as error:
+        raise AccessDenied(f"{url} refuses /metrics ({error}); give a key with --key") from None

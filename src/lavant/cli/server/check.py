@@ -44,7 +44,7 @@ def check(
     from lavant.service.storage.repair import repair as repair_directory  # noqa: PLC0415
 
     checked_directory(data)
-    with _bar(size_of(data)) as on_read:
+    with byte_bar(size_of(data)) as on_read:
         if repair is not None:
             repaired = repair_directory(data, repair, on_read)
         else:
@@ -61,8 +61,8 @@ def check(
 
 
 @contextmanager
-def _bar(size_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar, on a terminal and for large directories."""
+def byte_bar(size_bytes: int, name: str = "reading") -> Iterator[Callable[[int], None]]:
+    """A progress bar, on a terminal and for large directories. Call the result with the size of each part."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
@@ -71,7 +71,7 @@ def _bar(size_bytes: int) -> Iterator[Callable[[int], None]]:
         yield lambda size: None
         return
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("reading", total=size_bytes)
+        task = progress.add_task(name, total=size_bytes)
         yield lambda size: progress.advance(task, size)
 
 
@@ -81,7 +81,7 @@ def _show(report: CheckReport) -> None:
         print(f"{'':<9}→ {finding.remedy}")
     print(f"{report.directory}: {report.size_bytes:,} bytes; {'opens' if report.opens else 'does not open'}")
     if report.contents is not None:
-        print(_line(report.contents))
+        print(contents_line(report.contents))
 
 
 def _show_repaired(repaired: Repaired) -> None:
@@ -92,10 +92,10 @@ def _show_repaired(repaired: Repaired) -> None:
     for kind, count in sorted(repaired.left_out.items()):
         print(f"left out {count:>9,}  {kind}")
     print(f"{repaired.directory} opens; {repaired.report} lists what was left out")
-    print(_line(repaired.contents))
+    print(contents_line(repaired.contents))
 
 
-def _line(contents: Contents) -> str:
+def contents_line(contents: Contents) -> str:
     flight = f" ({contents.in_flight:,} in flight)" if contents.in_flight else ""
     waiting = f", {contents.owed:,} publications for the Spark engine" if contents.owed else ""
     return (

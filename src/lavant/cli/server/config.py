@@ -49,7 +49,7 @@ def effective(file: Path | None) -> list[tuple[str, Any, str]]:
     import msgspec  # noqa: PLC0415
 
     from lavant.cli import commands  # noqa: PLC0415
-    from lavant.cli.server.config_file import LIMITS, limits_in, read_config  # noqa: PLC0415
+    from lavant.cli.server.config_file import LIMITS, NO_SETTINGS, limits_in, read_config  # noqa: PLC0415
     from lavant.cli.server.serve import settings_of  # noqa: PLC0415
     from lavant.service.runtime.limits import ServiceLimits  # noqa: PLC0415
 
@@ -60,7 +60,7 @@ def effective(file: Path | None) -> list[tuple[str, Any, str]]:
     except typer.BadParameter as error:
         where = "" if error.param is None else f"{error.param.name}: "
         raise InvalidValue(f"{file}: {where}{error.message}") from None
-    values = {name: value for name, value in context.params.items() if name != "config"}
+    values = {name: value for name, value in context.params.items() if name not in NO_SETTINGS}
     limits = limits_in(context)
     if file is not None:
         settings_of(values, limits)

@@ -7,12 +7,14 @@
     [limits]
     connections_max = 500
 
-Precedence: command line, environment, file, default.
+Precedence: command line, environment, file, default. In the environment, `--log-level` is `LAVANT_LOG_LEVEL`; blanks
+separate the values of an option that can be repeated.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
     from lavant.service.runtime.limits import ServiceLimits
 
 LIMITS = "limits"
+NO_SETTINGS = ("config", "as_json", "quiet")
+"""Options of `lavant serve` that are not part of its configuration."""
 FILE_BYTES_MAX = 1 << 20
 _KEY = "lavant.limits"
+_PORT = "LAVANT_PORT"
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -47,11 +52,13 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def take_config(context: typer.Context, path: Path | None) -> Path | None:
     """Callback of `--config`: the values of the file become the defaults of the options."""
+    if os.environ.get(_PORT, "").startswith("tcp://"):
+        del os.environ[_PORT]  # Kubernetes sets it in the pods beside a service named lavant
     if path is None:
         return None
     options = read_config(path)
     context.meta[_KEY] = limits_of(options.pop(LIMITS, {}), path)
-    known = sorted(name for parameter in context.command.params if (name := parameter.name) and name != "config")
+    known = sorted(name for parameter in context.command.params if (name := parameter.name) and name not in NO_SETTINGS)
     for name in options:
         if name not in known:
             raise InvalidValue(f"{path} sets {name!r}, which is not an option{_meant(name, known)}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lavant.cli.common import AsJson
+from lavant.cli.common import AsJson, CaFile, Key, Url
 from lavant.core.addresses import QUEUES_URL
 
 FAILED = 1
@@ -15,7 +15,9 @@ _MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "red
 
 
 def doctor(
-    url: Annotated[str, typer.Option(help="address of the server", envvar="LAVANT_URL")] = QUEUES_URL,
+    url: Url = QUEUES_URL,
+    key: Key = "",
+    ca_file: CaFile = None,
     data: Annotated[Path, typer.Option(help="data directory whose disk is checked")] = Path("."),
     as_json: AsJson = False,
 ) -> None:
@@ -35,7 +37,7 @@ def doctor(
             checks.disk(data),
             checks.open_files(),
             checks.java(),
-            *checks.server(url),
+            *checks.server(url, key, ca_file),
         ]
     if as_json:
         print(msgspec.json.encode(findings).decode())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from lavant.cli.common import AsJson, print_json, print_table
 from lavant.core.errors import InvalidValue
 
 keys = typer.Typer(help="Create and list API keys.", no_args_is_help=True, add_completion=False)
@@ -28,6 +29,7 @@ def new(
     namespace: Annotated[str, typer.Option(help="namespace that the key may use")] = "",
     publications_per_s: Annotated[float | None, typer.Option(help="rate limit; none by default")] = None,
     sqs: ForSqs = False,
+    as_json: AsJson = False,
 ) -> None:
     """Create a key, append it to a file, and print its secret, which is shown only now and stored nowhere.
 
@@ -42,7 +44,7 @@ def new(
             raise InvalidValue(
                 "--publications-per-s cannot be used with --sqs: SQS clients send messages, they do not publish"
             )
-        _new_credential(name, file, scope, namespace)
+        _new_credential(name, file, scope, namespace, as_json=as_json)
         return
     secret = new_secret()
     entry = KeyEntry(
@@ -59,10 +61,10 @@ def new(
     else:
         text = entry_text(entry)
     _append(file, text)
-    print(secret)
+    print_json({"name": name, "secret": secret}) if as_json else print(secret)
 
 
-def _new_credential(name: str, file: Path, scopes: list[str], namespace: str) -> None:
+def _new_credential(name: str, file: Path, scopes: list[str], namespace: str, *, as_json: bool) -> None:
     from lavant.service.aws.credentials import credential_text, new_credential, read_credentials  # noqa: PLC0415
 
     credential = new_credential(name, scopes, namespace)
@@ -72,7 +74,11 @@ def _new_credential(name: str, file: Path, scopes: list[str], namespace: str) ->
             raise InvalidValue(f"{file} has a profile {name!r} already; remove it first, or choose another name")
         text = "\n" + text
     _append(file, text)
-    print(f"aws_access_key_id = {credential.access_key}\naws_secret_access_key = {credential.secret}")
+    secrets = {"aws_access_key_id": credential.access_key, "aws_secret_access_key": credential.secret}
+    if as_json:
+        print_json({"name": name, **secrets})
+    else:
+        print("\n".join(f"{field} = {value}" for field, value in secrets.items()))
 
 
 def _append(file: Path, text: str) -> None:
@@ -83,22 +89,44 @@ def _append(file: Path, text: str) -> None:
 
 
 @keys.command("ls")
-def ls(file: KeysFile, sqs: ForSqs = False) -> None:
+def ls(file: KeysFile, sqs: ForSqs = False, as_json: AsJson = False) -> None:
     """List the keys of a file, without secrets."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
     from lavant.service.auth.keys import read_keys  # noqa: PLC0415
     from lavant.service.aws.credentials import read_credentials  # noqa: PLC0415
 
+    rows: list[dict[str, Any]]
+    columns: tuple[str, ...]
     if sqs:
-        table = Table("name", "scopes", "namespace", "access key", box=None, pad_edge=False)
-        for credential in read_credentials(file):
-            table.add_row(credential.name, " ".join(credential.scopes), credential.namespace, credential.access_key)
-        Console(highlight=False).print(table)
-        return
-    table = Table("name", "scopes", "namespace", "publications/s", "sha256", box=None, pad_edge=False)
-    for entry in read_keys(file):
-        rate = "" if entry.publications_per_s is None else f"{entry.publications_per_s:g}"
-        table.add_row(entry.name, " ".join(entry.scopes), entry.namespace, rate, entry.sha256[:12] + "…")
-    Console(highlight=False).print(table)
+        rows = [
+            {"name": each.name, "scopes": each.scopes, "namespace": each.namespace, "access_key": each.access_key}
+            for each in read_credentials(file)
+        ]
+        columns = ("name", "scopes", "namespace", "access key")
+    else:
+        rows = [
+            {
+                "name": each.name,
+                "scopes": each.scopes,
+                "namespace": each.namespace,
+                "publications_per_s": each.publications_per_s,
+                "sha256": each.sha256[:12] + "…",
+            }
+            for each in read_keys(file)
+        ]
+        columns = ("name", "scopes", "namespace", "publications/s", "sha256")
+    if as_json:
+        print_json([{**row, "scopes": list(row["scopes"])} for row in rows])
+    else:
+        print_table(columns, [[_cell(value) for value in row.values()] for row in rows])
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case float():
+            return f"{value:g}"
+        case _:
+            return " ".join(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import counted
+from lavant.broker.federation.routes.roles import BrokerRole
+from lavant.cli.common import counted, report
 from lavant.cli.server.config_file import take_config
 from lavant.cli.spark import Archive, Conf, DriverHost, settings_in
 from lavant.core.addresses import QUEUES_PORT
@@ -40,11 +40,35 @@ _SAME_NAME = (
     "clock_jump",
 )
 """Options that are settings of the same name and value."""
+_OF_FEDERATION = (
+    "join",
+    "join_key",
+    "join_ca_file",
+    "role",
+    "require_advertisements",
+    "client_address",
+    "balance",
+    "bandwidth",
+    "matching_rate",
+)
+"""Options that need a name."""
 
 
 class EngineName(StrEnum):
     LOCAL = "local"
     SPARK = "spark"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
 
 
 class ClockJump(StrEnum):
@@ -194,6 +218,21 @@ def serve(
             help="key of the scope broker for --join; other users can see options, so prefer the variable",
         ),
     ] = "",
+    client_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="address for clients whose subscription moves to this broker: lavant://HOST:PORT; by default where "
+            "the server listens",
+        ),
+    ] = None,
+    role: Annotated[
+        BrokerRole | None,
+        typer.Option(
+            help="head: publishers belong here; edge: subscribers do; any: both; auto, the default: with three brokers "
+            "or more, those with several neighbours are heads, and the others edges; other clients are redirected",
+        ),
+    ] = None,
     require_advertisements: Annotated[
         bool,
         typer.Option(
@@ -202,6 +241,27 @@ def serve(
         ),
     ] = False,
     join_ca_file: Annotated[Path | None, typer.Option(help="CA certificates to trust, for --join lavants://")] = None,
+    balance: Annotated[
+        bool,
+        typer.Option(
+            "--balance", help="move subscriptions to brokers with less load, and take those of brokers with more"
+        ),
+    ] = False,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BYTES",
+            help="bytes a second that this broker can send (10M, 1G, …), by which it is balanced; by default a guess "
+            "from what it has sent",
+        ),
+    ] = None,
+    matching_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATE",
+            help="publications times subscriptions that this broker matches a second, at most; to try balancing",
+        ),
+    ] = None,
     resources: Annotated[
         Path | None,
         typer.Option(help="TOML file of topics, workers and a goal, by which the server starts and stops workers"),
@@ -221,6 +281,12 @@ def serve(
             "server's own time; accept takes the clock's time, and leases and messages expire by it",
         ),
     ] = ClockJump.HOLD,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="least level of lines in the log, which goes to standard error")
+    ] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="format of the log: text, or a JSON object per line")
+    ] = LogFormat.TEXT,
     sqs_region: Annotated[str | None, typer.Option(help="region in the ARNs of queues; us-east-1 by default")] = None,
     sqs_account: Annotated[
         str | None, typer.Option(help="account (12 digits) in the URLs and ARNs of queues; zeros by default")
@@ -231,27 +297,35 @@ def serve(
             help="base of the URLs of queues, if clients reach the server under another address, such as a proxy"
         ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the addresses as JSON when it is ready")] = False,
 ) -> None:
     """Run a server: publish/subscribe, queues and jobs for Lavant clients, HTTP and SQS clients, on one port.
 
     The server is ready when it prints that it listens. The first start compiles kernels and caches them.
 
+    Each option can be set in the configuration file and by an environment variable as well: --log-level is
+    LAVANT_LOG_LEVEL. The command line comes first, then the environment, then the file.
+
     SIGTERM and Ctrl-C stop it gracefully. Even after a crash, accepted data is there at the next start.
     """
     from lavant.cli.reports.kernels import shown_progress  # noqa: PLC0415
     from lavant.cli.server.config_file import limits_in  # noqa: PLC0415
+    from lavant.service.observability.logs import set_up_logging  # noqa: PLC0415
     from lavant.service.runtime.process import run  # noqa: PLC0415
 
     options = {name: value for name, value in context.params.items() if name != "config"}
     settings = settings_of(options, limits_in(context))
-    logging.basicConfig(format="lavant: %(message)s", level=logging.WARNING)
-    logging.getLogger("lavant.service.runtime.process").setLevel(logging.INFO)
+    set_up_logging(log_level.value, log_format.value)
     with contextlib.ExitStack() as progress:
         show = progress.enter_context(shown_progress())
 
         def on_started(started: Started) -> None:
             progress.close()
-            print(_ready_text(started, settings.data), flush=True)
+            text = _ready_text(started, settings.data)
+            at, secure = _address(started.host, started.port), "s" if started.is_tls else ""
+            urls = {"url": f"lavant{secure}://{at}", "http": f"http{secure}://{at}"}
+            counts = {"queues": started.queues, "messages": started.messages}
+            report(text, as_json=as_json, **urls, **counts)
 
         run(settings, on_started, show)
 
@@ -273,7 +347,9 @@ def settings_of(options: Mapping[str, Any], limits: ServiceLimits | None) -> Ser
 
     memory_max = options["memory_max"]
     data, certificate, key = options["data"], options["tls_certificate"], options["tls_key"]
-    if (data is None) != options["memory"]:
+    if data is not None and options["memory"]:
+        raise InvalidValue(f"--memory keeps nothing on disk, so --data {data} would stay unused; give one of them")
+    if data is None and not options["memory"]:
         raise InvalidValue("give --data DIR, to keep messages on disk, or --memory, to keep them in memory only")
     if options["audit_data"] and options["audit_log"] is None:
         raise InvalidValue("--audit-data needs --audit-log")
@@ -310,21 +386,33 @@ def _all_of(given: list[str] | None) -> tuple[str, ...]:
 
 def _federation(options: Mapping[str, Any]) -> FederationSettings | None:
     from lavant.core.addresses import Address  # noqa: PLC0415
+    from lavant.service.federation.balancing.settings import BalancingSettings, BrokerCapacity  # noqa: PLC0415
     from lavant.service.federation.settings import FederationSettings  # noqa: PLC0415
+    from lavant.service.runtime.memory import parsed_bytes  # noqa: PLC0415
 
     if options["name"] is None:
-        for option in ("join", "join_key", "join_ca_file", "require_advertisements"):
+        for option in _OF_FEDERATION:
             if options[option]:
                 raise InvalidValue(f"--{option.replace('_', '-')} needs --name, the name of this broker")
         return None
     if options["engine"] is EngineName.SPARK:
         raise InvalidValue("--name cannot be used with --engine spark: links need the local engine")
+    bandwidth = options["bandwidth"]
     settings = FederationSettings(
         name=options["name"],
         joins=tuple(map(Address.parse, _all_of(options["join"]))),
         key=options["join_key"],
+        role=BrokerRole.AUTO if options["role"] is None else options["role"],
         requires_advertisements=options["require_advertisements"],
+        address=None if options["client_address"] is None else Address.parse(options["client_address"]),
         ca_file=options["join_ca_file"],
+        balancing=BalancingSettings(
+            is_on=options["balance"],
+            capacity=BrokerCapacity(
+                bandwidth_bytes_per_s=None if bandwidth is None else parsed_bytes(bandwidth),
+                matching_rate_per_s=options["matching_rate"],
+            ),
+        ),
     )
     settings.tls()
     return settings

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from lavant.cli.common import Key, Url
+from lavant.cli.common import CaFile, Key, Url
 from lavant.core.addresses import QUEUES_URL
 
 
 def top(
     url: Url = QUEUES_URL,
     key: Key = "",
+    ca_file: CaFile = None,
     every: Annotated[float, typer.Option(help="seconds between refreshes", min=0.1)] = 1.0,
     count: Annotated[int | None, typer.Option(help="exit after this many refreshes", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print a JSON line per refresh")] = False,
@@ -26,13 +27,13 @@ def top(
     from lavant.cli.reports.top import fetch, rows, screen, server  # noqa: PLC0415
 
     console = Console(highlight=False)
-    before = fetch(url, key, time.monotonic())
+    before = fetch(url, key, ca_file, time.monotonic())
     refreshes = 0
     with Live(console=console, screen=console.is_terminal and not as_json, auto_refresh=False) as live:
         try:
             while count is None or refreshes < count:
                 time.sleep(every)
-                after = fetch(url, key, time.monotonic())
+                after = fetch(url, key, ca_file, time.monotonic())
                 if as_json:
                     view = {"server": server(before, after), "queues": rows(before, after)}
                     print(msgspec.json.encode(view).decode(), flush=True)

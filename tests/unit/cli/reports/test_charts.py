@@ -56,6 +56,44 @@ def test_a_fixed_scale_clips_and_marks_the_highest_value() -> None:
     assert "▲ 30" not in picture([chart._replace(y_max=40.0)])
 
 
+def test_a_line_leaves_the_chart_where_it_is_clipped_and_comes_back() -> None:
+    chart = Chart("t", "x", "y", [ChartLine("a", [0, 1, 2, 3, 4], [5, 15, 15, 15, 5])], y_max=10.0)
+    (stroke,) = strokes(picture([chart]))
+    points = [(float(x), float(y)) for x, y in re.findall(r"[ML](\S+?) ([\d.]+)", stroke)]
+    assert stroke.count("M") == 2
+    assert [y for _, y in points] == [146.0, 36.0, 36.0, 146.0]
+    assert points[2][0] - points[1][0] == pytest.approx(3 * (points[1][0] - points[0][0]) * 2, abs=0.5)
+
+
+@given(st.lists(st.floats(0, 30), min_size=1, max_size=12), st.booleans())
+def test_no_line_is_drawn_outside_the_chart(ys: list[float], steps: bool) -> None:
+    line = ChartLine("a", list(range(len(ys))), ys, steps=steps)
+    for stroke in strokes(picture([Chart("t", "x", "y", [line], y_max=10.0)])):
+        places = [float(y) for y in re.findall(r"(?:[ML]\S+? |V)([\d.]+)", stroke)]
+        assert all(36.0 <= place <= 256.0 for place in places)
+
+
+def test_whole_values_have_whole_ticks() -> None:
+    lines = [ChartLine("a", [3, 4], [1, 2])]
+    svg = ElementTree.fromstring(picture([Chart("t", "x", "y", lines)]))
+    texts = [str(text.text) for text in svg.iter(f"{SVG}text")]
+    assert [text for text in texts if re.fullmatch(r"[\d.]+", text)] == ["0", "1", "2", "3", "4"]
+
+
+def test_a_logarithmic_scale_has_equal_steps_for_equal_ratios() -> None:
+    chart = Chart("t", "x", "y", [ChartLine("a", [0, 1, 2], [1, 10, 100])], is_log=True)
+    (stroke,) = strokes(picture([chart]))
+    low, middle, high = (float(y) for _, y in re.findall(r"[ML](\S+?) ([\d.]+)", stroke))
+    assert low - middle == pytest.approx(middle - high, abs=0.2)
+
+
+def test_a_choice_is_marked_where_it_is() -> None:
+    chart = Chart("t", "x", "y", [ChartLine("a", [0, 10], [1, 2])], choice=("chosen", 5.0))
+    svg = picture([chart])
+    assert "M317.0 36V256" in svg
+    assert ">chosen</text>" in svg
+
+
 def test_names_are_at_the_ends_of_their_lines_and_do_not_overlap() -> None:
     lines = [ChartLine(f"line {n}", [0, 1], [0, 5 + n / 100]) for n in range(4)]
     svg = ElementTree.fromstring(picture([Chart("t", "x", "y", [*lines, ChartLine("line low", [0, 1], [0, 0])])]))

@@ -48,11 +48,11 @@ _ADDRESS = re.compile(r"lavants?://\S+?(?=;)")
 class DemoBroker:
     """`lavant serve --name …` with a data directory of its own; it can be killed and started again."""
 
-    def __init__(self, home: Path, name: str, joins: str | None) -> None:
+    def __init__(self, home: Path, name: str, joins: str | None, *options: str) -> None:
         self.name = name
         self.url = ""
         self._home = home / name
-        self._joins = [] if joins is None else ["--join", joins]
+        self._options = [*([] if joins is None else ["--join", joins]), *options]
         self._log = (home / f"{name}.log").open("wb")
         self._process: subprocess.Popen[str]
         self.start()
@@ -60,7 +60,7 @@ class DemoBroker:
     def start(self) -> None:
         port = self.url.rpartition(":")[2] or "0"
         command = [str(Path(sys.executable).with_name("lavant")), "serve", "--port", port, "--data", str(self._home)]
-        command += ["--name", self.name, *self._joins]
+        command += ["--name", self.name, *self._options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -113,7 +113,7 @@ class FederatedSubscriber:
             queue = client.queue(SUBSCRIPTION)
             while True:
                 is_late = self.counts.total() >= count or time.monotonic() > deadline_s
-                received = queue.receive(1000, wait_ms=0 if is_late else 500)
+                received = queue.receive(1000, wait_s=0 if is_late else 0.5)
                 self.counts.update(json.loads(each.body)["@id"] for each in received)
                 if received:
                     queue.acknowledge(*received)
@@ -159,9 +159,9 @@ def run_federation(console: Console, *, brokers: int, publications: int) -> None
         with console.status("starting brokers"):
             for number in range(brokers):
                 joins = chain[-1].url if chain else None
-                chain.append(DemoBroker(Path(home), f"B{number + 1}", joins))
+                chain.append(DemoBroker(Path(home), f"B{number + 1}", joins, "--role", "any"))
                 stack.callback(chain[-1].stop)
-            _wait_for_members(chain)
+            wait_for_members(chain)
         for broker, before in zip(chain, [None, *chain], strict=False):
             joined = "" if before is None else f", joined {before.name}"
             console.print(f"  {broker.name} listens at {broker.url}{joined}", highlight=False)
@@ -190,7 +190,7 @@ def run_federation(console: Console, *, brokers: int, publications: int) -> None
         _show(console, subscribers, published)
 
 
-def _wait_for_members(chain: list[DemoBroker]) -> None:
+def wait_for_members(chain: list[DemoBroker]) -> None:
     from lavant.cli.common import ask_http  # noqa: PLC0415
 
     deadline_s = time.monotonic() + UP_S_MAX

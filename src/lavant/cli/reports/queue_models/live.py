@@ -3,12 +3,17 @@
 Senders and consumers sleep instead of working, so that a small machine can run many of them. They follow the same load
 as the simulated queue (`QueueLoad`), stretched by a factor: the longer a service, the less the machine's own delays
 count. A lost delivery is one that its consumer does not acknowledge.
+
+In the model nobody waits for a request: a message enters the queue when it is sent, and a consumer is free when its
+service ends. So messages are sent and acknowledged on connections of their own, beside the thread that keeps the time.
+A consumer asks for the next message at once, and both requests become durable together.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkContext, ForkProcess
@@ -18,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lavant.broker.protocol.queue_config import VISIBILITY_MS_MAX, QueueConfig
+from lavant.broker.protocol.queues import Delivery
 from lavant.cli.reports.demonstration.server import served
 from lavant.client.client import Client, connect
 from lavant.core.errors import InvalidValue, MissingComponent, PartlyRefused, StaleReceipt
@@ -30,10 +36,36 @@ from lavant.simulation.reliable_queue.queue_machine import WARM_UP
 QUEUE = "messages"
 CONSUMERS_MAX = 64
 LENGTH_S_MAX = 3600.0
-WAIT_MS = 500
-BEGIN_S = 1.0
-"""From the start of the processes to the first message."""
+WAIT_S = 0.5
+BEGIN_S = 0.2
+"""From the moment at which all processes are connected to the first message."""
 LATE_S_MAX = 120.0
+SENDING_MAX = 4
+"""Messages that are on their way to the queue at once."""
+
+
+class _Starter:
+    """Lets all processes of a run begin together, once each of them is connected."""
+
+    def __init__(self, context: ForkContext) -> None:
+        self._connected = context.Semaphore(0)
+        self._begin = context.Event()
+        self._begin_s = context.Value("d", 0.0)
+
+    def wait_s(self) -> float:
+        """Called by a process that is connected: the time of the first message."""
+        self._connected.release()
+        self._begin.wait()
+        return float(self._begin_s.value)
+
+    def begin_s(self, processes: int) -> float:
+        """Called by the parent: the same time, when so many processes are connected."""
+        for _ in range(processes):
+            if not self._connected.acquire(timeout=LATE_S_MAX):
+                raise MissingComponent(f"a process of the live run did not connect within {LATE_S_MAX:g} s")
+        self._begin_s.value = time.monotonic() + BEGIN_S
+        self._begin.set()
+        return float(self._begin_s.value)
 
 
 class _Attempt(NamedTuple):
@@ -77,16 +109,17 @@ def _attempts(url: str, scenario: QueueScenario, load: QueueLoad, stretch: float
     lease_ms = VISIBILITY_MS_MAX if scenario.timer is TimerStart.SEND else timeout_ms
     context = get_context("fork")
     is_over = context.Event()
-    begin_s = time.monotonic() + BEGIN_S
+    starter = _Starter(context)
     with connect(url) as client:
         client.create_queue(QUEUE, QueueConfig(visibility_ms=min(lease_ms, VISIBILITY_MS_MAX)))
-        sender = context.Process(target=_send, args=(url, load, begin_s, stretch), daemon=True)
+        sender = context.Process(target=_send, args=(url, load, starter, stretch), daemon=True)
         sender.start()
         consumers = [
-            _start_consumer(context, url, load, begin_s, stretch, is_over, _lost_ms(scenario, timeout_ms))
+            _start_consumer(context, url, load, starter, stretch, is_over, _lost_ms(scenario, timeout_ms))
             for _ in range(scenario.consumers.count)
         ]
         try:
+            begin_s = starter.begin_s(1 + len(consumers))
             _wait(client, sender, load, begin_s, stretch)
         finally:
             is_over.set()
@@ -107,13 +140,13 @@ def _start_consumer(
     context: ForkContext,
     url: str,
     load: QueueLoad,
-    begin_s: float,
+    starter: _Starter,
     stretch: float,
     is_over: Event,
     lost_ms: int | None,
 ) -> tuple[Connection, ForkProcess]:
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_consume, args=(url, load, begin_s, stretch, is_over, lost_ms, there), daemon=True)
+    process = context.Process(target=_consume, args=(url, load, starter, stretch, is_over, lost_ms, there), daemon=True)
     process.start()
     there.close()
     return here, process
@@ -136,39 +169,49 @@ def _left(figures: object) -> int:
     return sum(int(getattr(figures, name)) for name in names)
 
 
-def _send(url: str, load: QueueLoad, begin_s: float, stretch: float) -> None:
+def _send(url: str, load: QueueLoad, starter: _Starter, stretch: float) -> None:
     order = np.argsort(load.enters_s, kind="stable").tolist()
-    with connect(url) as client:
-        queue = client.queue(QUEUE)
-        for message in order:
+    with ExitStack() as stack:
+        queues = [stack.enter_context(connect(url)).queue(QUEUE) for _ in range(SENDING_MAX)]
+        beside = stack.enter_context(ThreadPoolExecutor(SENDING_MAX))
+        sent: list[Future[object]] = []
+        begin_s = starter.wait_s()
+        for number, message in enumerate(order):
             time.sleep(max(0.0, begin_s + float(load.enters_s[message]) * stretch - time.monotonic()))
-            queue.send(message.to_bytes(8, "big"))
+            sent.append(beside.submit(queues[number % SENDING_MAX].send, message.to_bytes(8, "big")))
+        for each in sent:
+            each.result()
 
 
 def _consume(
     url: str,
     load: QueueLoad,
-    begin_s: float,
+    starter: _Starter,
     stretch: float,
     is_over: Event,
     lost_ms: int | None,
     results: Connection,
 ) -> None:
     done: list[tuple[int, float, float, bool]] = []
-    with connect(url) as client:
-        queue = client.queue(QUEUE)
+    with connect(url) as client, connect(url) as other, ThreadPoolExecutor(1) as beside:
+        queue, acknowledged = client.queue(QUEUE), other.queue(QUEUE)
+
+        def acknowledge(leased: Delivery) -> None:
+            with suppress(PartlyRefused, StaleReceipt):  # somebody else holds it: the timeout was too short
+                acknowledged.acknowledge(leased)
+
+        begin_s = starter.wait_s()
         while not is_over.is_set():
-            for leased in queue.receive(count=1, wait_ms=WAIT_MS):
+            for leased in queue.receive(count=1, wait_s=WAIT_S):
                 start_s = time.monotonic()
                 message = int.from_bytes(leased.body, "big")
                 service_s, is_lost = load.attempt(message, leased.receive_count)
                 time.sleep(service_s * stretch)
                 done.append((message, start_s - begin_s, time.monotonic() - begin_s, is_lost))
                 if not is_lost:
-                    with suppress(PartlyRefused, StaleReceipt):  # somebody else holds it: the timeout was too short
-                        queue.acknowledge(leased)
+                    beside.submit(acknowledge, leased)
                 elif lost_ms is not None:
-                    queue.change_visibility(leased, visibility_ms=lost_ms)
+                    queue.change_visibility(leased, visibility_s=lost_ms / 1000)
     results.send(done)
     results.close()
 
