@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from lavant.core.versions import VersionRange
+from lavant.core.packages import VersionRange
 
 XDIST = VersionRange("pytest-xdist", (3, 8), (3, 9))
 XDIST.check(version(XDIST.package))

@@ -14,6 +14,16 @@ CHOSEN = {
     # Executors that come and go, and the process of the Spark engine.
     "test_cluster": ("test_executors_follow_the_load_out_and_in_and_every_move_is_exact",),
     "test_spark_engine": ("test_publications_reach_the_queues_of_those_who_want_them",),
+    # Streams: both ways of a batch, what a query shows, killed workers, and tables without a store.
+    "test_pipeline": (
+        "test_a_log_is_matched_in_batches_and_each_batch_sees_one_version",
+        "test_encrypted_publications_reach_whom_they_must",
+        "test_the_query_shows_what_it_carries",
+        "test_killed_python_workers_lose_nothing_and_repeat_nothing",
+        "test_a_task_for_each_host_answers_in_their_order_wherever_it_ran",
+        "test_a_table_is_matched_against_a_store",
+        "test_a_streaming_table_is_matched",
+    ),
     # Each method of data sources in Python: read, stream, write, write a stream.
     "test_spark_sources": (
         "test_a_log_is_a_table_of_json_in_parts_that_are_read_in_parallel",

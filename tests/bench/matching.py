@@ -12,9 +12,11 @@ from tests.bench.timing import best_of, best_of_threads, latency_us, rate_while,
 
 from lavant.broker.filters import Filter
 from lavant.broker.matching import EncryptedMatcher, PlainMatcher, ScanMatcher
+from lavant.broker.matching.plain.encoder import encode_filters
 from lavant.core.publications.batch import PublicationBatch
 from lavant.simulation.workloads.stock import StockWorkload
 from lavant.simulation.workloads.synthetic import EncryptedWorkload, SyntheticWorkload
+from lavant.simulation.workloads.text import TextWorkload
 
 CORES = os.cpu_count() or 1
 IDS_OF_A_BATCH_MAX = 8_000_000
@@ -100,6 +102,7 @@ def subjects() -> Iterator[Subject]:
     for attributes in (20, 50, 100):
         for probability in (0.01, 0.001, 0.0001):
             yield synthetic(attributes, probability)
+    yield text()
     for subscriptions in (10_000, 100_000, 1_000_000):
         yield encrypted(subscriptions)
     yield scanned()
@@ -115,10 +118,17 @@ def synthetic(attributes: int, probability: float) -> Subject:
     return plain(f"synthetic, {attributes} attributes, 100,000, {100 * probability:g} %", workload, share_of_scan)
 
 
+def text() -> Subject:
+    workload = TextWorkload()
+    return plain("text, half with like, 100,000", workload, share_of_copy)
+
+
 def plain(
-    name: str, workload: StockWorkload | SyntheticWorkload, limit: Callable[[float, float, Limits], str]
+    name: str,
+    workload: StockWorkload | SyntheticWorkload | TextWorkload,
+    limit: Callable[[float, float, Limits], str],
 ) -> Subject:
-    filters = workload.filters()
+    filters = encode_filters(workload.filters()) if isinstance(workload, TextWorkload) else workload.filters()
     count = len(filters)
 
     def build() -> PlainMatcher:

@@ -13,7 +13,7 @@ from lavant.models.evaluation import Model
 from lavant.models.network import ModelJobType, Network, Topic
 from lavant.models.response_times import ResponseTimes
 from lavant.simulation.queueing import NetworkSimulation
-from lavant.simulation.queueing.reproduction import case_study
+from lavant.simulation.queueing.case_study import case_study
 
 COLUMNS = ("models: the case study, one core", "a second", "each")
 ALLOCATIONS = 10_000

@@ -1,7 +1,8 @@
 """The Spark pipeline against the same kernel outside Spark, in one run.
 
-Throughput: a log full of publications, in batches of a fixed size; the last third of the batches counts. Latency:
-publications arrive at half of that rate, and their delay is the time until the batch that notifies them is in the sink.
+Throughput: a log full of publications, in batches as large as the stream makes them; the last half of the publications
+counts. Latency: publications arrive at half of that rate, and their delay is the time until the batch that notifies
+them is in the sink.
 """
 
 from __future__ import annotations
@@ -30,10 +31,19 @@ from lavant.pipeline.stream.sinks import read_manifests
 from lavant.simulation.workloads.stock import StockWorkload
 from lavant.simulation.workloads.synthetic import EncryptedWorkload
 
+COLUMNS = (
+    "100,000 subscriptions, 16 slices",
+    "publications a batch",
+    "kernel alone, 2 threads",
+    "through Spark, local[2]",
+    "share",
+    "a batch's ms: access + match + exit (CPU) / whole / planning",
+    "delay at half rate p50, p75, p99 ms",
+    "open a slice ms",
+)
 SUBSCRIPTIONS = 100_000
 SLICES = 16
 HOSTS = 2
-WARM_BATCHES = 60
 LATENCY_S = 25.0
 PUBLISH_EVERY_S = 0.05
 
@@ -50,6 +60,9 @@ class Load(NamedTuple):
     records: Callable[[Any], pa.RecordBatch]
     part: Callable[[Any, int, int], Any]
     batch_size: int
+    """Of the kernel, and of what is appended to the log at a time."""
+    publications: int
+    """In the log, for the throughput."""
 
 
 class Result(NamedTuple):
@@ -61,6 +74,20 @@ class Result(NamedTuple):
     latency_rate: float
     latency_ms: tuple[float, float, float]
     open_ms: float
+
+    def cells(self) -> list[str]:
+        parts = self.batch_ms
+        busy = " + ".join(f"{parts[operator]:.0f}" for operator in (ACCESS, MATCH, EXIT))
+        return [
+            self.load,
+            f"{self.batch_size:,}",
+            f"{self.kernel_per_s:,.0f}/s = {self.kernel_per_s / 10:,.0f} M operations/s",
+            f"{self.spark_per_s:,.0f}/s = {self.spark_per_s / 10:,.0f} M operations/s",
+            f"{self.spark_per_s / self.kernel_per_s:.1%}",
+            f"{busy} / {parts['whole']:.0f} / {parts['planning']:.0f}",
+            f"{', '.join(f'{delay:,.0f}' for delay in self.latency_ms)} at {self.latency_rate:,.0f}/s",
+            f"{self.open_ms:.1f}",
+        ]
 
 
 def encrypted_load() -> Load:
@@ -74,6 +101,7 @@ def encrypted_load() -> Load:
         encrypted_records,
         workload.part,
         4000,
+        480_000,
     )
 
 
@@ -88,6 +116,7 @@ def stock_load() -> Load:
         lambda batch: batch.records,
         PublicationBatch.slice,
         2000,
+        240_000,
     )
 
 
@@ -103,7 +132,7 @@ def measure_pipeline(spark: Any, load: Load) -> Result:
         delays = latency(spark, load, home, rate)
         quantiles = tuple(float(q) for q in np.quantile(delays, (0.5, 0.75, 0.99)))
         opened = opening_ms(home / "subscriptions")
-    return Result(load.name, load.batch_size, kernel, spark_rate, parts, rate, quantiles, opened)  # type: ignore[arg-type]
+    return Result(load.name, round(parts.pop("publications")), kernel, spark_rate, parts, rate, quantiles, opened)  # type: ignore[arg-type]
 
 
 def kernel_rate(load: Load) -> float:
@@ -118,29 +147,25 @@ def kernel_rate(load: Load) -> float:
 def throughput(spark: Any, load: Load, home: Path) -> tuple[float, dict[str, float]]:
     """Publications a second through Spark once warm, and where a batch's time goes."""
     with LogWriter(home / "log", durable=False) as log:
-        for number in range(WARM_BATCHES):
+        for number in range(load.publications // load.batch_size):
             log.append(load.records(load.batch(load.batch_size, number % 4)))
     probes = ProbeBuffer()
     stream = start(
-        spark,
-        log=home / "log",
-        subscriptions=home / "subscriptions",
-        output=home,
-        hosts=HOSTS,
-        probes=probes,
-        options={"rowsMax": str(load.batch_size)},
+        spark, log=home / "log", subscriptions=home / "subscriptions", output=home, hosts=HOSTS, probes=probes
     )
-    _wait_for_offset(stream, WARM_BATCHES * load.batch_size)
+    _wait_for_offset(stream, load.publications)
     planning = [p["durationMs"] for p in stream.query.recentProgress if p["durationMs"].get("addBatch")]
     stream.stop()
-    committed = [each.time_ms for each in read_manifests(home / "notifications")][-WARM_BATCHES // 3 :]
-    whole = (committed[-1] - committed[0]) / (len(committed) - 1)
-    batches = len(read_manifests(home / "notifications"))
+    manifests = read_manifests(home / "notifications")
+    last = [each for each in manifests if each.end >= load.publications // 2]
+    count, span_ms = last[-1].end - last[0].end, last[-1].time_ms - last[0].time_ms
     busy = dict.fromkeys((ACCESS, MATCH, EXIT), 0.0)
     for probe in probes.take():
-        busy[probe.operator] += probe.cpu_s * 1000 / batches
-    outside = float(np.median([p["triggerExecution"] - p["addBatch"] for p in planning[-WARM_BATCHES // 3 :]]))
-    return load.batch_size / whole * 1000, {"whole": whole, **busy, "planning": outside}
+        busy[probe.operator] += probe.cpu_s * 1000 / len(manifests)
+    outside = float(np.median([p["triggerExecution"] - p["addBatch"] for p in planning]))
+    batches = len(last) - 1
+    parts = {"publications": count / batches, "whole": span_ms / batches, **busy, "planning": outside}
+    return count / span_ms * 1000, parts
 
 
 def latency(spark: Any, load: Load, home: Path, rate: float) -> np.ndarray:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from pyspark.sql import SparkSession
 
 from lavant.broker.slices import SliceStore
 from lavant.broker.storage.log import LogWriter
@@ -63,12 +64,17 @@ def run(directory: Path) -> list[Stage]:
             options={"rowsMax": str(BATCH_ROWS)},
         )
         running.wait()
-        context = spark.sparkContext
-        url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages?status=complete"
-        with urllib.request.urlopen(url) as answer:
-            told = msgspec.json.decode(answer.read())
+        return completed_stages(spark)
     finally:
         spark.stop()
+
+
+def completed_stages(spark: SparkSession) -> list[Stage]:
+    """Lavant's own, in order, of a session with a web interface."""
+    context = spark.sparkContext
+    url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages?status=complete"
+    with urllib.request.urlopen(url) as answer:
+        told = msgspec.json.decode(answer.read())
     return sorted((_stage(each) for each in told if each["name"].startswith("lavant ")), key=lambda s: s.began_ms)
 
 

@@ -203,7 +203,7 @@ def test_nothing_but_the_error_is_printed_of_a_server_that_is_not_there() -> Non
 
 def test_without_kazoo_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kazoo", None)
-    with pytest.raises(MissingComponent, match=r"install lavant\[zookeeper\]"):
+    with pytest.raises(MissingComponent, match=r"install 'lavant\[zookeeper\]'"):
         ZooKeeperCoordination("127.0.0.1:1")
 
 

@@ -1,7 +1,8 @@
-"""What every object storage promises: local directories, file systems of pyarrow, and S3."""
+"""What every object storage promises: local directories, file systems of pyarrow, S3 and HDFS."""
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import sys
@@ -10,12 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow import fs
+from tests.integration.hadoop import Hadoop, hadoop_cluster
 from tests.integration.object_store import ObjectStore, object_store
+from tests.integration.server_processes import free_port
 from tests.property.object_stores import ACCESS_KEY, SECRET_KEY, s3_uri
 
-from lavant.broker.storage.objects import LocalStorage, ObjectStorage, arrow, open_storage
+from lavant.broker.storage.objects import LocalStorage, ObjectStorage, arrow, hdfs, open_storage
 from lavant.broker.storage.objects.arrow import ArrowStorage
 from lavant.broker.storage.objects.uris import parse_uri
 from lavant.core.errors import InvalidValue, MissingComponent, StorageFailed
@@ -30,13 +34,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
         yield running
 
 
-@pytest.fixture(params=["local", "arrow-files", "arrow-memory", pytest.param("s3", marks=pytest.mark.external)])
+@pytest.fixture(scope="module")
+def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+    with hadoop_cluster(tmp_path_factory.mktemp("hadoop")) as running:
+        yield running
+
+
+S3 = pytest.param("s3", marks=pytest.mark.external)
+HDFS = pytest.param("hdfs", marks=[pytest.mark.external, pytest.mark.soak])
+
+
+@pytest.fixture(params=["local", "arrow-files", "arrow-memory", S3, HDFS])
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
 
-WITH_CONDITIONAL_PUT = pytest.mark.parametrize("kind", ["local", pytest.param("s3", marks=pytest.mark.external)])
+WITH_CONDITIONAL_PUT = pytest.mark.parametrize("kind", ["local", S3, HDFS])
 """The other file systems live in their test only, and `create` looks first there."""
 
 
@@ -48,6 +62,9 @@ def storage(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Object
         return ArrowStorage(fs.LocalFileSystem(), str(tmp_path / "root"), parse_uri("other://host/root"))
     if kind == "arrow-memory":
         return ArrowStorage(fs._MockFileSystem(), "some/folder", parse_uri("mock://some/folder"))
+    if kind == "hdfs":
+        hadoop: Hadoop = request.getfixturevalue("hadoop")
+        return open_storage(hadoop.uri(f"some/folder/{tmp_path.name}"))
     server: ObjectStore = request.getfixturevalue("server")
     return open_storage(s3_uri(server, f"some/prefix/{tmp_path.name}"))
 
@@ -62,6 +79,11 @@ def test_an_object_is_read_as_it_was_written_whole_or_in_part(storage: ObjectSto
     assert storage.read("a/b", 7) == content[7:]
     assert storage.read("a/b", 7, 0) == b""
     assert storage.size("a/b") == len(content)
+
+
+def test_buffers_of_arrow_are_parts(storage: ObjectStorage) -> None:
+    storage.write("a", [memoryview(pa.py_buffer(bytes(range(256)))), memoryview(pa.py_buffer(b""))])
+    assert storage.read("a") == bytes(range(256))
 
 
 def test_an_empty_object_is_one(storage: ObjectStorage) -> None:
@@ -157,7 +179,7 @@ def test_without_boto3_s3_can_be_read_and_creating_names_the_extra(
     storage.remove("a/1")
     storage.remove("a/1")
     assert storage.names() == ["a/2", "b"]
-    with pytest.raises(MissingComponent, match=r"^s3://\*\*\*@lavant.*needs conditional puts; install lavant\[s3\]$"):
+    with pytest.raises(MissingComponent, match=r"boto3 is not installed; .*install 'lavant\[s3\]'$"):
         storage.create("c", [b"1"])
 
 
@@ -288,6 +310,8 @@ def test_no_server_is_one_line_that_names_the_endpoint(server: ObjectStore) -> N
         ("s3:///x", "cannot be opened: Missing bucket name"),
         ("s3://bucket/50%", r"a % in the path of a URI is written %25"),
         ("s3://bucket/x?colour=red", r"Unexpected query parameter in S3 URI: 'colour'"),
+        ("hdfs://user@host:8020/x", "name the user in HADOOP_USER_NAME, not in the URI"),
+        ("hdfs://host:8020/x?replication=2", "hdfs:// takes no parameters; set them in hdfs-site.xml"),
         (Path("s3://bucket/x"), "is a URI"),
         ("file://host/x", "is a URI"),
     ],
@@ -298,9 +322,34 @@ def test_what_is_no_storage_is_refused_in_one_line(place: str | Path, message: s
     assert "\n" not in str(failure.value)
 
 
-def test_hdfs_without_hadoop_is_a_missing_component_with_a_remedy() -> None:
-    with pytest.raises(MissingComponent, match=r"hdfs://namenode:8020/x: HDFS needs Hadoop's libhdfs"):
-        open_storage("hdfs://namenode:8020/x").names()
+def test_hdfs_without_its_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    with pytest.raises(MissingComponent, match=r"hdfs_native is not installed; .*install 'lavant\[hdfs\]'$"):
+        open_storage("hdfs://namenode:8020/x")
+
+
+@pytest.mark.external
+@pytest.mark.soak
+def test_what_hdfs_refuses_is_one_line(hadoop: Hadoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = f"hdfs://127.0.0.1:{free_port()}/x"
+    with pytest.raises(MissingComponent, match=rf"^{nobody}: no connection; check the address and whether"):
+        open_storage(nobody).create("a", [b"1"])
+    with pytest.raises(MissingComponent, match="names must not contain ':'"):
+        open_storage(hadoop.uri("x")).write("a:b", [b"1"])
+    monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
+    monkeypatch.setattr(hdfs, "_clients", {})
+    storage = open_storage(hadoop.uri("x"))
+    with pytest.raises(
+        MissingComponent, match=r"^hdfs://.*/x: Permission denied: user=somebody, .*; check HADOOP"
+    ) as no:
+        storage.create("a", [b"1"])
+    assert "\n" not in str(no.value)
+
+
+def test_a_fork_of_a_process_that_uses_hdfs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs, "_clients", {(os.getpid() + 1, "hdfs://other:8020"): None})
+    with pytest.raises(MissingComponent, match="forked from one that uses HDFS cannot use it"):
+        open_storage("hdfs://namenode:8020/x")
 
 
 def test_a_file_uri_is_a_local_path(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from lavant.pipeline.stream.driver import start
 
 EXECUTORS = {"spark_executor_cores": "1", "spark_executor_memory": "600m", "spark_cores_max": "2"}
 QUICK = Rules(window_ms=2000, grace_ms=1000)
-SMALL = HostCapacity(cpu=0.02)
-"""A host counts as full at 2 % of a core, which it gets on a busy machine too."""
+SMALL = HostCapacity(cpu=0.005)
+"""A host counts as full at half a percent of a core, which it gets on a busy machine too."""
 
 
 def main(master: str, directory: Path, rows_max: str, place: str, *, elastic: bool, sockets: bool) -> None:

@@ -20,7 +20,10 @@ from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, 
 
 
 class Broker:
-    """`lavant serve --name`, on a port of its own, so that it is found again after a crash."""
+    """`lavant serve --name`, on a port of its own, so that it is found again after a crash.
+
+    Unless the options say otherwise it serves publishers and subscribers, so that a test decides who is where.
+    """
 
     def __init__(self, home: Path, name: str, *joins: Broker | str, options: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -28,7 +31,8 @@ class Broker:
         self._data = home / name
         self._log = home / f"{name}.log"
         urls = [each if isinstance(each, str) else each.url for each in joins]
-        self._options = ("--name", name, *(part for url in urls for part in ("--join", url)), *options)
+        joined = (part for url in urls for part in ("--join", url))
+        self._options = ("--name", name, *joined, *(() if "--role" in options else ("--role", "any")), *options)
         self.start()
 
     @property
@@ -76,7 +80,10 @@ class Broker:
         return next(link for link in self.view()["links"] if link["neighbour"] == neighbour)
 
     def depth(self, queue: str) -> int:
-        return round(self.served.metric(f'lavant_queue_visible{{queue="{queue}"}}'))
+        """Messages that can be received now; metrics would be up to a second old."""
+        with self.served.http(f"/queues/{queue}") as response:
+            depth: int = json.load(response)["messages"]["visible"]
+            return depth
 
     @property
     def log(self) -> str:

@@ -37,14 +37,24 @@ def require_java_server(name: str, missing: str | None) -> None:
 class ServerProcess:
     """One process, which can be killed and started again."""
 
-    def __init__(self, name: str, command: Sequence[str], answers: Callable[[], bool], log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        answers: Callable[[], bool],
+        log: Path,
+        working_directory: Path | None = None,
+    ) -> None:
         self._name, self._command, self._answers, self._log = name, command, answers, log
+        self._working_directory = working_directory
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._working_directory
+            )
         deadline = time.monotonic() + START_S_MAX
         while not self._answers():
             ended = self._process.poll() is not None

@@ -53,3 +53,13 @@ def wait_for_receives_that_wait(endpoint: str, count: int) -> None:
             return
         assert time.monotonic() < deadline_s, f"{found[1]} receives wait, expected {count}"
         time.sleep(0.01)
+
+
+def access(endpoint: str) -> dict[str, str]:
+    """How boto3 reaches a server."""
+    return {
+        "endpoint_url": endpoint,
+        "region_name": "us-east-1",
+        "aws_access_key_id": "any",
+        "aws_secret_access_key": "thing",
+    }

@@ -40,10 +40,11 @@ class Driver:
         self._storage = open_storage(self.notifications)
         self.process = self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, *more: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.integration.driver", self._cluster.url, str(self._directory)]
+        options = [str(ROWS_MAX), "at", self._place, *more]
         with (self._directory / "driver.log").open("ab") as log:
-            return subprocess.Popen([*command, str(ROWS_MAX), "at", self._place], stdout=log, stderr=subprocess.STDOUT)
+            return subprocess.Popen([*command, *options], stdout=log, stderr=subprocess.STDOUT)
 
     def batches(self) -> int:
         return len(self._storage.names("_manifests/"))
@@ -77,7 +78,8 @@ class Driver:
         kill_driver(self.process)
 
     def again(self) -> None:
-        self.process = self._start()
+        """With Python workers behind Unix sockets, which users may choose."""
+        self.process = self._start("sockets")
 
     def finish(self, publications: int) -> None:
         self.until(lambda: self.batches() * ROWS_MAX >= publications)

@@ -16,7 +16,7 @@ from tests.integration.serving import Served
 from lavant import Client, Publication, connect
 from lavant.client.queues import QueueConfig
 from lavant.client.subscriptions.notification import Notification
-from lavant.client.subscriptions.subscription import ClientSubscription
+from lavant.client.subscriptions.subscription import Subscription
 from lavant.core.errors import (
     DuplicateSubscription,
     FilterSyntaxError,
@@ -157,6 +157,25 @@ def test_a_named_subscription_keeps_what_comes_while_nobody_listens(client: Clie
     with pytest.raises(UnknownSubscription):
         client.subscription("kept")
     again.unsubscribe()
+
+
+def test_a_filter_changes_and_what_waits_stays(client: Client, served: Served) -> None:
+    subscription = client.subscribe("n > 0", name="kept")
+    client.publish({"n": 1})
+    subscription.update("n < 0")
+    assert subscription.state.filter == "n < 0"
+    client.publish_many([{"n": 2}, {"n": -1}])
+    with connect(served.url) as other, other.subscribe("n < 0", name="kept") as again:
+        assert values(again.notifications(count=2, timeout_s=WAIT_S)) == [1, -1]
+    with pytest.raises(InvalidValue, match="expected a value"):
+        subscription.update("n <")
+    with client.subscribe("n > 0") as temporary:
+        temporary.update("n > 5")
+        client.publish_many([{"n": 1}, {"n": 6}])
+        assert values(temporary.notifications(count=1, timeout_s=WAIT_S)) == [6]
+    client.unsubscribe("kept")
+    with pytest.raises(UnknownSubscription):
+        subscription.update("n > 0")
 
 
 def test_a_client_that_closes_ends_its_nameless_subscriptions(client: Client, served: Served) -> None:
@@ -316,13 +335,13 @@ def test_a_handler_in_the_background_ends_with_its_subscription(client: Client) 
 def test_workers_that_begin_when_their_subscription_is_closed_already_end_in_good_order(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def late(self: ClientSubscription, *arguments: Any) -> None:
+    def late(self: Subscription, *arguments: Any) -> None:
         while not self._is_closed:
             time.sleep(0.01)
         work(self, *arguments)
 
-    work = ClientSubscription._work
-    monkeypatch.setattr(ClientSubscription, "_work", late)
+    work = Subscription._work
+    monkeypatch.setattr(Subscription, "_work", late)
     subscription = client.subscribe("n > 0", handler=print, workers=2)
     subscription.close()
     subscription.join()

@@ -59,10 +59,11 @@ def executors() -> list[int]:
     return [process.pid for process in backends if process.pid not in parents]  # Java itself, not a shell around it
 
 
+@pytest.mark.soak
 def test_killed_executors_and_drivers_lose_nothing_and_repeat_nothing(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
-    """The second driver talks to its Python workers over Unix sockets, which users may choose."""
+    """The same on machines that share no disk, with smaller batches, is in `test_bare_stream`."""
     world = EncryptedWorld(tmp_path, subscriptions=5000, publications=750)
     driver = drive(cluster, tmp_path)
     try:
@@ -75,7 +76,7 @@ def test_killed_executors_and_drivers_lose_nothing_and_repeat_nothing(
         driver.kill()
         driver.wait()
         assert not is_done(tmp_path)
-        driver = drive(cluster, tmp_path, "sockets")
+        driver = drive(cluster, tmp_path)
         until(lambda: is_done(tmp_path), driver, tmp_path)
         (tmp_path / "stop").touch()
         assert driver.wait(60) == 0

@@ -166,6 +166,6 @@ def test_a_message_that_is_sent_when_a_long_poll_was_aborted_is_there_for_others
             poll.close()
             time.sleep((number % 6) / 1000)
             queue.send(b"%d" % number)
-            [message] = queue.receive(wait_ms=5_000)
+            [message] = queue.receive(wait_s=5)
             assert (message.body, message.receive_count) == (b"%d" % number, 1)
             queue.acknowledge(message)

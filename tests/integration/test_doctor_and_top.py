@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
+from lavant.core.errors import ServerUnreachable
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -57,6 +59,6 @@ def test_top_shows_queues_and_rates(served: Served) -> None:
 
 def test_top_without_a_server_is_one_clear_line() -> None:
     done = lavant("top", "--url", "lavant://127.0.0.1:1")
-    assert done.returncode == 2
-    assert "start one with `lavant serve`" in done.stderr
+    assert done.returncode == ServerUnreachable.exit_code
+    assert "start one with `lavant serve --data DIR`" in done.stderr
     assert len(done.stderr.splitlines()) == 1

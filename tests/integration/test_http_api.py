@@ -169,6 +169,24 @@ def test_the_same_again_is_no_conflict_and_another_is(talker: Talker) -> None:
     assert talker.ask("GET", "/subscriptions/same").code == "UnknownSubscription"
 
 
+def test_a_filter_changes_unless_somebody_else_was_faster(talker: Talker) -> None:
+    talker.subscribe("tuned", "kind = 'tuned' and n > 0")
+    talker.publish({"kind": "tuned", "n": 1})
+    path, wanted = "/subscriptions/tuned", {"filter": "kind = 'tuned' and n < 0"}
+    tag = talker.ask("GET", path).headers["ETag"]
+    assert talker.ask("GET", path, If_None_Match=tag).status == 304
+    updated = talker.ask("PATCH", path, wanted, If_Match=tag)
+    assert (updated.status, updated.json["filter"], updated.json["messages"]["visible"]) == (200, wanted["filter"], 1)
+    late = talker.ask("PATCH", path, {"filter": "n = 5"}, If_Match=tag)
+    assert (late.status, late.code) == (412, "PreconditionFailed")
+    assert talker.ask("GET", path).headers["ETag"] == updated.headers["ETag"] != tag
+    talker.publish({"kind": "tuned", "n": 2}, {"kind": "tuned", "n": -1})
+    assert [each["publication"]["n"] for each in talker.receive("tuned", count=5)] == [1, -1]
+    assert talker.ask("PATCH", path, {"filter": "n >"}).code == "FilterSyntaxError"
+    assert talker.ask("PATCH", path, {"filter": "n > 1", "name": "other"}).status == 400
+    assert talker.ask("PATCH", "/subscriptions/nosuch", wanted).status == 404
+
+
 def test_many_subscriptions_come_in_one_request(talker: Talker) -> None:
     wanted = [{"name": f"many-{n}", "filter": f"n = {n}"} for n in range(5)]
     answered = talker.ask("POST", "/subscriptions", [*wanted, {"name": "many-x", "filter": "n >"}])

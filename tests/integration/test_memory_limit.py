@@ -48,7 +48,8 @@ def posted(served: Served, path: str, body: object) -> tuple[int, str | None]:
         with urllib.request.urlopen(request, timeout=WAIT_S_MAX) as response:
             return response.status, None
     except urllib.error.HTTPError as error:
-        return error.code, error.headers.get("Retry-After")
+        with error:
+            return error.code, error.headers.get("Retry-After")
 
 
 def check_refused(served: Served) -> None:
@@ -91,7 +92,7 @@ def test_a_flood_of_small_messages_ends_at_the_limit_and_a_crash_there_does_no_h
                 except StorageFull:
                     break
         check_refused(served)
-        messages = queue.receive(count=1000, wait_ms=0)
+        messages = queue.receive(count=1000, wait_s=0)
         queue.acknowledge(*messages)
         queue.send_many(BATCH[:500])
         flood(queue)
@@ -118,7 +119,7 @@ def test_a_directory_beyond_the_limit_opens_and_becomes_usable_as_messages_go(tm
             queue.send(b"x")
         while served.metric("lavant_memory_bytes") > (16 << 20) * 0.9:
             for _ in range(20):
-                if messages := queue.receive(count=1000, wait_ms=0):  # the figure may be a second old, and all gone
+                if messages := queue.receive(count=1000, wait_s=0):  # the figure may be a second old, and all gone
                     queue.acknowledge(*messages)
         queue.send(b"x")
         served.stop()

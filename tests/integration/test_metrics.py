@@ -21,7 +21,8 @@ def status(url: str, key: str = "", **headers: str) -> int:
             assert b"# EOF" in response.read() or "healthz" in url
             return int(response.status)
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:
+            return error.code
 
 
 def test_a_key_for_metrics_is_asked_for_and_an_operators_will_do(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def use(served: Served) -> None:
         def consume() -> None:
             done, orders = 0, receiver.queue("orders")
             while done < MESSAGES:
-                for message in orders.receive(wait_ms=1000):
+                for message in orders.receive(wait_s=1):
                     time.sleep(SERVICE_S)
                     orders.acknowledge(message)
                     done += 1
@@ -67,7 +67,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (directory / "resources.toml").write_text(FILE)
     options = ("--resources", str(directory / "resources.toml"), "--telemetry", str(directory / "telemetry"))
     with Served(directory / "data", *options) as server:
-        assert "nothing has been written yet" in run("plan", "--from", server.url, code=2)
+        assert "nothing has been written yet" in run("plan", "--from", server.url, code=5)
         use(server)
         until_s = time.monotonic() + WAIT_S_MAX
         while "orders" not in observed_topics(server):
@@ -79,8 +79,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def observed_topics(server: Served) -> set[str]:
     try:
         return {window["topic"] for window in json.load(server.http("/telemetry"))["estimates"] if window["services"]}
-    except urllib.error.HTTPError:
-        return set()
+    except urllib.error.HTTPError as error:
+        with error:
+            return set()
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -109,5 +110,5 @@ def test_a_queue_of_a_running_server_is_planned_for(served: Served) -> None:
 
 def test_a_server_without_telemetry_says_how_to_get_it() -> None:
     with Served(None) as server:
-        assert "start it with --telemetry DIR" in run("plan", "--from", server.url, code=2)
-    assert "no server answers" in run("plan", "--from", "lavant://127.0.0.1:9", code=2)
+        assert "start it with --telemetry DIR" in run("plan", "--from", server.url, code=5)
+    assert "no server answers" in run("plan", "--from", "lavant://127.0.0.1:9", code=7)

@@ -22,7 +22,7 @@ from tests.integration.workload import EncryptedWorld, append, expected, filters
 
 from lavant.broker.slices import SliceStore
 from lavant.broker.storage.log import LogWriter
-from lavant.core.errors import FailedStream, InvalidValue
+from lavant.core.errors import FailedStream, InvalidValue, MissingComponent
 from lavant.pipeline.cluster.assignment import ANYWHERE
 from lavant.pipeline.internals.stages import PlacedTask, run_stages, run_tasks
 from lavant.pipeline.stream.driver import StreamResult, start, stream
@@ -311,12 +311,12 @@ def test_the_command_says_in_one_line_what_is_missing(tmp_path: Path) -> None:
         )
 
     unreachable = run("--master", "spark://127.0.0.1:9")
-    assert unreachable.returncode == 2
+    assert unreachable.returncode == MissingComponent.exit_code
     assert (
         unreachable.stderr.strip().splitlines()[-1].startswith("lavant: the Spark master spark://127.0.0.1:9 does not")
     )
     without_java = run(JAVA_HOME=str(tmp_path))
-    assert without_java.returncode == 2
+    assert without_java.returncode == MissingComponent.exit_code
     assert "lavant: Spark needs Java 17 or newer" in without_java.stderr
     (tmp_path / "bin").mkdir()
     old = tmp_path / "bin" / "java"
@@ -351,6 +351,11 @@ def test_a_task_for_each_host_answers_in_their_order_wherever_it_ran(spark: Spar
         ("first", "second"),
     )
     assert [each[0] for each in found] == [0, 1, 2]
+    tracker = context.statusTracker()
+    job = tracker.getJobInfo(max(tracker.getJobIdsForGroup()))
+    assert job is not None
+    stages = [tracker.getStageInfo(stage) for stage in job.stageIds]
+    assert sorted(stage.name for stage in stages if stage is not None) == ["first", "second"]
 
 
 @BOTH_WAYS

@@ -234,6 +234,11 @@ def test_the_server_need_not_see_any_content(run: Runner, client: Client, tmp_pa
     run("pub", "price=121.5", "symbol=IBM", "--encrypt", key)
     [row] = lines_of(run("sub", "--name", "s", "--count", "1", "--json", "--encrypt", key))
     assert (row["symbol"], row["price"]) == ("IBM", 121.5)
+    run("subscriptions", "update", "s", "--filter", "price < 100", "--encrypt", key)
+    run("pub", "price=121.5", "symbol=IBM", "--encrypt", key)
+    run("pub", "price=7", "symbol=ACME", "--encrypt", key)
+    [row] = lines_of(run("sub", "--name", "s", "--count", "1", "--json", "--encrypt", key))
+    assert (row["symbol"], row["price"]) == ("ACME", 7)
 
 
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,6 +254,10 @@ def test_subscriptions_are_added_listed_shown_and_removed(run: Runner, client: C
     assert listed[1] == ["one", "1", "0", "queue", "one", "n", ">", "0"]
     assert listed[2] == ["two", "0", "0", "http://127.0.0.1:1/", "m", ">", "0"]
     assert [each["name"] for each in run.json("subscriptions", "ls", "t")] == ["two"]
+    assert run("subscriptions", "update", "one", "--filter", "n > 9") == "one now matches n > 9\n"
+    client.publish({"n": 2})
+    assert run("subscriptions", "ls").splitlines()[1].split() == ["one", "1", "0", "queue", "one", "n", ">", "9"]
+    assert run.json("subscriptions", "update", "two", "--filter", "m > 9")["webhook"]["attempts_max"] == 3
     shown = run("subscriptions", "info", "two")
     assert "two-dead, after 3 attempts" in shown
     assert "s3cret" not in shown + run("subscriptions", "info", "two", "--json")
@@ -266,6 +275,8 @@ def test_a_match_is_explained(run: Runner) -> None:
         "does not match",
     ]
     assert run.json("explain", "match", "n > 0", '{"n": 1}')["matches"] is True
+    said = run("explain", "match", "n > 0", '{"n": "1"}', code=1)
+    assert "  FAILS  n > 0    (is '1', text; a number is wanted)" in said.splitlines()
 
 
 def test_a_temporary_subscription_is_shown_as_such_and_survives_being_looked_at(run: Runner, client: Client) -> None:

@@ -172,7 +172,7 @@ def test_errors_are_those_of_the_server(run: Runner) -> None:
 def test_a_server_that_is_not_there_is_one_clear_line() -> None:
     command = [str(LAVANT), "queue", "ls", "--url", "lavant://127.0.0.1:1"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
-    assert result.returncode == 2
+    assert result.returncode == MissingComponent.exit_code
     assert result.stderr.startswith("lavant: no server answers at lavant://127.0.0.1:1: ")
     assert "Traceback" not in result.stderr
     with pytest.raises(MissingComponent):
@@ -183,4 +183,4 @@ def test_the_server_must_be_told_where_to_keep_messages(tmp_path: Path) -> None:
     for options in ([], ["--memory", "--data", str(tmp_path)]):
         result = CliRunner().invoke(commands, ["serve", *options])
         assert isinstance(result.exception, InvalidValue)
-        assert "--data DIR" in str(result.exception)
+        assert "--data" in str(result.exception)

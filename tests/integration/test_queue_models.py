@@ -14,12 +14,11 @@ SCENARIO = QueueScenario(arrival_rate_per_s=28.0, senders=PHASE, consumers=PHASE
 
 
 def test_a_live_queue_delivers_what_the_machine_delivers_under_the_same_load() -> None:
-    """A busy machine can only add to the times, so there is no upper bound here; the soak test has one."""
+    """A busy machine can only add to times and attempts, so there is no upper bound here; the soak test has one."""
     live = run_queue(SCENARIO, messages=700, seed=3, stretch=0.5)
     simulated = simulate_queue(SCENARIO, messages=700, seed=3)
     assert live.messages == simulated.messages == 630
-    assert live.attempts == pytest.approx(simulated.attempts, abs=0.02)
-    assert live.duplicates <= 0.02
+    assert live.attempts > simulated.attempts - 0.02
     assert live.delivery_s.mean > 0.95 * simulated.delivery_s.mean
     assert live.p95_s.mean > 0.9 * simulated.p95_s.mean
 
@@ -31,6 +30,8 @@ def test_a_live_queue_is_within_five_percent_of_the_prediction(utilisation: floa
     scenario = with_utilisation(SCENARIO, utilisation)
     live = run_queue(scenario, messages=1500, seed=5, stretch=3.0)
     simulated = simulate_queue(scenario, messages=1500, seed=5)
+    assert live.attempts == pytest.approx(simulated.attempts, abs=0.02)
+    assert live.duplicates <= 0.02
     assert live.delivery_s.mean == pytest.approx(simulated.delivery_s.mean, rel=0.05)
     assert live.p95_s.mean == pytest.approx(simulated.p95_s.mean, rel=0.05)
     found = predict(scenario)

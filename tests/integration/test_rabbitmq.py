@@ -346,7 +346,7 @@ def test_the_command_line_says_what_is_wrong(node: RabbitMQNode, tmp_path: Path)
     (tmp_path / "functions.py").write_text("import lavant\n@lavant.task('A')\ndef a(task): return b''\n")
     command = [str(LAVANT), "worker", "functions.py", "--backend", f"amqp://guest:secret@127.0.0.1:{node.port}/"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 2
+    assert ended.returncode == AccessDenied.exit_code
     assert ended.stderr.startswith(f"lavant: RabbitMQ at amqp://guest@127.0.0.1:{node.port}/ does not let us in")
     assert len(ended.stderr.splitlines()) == 1
 

@@ -75,7 +75,8 @@ class Server:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=WAIT_S_MAX) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
     def wait_until_it_listens(self) -> None:
         deadline_s = time.monotonic() + WAIT_S_MAX
@@ -98,7 +99,9 @@ class Server:
             if status == 200:
                 return said
             said.append(text)
-            assert self.get("/healthz") == (200, "ok\n")
+            status, text = self.get("/healthz")
+            assert status == 200
+            assert text.startswith("the server is starting: ") or text == "ok\n"  # it is ready since
             assert time.monotonic() < deadline_s, said[-1]
             time.sleep(0.1)
 

@@ -18,9 +18,17 @@ from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
 from lavant import connect, connect_async
 from lavant.broker.protocol.queues import PeekedMessage
+from lavant.client import queue_calls as calls
 from lavant.client.connection.retries import NO_RETRIES
-from lavant.client.queues import Queue, QueueConfig, SendEntry, calls
-from lavant.core.errors import ConnectionLost, LimitExceeded, MissingComponent, PartlyRefused, UnknownQueue
+from lavant.client.queues import Queue, QueueConfig, SendEntry
+from lavant.core.errors import (
+    ConnectionLost,
+    LimitExceeded,
+    MissingComponent,
+    PartlyRefused,
+    StorageLocked,
+    UnknownQueue,
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def drain(queue: Queue) -> list[bytes]:
     """All that can be had."""
     found = []
-    while messages := queue.receive(count=1000, wait_ms=0):
+    while messages := queue.receive(count=1000, wait_s=0):
         found += [message.body for message in messages]
         queue.acknowledge(*messages)
     return found
@@ -62,12 +70,12 @@ def test_the_blocking_client_does_it_all(served: Served) -> None:
         ]
         [one] = orders.receive()
         assert (one.body, one.attributes, one.receive_count) == (b"one", b"\x00a", 1)
-        orders.change_visibility(one, visibility_ms=0)
+        orders.change_visibility(one, visibility_s=0)
         messages = orders.receive(count=10)
         assert sorted(message.body for message in messages) == [b"one", b"two"]
         orders.acknowledge(*messages)
         orders.acknowledge(messages[0].receipt)
-        assert orders.receive(wait_ms=0) == []
+        assert orders.receive(wait_s=0) == []
 
         described = orders.describe()
         assert (described.tags, described.figures.delayed, described.figures.acknowledged) == ({"team": "tea"}, 1, 2)
@@ -81,7 +89,7 @@ def test_the_blocking_client_does_it_all(served: Served) -> None:
         assert [message.body for message in dead.peek()] == [b"bad"]
 
         dead.redrive()
-        assert [message.body for message in orders.receive(wait_ms=20_000)] == [b"bad"]
+        assert [message.body for message in orders.receive(wait_s=20)] == [b"bad"]
         assert [move.moved for move in dead.moves()] == [1]
         orders.delete()
         with pytest.raises(UnknownQueue, match="orders"):
@@ -92,7 +100,7 @@ def test_the_asynchronous_client_shares_a_connection_among_its_tasks(served: Ser
     async def work() -> None:
         async with await connect_async(served.url) as client:
             queue = await client.create_queue("shared")
-            waiting = [asyncio.ensure_future(queue.receive(wait_ms=20_000)) for _ in range(50)]
+            waiting = [asyncio.ensure_future(queue.receive(wait_s=20)) for _ in range(50)]
             numbers = await asyncio.gather(*(queue.send(b"%d" % i) for i in range(50)))
             assert len(set(numbers)) == 50
             received = [message for messages in await asyncio.gather(*waiting) for message in messages]
@@ -150,7 +158,7 @@ def test_a_client_finds_the_server_again_after_a_restart(tmp_path: Path) -> None
         with Served(tmp_path, port=first.port):
             queue.send(b"two")
             assert {message.body for message in queue.receive(count=10)} == {b"one", b"two"}
-        with pytest.raises(MissingComponent, match=f"lavant serve --port {first.port}"):
+        with pytest.raises(MissingComponent, match=f"lavant serve --data DIR --port {first.port}"):
             connect(first.url)
     client.close()
 
@@ -160,7 +168,7 @@ def test_a_receive_that_waits_is_repeated_by_itself_when_the_server_is_started_a
         with Served(tmp_path) as first:
             async with await connect_async(first.url) as client:
                 queue = await client.create_queue("q")
-                waiting = asyncio.ensure_future(queue.receive(wait_ms=20_000))
+                waiting = asyncio.ensure_future(queue.receive(wait_s=20))
                 await asyncio.to_thread(first.wait_for_metric, "lavant_waiting_receives", 1)
                 first.kill()
                 with Served(tmp_path, port=first.port) as second, connect(second.url) as other:
@@ -197,7 +205,7 @@ def test_a_client_that_was_closed_stays_closed(served: Served) -> None:
     async def work() -> None:
         waiting_client = await connect_async(served.url)
         queue = await waiting_client.create_queue("closed")
-        waiting = asyncio.ensure_future(queue.receive(wait_ms=20_000))
+        waiting = asyncio.ensure_future(queue.receive(wait_s=20))
         await asyncio.to_thread(served.wait_for_metric, "lavant_waiting_receives", 1)
         await waiting_client.close()
         with pytest.raises(ConnectionLost, match="was closed"):
@@ -309,7 +317,7 @@ def test_a_server_that_is_stopped_answers_everybody_and_keeps_everything(
             queue = await client.create_queue("q")
             await queue.send(b"kept")
             await client.create_queue("empty")
-            waiting = [asyncio.ensure_future(client.queue("empty").receive(wait_ms=20_000)) for _ in range(10)]
+            waiting = [asyncio.ensure_future(client.queue("empty").receive(wait_s=20)) for _ in range(10)]
             await asyncio.to_thread(server.wait_for_metric, "lavant_waiting_receives", 10)
             server.process.send_signal(number)
             assert await asyncio.gather(*waiting) == [[]] * 10
@@ -332,7 +340,7 @@ def test_in_memory_nothing_is_kept() -> None:
 def test_a_second_server_in_the_same_directory_is_refused(served: Served) -> None:
     command = [str(LAVANT), "serve", "--port", "0", "--data", str(served.data)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
-    assert second.returncode == 2
+    assert second.returncode == StorageLocked.exit_code
     assert f"in use already, by process {served.process.pid}" in second.stderr
     assert "Traceback" not in second.stderr
 
@@ -340,6 +348,6 @@ def test_a_second_server_in_the_same_directory_is_refused(served: Served) -> Non
 def test_a_port_that_is_taken_is_told(tmp_path: Path, served: Served) -> None:
     command = [str(LAVANT), "serve", "--port", str(served.port), "--data", str(tmp_path / "other")]
     second = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
-    assert second.returncode == 2
+    assert second.returncode == 7
     assert "choose another --port" in second.stderr
     assert "Traceback" not in second.stderr

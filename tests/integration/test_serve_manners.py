@@ -37,16 +37,14 @@ def test_ten_thousand_idle_receives_bother_nobody(served: Served) -> None:
         clients = [await connect_async(served.url) for _ in range(4)]
         idle = await clients[0].create_queue("idle")
         waiting = [
-            asyncio.ensure_future(client.queue("idle").receive(wait_ms=20_000))
-            for _ in range(2500)
-            for client in clients
+            asyncio.ensure_future(client.queue("idle").receive(wait_s=20)) for _ in range(2500) for client in clients
         ]
         await asyncio.to_thread(served.wait_for_metric, "lavant_waiting_receives", 10_000)
         async with await connect_async(served.url) as other:
             busy = await other.create_queue("busy")
             for i in range(50):
                 await busy.send(b"%d" % i)
-                [message] = await busy.receive(wait_ms=20_000)
+                [message] = await busy.receive(wait_s=20)
                 assert message.body == b"%d" % i
                 await busy.acknowledge(message)
             await idle.send_many([b"%d" % i for i in range(8)])
@@ -89,7 +87,7 @@ def test_a_client_that_never_reads_costs_no_more_than_a_bounded_buffer(served: S
         except BlockingIOError:
             pass  # the server does not read any more
         for _ in range(20):
-            assert len(queue.receive(visibility_ms=0)) == 1
+            assert len(queue.receive(visibility_s=0)) == 1
         assert served.memory_kb_max() < 400_000, f"{asked} requests without reading"
         connection.close()
 

@@ -44,9 +44,11 @@ def lavant(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 def readiness(server: Served) -> bytes:
     try:
-        return server.http("/readyz").read()
+        with server.http("/readyz") as response:
+            return response.read()
     except HTTPError as unhealthy:
-        return unhealthy.read()
+        with unhealthy:
+            return unhealthy.read()
 
 
 def files_below(directory: Path) -> list[str]:
@@ -84,6 +86,11 @@ def test_an_archive_is_all_that_executors_need(cluster: BareCluster, objects: Ob
     assert files_below(tmp_path) == ["lavant.tar.gz"]
     assert not any("preflight" in name for name in objects.names("place"))
 
+
+@pytest.mark.soak
+def test_a_stream_needs_only_the_archive(cluster: BareCluster, tmp_path: Path) -> None:
+    assert lavant(tmp_path, "spark", "pack", "lavant.tar.gz").returncode == 0
+    arguments = ("--master", cluster.url, *SMALL, "--archive", "lavant.tar.gz", "--json")
     (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "a = 1"}\n{"id": 2, "filter": "a > 1"}\n')
     (tmp_path / "p.jsonl").write_text('{"@id": "p", "a": 1}\n{"@id": "q", "a": 2}\n')
     files = ("--subscriptions", "s.jsonl", "--input", "p.jsonl", "--output", "out")
@@ -107,7 +114,7 @@ def test_a_java_that_is_killed_is_said_in_one_line(tmp_path: Path) -> None:
         [java] = [each.pid for each in descendants(stream.pid) if "SparkSubmit" in each.command]
         os.kill(java, signal.SIGKILL)
         printed, complaint = stream.communicate()
-    assert (stream.returncode, printed) == (2, "")
+    assert (stream.returncode, printed) == (9, "")
     assert complaint.count("\n") == 1, complaint
     assert "Spark's Java process ended (killed by signal 9); details: " in complaint
     log = Path(complaint.rpartition("details: ")[2].strip())

@@ -54,9 +54,11 @@ def all_delivered(server: Served) -> None:
 
 def health(server: Served) -> bytes:
     try:
-        return server.http("/readyz").read()
+        with server.http("/readyz") as response:
+            return response.read()
     except HTTPError as unhealthy:
-        return unhealthy.read()
+        with unhealthy:
+            return unhealthy.read()
 
 
 def accepted(client: FrameClient, rows: Sequence[Mapping[str, object]], namespace: str = "") -> None:

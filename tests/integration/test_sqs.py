@@ -16,7 +16,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from tests.integration.sqs_serving import serving, wait_for_receives_that_wait
+from tests.integration.sqs_serving import access, serving, wait_for_receives_that_wait
 
 Client = Any
 MIB = 1 << 20
@@ -32,15 +32,6 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def sqs(endpoint: str) -> Client:
     return boto3.client("sqs", **access(endpoint))
-
-
-def access(endpoint: str) -> dict[str, str]:
-    return {
-        "endpoint_url": endpoint,
-        "region_name": "us-east-1",
-        "aws_access_key_id": "any",
-        "aws_secret_access_key": "thing",
-    }
 
 
 @pytest.fixture

@@ -12,17 +12,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 import typer
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
 from lavant.pipeline.sweep.calls import perform
 from lavant.pipeline.sweep.results import ResultStore, parts, read_results
-from lavant.pipeline.sweep.runner import SweepProgress, run_sweep
+from lavant.pipeline.sweep.runner import SweepProgress, compute_all, run_sweep
 from lavant.pipeline.sweep.scenario import Sweep, load_sweep
+from lavant.simulation.balancing.micro_figures import PERIOD, run_micro
 
 command = import_module("lavant.cli.planning.sweep")  # the module; the package may offer the function by this name
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -101,6 +103,18 @@ def test_every_scenario_is_computed_with_a_seed_of_its_own(spark: SparkSession, 
     assert len(set(table.column("seed").to_pylist())) == 8
     assert [str(seed) for seed in table.column("seed").to_pylist()] == table.column("seed_used").to_pylist()
     assert table.schema.field("even").type == pa.bool_()
+
+
+def test_calls_are_computed_in_their_order_and_a_failure_is_raised(spark: SparkSession) -> None:
+    function = "lavant.simulation.balancing.micro_figures:run_micro"
+    variant = PERIOD.variants[0]
+    short = msgspec.structs.replace(variant.experiment, duration_s=20, subscribers=20, joins_s=(1, 10))
+    parameters = msgspec.structs.replace(variant, experiment=short).parameters_of("shares", None)
+    calls = [(parameters, seed) for seed in range(3)]
+    wanted = [{name: float(figure) for name, figure in run_micro(parameters, seed).items()} for _, seed in calls]
+    assert list(compute_all(spark, function, calls)) == [pytest.approx(each, rel=0, nan_ok=True) for each in wanted]
+    with pytest.raises(LavantError, match=r"seed 7 of .* failed: InvalidValue: /none is no Parquet file"):
+        list(compute_all(spark, function, [({**parameters, "quotes": "/none"}, 7)]))
 
 
 def test_a_scenario_that_fails_in_whatever_way_does_not_lose_the_others(

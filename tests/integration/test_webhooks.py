@@ -105,6 +105,19 @@ def test_many_are_posted_at_once_but_not_too_many_and_on_few_connections(talker:
         until(lambda: talker.held("hook-many") == (0, 0))
 
 
+def test_a_changed_filter_interrupts_no_request(talker: Talker) -> None:
+    with Receiver(lambda got, number: Reply(after_s=0.5 if number == 1 else 0.0)) as receiver:
+        talker.subscribe("hook-tuned", "kind = 'hook-tuned'", webhook={"url": receiver.url})
+        talker.publish({"kind": "hook-tuned", "n": 1})
+        receiver.wait_for(1)
+        assert talker.ask("PATCH", "/subscriptions/hook-tuned", {"filter": "kind = 'tuned-hook'"}).status == 200
+        talker.publish({"kind": "tuned-hook", "n": 2})
+        assert [json.loads(each.body)["n"] for each in receiver.wait_for(2)] == [1, 2]
+        until(lambda: talker.held("hook-tuned") == (0, 0))
+        assert [each.headers["lavant-attempt"] for each in receiver.got] == ["1", "1"]
+        talker.ask("DELETE", "/subscriptions/hook-tuned")
+
+
 def test_a_subscription_that_is_removed_is_posted_to_no_more(talker: Talker, brisk: Served) -> None:
     with Receiver(lambda got, number: Reply(500)) as receiver:
         talker.subscribe("hook-removed", "kind = 'hook-removed'", webhook={"url": receiver.url, "attempts_max": 100})

@@ -50,8 +50,8 @@ def fill(data: Path) -> None:
 def found(server: Served) -> tuple[list[bytes], list[bytes]]:
     with connect(server.url) as client:
         return (
-            [message.body for message in client.queue("kept").receive(visibility_ms=0, wait_ms=0)],
-            [message.body for message in client.queue("leased").receive(visibility_ms=0, wait_ms=0)],
+            [message.body for message in client.queue("kept").receive(visibility_s=0, wait_s=0)],
+            [message.body for message in client.queue("leased").receive(visibility_s=0, wait_s=0)],
         )
 
 

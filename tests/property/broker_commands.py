@@ -23,6 +23,7 @@ from lavant.broker.queues.compatibility import RULES
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.workflows.definitions.definition import Workflows
 from lavant.broker.workflows.definitions.toml_file import read_workflows
+from lavant.core.publications.trace_context import NO_TRACE, TraceContext
 
 _T = TypeVar("_T")
 _SHORT = ["a", "b", "c", "a-dead"]
@@ -192,6 +193,19 @@ class Commands:
             of.tobytes(),
         )
 
+    def departure(self, broker: BrokerState) -> str:
+        return self.one("m-0", *broker.migrations.departures, *broker.migrations.departures)
+
+    def arrival(self, broker: BrokerState) -> str:
+        return self.one("m-0", *broker.migrations.arrivals, *broker.migrations.arrivals)
+
+    def moving_message(self) -> f.MovingMessage:
+        times = (self.random.randint(0, 1_000), self.random.randint(0, 1_000), self.one(0, 0, 500))
+        received = self.one((0, 0), (2, 7))
+        return f.MovingMessage(
+            self.random.randint(1, 9), self.body(), self.one(b"", b"a"), *times, *received, "", "", None
+        )
+
     def offsets(self, broker: BrokerState, *, is_accepted: bool) -> dict[str, int]:
         name = self.one("acme/plain", "umbrella/plain")
         lane = broker.subscriptions.log_offsets[name]
@@ -229,6 +243,30 @@ def _learn_routes(make: Commands, broker: BrokerState) -> f.LearnRoutes:
     return f.LearnRoutes(*make.neighbour(), make.few(make.route), removed, buckets)
 
 
+def _offer_subscription(make: Commands, broker: BrokerState) -> f.OfferSubscription:
+    there = [(each.namespace, each.name) for each in broker.subscriptions]
+    namespace, name = make.one((make.namespace(), make.name()), *there, *there)
+    migration = f"m-{make.random.randint(1, 9)}"
+    return f.OfferSubscription(migration, namespace, name, "i1", "B1", "lavant://b1", 10**9)
+
+
+def _forget_messages(make: Commands, broker: BrokerState) -> f.ForgetMessages:
+    migration = make.departure(broker)
+    departure = broker.migrations.departures.get(migration)
+    held = [] if departure is None else list(broker.queues.transfers.find(departure.queue).messages)
+    return f.ForgetMessages(migration, make.few(lambda: make.one(99, *held)))
+
+
+def _prepare_arrival(make: Commands, broker: BrokerState) -> f.PrepareArrival:
+    config = make.one(s.NEW_QUEUE, make.config())
+    letters = None if config.dead_letters is None else QueueConfig(order=config.order)
+    name = make.name()
+    moving = f.MovingSubscription(
+        make.namespace(), name, make.filter(), name, config, make.tags(), make.one(None, make.webhook()), 0, letters
+    )
+    return f.PrepareArrival(f"m-{make.random.randint(1, 9)}", "i1", "B1", moving)
+
+
 def _acknowledge(make: Commands, broker: BrokerState) -> q.Acknowledge:
     queue, receipt = make.receipt()
     return q.Acknowledge(queue, make.few(lambda: make.one(receipt, receipt, make.receipt()[1])))
@@ -237,7 +275,8 @@ def _acknowledge(make: Commands, broker: BrokerState) -> q.Acknowledge:
 def _change_visibility(make: Commands, broker: BrokerState) -> q.ChangeVisibility:
     queue, receipt = make.receipt()
     visibility_ms = make.rarely(lambda: make.one(-1, 10**9), lambda: make.one(*_VISIBILITIES_MS))
-    return q.ChangeVisibility(queue, make.few(lambda: q.VisibilityChange(receipt, visibility_ms)))
+    reason = make.rarely(lambda: "x" * 501, lambda: make.one("", "", "no luck", "größer" * 20))
+    return q.ChangeVisibility(queue, make.few(lambda: q.VisibilityChange(receipt, visibility_ms, reason)))
 
 
 def _receive(make: Commands, broker: BrokerState) -> q.Receive:
@@ -278,6 +317,9 @@ GENERATORS: dict[type, Callable[[Commands, BrokerState], Any]] = {
     q.MoveSome: lambda make, broker: q.MoveSome(make.one(99, *make.moves), make.count()),
     q.CancelMove: lambda make, broker: q.CancelMove(make.one(99, *make.moves)),
     s.Subscribe: _subscribe,
+    s.UpdateSubscription: lambda make, broker: s.UpdateSubscription(
+        make.name(), make.filter(), make.namespace(), make.one(0, 0, make.random.randint(1, 9))
+    ),
     s.Unsubscribe: lambda make, broker: s.Unsubscribe(make.name(), make.namespace()),
     s.Advertise: lambda make, broker: s.Advertise("a > 1", make.name(), make.namespace()),
     s.Unadvertise: lambda make, broker: s.Unadvertise(make.name(), make.namespace()),
@@ -288,12 +330,41 @@ GENERATORS: dict[type, Callable[[Commands, BrokerState], Any]] = {
     f.RemoveNeighbour: lambda make, broker: f.RemoveNeighbour(make.neighbour()[0], make.one(True, False)),
     f.LearnRoutes: _learn_routes,
     f.AcknowledgeLink: lambda make, broker: f.AcknowledgeLink(*make.neighbour(), make.random.randint(0, 9)),
+    f.RedirectSubscription: lambda make, broker: f.RedirectSubscription(
+        make.namespace(), make.one("", make.name()), "B1", "lavant://b1", make.one(0, 1_000, 10**6)
+    ),
+    f.OfferSubscription: _offer_subscription,
+    f.HandOverSubscription: lambda make, broker: f.HandOverSubscription(make.departure(broker)),
+    f.ForgetMessages: _forget_messages,
+    f.EndDeparture: lambda make, broker: f.EndDeparture(make.departure(broker), make.one(0, 1_000, 10**6)),
+    f.PrepareArrival: _prepare_arrival,
+    f.TakeMessages: lambda make, broker: f.TakeMessages(make.arrival(broker), make.few(make.moving_message)),
+    f.OpenArrival: lambda make, broker: f.OpenArrival(
+        make.arrival(broker),
+        [(make.one("", "i9"), np.arange(make.random.randint(0, 9), dtype="<u8").tobytes())],
+        broker.queues.number + make.one(0, 7),
+    ),
+    f.EndArrival: lambda make, broker: f.EndArrival(make.arrival(broker)),
     w.DefineJobs: lambda make, broker: w.DefineJobs(make.workflows()),
     w.RemoveJobType: lambda make, broker: w.RemoveJobType(make.one("chain", "diamond", "nothing")),
     w.KeepJobs: lambda make, broker: w.KeepJobs(make.one(-1, 2, 5), make.one(300, 5_000), make.one(5_000, 60_000)),
     w.SubmitJob: lambda make, broker: w.SubmitJob(
-        make.one("chain", "diamond", "choice", "nothing"), make.one(b"", b"x" * 90), make.one("", "", "n", "x" * 129)
+        make.one("chain", "diamond", "choice", "nothing"),
+        make.one(b"", b"x" * 90),
+        make.one("", "", "n", "x" * 129),
+        make.one(NO_TRACE, TraceContext(f"00-{7:032x}-{1:016x}-01", "a=b"), TraceContext("no", "trace")),
     ),
+    w.AddSchedule: lambda make, broker: w.AddSchedule(
+        make.one("s1", "s2", "s3", "no name"),
+        (cron := make.one("", "", "*/5 * * * *", "@daily", "0 0 30 2 *", "61 * * * *")),
+        make.rarely(lambda: 1, lambda: 0 if cron else make.one(1000, 60_000, 1)),
+        (job_type := make.one("", "chain", "nothing")),
+        make.rarely(lambda: "nowhere", lambda: "" if job_type else make.one("a", "b", "topic.A")),
+        make.one(b"", b"x" * 90),
+        make.namespace(),
+    ),
+    w.RemoveSchedule: lambda make, broker: w.RemoveSchedule(make.one("s1", "s2", "s9"), make.namespace()),
+    w.FireSchedule: lambda make, broker: w.FireSchedule(make.one("s1", "s2", "s3", "s9"), make.namespace()),
     w.LeaseTasks: lambda make, broker: w.LeaseTasks(
         make.one("A", "B", "D", "Z"), make.one("ann", "bob", ""), make.count(), None, make.one(None, 500, 0)
     ),
@@ -321,10 +392,13 @@ _WEIGHTS: dict[type, int] = {
     f.LearnRoutes: 6,
     w.DefineJobs: 3,
     w.RemoveJobType: 1,
+    w.AddSchedule: 5,
+    w.RemoveSchedule: 1,
+    w.FireSchedule: 4,
     w.SubmitJob: 6,
     w.LeaseTasks: 10,
     w.CompleteTask: 5,
     w.FailTask: 5,
     w.ExtendTask: 4,
-    w.ReleaseTasks: 4,
+    w.ReleaseTasks: 8,
 }

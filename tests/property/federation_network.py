@@ -127,8 +127,13 @@ class Network:
 
     def settle(self, steps_max: int = 200_000) -> None:
         for _ in range(steps_max):
-            if not self.step():
+            if self.step():
+                continue
+            deriving = [each for each in self.brokers.values() if each.node.machine.is_deriving]
+            if not deriving:
                 return
+            for broker in deriving:
+                self._perform(broker, broker.node.tick(self.now_ms))
         raise AssertionError("the network does not come to rest")
 
     def pass_time(self, ms: int) -> None:

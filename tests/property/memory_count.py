@@ -24,6 +24,7 @@ from lavant.broker.queues.queue import memory_of as memory_of_queue
 from lavant.broker.subscriptions.memory import memory_of, memory_of_advertisement, memory_of_key
 from lavant.broker.workflows.job import memory_of as memory_of_job
 from lavant.broker.workflows.job_types import memory_of as memory_of_type
+from lavant.broker.workflows.schedules import memory_of_schedule
 
 
 def counted_anew(broker: BrokerState) -> int:
@@ -37,6 +38,7 @@ def counted_anew(broker: BrokerState) -> int:
             sum(JOB_ENDED + text_bytes(name) + len(view) for _, _, name, view in store.all_ended()),
             sum(memory_of_type(type_.definition) for type_ in queues._types),
             sum(map(memory_of, subscriptions)),
+            sum(map(memory_of_schedule, queues.schedules)),
             sum(map(memory_of_advertisement, subscriptions._advertisements.values())),
             sum(memory_of_key(key, each.entries) for _, key, each in recent.all()),
             sum(KEYS_NAMESPACE + text_bytes(namespace) for namespace in recent.counts()),

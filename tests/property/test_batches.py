@@ -17,7 +17,10 @@ from lavant.core.publications.publication import TIME_MS_MAX
 Row = dict[str, Any]
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
-NAMES = st.one_of(st.sampled_from(["a", "b", "c"]), TEXT).filter(lambda n: n[:1] not in ("", "@") and n.isprintable())
+PRINTABLE = st.characters(exclude_categories=["C", "Z"], include_characters=" ")
+NAMES = st.one_of(
+    st.sampled_from(["a", "b", "c"]), st.text(PRINTABLE, min_size=1, max_size=6).filter(lambda name: name[0] != "@")
+)
 VALUES = st.one_of(
     st.integers(-INTEGER_MAX, INTEGER_MAX),
     st.sampled_from([0, 1, 0.0, -0.0, 1.0, True, False, "", "1", "true"]),
@@ -28,7 +31,7 @@ VALUES = st.one_of(
 ENVELOPES = st.fixed_dictionaries(
     {},
     optional={
-        "@id": TEXT.filter(str.isprintable),
+        "@id": st.text(PRINTABLE, max_size=6),
         "@time_ms": st.integers(0, TIME_MS_MAX),
         "@payload": st.binary(max_size=6),
     },

@@ -19,6 +19,7 @@ from tests.property.memory_count import counted_anew
 from lavant.broker.machine.effects import TIME_BYTES
 from lavant.broker.machine.replay import replay
 from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.federation import MoveSubscription, SwitchBalancing
 from lavant.broker.protocol.queue_config import namespace_of
 from lavant.broker.protocol.registry import COMMANDS, QUERIES, REGISTRY
 from lavant.broker.protocol.subscriptions import Publish, RenewSubscription
@@ -45,7 +46,7 @@ def check_usages(broker: BrokerState) -> None:
     for queue in broker.queues.all():
         queues[namespace_of(queue.name)] += 1
         sizes[namespace_of(queue.name)] += sum(
-            len(each.body) + len(each.attributes) for each in queue.messages.values()
+            len(each.body) + len(each.attributes) + len(each.reason) for each in queue.messages.values()
         )
     usages = broker.queues.usages
     assert {name: (usages.of(name).queues, usages.of(name).bytes) for name in usages} == {
@@ -151,7 +152,7 @@ def test_every_kind_of_command_is_generated_changes_something_and_is_refused() -
     assert set(GENERATORS) == COMMANDS, "a command without a generator, or a generator too many"
     codes = {"LimitExceeded", "QuotaExceeded", "StorageFull", "QueueFull", "TooManyInFlight", "MoveRunning"}
     succeeds, fails = {kind.__name__ for kind in GENERATORS}, {kind.__name__ for kind in GENERATORS}
-    for seed in range(100):
+    for seed in range(400):
         world = World(seed, compares=False)
         for _ in range(200):
             world.step()
@@ -166,8 +167,9 @@ def test_every_kind_of_command_is_generated_changes_something_and_is_refused() -
 
 def test_every_request_is_a_command_or_a_query_and_somebody_handles_it() -> None:
     broker = BrokerState()
-    kinds = {*broker.queues._PLANNERS, *broker.subscriptions._PLANNERS, *broker.federation._PLANNERS}
+    kinds = {*broker.queues._PLANNERS, *broker.subscriptions._PLANNERS}
+    kinds |= {*broker.federation._PLANNERS, *broker.migrations._PLANNERS}
     assert kinds == COMMANDS
     assert {*broker.queues._ANSWERS, *broker.subscriptions._ANSWERS, *broker.federation._ANSWERS} == QUERIES
-    own = {Publish, RenewSubscription}
+    own = {Publish, RenewSubscription, MoveSubscription, SwitchBalancing}
     assert {*kinds, *QUERIES, *own} == set(REGISTRY), "a publication becomes a Deliver, a renewal nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.federation_network import Network
 
+from lavant.broker.federation.routes.members import opened_ms
 from lavant.broker.federation.routes.router import ANYTHING, LOCAL
 from lavant.broker.federation.routes.tables import BUCKETS, KEY_BYTES, RouteTable, differing
 from lavant.broker.filters import Filter, covers, intersects
@@ -34,6 +36,7 @@ from lavant.broker.protocol.subscriptions import (
     Subscribed,
     Unadvertise,
     Unsubscribe,
+    UpdateSubscription,
 )
 
 BROKERS_MAX = 8
@@ -51,6 +54,8 @@ class Wanting(msgspec.Struct):
     due: Counter[int]
     may: set[int]
     is_settled: bool = False
+    former: list[str] = []
+    """Filters that it had since everybody knew its filter."""
 
 
 class Federation:
@@ -78,6 +83,7 @@ class Federation:
     def step(self) -> None:
         steps: list[tuple[int, Any]] = [
             (6, self.subscribe),
+            (2, self.update),
             (3, self.unsubscribe),
             (3, self.advertise),
             (2, self.unadvertise),
@@ -165,6 +171,22 @@ class Federation:
         }
         self.subscriptions[name] = Wanting(broker, namespace, filter, Counter(), late)
 
+    def update(self) -> None:
+        """What is on its way is decided by the filter that it meets."""
+        if not self.subscriptions:
+            return
+        name, filter = self.random.choice(sorted(self.subscriptions)), self.random.choice(FILTERS)
+        each = self.subscriptions[name]
+        answer = self.network.request(each.broker, UpdateSubscription(name, filter, each.namespace))
+        assert isinstance(answer, Subscribed)
+        for number, namespace, attributes in self.on_way:
+            is_wanted = Filter.parse(filter).matches(attributes)
+            if namespace == each.namespace and not (is_wanted and number in each.due):
+                each.may.add(number)
+                del each.due[number]
+        each.former.append(each.filter)
+        each.filter = filter
+
     def unsubscribe(self) -> None:
         if self.subscriptions:
             name = self.random.choice(sorted(self.subscriptions))
@@ -209,7 +231,8 @@ class Federation:
         for each in self.subscriptions.values():
             if each.namespace != namespace or not Filter.parse(each.filter).matches(attributes):
                 continue
-            if each.broker == broker or (each.is_settled and is_known):
+            was_wanted = all(Filter.parse(former).matches(attributes) for former in each.former)
+            if each.broker == broker or (each.is_settled and is_known and was_wanted):
                 each.due[self.published] += 1
             else:
                 each.may.add(self.published)
@@ -219,7 +242,7 @@ class Federation:
     def everybody_knows(self) -> None:
         self.on_way.clear()
         for each in self.subscriptions.values():
-            each.is_settled = True
+            each.is_settled, each.former = True, []
         self.advertisements = {name: (*each[:3], True) for name, each in self.advertisements.items()}
 
     def finish(self) -> None:
@@ -272,7 +295,10 @@ class Federation:
 
     def member(self, name: str, path: list[str]) -> BrokerMember:
         own = self.network.brokers[name].node.machine.own
-        return BrokerMember(own.identity, name, own.epoch, own.changes, [f"id-{each}" for each in path])
+        brokers = self.network.brokers
+        links = [brokers[one].node.machine.state.neighbours[other].link for one, other in pairwise(path)]
+        identities = [f"id-{each}" for each in path]
+        return msgspec.structs.replace(own, path=identities, opened_ms=list(map(opened_ms, links)))
 
     def component(self, start: str, without: str = "") -> dict[str, list[str]]:
         """The brokers that can be reached, with the paths from them."""

@@ -20,7 +20,14 @@ from tests.property.spark_world import Asking, World
 
 from lavant.broker.matching.plain import table
 from lavant.broker.protocol.queues import DeleteQueue, Refused
-from lavant.broker.protocol.subscriptions import EncryptedFilter, Publish, Subscribe, Subscribed, Unsubscribe
+from lavant.broker.protocol.subscriptions import (
+    EncryptedFilter,
+    Publish,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    UpdateSubscription,
+)
 from lavant.broker.queues.accounting.quotas import Quota, Quotas
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.subscriptions.registry import Subscriptions
@@ -43,6 +50,7 @@ namespaces = st.sampled_from(["", "n", "m"])
 requests = st.one_of(
     st.builds(lambda filter, name, namespace: Subscribe(filter, name, "", namespace), plain, names, namespaces),
     st.builds(lambda filter, name, namespace: Subscribe(filter, name, "", namespace), encrypted, names, namespaces),
+    st.builds(UpdateSubscription, names, plain | encrypted, namespaces),
     st.builds(Unsubscribe, names, namespaces),
     st.builds(DeleteQueue, names),
 )
@@ -61,10 +69,12 @@ class Model:
         self.scopes_max = scopes_max
         self.lanes_ever: set[tuple[str, type]] = set()
 
-    def takes(self, request: Subscribe) -> bool | None:
+    def takes(self, request: Subscribe | UpdateSubscription) -> bool | None:
         """None if it depends on whether a lane that is empty has retired already."""
         key = (request.namespace, request.name)
         known = self.held.get(key)
+        if isinstance(request, UpdateSubscription):
+            return known is not None and self._fits(request)
         if known is not None:
             both_encrypted = isinstance(known, EncryptedFilter) and isinstance(request.filter, EncryptedFilter)
             return self._fits(request) is True and (both_encrypted or known == request.filter)
@@ -75,13 +85,14 @@ class Model:
             return False
         return self._fits(request)
 
-    def _fits(self, request: Subscribe) -> bool | None:
+    def _fits(self, request: Subscribe | UpdateSubscription) -> bool | None:
         kind = type(request.filter)
         lane = (request.namespace, kind)
         live = {(namespace, type(filter)) for (namespace, _), filter in self.held.items()}
         if self.scopes_max is not None and lane not in live and len(self.lanes_ever) >= self.scopes_max:
             return False if len(live) >= self.scopes_max else None
-        beside = [f for (n, _), f in self.held.items() if n == request.namespace and type(f) is kind]
+        gone = request.name if isinstance(request, UpdateSubscription) else None
+        beside = [f for (n, name), f in self.held.items() if (n, type(f)) == lane and name != gone]
         before, new = features(beside), features([request.filter])
         if isinstance(request.filter, str):
             return new <= before or len(before | new) <= LIMITS.namespace_attributes_max
@@ -131,6 +142,8 @@ async def ask_together(world: World, batch: list[Any], model: Model) -> None:
         expected = isinstance(asking.answer, Subscribed) if taken is None else taken
         assert isinstance(asking.answer, Subscribed if expected else Refused), (request, asking.answer)
         if expected:
+            if isinstance(request, UpdateSubscription):
+                del model.held[request.namespace, request.name]
             model.held.setdefault((request.namespace, request.name), request.filter)
             model.lanes_ever.add((request.namespace, type(request.filter)))
     assert held(world.server.broker.subscriptions) == set(model.held)

@@ -13,7 +13,7 @@ from tests.unit.broker.storage.journal.torn_disk import PowerFailure, TornDisk
 from lavant.broker.storage.journal import SECTOR_BYTES, Journal, JournalConfig, Write
 from lavant.core.errors import CorruptJournal
 
-CONFIG = JournalConfig(segment_bytes=8192, block_bytes_max=4096, compaction_bytes_min=0)
+CONFIG = JournalConfig(segment_bytes=16_384, first_segment_bytes=4096, block_bytes_max=4096, compaction_bytes_min=0)
 
 # Among others records that look like nothing, or nearly so, and would hide that a sector is missing.
 SIZE = st.integers(0, 1500)

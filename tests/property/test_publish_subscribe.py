@@ -19,7 +19,7 @@ from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.frames import decode_request
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Acknowledge, CreateQueue, DeleteQueue, FanOut, Peek, Peeked, Receive, Received
-from lavant.broker.protocol.subscriptions import Deliver, Subscribe, Unsubscribe
+from lavant.broker.protocol.subscriptions import Deliver, Subscribe, Subscribed, Unsubscribe, UpdateSubscription
 from lavant.broker.subscriptions.parsing import ParsedPublication, accept
 from lavant.broker.subscriptions.registry import Added
 from lavant.core.errors import LavantError
@@ -107,6 +107,17 @@ class PublishSubscribe(RuleBasedStateMachine):
         if key in self.own and queue not in {other for _, other in self.wanted.values()}:
             del self.queues[queue]
         self.own.discard(key)
+
+    @precondition(lambda self: self.wanted)
+    @rule(data=st.data(), filter=FILTERS)
+    def update(self, data: st.DataObject, filter: str) -> None:
+        """Later publications are matched with the new filter; the queue keeps what it has."""
+        key = data.draw(st.sampled_from(sorted(self.wanted)))
+        before = self.broker.subscriptions.find(*key)
+        answer = self.do(UpdateSubscription(key[1], filter, key[0]))
+        assert isinstance(answer, Subscribed)
+        assert msgspec.structs.replace(answer.subscription, number=before.number, filter=before.filter) == before
+        self.wanted[key] = filter, self.wanted[key][1]
 
     @precondition(lambda self: self.queues)
     @rule(data=st.data())

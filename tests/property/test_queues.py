@@ -19,8 +19,8 @@ from tests.unit.broker.queues.model import Model
 from lavant.broker.protocol import queues as c
 from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.queue_config import DELAY_MS_MAX, VISIBILITY_MS_MAX, QueueConfig
-from lavant.broker.queues import Queues
 from lavant.broker.queues.compatibility import RULES
+from lavant.broker.queues.machine import Queues
 from lavant.broker.queues.ordering.sorted_numbers import CHUNK, SortedNumbers
 from lavant.core.errors import LavantError
 
@@ -229,7 +229,8 @@ class QueueMachine(RuleBasedStateMachine):
     def change_visibility(self, data: st.DataObject) -> None:
         name, receipts = self.some_receipts(data)
         times_ms = st.sampled_from([0, 0, 1, 100, 1000, -1, VISIBILITY_MS_MAX, VISIBILITY_MS_MAX + 1])
-        changes = [c.VisibilityChange(receipt, data.draw(times_ms)) for receipt in receipts]
+        reasons = st.sampled_from(["", "no luck", "x" * 500])
+        changes = [c.VisibilityChange(receipt, data.draw(times_ms), data.draw(reasons)) for receipt in receipts]
         answer = self.ask(c.ChangeVisibility(name, changes))
         for place, change in enumerate(changes):
             if answer is not None and place not in answer.refused:

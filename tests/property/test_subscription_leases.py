@@ -18,7 +18,7 @@ from lavant.broker.machine.machine import BrokerMachine
 from lavant.broker.machine.replay import fold, replay
 from lavant.broker.protocol.namespaces import in_namespace
 from lavant.broker.protocol.queues import DeleteQueue, Receive
-from lavant.broker.protocol.subscriptions import RenewSubscription, Subscribe, Unsubscribe
+from lavant.broker.protocol.subscriptions import RenewSubscription, Subscribe, Unsubscribe, UpdateSubscription
 
 Key = tuple[str, str]
 LEASES_MS = [0, 1_000, 1_000, 7_000, 60_000]
@@ -56,7 +56,9 @@ class World:
         namespace, name = self.chance.choice(["", "acme"]), self.chance.choice("abc")
         key, queue = (namespace, name), in_namespace(namespace, name)
         there = self.model.get(key)
-        kind = self.chance.choice([*["subscribe"] * 4, *["renew"] * 3, *["receive"] * 5, "unsubscribe", "delete"])
+        kind = self.chance.choice(
+            [*["subscribe"] * 4, *["renew"] * 3, *["receive"] * 5, "update", "unsubscribe", "delete"]
+        )
         request: Any
         match kind:
             case "subscribe":
@@ -74,6 +76,10 @@ class World:
                 if there is not None:
                     there.left_ms = there.lease_ms
                     there.waits_ms += [self.bench.now_ms + wait_ms] if wait_ms else []
+            case "update":
+                request = UpdateSubscription(name, self.chance.choice(["a = 2", "a = 3"]), namespace)
+                if there is not None:
+                    there.left_ms = there.lease_ms
             case "unsubscribe":
                 request = Unsubscribe(name, namespace)
                 self.model.pop(key, None)

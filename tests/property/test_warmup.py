@@ -50,7 +50,7 @@ def kinds() -> Kinds:
 
 @pytest.fixture(autouse=True)
 def nothing_new() -> Iterator[None]:
-    warm_up([BROKER_KERNELS, MODEL_KERNELS, PIPELINE_KERNELS])
+    warm_up([*BROKER_KERNELS, MODEL_KERNELS, PIPELINE_KERNELS])
     there = kinds()
     yield
     assert kinds() - there == set()

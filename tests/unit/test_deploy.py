@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -58,7 +61,7 @@ def options(command: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def test_everything_that_is_there_is_applied_and_in_one_namespace() -> None:
-    files = {path.name for path in DIRECTORY.iterdir()} - {"kustomization.yaml"}
+    files = {path.name for path in DIRECTORY.iterdir() if path.is_file()} - {"kustomization.yaml"}
     assert files == set(KUSTOMIZATION["resources"]).union(*GENERATED.values())
     assert {each["metadata"].get("namespace") for each in MANIFESTS if each["kind"] != "Namespace"} == {"lavant"}
     assert the("Namespace")["metadata"]["name"] == KUSTOMIZATION["namespace"] == "lavant"
@@ -131,6 +134,7 @@ def test_the_server_is_started_as_the_command_line_allows_and_listens_where_othe
     assert str(given["data"]) == mounts["data"]
     assert {str(given["keys_file"].parent), str(given["credentials_file"].parent)} == {mounts["keys"]}
     assert given["resources"] == Path(mounts["system"]) / "resources.toml"
+    assert {given["tls_certificate"].parent, given["tls_key"].parent} == {Path(mounts["tls"])}
     [port] = container(the("StatefulSet"))["ports"]
     [service_port] = the("Service")["spec"]["ports"]
     assert port["containerPort"] == service_port["port"] == QUEUES_PORT
@@ -153,7 +157,11 @@ def test_workers_find_the_server_and_have_time_to_drain() -> None:
     [mount] = [each for each in container(worker)["volumeMounts"] if each["name"] == "tasks"]
     assert place == f"{mount['mountPath']}/tasks.py"
     environment = {each["name"]: each for each in container(worker)["env"]}
-    assert environment["LAVANT_URL"]["value"] == f"lavant://{the('Service')['metadata']['name']}:{QUEUES_PORT}"
+    assert environment["LAVANT_URL"]["value"] == f"lavants://{the('Service')['metadata']['name']}:{QUEUES_PORT}"
+    [tls] = [each for each in container(worker)["volumeMounts"] if each["name"] == "tls"]
+    assert environment["LAVANT_CA_FILE"]["value"] == f"{tls['mountPath']}/ca.crt"
+    [volume] = [each for each in worker["spec"]["template"]["spec"]["volumes"] if each["name"] == "tls"]
+    assert [each["key"] for each in volume["secret"]["items"]] == ["ca.crt"], "the server's key is not for workers"
     assert "secretKeyRef" in environment["LAVANT_KEY"]["valueFrom"]
     assert worker["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= given["drain_s"] + 5
 
@@ -197,6 +205,29 @@ def test_a_pod_gets_requests_when_it_is_ready_and_is_restarted_only_when_it_has_
     }
     assert {probe["path"] for probe in probes.values()} <= OPERATIONS_PATHS
     assert {probe["port"] for probe in probes.values()} == {server["ports"][0]["name"]}
+    assert {probe["scheme"] for probe in probes.values()} == {"HTTPS"}
+
+
+def test_only_clients_reach_the_server_and_nobody_reaches_the_workers() -> None:
+    policies = {each["metadata"]["name"]: each["spec"] for each in MANIFESTS if each["kind"] == "NetworkPolicy"}
+    assert policies["lavant-deny"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    server = the("StatefulSet")["spec"]["selector"]["matchLabels"]
+    worker = the("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert policies["lavant-server"]["podSelector"]["matchLabels"] == server
+    [rule] = policies["lavant-server"]["ingress"]
+    assert rule["from"][0]["podSelector"]["matchLabels"].items() <= worker.items()
+    assert rule["ports"] == [{"protocol": "TCP", "port": QUEUES_PORT}]
+    assert policies["lavant-worker"]["podSelector"]["matchLabels"].items() <= worker.items()
+    to_server, _ = policies["lavant-worker"]["egress"]
+    assert to_server == {"to": [{"podSelector": {"matchLabels": server}}], "ports": rule["ports"]}
+
+
+def test_the_image_listens_for_other_machines_and_runs_without_rights() -> None:
+    built = DOCKERFILE.rpartition("FROM ")[2]
+    assert "LAVANT_HOST=0.0.0.0" in built.split()
+    assert built.index("USER lavant") < built.index("ENTRYPOINT")
+    command = json.loads(built.partition("CMD ")[2])
+    assert str(options(command[0], command[1:])["data"]) == built.partition("VOLUME ")[2].split()[0]
 
 
 def test_the_image_of_executors_has_the_spark_and_the_uv_that_are_locked() -> None:
@@ -207,3 +238,13 @@ def test_the_image_of_executors_has_the_spark_and_the_uv_that_are_locked() -> No
     uv = (ROOT / "tools" / "setup").read_text().partition("uv_version=")[2].split()[0]
     assert f"uv=={uv}" in SPARK_DOCKERFILE
     assert f"{VARIABLE}=/opt/lavant/cache" in SPARK_DOCKERFILE
+
+
+@pytest.mark.soak
+def test_the_manifests_are_valid_by_the_schemas_of_kubernetes() -> None:
+    uv = Path(sys.executable).with_name("uv")
+    files = [each for each in sorted(DIRECTORY.glob("*.yaml")) if each.name != "kustomization.yaml"]
+    tool = [str(uv), "tool", "run", "--python", sys.executable, "--from", "kubernetes-validate", "kubernetes-validate"]
+    done = subprocess.run([*tool, "--strict", *map(str, files)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count(" passed for resource ") >= len(files)

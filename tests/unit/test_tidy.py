@@ -189,3 +189,9 @@ def test_every_file_that_the_page_of_limits_names_exists() -> None:
     named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", text_of(REFERENCE / "limits.md"))
     assert named
     assert [name for name in named if not (SOURCE / name).is_file()] == []
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    listed = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert pages - listed == set(), "list them in mkdocs.yml, below nav"

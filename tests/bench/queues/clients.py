@@ -35,7 +35,7 @@ def lavant_client(port: int, batch: int) -> Client:
         queue.send_many(bodies)
         left = batch
         while left:
-            received = queue.receive(left, wait_ms=WAIT_S * 1000)
+            received = queue.receive(left, wait_s=WAIT_S)
             queue.acknowledge(*received)
             left -= len(received)
 

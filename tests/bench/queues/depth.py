@@ -57,7 +57,7 @@ def _receive_us(queue: Queue) -> float:
         began = time.perf_counter()
         received = queue.receive(1)
         taken.append(time.perf_counter() - began)
-        queue.change_visibility(received[0], visibility_ms=0)
+        queue.change_visibility(received[0], visibility_s=0)
     return float(np.median(taken)) * 1e6
 
 

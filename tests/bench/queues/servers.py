@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import socket
@@ -24,7 +25,7 @@ def lavant(directory: Path, *options: str) -> Iterator[tuple[int, int]]:
     """Its port and process id."""
     port = free_port()
     command = [str(VENV / "lavant"), "serve", "--port", str(port), "--data", str(directory), *options]
-    with _running(command, directory.with_suffix(".log"), lambda: answers(port)) as process:
+    with _running(command, directory.with_suffix(".log"), lambda: is_ready(port)) as process:
         yield port, process
 
 
@@ -80,6 +81,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(30)
             return
+
+
+def is_ready(port: int) -> bool:
+    """Whether a server of Lavant has loaded its kernels, and serves requests."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1.0)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 def answers(port: int) -> bool:
