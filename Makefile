@@ -2,8 +2,11 @@
 
 BIN := .venv/bin
 
+# Tests and demonstrations start hundreds of Python processes; without compiled bytecode each start takes twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq kafka nats chromium polyml kernels classes clean
+.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq kafka hadoop nats chromium polyml prometheus systemd docs kernels classes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,11 +21,16 @@ quick: setup ## lint and the fast tests: no Spark, no programs of others
 	@$(MAKE) --no-print-directory -j 2 lint kernels
 	@HYPOTHESIS_PROFILE=quick $(BIN)/pytest -q -n 2 -m "not soak and not external" tests/unit tests/property tests/conformance
 
-test: java zookeeper rabbitmq kafka chromium polyml ## lint, then all tests but the soak tests
+test: java zookeeper rabbitmq kafka chromium polyml prometheus systemd ## lint, then all tests but the soak tests
 	@$(MAKE) --no-print-directory -j 2 lint kernels
 	@$(MAKE) --no-print-directory classes
-	@$(BIN)/pytest -q -n 3 --durations 30
-	@$(MAKE) --no-print-directory oldest
+	@$(MAKE) --no-print-directory docs
+	@mkdir -p build; $(MAKE) --no-print-directory oldest >build/oldest.log 2>&1 & oldest=$$!; \
+		$(BIN)/pytest -q -n 3 --durations 30; newest=$$?; \
+		wait $$oldest; oldest=$$?; echo "On the oldest Spark:"; cat build/oldest.log; exit $$((newest || oldest))
+
+docs: setup ## build the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 UV_PROJECT_ENVIRONMENT=.venv-docs $(BIN)/uv run --quiet --frozen --only-group docs mkdocs build --strict
 
 lint: setup ## style, types and import contracts
 	@$(BIN)/ruff check --quiet
@@ -46,7 +54,7 @@ classes: java
 bench: setup java rabbitmq nats ## run the benchmarks
 	@$(BIN)/python -m tests.bench
 
-soak: setup java rabbitmq ## run the tests marked soak: very many examples, long runs, what needs a quiet machine
+soak: setup java rabbitmq hadoop ## run the tests marked soak: very many examples, long runs, what needs a quiet machine
 	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m soak || \
 		{ status=$$?; [ $$status -ne 5 ] || echo "soak: no test is marked soak" >&2; exit $$status; }
 
@@ -69,6 +77,10 @@ rabbitmq:
 kafka: setup
 	@tools/kafka || [ -z "$$CI" ]
 
+# And for the soak tests of YARN and HDFS.
+hadoop:
+	@tools/hadoop || [ -z "$$CI" ]
+
 # And for those of web pages in a real browser.
 chromium:
 	@tools/chromium || [ -z "$$CI" ]
@@ -77,9 +89,17 @@ chromium:
 polyml:
 	@tools/polyml || [ -z "$$CI" ]
 
+# And for the one that has the alerts in deploy/ checked by promtool.
+prometheus:
+	@tools/prometheus || [ -z "$$CI" ]
+
+# And for the one that has the unit in deploy/ checked by systemd-analyze.
+systemd:
+	@tools/systemd || [ -z "$$CI" ]
+
 nats:
 	@tools/nats
 
 clean: ## remove .venv and everything else that can be made again
-	rm -rf .venv .venv-spark-oldest .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-docs .venv-spark-oldest .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
