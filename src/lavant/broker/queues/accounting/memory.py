@@ -54,7 +54,7 @@ JOB_TYPE_BYTE = 12
 SUBSCRIPTION = 250
 """Without its texts: the state, and entries by name, in order, and by queue."""
 MATCHED = 100
-MATCHED_BYTE = 23
+MATCHED_BYTE = 28
 """For each subscription and each byte of its filter: memory in the local engine's index."""
 MATCHED_TEST_BYTE = 4
 """For each byte of an encrypted filter: once in the state, and in the index while that is rebuilt."""
