@@ -29,6 +29,7 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame
 from pyspark.traceback_utils import SCCallSiteSync
+from pyspark.util import _load_from_socket
 
 from lavant.pipeline.cluster.assignment import ANYWHERE
 
@@ -54,7 +55,7 @@ def run_tasks(
         yield work(data[number])
 
     with _named(context, name):
-        return [bytes(each) for each in _mapped(context, _places(context, _locations(tasks), 1), run).collect()]
+        return _collected(context, _mapped(context, _places(context, _locations(tasks), 1), run)._jrdd)
 
 
 def run_stages(
@@ -87,8 +88,9 @@ def run_stages(
         shuffled = _shuffled(context, parts, len(second))
     with _named(context, names[1]):
         merged = _mapped(context, _placed(context, shuffled, _locations(second), len(first)), run_second)
-        results = merged.toLocalIterator(prefetchPartitions=True) if one_by_one else iter(merged.collect())
-        return (bytes(each) for each in results)
+        if not one_by_one:
+            return iter(_collected(context, merged._jrdd))
+        return (bytes(each) for each in merged.toLocalIterator(prefetchPartitions=True))
 
 
 def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[bytes]:
@@ -99,9 +101,19 @@ def scan(rows: DataFrame, locations: Sequence[str], name: str) -> list[bytes]:
         if any(location != ANYWHERE for location in locations) and (partitions := batches.getNumPartitions()):
             places = tuple(locations[number] if number < len(locations) else ANYWHERE for number in range(partitions))
             batches = _placed(context, batches, places, 1)
-        found: list[bytes] = RDD(batches, context, NoOpSerializer()).collect()
+        found = _collected(context, batches)
     column = pa.schema([(rows.columns[0], pa.binary())])
     return [each for batch in found for each in pa.ipc.read_record_batch(pa.py_buffer(batch), column)[0].to_pylist()]
+
+
+def _collected(context: SparkContext, jrdd: Any) -> list[bytes]:
+    """What `collect` returns. Of Java's ways to run a job, `collectAsync` is the one that reads no large class of
+    Spark's to check the closure of the job, which takes longer than to plan it.
+    """
+    java = _java(context)
+    items = java.to_seq(jrdd.collectAsync().get()).iterator()
+    with _load_from_socket(java.serve(items, "lavant results"), NoOpSerializer()) as stream:
+        return list(stream)
 
 
 def _locations(tasks: Sequence[PlacedTask]) -> tuple[str, ...]:
@@ -153,6 +165,7 @@ class _Java(NamedTuple):
     collection: Any
     pairwise: Any
     partitioner: Any
+    serve: Any
 
 
 @lru_cache(maxsize=4)
@@ -168,6 +181,7 @@ def _java(context: SparkContext) -> _Java:
         jvm.org.apache.spark.rdd.ParallelCollectionRDD,
         python.PairwiseRDD,
         python.PythonPartitioner,
+        python.PythonRDD.serveIterator,
     )
 
 

@@ -1,4 +1,5 @@
-"""The log as the source of a stream: a row for each publication, and the checked block beside the first row.
+"""The log as the source of a stream: a row for each publication; the first row of a task has their number and the
+checked block, the others are empty.
 
 Spark counts the rows, so a query's progress, listeners and web interface show the publications; the block carries them,
 in columns, past Spark's rows.
@@ -50,7 +51,7 @@ class BlockSource(DataSource):
         return "lavant_blocks"
 
     def schema(self) -> str:
-        return "offset bigint, block binary"
+        return "publications bigint, block binary"
 
     def streamReader(self, schema: StructType) -> BlockStreamReader:  # noqa: N802 - Spark's name
         return BlockStreamReader(self.options)
@@ -119,8 +120,10 @@ class BlockStreamReader(LogStreamReader):
                 msgspec.msgpack.decode(range_.tasks, type=list[MatchTask]), block, range_.matches_max
             )
         low, high = range_.shown
-        encoded = pa.array([msgspec.msgpack.encode(accessed), *[None] * (high - low - 1)], pa.binary())
-        yield pa.record_batch({"offset": pa.array(np.arange(low, high)), "block": encoded})
+        rest = high - low - 1
+        count = pa.array([high - low, *[None] * rest], pa.int64())
+        encoded = pa.array([msgspec.msgpack.encode(accessed), *[None] * rest], pa.binary())
+        yield pa.record_batch({"publications": count, "block": encoded})
 
     def _content(self, start: int, end: int) -> list[tuple[int, bytes]]:
         return [(batch.first_offset, _to_stream(batch.records)) for batch in self._open().read(start, end)]

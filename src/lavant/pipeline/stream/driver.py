@@ -12,7 +12,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +41,15 @@ from lavant.pipeline.stream.small_batches import SMALL_ROWS_MAX
 
 SLICES = 16
 POLL_S = 0.1
+LEAN_PLANS = {
+    # A batch has one row for each task that is not dropped at once; Java's code for it takes longer to make than to run.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""For a query whose plan is made anew for every micro-batch."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of publications done and in total."""
@@ -217,19 +227,32 @@ def start(
         plan=str(plan),
         travel="false" if reaches(open_storage(log)) else "true",
     )
-    measured = source.load(open_storage(log).address).observe(
-        "lavant_access", sf.count("offset").alias("publications"), sf.sum(sf.length("block")).alias("bytes")
-    )
     # Only the rows with a block go on; Spark has counted all of them by then.
-    writer = (
-        measured.where("block is not null")
-        .select("block")
-        .writeStream.queryName(_query_name(notifications))
-        .foreachBatch(batches)
+    blocks = source.load(open_storage(log).address).where("block is not null")
+    measured = blocks.observe(
+        "lavant_access", sf.sum("publications").alias("publications"), sf.sum(sf.length("block")).alias("bytes")
     )
+    writer = measured.select("block").writeStream.queryName(_query_name(notifications)).foreachBatch(batches)
     writer = writer.option("checkpointLocation", (home / "checkpoint").as_uri())
-    query = (writer.trigger(availableNow=True) if available_now else writer).start()
+    with lean_plans(spark):
+        query = (writer.trigger(availableNow=True) if available_now else writer).start()
     return RunningStream(query, reader, batches, notifications, home)
+
+
+@contextmanager
+def lean_plans(spark: SparkSession) -> Iterator[None]:
+    """A query that starts within it takes these settings along; the session has its own again afterwards."""
+    before = {key: spark.conf.get(key, None) for key in LEAN_PLANS}
+    for key, value in LEAN_PLANS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, earlier)
 
 
 def _reaches(context: SparkContext, shared: bool, storage: ObjectStorage) -> bool:
