@@ -21,6 +21,8 @@ from lavant.pipeline.tables.indexes import TableIndex, dimensions_of, open_group
 
 ROWS_AT_FIRST, ROWS_MAX = 64, 65_536
 """Rows that a task matches together, before it knows how much they match, and at most."""
+BYTES_AT_ONCE = 16 * 2**20
+"""Compared values that a task holds before it matches them."""
 IDS_AT_ONCE = 1_000_000
 """Matches that rows should have together; Spark keeps them in memory."""
 
@@ -108,7 +110,7 @@ def matching_rows(source: TableIndex | SlicePlace, attributes: list[TableAttribu
     def lavant_match_whole_index(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         with refusals_in_one_line():
             matcher = TableMatcher(source, alone)
-            for _, found in _pieces(matcher, _records(batches, names)):
+            for _, found in _pieces(matcher, _gathered(_records(batches, names))):
                 yield pa.StructArray.from_arrays([_lists(found), _reasons(found)], [SUBSCRIPTIONS, REJECTED])
 
     return lavant_match_whole_index
@@ -118,6 +120,21 @@ def _records(batches: Iterator[tuple[pa.Array, ...]], names: list[str]) -> Batch
     for columns in batches:  # Spark passes a single column as it is
         arrays = list(columns) if isinstance(columns, tuple) else [columns]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _gathered(batches: Batches) -> Batches:
+    """Joins Spark's batches, of 10,000 rows by default: the more rows are matched together, the less each costs."""
+    held: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        if rows >= ROWS_MAX or size_bytes >= BYTES_AT_ONCE:
+            yield pa.concat_batches(held)
+            held, rows, size_bytes = [], 0, 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def matching_group(index: TableIndex, attributes: list[TableAttribute], *, group: str, key: str, row: str) -> Task:

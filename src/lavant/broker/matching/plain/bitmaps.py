@@ -153,12 +153,16 @@ def _cell(cells: Cells, dimension: int, value: float) -> int:
 @kernel
 def _find_cells(cells: Cells, values: NDArray[np.float64], found: NDArray[np.uint8]) -> None:
     for d in range(values.shape[1]):
+        edges = cells.edges[cells.start[d] : cells.start[d + 1]]
         for e in range(values.shape[0]):
-            if np.isnan(values[e, d]):
+            value = values[e, d]
+            if np.isnan(value):
                 for shift in range(SHIFTS):
                     found[shift, d, e] = 0
             else:
-                cell = _cell(cells, d, values[e, d])
+                cell = np.int64(0)
+                for k in range(np.uint64(len(edges))):  # vectorised, so quicker than a binary search of so few
+                    cell += np.int64(edges[k] <= value)
                 for shift in range(SHIFTS):
                     found[shift, d, e] = 1 + (cell >> shift)
 
