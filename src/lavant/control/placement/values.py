@@ -48,10 +48,12 @@ class HostProbe(msgspec.Struct, frozen=True, kw_only=True):
     slices: tuple[SliceProbe, ...] = ()
 
 
-class Probes(msgspec.Struct, frozen=True, kw_only=True):
+class Probes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One set of probes: every running host, every slice once."""
 
     hosts: tuple[HostProbe, ...]
+    span_ms: int = 0
+    """How long before now the measurements began. Of a host that measures whole batches, longer than a gap may be."""
 
     def __post_init__(self) -> None:
         slices = [probe.id for host in self.hosts for probe in host.slices]
@@ -66,7 +68,8 @@ class Probes(msgspec.Struct, frozen=True, kw_only=True):
     def in_order(self) -> Probes:
         """The same probes sorted by id, so that the order of arrival has no influence."""
         hosts = sorted(self.hosts, key=lambda host: host.id)
-        return Probes(hosts=tuple(HostProbe(id=host.id, slices=_by_id(host.slices)) for host in hosts))
+        ordered = tuple(HostProbe(id=host.id, slices=_by_id(host.slices)) for host in hosts)
+        return Probes(hosts=ordered, span_ms=self.span_ms)
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):

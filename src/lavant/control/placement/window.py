@@ -1,8 +1,8 @@
 """The sliding window of probes, with means and extremes.
 
 A rule holds "for at least 30 seconds" (e-StreamHub, Section V) if each sample of the last `window_ms` violates it and
-samples reach back that far without a gap. Samples are kept in slots of a fraction of the window, only the latest of
-each slot, so a host that probes too often costs no memory.
+samples reach back that far without a gap, which is time that no sample covers. Samples are kept in slots of a
+fraction of the window, only the latest of each slot, so a host that probes too often costs no memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class LoadWindow:
         self.history: list[TotalLoad] = []
 
     def add(self, probes: Probes, now_ms: int) -> None:
-        if self.samples and now_ms - self.samples[-1].time_ms > self._config.probe_gap_ms_max:
+        measured_since_ms = now_ms - probes.span_ms
+        if self.samples and measured_since_ms - self.samples[-1].time_ms > self._config.probe_gap_ms_max:
             self.samples.clear()
             self.history.clear()
         if self.samples and now_ms // self._slot_ms == self.samples[-1].time_ms // self._slot_ms:

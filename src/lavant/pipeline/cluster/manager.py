@@ -172,7 +172,7 @@ class ClusterManager:
             HostProbe(id=host, slices=tuple(_slice_probe(id, used.get(id, []), seconds) for id in slices))
             for host, slices in self.placement.by_host
         )
-        return Probes(hosts=hosts)
+        return Probes(hosts=hosts, span_ms=round(seconds * 1000))
 
     # ---- acting -----------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,9 @@ FIGURE_5: Cluster = {
 }
 
 
-def probes_of(cluster: Cluster, *, factor: float = 1.0) -> Probes:
+def probes_of(cluster: Cluster, *, factor: float = 1.0, span_ms: int = 0) -> Probes:
     return Probes(
+        span_ms=span_ms,
         hosts=tuple(
             HostProbe(
                 id=HostId(host),
@@ -35,7 +36,7 @@ def probes_of(cluster: Cluster, *, factor: float = 1.0) -> Probes:
                 ),
             )
             for host, slices in cluster.items()
-        )
+        ),
     )
 
 

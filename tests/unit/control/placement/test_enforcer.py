@@ -37,6 +37,23 @@ def test_a_gap_in_the_probes_starts_the_window_anew() -> None:
     assert enforcer.decide(40_000) is None
 
 
+@pytest.mark.parametrize("policy", ["threshold", "forecast"])
+@pytest.mark.parametrize("batch_ms", [16_000, 25_000, 50_000])
+def test_measurements_of_long_batches_leave_no_gap(policy: str, batch_ms: int) -> None:
+    enforcer = Enforcer(PlacementConfig(policy=policy))
+    for now_ms in range(0, 3 * batch_ms, batch_ms):
+        enforcer.observe(probes_of(FIGURE_5, span_ms=batch_ms), now_ms)
+    plan = enforcer.decide(2 * batch_ms)
+    assert plan is not None
+    assert plan.hosts_added
+
+
+def test_what_measurements_do_not_cover_is_a_gap() -> None:
+    enforcer = watched(FIGURE_5, threshold(), for_ms=20_000)
+    enforcer.observe(probes_of(FIGURE_5, span_ms=4_000), 40_000)
+    assert enforcer.decide(40_000) is None
+
+
 def test_stale_probes_decide_nothing() -> None:
     assert watched(FIGURE_5, threshold()).decide(50_000) is None
 
