@@ -232,6 +232,7 @@ def test_killed_python_workers_lose_nothing_and_repeat_nothing(
 
 def test_files_in_files_out_and_the_poison_aside(spark: SparkSession, tmp_path: Path) -> None:
     publications = rows(200)
+    publications[7] |= {"volume": "a lot"}  # of two kinds in one batch
     poison = [b'{"symbol": ["IBM"]}', b"not json", b'{"volume": 1e999}', b'{"s": "' + b"x" * 1_000_000 + b'"}']
     lines = [json.dumps(row).encode() for row in publications] + poison
     (tmp_path / "quotes.jsonl").write_bytes(b"\n".join(lines))

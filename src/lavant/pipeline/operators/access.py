@@ -102,9 +102,10 @@ def _piece(first: int, records: pa.RecordBatch, accepted: NDArray[np.int64] | No
     count = records.num_rows
     if accepted is not None:
         records = records.take(pa.array(accepted))
-    matched = [name for name in records.schema.names if name != PAYLOAD]
+    # By place: an attribute that is a number here and a string there has two columns of one name.
+    matched = records.select([place for place, name in enumerate(records.schema.names) if name != PAYLOAD])
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, records.select(matched).schema) as writer:
-        writer.write_batch(records.select(matched))
+    with pa.ipc.new_stream(sink, matched.schema) as writer:
+        writer.write_batch(matched)
     places = None if accepted is None else accepted.astype(np.uint32).tobytes()
     return AccessPiece(first, count, places, sink.getvalue().to_pybytes() if records.num_rows else b"")
