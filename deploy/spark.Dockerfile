@@ -3,7 +3,7 @@
 # The Spark of the base image must be that of uv.lock.
 
 FROM python:3.12-slim AS build
-RUN pip install --no-cache-dir uv==0.13.7
+COPY --from=ghcr.io/astral-sh/uv:0.13.7 /uv /usr/local/bin/uv
 WORKDIR /build
 COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src ./src

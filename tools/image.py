@@ -1,20 +1,27 @@
-"""Runs the steps of deploy/Dockerfile without Docker and without a registry, and starts the image's server.
+"""Runs the steps of a Dockerfile without Docker and without a registry, and uses the image that they make.
 
-    python3 tools/image.py DIRECTORY          as root, with debootstrap and `make setup`
+    python3 tools/image.py DIRECTORY [deploy/Dockerfile]
+    python3 tools/image.py DIRECTORY deploy/spark.Dockerfile --python PREFIX
 
-Debian's Python, from debootstrap, stands for the base image, and uv of `.venv` for that of its own image. Each `RUN` is
-run in a chroot. The server is then started as the image's user, in namespaces of its own and with a read-only root, as
-deploy/kubernetes/server.yaml has it, and must become ready. DIRECTORY is kept: remove it afterwards.
+As root, with debootstrap and `make setup`. Stand-ins for what a registry would deliver are Debian's Python for Python's
+image, Debian's Java with the Spark of `.venv` for Spark's, uv of `.venv`, and for the Python that uv downloads the one
+installed at PREFIX (which takes patchelf). Each `RUN` is run in a chroot.
+
+* deploy/Dockerfile: the server is started as the image's user, in namespaces of its own and with a read-only root, as
+  deploy/kubernetes/server.yaml has it, and must become ready.
+* deploy/spark.Dockerfile: a standalone cluster and a driver are started likewise, and must match publications.
+
+DIRECTORY is kept: remove it afterwards.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +29,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITE = "trixie"
-PACKAGES = "python3,python3-venv,ca-certificates"
+PACKAGES = ("python3", "python3-venv", "ca-certificates")
+SPARK_PACKAGES = ("openjdk-21-jre-headless",)
+SPARK_USER = 185
+"""Of Apache's image."""
+SPARK_PARTS = ("bin", "sbin", "jars")
 PORT, WAIT_S_MAX = 7324, 60.0
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 """Of this machine, which may reach packages through a proxy."""
@@ -42,6 +53,32 @@ while True:
 listening = [line.split()[1] for line in open("/proc/net/tcp").readlines()[1:] if line.split()[3] == "0A"]
 assert "00000000:{PORT:04X}" in listening, listening
 print(f"ready after {{time.monotonic() - began_s:.1f}} s, at all addresses")
+"""
+
+
+SPARK_PROBE = r"""
+set -e
+mkdir /tmp/probe && cd /tmp/probe
+export LAVANT_CACHE=/tmp/probe/cache XDG_CACHE_HOME=/tmp/probe SPARK_LOCAL_IP=127.0.0.1 SPARK_NO_DAEMONIZE=1
+master=spark://127.0.0.1:7077
+class=/opt/spark/bin/spark-class
+$class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077 --webui-port 0 >master.log 2>&1 &
+$class org.apache.spark.deploy.worker.Worker --host 127.0.0.1 --cores 2 --memory 2g --work-dir /tmp/probe/work $master \
+    >worker.log 2>&1 &
+echo '{"id": 1, "filter": "a = 1"}' >subscriptions.jsonl
+echo '{"@id": "p", "a": 1}' >publications.jsonl
+id -u
+try=0
+until (: </dev/tcp/127.0.0.1/7077) 2>/dev/null || [ $((try += 1)) -gt 300 ]; do sleep 0.2; done
+lavant spark check --master $master --conf spark.executor.memory=600m
+lavant stream --master $master --conf spark.executor.memory=600m \
+    --subscriptions subscriptions.jsonl --input publications.jsonl --output out
+python -c "
+from lavant.pipeline.stream.sinks import read_notifications
+[row] = read_notifications('out/notifications').to_pylist()
+print(row)
+assert (row['id'], row['subscriptions']) == ('p', [1])"
+kill %1 %2
 """
 
 
@@ -87,30 +124,59 @@ def read_dockerfile(text: str) -> Iterator[DockerStep]:
         yield DockerStep(instruction, argument.strip())
 
 
-def main(directory: Path) -> None:
-    base = directory / "base"
-    if not base.exists():
-        command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(base)]
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("dockerfile", nargs="?", default="deploy/Dockerfile")
+    parser.add_argument("--python", type=Path, metavar="PREFIX")
+    given = parser.parse_args()
+    image = build(given.directory.resolve(), ROOT / given.dockerfile, given.python)
+    if image.entry:
+        serve(image)
+    else:
+        match_on_spark(image)
+
+
+def base_image(directory: Path, name: str) -> Path:
+    """The root directory that stands for an image of a registry."""
+    root = directory / "base"
+    if not root.exists():
+        command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(root)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    serve(build(directory, base))
+    if not name.startswith("apache/spark"):
+        return root
+    spark = directory / "spark-base"
+    if not spark.exists():
+        stage = _stage(root, spark)
+        quiet = "export DEBIAN_FRONTEND=noninteractive; apt-get -qq update; apt-get -qq install --no-install-recommends"
+        stage.run(f"{quiet} --yes {' '.join(SPARK_PACKAGES)} >/dev/null && useradd --uid {SPARK_USER} spark")
+        [installed] = (ROOT / ".venv/lib").glob("python3.*/site-packages/pyspark")
+        (spark / "opt/spark").mkdir(parents=True)
+        subprocess.run(["cp", "-a", *(f"{installed}/{part}" for part in SPARK_PARTS), f"{spark}/opt/spark/"], check=True)
+    return spark
 
 
-def build(directory: Path, base: Path) -> Stage:
+def build(directory: Path, dockerfile: Path, python: Path | None) -> Stage:
     """Runs all steps, and returns the last stage."""
     stages: dict[str, Stage] = {}
-    stage = Stage(base)
-    for instruction, argument in read_dockerfile((ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")):
+    stage = Stage(directory)
+    for instruction, argument in read_dockerfile(dockerfile.read_text(encoding="utf-8")):
         print(instruction, argument[:100], flush=True)
         match instruction:
             case "FROM":
-                name = argument.partition(" AS ")[2] or "image"
-                stage = stages[name] = _stage(base, directory / name)
+                image, _, name = argument.partition(" AS ")
+                name = name or "image"
+                stage = stages[name] = _stage(base_image(directory, image), directory / name)
+                if image.startswith("apache/spark"):
+                    stage.environment["SPARK_HOME"] = "/opt/spark"
             case "COPY":
                 _copy(stage, stages, argument.split())
             case "RUN":
                 stage.run(argument, mounts=_cache_of_uv(stage))
             case "ENV" | "ARG":
                 _set(stage.environment, argument)
+                if python is not None and "UV_PYTHON_INSTALL_DIR=" in argument:
+                    _install_python(stage, python)
             case "WORKDIR":
                 stage.directory = argument
                 stage.path(".").mkdir(parents=True, exist_ok=True)
@@ -123,7 +189,7 @@ def build(directory: Path, base: Path) -> Stage:
             case "VOLUME" | "EXPOSE":
                 pass
             case _:
-                raise SystemExit(f"deploy/Dockerfile has {instruction}, which this tool does not know")
+                raise SystemExit(f"{dockerfile} has {instruction}, which this tool does not know")
     return stage
 
 
@@ -139,6 +205,26 @@ def serve(image: Stage) -> None:
     began_s = time.monotonic()
     image.run(script, mounts=own + read_only, is_networked=False)
     print(f"{time.monotonic() - began_s:.1f} s from start to stop")
+
+
+def match_on_spark(image: Stage) -> None:
+    """Starts a master, a worker and a driver of the image, which match a publication."""
+    read_only = (
+        f"mount --rbind {image.root} {image.root} && mount -o remount,bind,ro {image.root} && ip link set lo up && "
+    )
+    began_s = time.monotonic()
+    image.run(f"bash -c {shlex.quote(SPARK_PROBE)}", mounts=read_only, is_networked=False)
+    print(f"{time.monotonic() - began_s:.1f} s from start to stop")
+
+
+def _install_python(stage: Stage, prefix: Path) -> None:
+    """Puts an installed Python where uv keeps those that it downloads, and makes it movable as those are."""
+    [program] = [path for path in (prefix / "bin").glob("python3.*") if re.fullmatch(r"python3\.\d+", path.name)]
+    version = subprocess.run([program, "-V"], check=True, capture_output=True, text=True).stdout.split()[1]
+    place = stage.path(stage.environment["UV_PYTHON_INSTALL_DIR"]) / f"cpython-{version}-linux-x86_64-gnu"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-a", "-T", str(prefix), str(place)], check=True)
+    subprocess.run(["patchelf", "--set-rpath", "$ORIGIN/../lib", str(place / "bin" / program.name)], check=True)
 
 
 def _stage(base: Path, root: Path) -> Stage:
@@ -180,4 +266,4 @@ def _set(environment: dict[str, str], argument: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

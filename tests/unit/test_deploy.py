@@ -230,13 +230,14 @@ def test_the_image_listens_for_other_machines_and_runs_without_rights() -> None:
     assert str(options(command[0], command[1:])["data"]) == built.partition("VOLUME ")[2].split()[0]
 
 
-def test_the_image_of_executors_has_the_spark_and_the_uv_that_are_locked() -> None:
+def test_images_have_the_spark_and_the_uv_that_are_locked() -> None:
     packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     [spark] = [package["version"] for package in packages if package["name"] == "pyspark"]
     assert f"FROM apache/spark:{spark}-scala2.13-" in SPARK_DOCKERFILE
     assert f"-t lavant-spark:{VERSION} ." in SPARK_DOCKERFILE
     uv = (ROOT / "tools" / "setup").read_text().partition("uv_version=")[2].split()[0]
-    assert f"uv=={uv}" in SPARK_DOCKERFILE
+    for dockerfile in (DOCKERFILE, SPARK_DOCKERFILE):
+        assert f"COPY --from=ghcr.io/astral-sh/uv:{uv} /uv " in dockerfile
     assert f"{VARIABLE}=/opt/lavant/cache" in SPARK_DOCKERFILE
 
 
