@@ -309,7 +309,12 @@ class Subscriptions:
 
     def is_alone(self, state: SubscriptionState) -> bool:
         """Whether the subscription owns its queue, and shares it with no other one."""
-        return state.owns_queue and list(self._by_queue[state.queue]) == [(state.namespace, state.name)]
+        return state.owns_queue and len(self._by_queue[state.queue]) == 1
+
+    def alone(self) -> list[SubscriptionState]:
+        """All for which `is_alone` holds, without a call for each."""
+        users = self._by_queue
+        return [each for each in self._subscriptions.values() if each.owns_queue and len(users[each.queue]) == 1]
 
     def _describe_subscription(self, request: DescribeSubscription) -> Answer:
         return Subscribed(self.find(request.namespace, request.name), is_new=False)

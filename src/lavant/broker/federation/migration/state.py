@@ -133,10 +133,14 @@ class Migrations:
         held = self._queues.transfers.find(letters).messages
         return {number: each for number, each in held.items() if each.origin == departure.queue}
 
-    def is_movable(self, state: SubscriptionState) -> bool:
-        """Whether a subscription could move now."""
-        is_moving = self._arrival_of(state) is not None or state.queue in self._queues.transfers.relocations
-        return not is_moving and self._subscriptions.is_alone(state)
+    def movable(self) -> list[SubscriptionState]:
+        """The subscriptions that could move now."""
+        moving, arriving = self._queues.transfers.relocations, self._arriving
+        return [
+            each
+            for each in self._subscriptions.alone()
+            if each.queue not in moving and (each.queue not in arriving or self._arrival_of(each) is None)
+        ]
 
     def _redirect_subscription(self, request: RedirectSubscription) -> Plan:
         if not request.name:

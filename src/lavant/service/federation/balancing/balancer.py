@@ -27,6 +27,7 @@ import msgspec
 from lavant.broker.federation.frames import BalancingContent, BrokerMessage
 from lavant.broker.federation.trace import members_of
 from lavant.broker.protocol.federation import BrokerMember, MoveSubscription, SubscribedRoute, SubscriptionMigrated
+from lavant.broker.protocol.subscriptions import SubscriptionState
 from lavant.control.balancing import ClusterBalancer, EdgeBalancer, LoadReport, balancing_policy
 from lavant.control.balancing.values import (
     COVERING_MAX,
@@ -104,8 +105,8 @@ class FederationBalancer:
         """By identity and epoch of a broker: the number of the last report that was sent there."""
         self._gather_until_ms = links.clock.now_ms() + GATHER_MS
         self._sample_until_ms = 0
-        self._names: dict[str, tuple[str, str]] = {}
-        """Namespace and name of the subscriptions of the last sample, by the name they have there."""
+        self._sampled: dict[str, SubscriptionState] = {}
+        """The subscriptions of the last sample, by queue: each has one of its own."""
         self._warned: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -299,20 +300,19 @@ class FederationBalancer:
 
     def _start_sampling(self, effect: StartSampling) -> None:
         server = self._links.machine.server
-        movable = [each for each in server.broker.subscriptions if server.broker.migrations.is_movable(each)]
-        self._names = {
-            f"{each.namespace}/{each.name}" if each.namespace else each.name: (each.namespace, each.name)
-            for each in movable
-        }
-        queues = [server.queues.serial(each.queue) for each in movable]
+        self._sampled = {each.queue: each for each in server.broker.migrations.movable()}
         self.meter.sampler = PressSampler(
-            effect.session, list(self._names), queues, effect.covering, effect.publications
+            effect.session,
+            list(self._sampled),
+            server.queues.serials(self._sampled),
+            effect.covering,
+            effect.publications,
         )
         self._sample_until_ms = self._links.clock.now_ms() + effect.timeout_ms
 
     def _request(self, move: SubscriptionMove) -> MoveSubscription:
-        namespace, name = self._names[move.subscription]
-        return MoveSubscription(name, move.destination, namespace)
+        subscription = self._sampled[move.subscription]
+        return MoveSubscription(subscription.name, move.destination, subscription.namespace)
 
     async def _move_all(self, session: str, requests: list[MoveSubscription]) -> None:
         """Ask for moves as long as the session lasts: its plan is out of date when it has ended at its deadline."""
