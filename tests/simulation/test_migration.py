@@ -20,7 +20,15 @@ from lavant.simulation.scenarios import migration
 from lavant.simulation.scenarios.migration import MigrationOptions
 
 MINUTES = 0.1
-DYING = MigrationOptions(swarm=False, brokers=4, gap_ms=25.0, kills_per_min=60.0, power_losses_per_min=30.0, loss=0.02)
+DYING = MigrationOptions(
+    swarm=False,
+    brokers=4,
+    gap_ms=25.0,
+    kills_per_min=60.0,
+    power_losses_per_min=30.0,
+    kills_per_step=0.1,
+    loss=0.02,
+)
 """Many crashes, so that what is only in memory is lost at every step."""
 MOVING = replace(DYING, migrations_per_min=1_200.0)
 """And many moves, so that answers get lost."""
@@ -32,6 +40,7 @@ BUSY = MigrationOptions(
     consumes_per_min=1_200.0,
     kills_per_min=0.0,
     power_losses_per_min=0.0,
+    kills_per_step=0.0,
 )
 """Much is published, received and moved."""
 

@@ -52,8 +52,11 @@ class SubscriptionMoves:
     def local(self) -> list[LocalSubscription]:
         """The subscriptions at this broker, of all namespaces."""
         broker = self._links.machine.server.broker
+        movable = {each.queue for each in broker.migrations.movable()}
         return [
-            LocalSubscription(namespace=each.namespace, name=each.name, is_movable=broker.migrations.is_movable(each))
+            LocalSubscription(
+                namespace=each.namespace, name=each.name, is_movable=each.owns_queue and each.queue in movable
+            )
             for each in broker.subscriptions
         ]
 

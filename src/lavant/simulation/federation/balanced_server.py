@@ -16,12 +16,9 @@ import numpy as np
 
 from lavant.broker.federation.effects import FrameReceived, SendFrame
 from lavant.broker.federation.frames import BalancingContent, BrokerMessage
-from lavant.broker.federation.machine import FederationMachine
 from lavant.broker.federation.migration.machine import MigrationOutcome
-from lavant.broker.federation.migration.state import Arrival, Departure
 from lavant.broker.federation.trace import members_of
 from lavant.broker.filters import Filter
-from lavant.broker.protocol.commands import Command
 from lavant.broker.protocol.federation import BrokerMember, SubscribedRoute
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.timers import earliest
@@ -76,13 +73,6 @@ class BalancerSeat(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the operator has balancing on."""
 
 
-class MoveStep(msgspec.Struct, frozen=True):
-    """For the world: this broker has applied a step of a move."""
-
-    command: str
-    subscription: str
-
-
 class ForgeMessage(msgspec.Struct, frozen=True):
     """Asks this broker to send something in the name of another one."""
 
@@ -91,20 +81,6 @@ class ForgeMessage(msgspec.Struct, frozen=True):
     name: str
     source: str
     """The identity in the frame."""
-
-
-class SteppedMachine(FederationMachine):
-    """Tells its world of each step of a move."""
-
-    def record(
-        self, command: Command, then: Callable[[Any], None] | None = None, *, grows: bool = True, queue: str = ""
-    ) -> None:
-        migrations, migration = self.server.broker.migrations, getattr(command, "migration", "")
-        before: dict[str, Departure | Arrival] = {**migrations.departures, **migrations.arrivals}
-        super().record(command, then, grows=grows, queue=queue)
-        known = {**before, **migrations.departures, **migrations.arrivals}
-        if migration in known:
-            self.effects.append(MoveStep(type(command).__name__, known[migration].name))  # type: ignore[arg-type]
 
 
 class _Sampling(msgspec.Struct):
@@ -198,8 +174,6 @@ class BalancedServer(FederatedServer):
         for effect in effects:
             if isinstance(effect, FrameReceived) and isinstance(effect.frame, BrokerMessage):
                 self._inbox.append(effect.frame)
-            elif isinstance(effect, MoveStep):
-                done.append(Note(effect))
             else:
                 done += super()._perform([effect], now_ms)
         return done
@@ -334,7 +308,7 @@ class BalancedServer(FederatedServer):
 
     def _start_sampling(self, effect: StartSampling, now_ms: int) -> None:
         broker = self.node.broker
-        movable = [each for each in broker.subscriptions if broker.migrations.is_movable(each)]
+        movable = broker.migrations.movable()
         self._sampling = _Sampling(
             effect,
             now_ms + effect.timeout_ms,

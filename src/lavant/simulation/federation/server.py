@@ -13,6 +13,7 @@ from lavant.broker.machine.effects import Reply
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.queues.timers import earliest
 from lavant.core.errors import LavantError
+from lavant.simulation.federation.move_steps import MoveStep
 from lavant.simulation.federation.node import BrokerNode
 from lavant.simulation.federation.transport import (
     ConnectionId,
@@ -143,7 +144,7 @@ class FederatedServer(ServerMachine):
                     done += self._lost(connection.id, now_ms)
             elif isinstance(effect, Reply) and effect.client is self:
                 done.append(Note(ClientAnswered(effect.number, effect.answer)))
-            elif isinstance(effect, LinkNotice):
+            elif isinstance(effect, LinkNotice | MoveStep):
                 done.append(Note(effect))
             elif not isinstance(effect, FrameReceived):
                 done += super()._perform([effect], now_ms)

@@ -31,9 +31,8 @@ from lavant.simulation.federation.balanced_server import (
     BalancedServer,
     BalancerSeat,
     ForgeMessage,
-    MoveStep,
-    SteppedMachine,
 )
+from lavant.simulation.federation.move_steps import MoveStep
 from lavant.simulation.federation.node import MakeMachine
 from lavant.simulation.kernel import (
     MS,
@@ -43,7 +42,6 @@ from lavant.simulation.kernel import (
     Machine,
     S,
     Scenario,
-    Uniform,
     WorkRequested,
     World,
     schedule_faults,
@@ -71,8 +69,6 @@ CLUSTER_CUT_US = LogUniform(500 * MS, 8_000 * MS)
 class BalancingOptions(MigrationOptions, frozen=True, kw_only=True):
     policy: str = DEFAULT_POLICY
     """Or `any`: each seed has another one."""
-    kills_per_step: float = 0.03
-    """The chance that a broker dies after a step of a move."""
     leaves_per_step: float = 0.01
     """The chance that the subscriber disappears then."""
     cluster_cuts_per_min: float = 4.0
@@ -83,11 +79,8 @@ class BalancingOptions(MigrationOptions, frozen=True, kw_only=True):
         super().__post_init__()
         if self.policy not in {*POLICIES, "any"}:
             raise InvalidValue(f"there is no policy {self.policy!r}; there are {', '.join(POLICIES)}, and any")
-        if not (0 <= self.kills_per_step <= 1 and 0 <= self.leaves_per_step <= 1):
-            raise InvalidValue(
-                "kills_per_step and leaves_per_step are chances from 0 to 1, got "
-                f"{self.kills_per_step} and {self.leaves_per_step}"
-            )
+        if not 0 <= self.leaves_per_step <= 1:
+            raise InvalidValue(f"leaves_per_step is a chance from 0 to 1, got {self.leaves_per_step}")
         if self.cluster_cuts_per_min < 0 or self.forgeries_per_min < 0:
             raise InvalidValue(
                 "cluster_cuts_per_min and forgeries_per_min must not be negative, got "
@@ -109,7 +102,7 @@ class BalancedFederation(MigrationWorld):
     """A federation that balances by itself."""
 
     def __init__(self, world: World, options: BalancingOptions, make_machine: MakeMachine | None) -> None:
-        super().__init__(world, options, SteppedMachine if make_machine is None else make_machine)
+        super().__init__(world, options, make_machine)
         random = world.random("balancing")
         name = random.choice(sorted(POLICIES)) if options.policy == "any" else options.policy
         self.policy: BalancingPolicy = balancing_policy(name)
@@ -124,10 +117,7 @@ class BalancedFederation(MigrationWorld):
         self._leaving: set[str] = set()
         self._moved_us = 0
         self._busy_since_us: dict[str, tuple[str, int]] = {}
-        self._faults = world.random("faults in moves")
-        is_swarm = options.swarm
-        self._kills = swarmed(options.kills_per_step, self._faults) if is_swarm else options.kills_per_step
-        self._leaves = swarmed(options.leaves_per_step, self._faults) if is_swarm else options.leaves_per_step
+        self._leaves = swarmed(options.leaves_per_step, self._faults) if options.swarm else options.leaves_per_step
 
     def _drawn(self, random: Random, brokers: int) -> dict[str, list[str]]:
         """B1 and B2 are heads if there are two clusters; enough brokers for that are at least 5."""
@@ -221,28 +211,19 @@ class BalancedFederation(MigrationWorld):
         self.world.after(min(CLUSTER_CUT_US.draw_us(random), max(1, self.world.calm_us - self.world.now_us)), heal)
 
     def _noted(self, host: Host, value: Any) -> None:
-        if isinstance(value, MoveStep):
-            self._stepped(host, value)
-        elif isinstance(value, str):
+        if isinstance(value, str):
             self.world.count(value)
         else:
             super()._noted(host, value)
 
-    def _stepped(self, host: Host, step: MoveStep) -> None:
+    def stepped(self, host: Host, step: MoveStep) -> None:
         self._moved_us = self.world.now_us
+        super().stepped(host, step)
         if self.world.now_us >= self.world.calm_us:
             return
-        if self._faults.random() < self._kills:
-            delay_us = Uniform(0, 30 * MS).draw_us(self._faults)
-            self.world.after(delay_us, self._kill, host, step.command, host.incarnation)
         if self._faults.random() < self._leaves and step.subscription in self.oracle.subscriptions:
             self.world.count("left while moving")
             self.leave(step.subscription)
-
-    def _kill(self, host: Host, command: str, incarnation: int) -> None:
-        if host.is_up and host.incarnation == incarnation and self.world.now_us < self.world.calm_us:
-            self.world.count(f"killed after {command}")
-            host.crash(power=self._faults.random() < 0.5)
 
     # ── what must hold ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -27,6 +27,7 @@ from lavant.simulation.federation.oracle import FederationOracle, largest
 from lavant.simulation.federation.server import AskedByClient, ClientAnswered, FederatedServer
 from lavant.simulation.kernel import (
     MS,
+    Distribution,
     Exponential,
     FaultOptions,
     Host,
@@ -77,6 +78,9 @@ class FederationOptions(FaultOptions, frozen=True, kw_only=True):
 class FederationWorld:
     """The brokers of one run, their operator and their clients."""
 
+    restart_us: Distribution = RESTART_US
+    """How long a broker is down."""
+
     def __init__(self, world: World, options: FederationOptions, make_machine: MakeMachine | None) -> None:
         self.world = world
         self.options = options
@@ -112,7 +116,7 @@ class FederationWorld:
 
         disk = swarmed_disk(self.options, self.world.random(f"{name}/disk"))
         near = self.neighbour_of(name)
-        self.hosts[name] = self.world.host(name, start, disk=disk, restart_us=RESTART_US, note=self._noted)
+        self.hosts[name] = self.world.host(name, start, disk=disk, restart_us=self.restart_us, note=self._noted)
         if near is not None:
             self.link(*self._random.sample([name, near], 2))
 

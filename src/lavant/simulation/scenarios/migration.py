@@ -1,7 +1,8 @@
 """`migration`: subscriptions move between brokers that crash and lose power; each publication is in one queue, once.
 
 As `federation`, and an operator moves subscriptions with their queues all the time, while consumers receive and
-acknowledge at the broker where the subscription is. Some consumers let their leases expire.
+acknowledge at the broker where the subscription is. Some consumers let their leases expire. Besides the faults of all
+scenarios, brokers are killed right after a step of a move.
 """
 
 from __future__ import annotations
@@ -14,10 +15,23 @@ import msgspec
 
 from lavant.broker.protocol.queues import Acknowledge, Acknowledged, Delivery, Receive, Received
 from lavant.core.errors import InvalidValue
+from lavant.simulation.federation.move_steps import MoveStep, SteppedMachine
 from lavant.simulation.federation.node import MakeMachine
 from lavant.simulation.federation.oracle import delivered
 from lavant.simulation.federation.server import AskedToMove
-from lavant.simulation.kernel import MS, Exponential, S, Scenario, WorkRequested, World, schedule_faults, swarmed_links
+from lavant.simulation.kernel import (
+    MS,
+    Exponential,
+    Host,
+    S,
+    Scenario,
+    Uniform,
+    WorkRequested,
+    World,
+    schedule_faults,
+    swarmed,
+    swarmed_links,
+)
 from lavant.simulation.scenarios.federation import OBSERVE_US, FederationOptions, FederationWorld
 
 VISIBILITIES_MS = (100, 1_000, 4_000)
@@ -29,6 +43,8 @@ class MigrationOptions(FederationOptions, frozen=True, kw_only=True):
     migrations_per_min: float = 120.0
     """How often a subscription is moved."""
     consumes_per_min: float = 300.0
+    kills_per_step: float = 0.03
+    """The chance that a broker dies after a step of a move."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,13 +53,17 @@ class MigrationOptions(FederationOptions, frozen=True, kw_only=True):
                 "migrations_per_min and consumes_per_min must be above 0, got "
                 f"{self.migrations_per_min} and {self.consumes_per_min}"
             )
+        if not 0 <= self.kills_per_step <= 1:
+            raise InvalidValue(f"kills_per_step is a chance from 0 to 1, got {self.kills_per_step}")
 
 
 class MigrationWorld(FederationWorld):
     """A federation with an operator who moves subscriptions, and consumers."""
 
-    def __init__(self, world: World, options: FederationOptions, make_machine: MakeMachine | None) -> None:
-        super().__init__(world, options, make_machine)
+    def __init__(self, world: World, options: MigrationOptions, make_machine: MakeMachine | None) -> None:
+        super().__init__(world, options, SteppedMachine if make_machine is None else make_machine)
+        self._faults = world.random("faults in moves")
+        self._kills = swarmed(options.kills_per_step, self._faults) if options.swarm else options.kills_per_step
         self._acknowledged: dict[str, set[int]] = {}
         """By subscription: publications that a consumer acknowledged, and knows so."""
         self._perhaps: dict[str, set[int]] = {}
@@ -102,6 +122,25 @@ class MigrationWorld(FederationWorld):
                     each.broker = name
                     self.world.count("moved")
         self.oracle.observe(nodes)
+
+    # ── crashes ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _noted(self, host: Host, value: Any) -> None:
+        if isinstance(value, MoveStep):
+            self.stepped(host, value)
+        else:
+            super()._noted(host, value)
+
+    def stepped(self, host: Host, step: MoveStep) -> None:
+        """A broker has applied a step of a move, and may die of it."""
+        if self.world.now_us < self.world.calm_us and self._faults.random() < self._kills:
+            delay_us = Uniform(0, 30 * MS).draw_us(self._faults)
+            self.world.after(delay_us, self._kill, host, step.command, host.incarnation)
+
+    def _kill(self, host: Host, command: str, incarnation: int) -> None:
+        if host.is_up and host.incarnation == incarnation and self.world.now_us < self.world.calm_us:
+            self.world.count(f"killed after {command}")
+            host.crash(power=self._faults.random() < 0.5)
 
     # ── what must hold ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -12,14 +12,17 @@ traffic go too, as at the end of Section 4.2.1: they shorten the matching delay,
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from lavant.control.balancing.config import BalancingConfig
 from lavant.control.balancing.offload.match_offload import offload_match
 from lavant.control.balancing.offload.report_cards import LEAST_GAIN, PairOffload, best_card
 
 LEFT = 0.8
-"""Of the threshold: the difference that may be left if it is evened out by the matching delay alone. Going further
-would make delays as uneven as inputs were."""
+"""Of the threshold: the difference that may be left if it is evened out by the matching delay alone, once delays are
+even. Going further would make delays as uneven as inputs were."""
 
 
 def offload_input(offload: PairOffload) -> None:
@@ -47,26 +50,38 @@ def offload_input(offload: PairOffload) -> None:
         cards.take(best, counts)
     if is_overloaded and offload.ours.input_utilization >= config.overload_low:
         offload_match(offload)
-    elif not is_overloaded:
-        while before > config.ratio_threshold + config.tolerance and _lower_delay(offload):
-            before = offload.ours.input_utilization - offload.theirs.input_utilization
+    elif not is_overloaded and before > config.ratio_threshold + config.tolerance:
+        while _lower_delay(offload):
+            pass
 
 
 def _lower_delay(offload: PairOffload) -> bool:
     """Moves the candidate with the least traffic. Input utilisation is rate times matching delay, so a shorter delay
-    lowers it too. As for output, the accepting broker's delay may not pass ours by more than the threshold.
+    lowers it too. As for output, the accepting broker's delay may not pass ours by more than the threshold. Where its
+    output is that far above ours already, candidates without traffic may go: they leave it as it is.
     """
     config, cards = offload.config, offload.cards()
-    difference = cards.ours.input - cards.theirs.input
-    above = cards.theirs.output - cards.ours.output > config.ratio_threshold + config.tolerance
-    longer = (cards.theirs.delay_s - cards.ours.delay_s) / config.delay_unit_s
-    above |= longer > config.delay_threshold + config.tolerance
-    counts = cards.choose_counts(difference <= LEFT * config.ratio_threshold, ~above)
+    ours, theirs = offload.ours, offload.theirs
+    now = ours.input_utilization - theirs.input_utilization
+    if _is_even(now, ours.matching_delay_s - theirs.matching_delay_s, config):
+        return False
+    difference, longer_s = cards.ours.input - cards.theirs.input, cards.ours.delay_s - cards.theirs.delay_s
+    output_max = max(config.ratio_threshold, theirs.output_utilization - ours.output_utilization)
+    above = cards.theirs.output - cards.ours.output > output_max + config.tolerance
+    above |= -longer_s / config.delay_unit_s > config.delay_threshold + config.tolerance
+    counts = cards.choose_counts(_is_even(difference, longer_s, config), ~above)
     after = np.abs(cards.at(difference, counts))
-    now = offload.ours.input_utilization - offload.theirs.input_utilization
     better = np.flatnonzero((counts > 0) & (after < now - LEAST_GAIN))
     if len(better) == 0:
         return False
     traffic = (offload.candidates.rates_per_s + cards.extra_per_s)[better]
     cards.take(int(better[np.argmin(traffic)]), counts)
     return True
+
+
+def _is_even(difference: Any, longer_s: Any, config: BalancingConfig) -> Any:
+    """Whether the input is: entirely if delays become more even with it, within `LEFT` of the threshold otherwise.
+    Takes numbers, or columns of cards.
+    """
+    is_delay_even = longer_s / config.delay_unit_s <= config.balance
+    return (difference <= config.balance) | ((difference <= LEFT * config.ratio_threshold) & is_delay_even)
