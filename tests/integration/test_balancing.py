@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,18 +82,12 @@ def moved(broker: Broker) -> int:
     return count
 
 
-def wait_for_moves(broker: Broker) -> None:
+def wait_for(condition: Callable[[], bool], broker: Broker, pause_s: float = 0.2) -> None:
     """On a busy machine a sample alone may take half a minute."""
     deadline_s = time.monotonic() + BALANCED_S_MAX
-    while not moved(broker):
+    while not condition():
         assert time.monotonic() < deadline_s, broker.log
-        time.sleep(0.2)
-
-
-def wait_for_moves_to_begin(broker: Broker) -> None:
-    deadline_s = time.monotonic() + BALANCED_S_MAX
-    while len(movable(broker)) == MANY:
-        assert time.monotonic() < deadline_s, broker.log
+        time.sleep(pause_s)
 
 
 def received(broker: Broker, queue: str, count: int) -> Counter[int]:
@@ -124,7 +118,7 @@ def test_subscriptions_leave_the_weak_broker(brokers: tuple[Broker, Broker]) -> 
     publishing.start()
     try:
         assert command("on", broker=weak) == {name: {"is_on": True, "fault": None} for name in ("B2", "B1")}
-        wait_for_moves(weak)
+        wait_for(lambda: moved(weak) > 0, weak)
         command("off", "--broker", "B2", broker=weak)
     finally:
         publishing.is_over.set()
@@ -144,6 +138,60 @@ def test_subscriptions_leave_the_weak_broker(brokers: tuple[Broker, Broker]) -> 
         assert received(strong if name in local(strong) else weak, name, due.total()) == due, name
 
 
+def cluster_options(role: str, capacity: int) -> tuple[str, ...]:
+    """Each subscription wants half of what is published, 100 a second; a broker of capacity 1 can send to a few."""
+    rates = ("--bandwidth", str(25_000 * capacity), "--matching-rate", str(30_000 * capacity))
+    return ("--require-advertisements", "--role", role, "--balance", *rates)
+
+
+@pytest.fixture
+def clusters(tmp_path: Path, edges: int) -> Iterator[tuple[Broker, list[Broker], list[Broker]]]:
+    """A head where publications enter, its edges, and those of another head, which are stronger."""
+    brokers = [Broker(tmp_path, "H1", options=cluster_options("head", 4))]
+    try:
+        brokers.append(Broker(tmp_path, "H2", brokers[0], options=cluster_options("head", 4)))
+        for head, capacity in ((0, 1), (1, 4)):
+            for number in range(edges):
+                name, options = f"E{head + 1}{number + 1}", cluster_options("edge", capacity)
+                brokers.append(Broker(tmp_path, name, brokers[head], options=options))
+        wait_for_members(*brokers)
+        yield brokers[0], brokers[2 : 2 + edges], brokers[2 + edges :]
+    finally:
+        for each in brokers:
+            each.kill()
+
+
+@pytest.mark.parametrize("edges", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_subscriptions_move_to_another_cluster(clusters: tuple[Broker, list[Broker], list[Broker]], edges: int) -> None:
+    head, weak, strong = clusters
+    with lavant.connect(head.url) as client:
+        client.advertise("price >= 0", name="prices")
+    names = [f"s{number}" for number in range(SUBSCRIPTIONS * edges)]
+    for number, name in enumerate(names):
+        weak[0].subscribe(f"price >= {number} and price < {number + 30}", name)
+    publishing = Publishing(head)
+    publishing.start()
+    try:
+        wait_for(lambda: any(movable(each) for each in strong), head)
+        wait_for(lambda: len(where(names, *weak, *strong)) == len(names), head)
+    finally:
+        publishing.is_over.set()
+        publishing.join()
+    status = command("status", broker=head)
+    assert (status["cluster"], [each["broker"] for each in status["peers"]]) == ("H1", ["H2"])
+    assert not local(head), "heads take no subscriptions"
+    wait_for(lambda: len(where(names, *weak, *strong)) == len(names), head)
+    places = where(names, *weak, *strong)
+    for number, name in enumerate(names):
+        due = Counter(n for n in range(publishing.count) if number <= n % PRICES < number + 30)
+        assert received(places[name], name, due.total()) == due, name
+
+
+def where(names: list[str], *brokers: Broker) -> dict[str, Broker]:
+    """Brokers of the subscriptions that are not on their way."""
+    return {name: broker for broker in brokers for name in movable(broker) if name in names}
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("pause_s", [0.0, 0.05, 0.1])
 @pytest.mark.parametrize("victim", ["B1", "B2"])
@@ -160,7 +208,7 @@ def test_kill_9_in_a_session_completes_or_undoes_each_move(
     publishing.start()
     try:
         command("on", broker=weak)
-        wait_for_moves_to_begin(weak)
+        wait_for(lambda: len(movable(weak)) < MANY, weak, pause_s=0)
         time.sleep(pause_s)
         broker = strong if victim == "B1" else weak
         broker.kill()

@@ -54,6 +54,8 @@ def status(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json
     print_table(columns, [_row(each) for each in (own, *view["peers"])], numbers=columns[2:])
     if view["fault"] is not None:
         print(view["fault"])
+    if view["balances_with"] is not None:
+        print(f"cluster {view['cluster']} balances with cluster {view['balances_with']}")
     sessions, moved = counted(view["sessions"], "session"), counted(view["moved"], "subscription")
     print(f"policy {view['policy']}; {sessions} of {view['name']} moved {moved} away, {view['failed']} stayed")
     if view["pause_ms_p99"] is not None:

@@ -58,7 +58,10 @@ class _ClusterSession(msgspec.Struct, kw_only=True):
 
 
 class ClusterBalancer:
-    """Balances a cluster, named after its head, with those of `neighbours`, the heads next to it."""
+    """Balances a cluster, named after its head, with those of `neighbours`, the heads next to it.
+
+    `is_on` set to False stops new sessions and reports, and ends a session that runs; reports of others are noted.
+    """
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class ClusterBalancer:
         self.head = head
         self.config = config
         self.status = BalancingStatus.OK
+        self.is_on = True
         self.sessions = 0
         """Sessions that this head has begun."""
         self._edges = tuple(edges)
@@ -95,6 +99,11 @@ class ClusterBalancer:
         """The head of the cluster that this one is balancing with."""
         return self._session.peer if self._session is not None and self._session.is_open else None
 
+    @property
+    def clusters(self) -> dict[str, LoadReport]:
+        """The latest reports of other clusters, by their heads."""
+        return self._clusters.latest
+
     def handle(self, stimulus: BalancingStimulus, now_ms: int) -> list[BalancingEffect]:
         """Takes a message or the time, and returns what the world must do."""
         effects: list[BalancingEffect] = []
@@ -106,7 +115,7 @@ class ClusterBalancer:
         elif now_ms >= self._detect_ms:
             self._detect_ms = now_ms + self._pause_ms()
             self._detect(now_ms, effects)
-        if self._own.latest:
+        if self.is_on and self._own.latest:
             report = self._reports.next(self._report, now_ms)
             if report is not None:
                 effects.extend(SendControl(message=report, to=head) for head in self._neighbours)
@@ -114,7 +123,8 @@ class ClusterBalancer:
 
     def wakeup_ms(self) -> int | None:
         session = None if self._session is None else self._session.deadline_ms
-        report = self._reports.due_ms if self._own.latest else None  # without own brokers there is nothing to report
+        is_reporting = self.is_on and self._own.latest  # without own brokers there is nothing to report
+        report = self._reports.due_ms if is_reporting else None
         times = (self._detect_ms, report, session)
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
@@ -144,7 +154,7 @@ class ClusterBalancer:
             self._examine(now_ms)
             return
         is_new = report.broker != self.head and self._clusters.receive(report, now_ms)
-        if is_new and self.status is BalancingStatus.NOT_AVAILABLE:
+        if is_new and self.is_on and self.status is BalancingStatus.NOT_AVAILABLE:
             effects.extend(SendControl(message=report, to=head) for head in self._neighbours if head != report.broker)
 
     def _examine(self, now_ms: int) -> None:
@@ -165,12 +175,12 @@ class ClusterBalancer:
         self._examine(now_ms)
         self._clusters.expire(now_ms)
         if self._session is not None:
-            if self._session.is_open and self._is_over(self._session, now_ms):
+            if self._session.is_open and (not self.is_on or self._is_over(self._session, now_ms)):
                 self._end(now_ms, effects)
             elif self._session.is_open:
                 self._follow(self._session.peer, effects, is_on=True)  # renewed: a message may be lost, a head die
             return
-        if not self._own.latest:
+        if not self.is_on or not self._own.latest:
             return
         clusters = self._clusters.latest
         if self.status is BalancingStatus.OK and any(
@@ -212,7 +222,7 @@ class ClusterBalancer:
     def _help(self, now_ms: int, effects: list[BalancingEffect]) -> None:
         session = self._session
         if session is None:
-            if self._own.latest:
+            if self.is_on and self._own.latest:
                 self._ask_first(self._lighter(), now_ms, effects)
         elif session.is_open:
             session.help_requests += 1
@@ -244,7 +254,7 @@ class ClusterBalancer:
     def _requested(self, request: SessionRequest, now_ms: int, effects: list[BalancingEffect]) -> None:
         session = self._session
         is_repeated = session is not None and session.session == request.session
-        accepts = is_repeated or (session is None and self.status is BalancingStatus.OK)
+        accepts = is_repeated or (self.is_on and session is None and self.status is BalancingStatus.OK)
         status = BalancingStatus.OK if accepts else self.status
         if not accepts and status is BalancingStatus.OK:
             status = BalancingStatus.BUSY

@@ -29,6 +29,7 @@ from lavant.broker.federation.trace import members_of
 from lavant.broker.protocol.federation import BrokerMember, MoveSubscription, SubscribedRoute, SubscriptionMigrated
 from lavant.broker.protocol.subscriptions import SubscriptionState
 from lavant.control.balancing import ClusterBalancer, EdgeBalancer, LoadReport, balancing_policy
+from lavant.control.balancing.exchange import PeerReports
 from lavant.control.balancing.values import (
     COVERING_MAX,
     BalancingEffect,
@@ -92,14 +93,16 @@ class FederationBalancer:
         self._links = links
         self.place = BalancingPlace()
         """By the roles that brokers have; each measurement looks whether they have changed."""
-        self._start_machines()
         self.is_on = settings.is_on
         """Whether this broker takes part: it reports its load at once, and has sessions `GATHER_MS` later."""
+        self._start_machines()
         self.counts = BalancingCounts()
         self.pauses_ms: deque[int] = deque(maxlen=PAUSES_KEPT)
         """How long the subscriptions that moved last got nothing."""
         self.fault: str | None = None
         """Why balancing has ended by itself."""
+        self._heard = PeerReports(self._policy.config.report_expiry_ms)
+        """Reports of all brokers: when those of another cluster begin to count, the next ones may be a minute away."""
         self._report: LoadReport | None = None
         self._told: dict[tuple[str, int], int] = {}
         """By identity and epoch of a broker: the number of the last report that was sent there."""
@@ -129,6 +132,8 @@ class FederationBalancer:
             self.fault = None
         self.is_on = is_on
         self.machine.is_on = self.machine.is_on and is_on
+        if self.cluster is not None:
+            self.cluster.is_on = is_on
         self._gather_until_ms = self._links.clock.now_ms() + GATHER_MS
         _logger.info("balancing is %s", "on" if is_on else "off")
 
@@ -149,6 +154,8 @@ class FederationBalancer:
                 self._handle(LoadMeasured(load=self.meter.measure(), covering=tuple(self._covering(sender))))
             elif isinstance(message, SessionDone) and message.moved:
                 self.meter.restart()
+            if isinstance(message, LoadReport) and not message.is_of_cluster:
+                self._heard.receive(message, self._links.clock.now_ms())
             if not isinstance(message, LoadReport) or self._is_watched(message):
                 self._handle(MessageArrived(message=message))
 
@@ -190,7 +197,7 @@ class FederationBalancer:
         if self.cluster is None or not isinstance(stimulus, MessageArrived):
             for effect in self.machine.handle(stimulus, now_ms):
                 self._perform(effect)
-        if self.cluster is not None and self.is_on and now_ms >= self._gather_until_ms:
+        if self.cluster is not None:
             for effect in self.cluster.handle(stimulus, now_ms):
                 self._perform(effect)
 
@@ -204,6 +211,7 @@ class FederationBalancer:
         if place.is_head:
             config = self._policy.config
             self.cluster = ClusterBalancer(name, edges=place.edges, neighbours=place.heads, config=config)
+            self.cluster.is_on = self.is_on
         self._watched: dict[str, int] = {}
         """Other clusters whose reports count here, and until when if nobody ends it."""
 
@@ -213,6 +221,7 @@ class FederationBalancer:
             self.place = place
             self._start_machines()
             self._gather_until_ms = self._links.clock.now_ms() + GATHER_MS
+            self._hear_again(place.cluster)
             _logger.info("balances %s", f"cluster {place.cluster}" if place.is_head else f"in cluster {place.cluster}")
 
     def _is_watched(self, report: LoadReport) -> bool:
@@ -220,6 +229,19 @@ class FederationBalancer:
             return self.place.is_head
         is_watched = self._watched.get(report.cluster, 0) > self._links.clock.now_ms()
         return report.cluster == self.place.cluster or is_watched
+
+    def _watch(self, effect: WatchCluster) -> None:
+        now_ms = self._links.clock.now_ms()
+        self._watched[effect.cluster] = now_ms + self._policy.config.cluster_session_ms_max if effect.is_on else 0
+        if effect.is_on:
+            self._hear_again(effect.cluster)
+
+    def _hear_again(self, cluster: str) -> None:
+        """Tell the machine what brokers of a cluster have reported last."""
+        self._heard.expire(self._links.clock.now_ms())
+        for report in self._heard.latest.values():
+            if report.cluster == cluster:
+                self._handle(MessageArrived(message=report))
 
     async def _run(self) -> None:
         while True:
@@ -249,8 +271,7 @@ class FederationBalancer:
                 self.counts.sessions += 1
                 self._do(self._move_all(effect.session, [self._request(each) for each in effect.moves]))
             case WatchCluster():
-                until_ms = self._links.clock.now_ms() + self._policy.config.cluster_session_ms_max
-                self._watched[effect.cluster] = until_ms if effect.is_on else 0
+                self._watch(effect)
             case Decided():
                 settled = "settled, " if effect.decision.measured else ""
                 _logger.info("%s%s; session %s", settled, effect.decision, effect.decision.session)

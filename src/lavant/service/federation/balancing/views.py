@@ -47,7 +47,7 @@ class BrokerLoadView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BalancingPeer(msgspec.Struct, frozen=True, kw_only=True):
-    """Another broker, as it last reported itself."""
+    """Another broker as it last reported itself; at a head, another cluster with the mean of its brokers."""
 
     broker: str
     status: str
@@ -84,6 +84,10 @@ class BalancingView(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None
     """Why balancing ended by itself."""
     policy: str
+    cluster: str
+    """The brokers that balance with each other; named after its head if it has one."""
+    balances_with: str | None
+    """At a head: the cluster that its own one balances with now."""
     status: str
     """`ok`, `busy` in a session, `n/a` if overloaded, or `stabilizing` after a session."""
     load: BrokerLoadView
@@ -100,16 +104,20 @@ class BalancingView(msgspec.Struct, frozen=True, kw_only=True):
 
 def balancing_view(balancer: FederationBalancer) -> BalancingView:
     machine, counts = balancer.machine, balancer.counts
+    cluster = balancer.cluster
+    peers = machine.peers if cluster is None else cluster.clusters
     return BalancingView(
         name=machine.broker,
         is_on=balancer.is_on,
         fault=balancer.fault,
         policy=machine.policy.name,
-        status=str(machine.status),
+        cluster=balancer.place.cluster,
+        balances_with=None if cluster is None else cluster.partner,
+        status=str(machine.status if cluster is None else cluster.status),
         load=BrokerLoadView.of(machine.load),
         peers=[
             BalancingPeer(broker=name, status=str(report.status), load=BrokerLoadView.of(report.load))
-            for name, report in machine.peers.items()
+            for name, report in peers.items()
         ],
         sessions=counts.sessions,
         moved=counts.moved,

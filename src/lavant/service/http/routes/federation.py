@@ -199,6 +199,8 @@ _BALANCING = {
     "is_on": True,
     "fault": None,
     "policy": "shares",
+    "cluster": "federation",
+    "balances_with": None,
     "status": "ok",
     "load": _LOAD,
     "peers": [{"broker": "B2", "status": "ok", "load": _LOAD}],
